@@ -1,0 +1,178 @@
+"""Is the engine worth it? Against the loop a competent user would write, and pruned against unpruned.
+
+    python benchmarks/engine.py [--json FILE]
+
+1. Steps per second on digits × fully connected at batch 1, 16 and 256, evaluations included: one process of ours
+   (lanes split over the physical cores) in turn with a hand-written flax/optax loop that trains one trial after the
+   other in one donated jitted step, never recompiles, feeds NumPy batches and syncs only at evaluations; and with the
+   same loop on device-resident data.
+2. Trial-steps of the quickstart's studies with exact pruning, against the same studies where each trial stops at its
+   own last target; the answers must be identical.
+"""
+
+import functools
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from harness import processors
+
+jax.config.update("jax_num_cpu_devices", len(processors.physical_cores()))
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+import optax  # noqa: E402
+from report import Report  # noqa: E402
+from tqdm import tqdm  # noqa: E402
+
+from harness import compile_cache, engine, search  # noqa: E402
+from harness.engine import Record, Settings  # noqa: E402
+from results.study import Study, evaluation_steps  # noqa: E402
+from sweeps import config, overrides  # noqa: E402
+from workloads import registry  # noqa: E402
+from workloads.workload import Examples, first_examples  # noqa: E402
+
+ROUNDS = 7
+STEPS = {1: 3000, 16: 1500, 256: 300}
+LOOP_TRIALS = 2
+TARGETS = {1: 5.0, 16: 2.5, 256: 1.2}
+
+
+def study(*more: str) -> Study:
+    """The one study of a command line."""
+    return config.request(overrides.command_line([*more, "store=results/local"])).studies[0]
+
+
+def ours(plan: Study) -> Callable[[], float]:
+    """Steps per second of the engine, called once for warm-up."""
+    trials = search.draw(plan, range(plan.trials))
+
+    def rate() -> float:
+        record = engine.run(plan, trials, Settings())
+        return record.trial_steps / record.run_seconds
+
+    rate()
+    return rate
+
+
+def by_hand(plan: Study, *, resident: bool) -> Callable[[], float]:
+    """Steps per second of a hand-written loop over trials; ``resident`` keeps the data on the device."""
+    splits = registry.DATASETS[plan.dataset].load()
+    model = registry.MODELS[plan.model](classes=10, **plan.model_options)
+    optimizer = optax.inject_hyperparams(optax.sgd)(learning_rate=0.1, momentum=0.9, nesterov=True)
+    held_out = len(splits.validation.labels)
+    measured = [jax.device_put(e) for e in (first_examples(splits.train, held_out), splits.validation)]
+    data = splits.train
+    where = jax.device_put(data) if resident else data
+    evaluations = set(evaluation_steps(plan.budget_steps, plan.evaluation_ratio).tolist())
+    per_epoch = len(data.labels) // plan.batch_size
+
+    def loss(params: Any, batch: Examples) -> jax.Array:
+        logits = model.apply(params, batch.inputs)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels).mean()
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(params: Any, state: Any, batch: Examples) -> tuple[Any, Any]:
+        updates, state = optimizer.update(jax.grad(loss)(params, batch), state, params)
+        return optax.apply_updates(params, updates), state
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step_resident(params: Any, state: Any, data: Examples, rows: jax.Array) -> tuple[Any, Any]:
+        return step(params, state, Examples(data.inputs[rows], data.labels[rows]))
+
+    @jax.jit
+    def evaluate(params: Any) -> list[tuple[jax.Array, jax.Array]]:
+        logits = [model.apply(params, e.inputs) for e in measured]
+        return [
+            (loss(params, e), jnp.mean((jnp.argmax(z, -1) != e.labels).astype(jnp.float32)))
+            for z, e in zip(logits, measured, strict=True)
+        ]
+
+    def train(trial: Any) -> None:
+        order_of = np.random.default_rng(trial.seed)
+        params = model.init(jax.random.key(trial.seed), data.inputs[:1])
+        state = optimizer.init(params)
+        state.hyperparams["learning_rate"] = jnp.float32(trial.metaparameters["learning_rate"])
+        state.hyperparams["momentum"] = jnp.float32(trial.metaparameters["momentum"])
+        for at in range(plan.budget_steps):
+            if at % per_epoch == 0:
+                order = order_of.permutation(len(data.labels))
+            rows = order[(at % per_epoch) * plan.batch_size :][: plan.batch_size]
+            if resident:
+                params, state = step_resident(params, state, where, rows)
+            else:
+                params, state = step(params, state, Examples(where.inputs[rows], where.labels[rows]))
+            if at + 1 in evaluations and not np.isfinite(jax.device_get(evaluate(params))).all():
+                pass  # goes on, as the engine's rate below counts only steps it takes too
+
+    trials = search.draw(plan, range(LOOP_TRIALS))
+
+    def rate() -> float:
+        began = time.perf_counter()
+        for trial in trials:
+            train(trial)
+        return LOOP_TRIALS * plan.budget_steps / (time.perf_counter() - began)
+
+    rate()
+    return rate
+
+
+def speed(report: Report) -> None:
+    """The three loops in turn, at every batch size."""
+    for batch_size in tqdm(STEPS, desc="speed", disable=not sys.stderr.isatty()):
+        # Gentle metaparameters, so that no trial of either ends early.
+        plan = study(
+            "optimizer=nesterov",
+            f"batch_size={batch_size}",
+            f"task.budget.steps={STEPS[batch_size]}",
+            "pruning=off",
+            "task.targets=[]",
+            "optimizer.space.learning_rate={scale:LOG,low:1e-3,high:1e-2}",
+        )
+        loops = {"ours": ours(plan), "numpy": by_hand(plan, resident=False), "resident": by_hand(plan, resident=True)}
+        rates: dict[str, list[float]] = {name: [] for name in loops}
+        for _ in range(ROUNDS):
+            for name, rate in loops.items():
+                rates[name].append(rate())
+        report.add(f"steps per second, batch {batch_size}", float(np.median(rates["ours"])), "1/s")
+        for name, target in (("numpy", TARGETS[batch_size]), ("resident", None)):
+            ratio = float(np.median(np.divide(rates["ours"], rates[name])))
+            report.add(f"ours / hand-written loop on {name} data, batch {batch_size}", ratio, "×", target)
+
+
+def answers(plan: Study, record: Record) -> list[tuple[int, int] | None]:
+    """For each target the fewest steps and the trial that took them."""
+    found = []
+    for target in plan.targets:
+        rows = np.flatnonzero(target.reached(record.metrics[target.metric]))
+        found.append(min(((int(record.step[i]), int(record.trial[i])) for i in rows), default=None))
+    return found
+
+
+def pruning(report: Report) -> None:
+    """All studies of the quickstart, both ways."""
+    steps = {"off": 0, "exact": 0}
+    same = True
+    line = ["+experiment=quickstart", "-m", "store=results/local"]
+    unpruned = config.request(overrides.command_line([*line, "pruning=off"])).studies
+    pruned = config.request(overrides.command_line([*line, "pruning=exact"])).studies
+    pairs = zip(unpruned, pruned, strict=True)
+    for pair in tqdm(pairs, desc="pruning", total=len(pruned), disable=not sys.stderr.isatty()):
+        found = []
+        for plan in pair:
+            record = engine.run(plan, search.draw(plan, range(plan.trials)), Settings())
+            steps[plan.pruning] += record.trial_steps
+            found.append(answers(plan, record))
+        same &= found[0] == found[1]
+    report.add("answers of pruned studies equal to unpruned", float(same), "1 = all", 1.0)
+    report.add("trial-steps, unpruned / exactly pruned", steps["off"] / steps["exact"], "×", 8.0)
+
+
+if __name__ == "__main__":
+    compile_cache.enable()
+    with Report(__doc__ or "") as report:
+        speed(report)
+        pruning(report)

@@ -1,0 +1,47 @@
+"""What every benchmark prints and writes: figures with units and targets, and an exit code that tells."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from harness import provenance
+
+
+class Report:
+    """Collects figures; at the end says where they are from, writes --json, exits 1 if a target is missed."""
+
+    def __init__(self, about: str):
+        parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--json", type=Path, help="write an array of {name, value, unit, target, met} here")
+        self._path: Path | None = parser.parse_args().json
+        self._rows: list[dict] = []
+
+    def add(self, name: str, value: float, unit: str, target: float | None = None) -> None:
+        """Adds a figure; a target is the least value that will do."""
+        met = target is None or value >= target
+        self._rows.append({"name": name, "value": value, "unit": unit, "target": target, "met": met})
+        against = "" if target is None else f"  (target {target:g}: {'met' if met else 'MISSED'})"
+        print(f"{name:<64} {value:>12,.2f} {unit}{against}", flush=True)
+
+    def __enter__(self) -> "Report":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            return
+        about = provenance.software() | provenance.device()
+        print(f"measured on {about['device_kind']} × {about['device_count']}, {about['physical_cores']} cores, "
+              f"python {about['python_version']}, {about['package_versions']}")  # fmt: skip
+        if self._path is not None:
+            with tempfile.NamedTemporaryFile("w", dir=self._path.absolute().parent, delete=False) as file:
+                json.dump(self._rows, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(file.name, self._path)
+        sys.exit(0 if all(row["met"] for row in self._rows) else 1)

@@ -1,0 +1,1 @@
+"""The configuration: one YAML file per task, optimizer, launcher and preset."""

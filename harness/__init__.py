@@ -1,0 +1,1 @@
+"""How it is measured: search, streams of randomness, programs that advance trials, and the loop over them."""

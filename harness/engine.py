@@ -1,0 +1,149 @@
+"""The only loop: trials of one study, advanced by compiled spans from evaluation to evaluation."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from harness import lanes as lanes_
+from harness.frontier import Best, Ended, Frontier, Live
+from results.study import Study, Trial
+from workloads import registry, schedules
+
+DEFAULT_LANES = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a study is run; none of it changes what is measured on a CPU.
+
+    Attributes:
+      lanes: trials side by side; None chooses DEFAULT_LANES. Rounded up to a multiple of the device count.
+      lane_strategy: ``map``, ``vmap``, or ``auto``: map on a CPU, vmap elsewhere.
+      time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); None is no limit.
+    """
+
+    lanes: int | None = None
+    lane_strategy: str = "auto"
+    time_limit_seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What a run of a study measured.
+
+    Attributes:
+      ended: how each trial ended, by its id.
+      trial, step: int32[rows], which evaluation a row is; sorted by (trial, step).
+      metrics: float32[rows] by metric name.
+      lanes, lane_strategy: as they were.
+      compile_seconds: spent on building programs in this run.
+      train_seconds, evaluate_seconds, run_seconds: inside training spans, inside evaluations, and in all, without
+        compiling.
+      trial_steps: training steps taken, summed over trials.
+    """
+
+    ended: dict[int, Ended]
+    trial: np.ndarray
+    step: np.ndarray
+    metrics: dict[str, np.ndarray]
+    lanes: int
+    lane_strategy: str
+    compile_seconds: float
+    train_seconds: float
+    evaluate_seconds: float
+    run_seconds: float
+    trial_steps: int
+
+
+def run(
+    study: Study,
+    trials: Sequence[Trial],
+    settings: Settings,
+    *,
+    best: Best | None = None,
+    on_progress: Callable[[int], None] = lambda settled: None,
+) -> Record:
+    """Runs trials of a study until each is settled.
+
+    Initial parameters and data order are functions of a trial's seed and step alone, so on a CPU every number is the
+    same to the bit for any number of lanes and any order of ``trials``.
+
+    Args:
+      study: the plan.
+      trials: of the study, with distinct ids.
+      settings: how to run it.
+      best: answers of trials that already ran, for exact pruning to build on.
+      on_progress: called after each evaluation with the number of trials settled so far.
+    """
+    devices = jax.local_device_count()
+    wanted = settings.lanes or DEFAULT_LANES
+    strategy = lanes_.default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
+    programs, built = lanes_.programs_for(study, -(-wanted // devices) * devices, strategy)
+    frontier = Frontier(study, trials, programs.lanes, best or {})
+    carry = programs.empty()
+    rows: list[tuple[int, int, np.ndarray]] = []
+    train_seconds = evaluate_seconds = 0.0
+    trial_steps = 0
+    began = time.perf_counter()
+    while going := frontier.next():
+        before = time.perf_counter()
+        spans = _spans(study, frontier, going, programs.lanes)
+        carry = jax.block_until_ready(programs.advance(carry, spans))
+        trained = time.perf_counter()
+        active = np.zeros(programs.lanes, bool)
+        active[[live.lane for live in going]] = True
+        metrics, finite = jax.device_get(programs.evaluate(carry, active))
+        evaluated = time.perf_counter()
+        train_seconds += trained - before
+        evaluate_seconds += evaluated - trained
+        trial_steps += int(np.sum(spans.stop - spans.start))
+        for live in going:
+            measured = metrics[live.lane]
+            rows.append((live.trial.id, frontier.stop(live), measured))
+            frontier.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
+        frontier.prune()
+        on_progress(len(frontier.ended))
+        if settings.time_limit_seconds is not None and evaluated - began > settings.time_limit_seconds:
+            frontier.give_up("time_limit")
+    run_seconds = time.perf_counter() - began
+    rows.sort(key=lambda row: row[:2])
+    measured_rows = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(programs.metrics))
+    return Record(
+        ended=frontier.ended,
+        trial=np.array([row[0] for row in rows], np.int32),
+        step=np.array([row[1] for row in rows], np.int32),
+        metrics={name: measured_rows[:, i] for i, name in enumerate(programs.metrics)},
+        lanes=programs.lanes,
+        lane_strategy=strategy,
+        compile_seconds=programs.compile_seconds if built else 0.0,
+        train_seconds=train_seconds,
+        evaluate_seconds=evaluate_seconds,
+        run_seconds=run_seconds,
+        trial_steps=trial_steps,
+    )
+
+
+def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) -> lanes_.Spans:
+    optimizer = registry.OPTIMIZERS[study.optimizer]
+    told = [schedules.NO_DECAY | {**optimizer.fixed, **live.trial.metaparameters} for live in going]
+    at = [live.lane for live in going]
+
+    def by_lane(values: Sequence[float], dtype: type) -> np.ndarray:
+        out: np.ndarray = np.zeros(lanes, dtype)
+        out[at] = values
+        return out
+
+    return lanes_.Spans(
+        start=by_lane([frontier.start(live) for live in going], np.int32),
+        stop=by_lane([frontier.stop(live) for live in going], np.int32),
+        seed=by_lane([live.trial.seed for live in going], np.uint32),
+        schedule=by_lane([schedules.SCHEDULES[study.schedule]] * len(going), np.int32),
+        decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in told], np.float32),
+        end_factor=by_lane([each["end_learning_rate_factor"] for each in told], np.float32),
+        metaparameters={
+            name: by_lane([each[name] for each in told], np.float32) for name in (*optimizer.fixed, *optimizer.tuned)
+        },
+    )

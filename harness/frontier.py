@@ -1,0 +1,100 @@
+"""Which trial goes next, and which may stop: the bookkeeping of a study, without any array of a device."""
+
+import dataclasses
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from results.study import Study, Target, Trial, evaluation_steps
+
+# Of a target: the fewest steps any trial took to it, and that trial's id (the smaller id wins a tie).
+Best = Mapping[Target, tuple[int, int]]
+
+
+@dataclasses.dataclass
+class Live:
+    """A trial in its lane; ``evaluated`` counts its evaluations, which also tells its step."""
+
+    trial: Trial
+    lane: int
+    evaluated: int = 0
+    unreached: tuple[Target, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a trial ended: its status, the reason if INCOMPLETE, and the steps taken at its last evaluation."""
+
+    status: str
+    reason: str | None
+    steps: int
+
+
+class Frontier:
+    """Feeds a study's trials into lanes, and ends each as soon as it is settled.
+
+    Whole curves: every live trial goes on to its next evaluation. Exact pruning: always the least advanced ones, and a
+    trial ends once no target is left that it could still be the first to reach; ties go to the smaller id. What is
+    pruned could not have changed an answer, so answers do not depend on pruning, on lanes or on order.
+    """
+
+    def __init__(self, study: Study, trials: Sequence[Trial], lanes: int, best: Best):
+        self.grid = evaluation_steps(study.budget_steps, study.evaluation_ratio)
+        self.ended: dict[int, Ended] = {}
+        self._study = study
+        self._queue = deque(trials)
+        self._idle = list(range(lanes))[::-1]
+        self._live: list[Live] = []
+        self._best = dict(best)
+
+    def next(self) -> list[Live]:
+        """The trials to advance to their next evaluation now; empty when all are settled."""
+        while self._idle and self._queue:
+            self._live.append(Live(self._queue.popleft(), self._idle.pop(), unreached=self._study.targets))
+        if self._study.pruning == "off":
+            return list(self._live)
+        least = min((live.evaluated for live in self._live), default=0)
+        return [live for live in self._live if live.evaluated == least]
+
+    def start(self, live: Live) -> int:
+        """Steps the trial has taken."""
+        return int(self.grid[live.evaluated - 1]) if live.evaluated else 0
+
+    def stop(self, live: Live) -> int:
+        """Steps the trial will have taken at its next evaluation."""
+        return int(self.grid[live.evaluated])
+
+    def record(self, live: Live, measured: Mapping[str, np.ndarray], finite: bool) -> None:
+        """Takes in the evaluation a trial was advanced to: its metrics (float32[] by name) and whether it is finite."""
+        live.evaluated += 1
+        steps = self.start(live)
+        reached = [t for t in live.unreached if bool(t.reached(measured[t.metric]))]
+        live.unreached = tuple(t for t in live.unreached if t not in reached)
+        for target in reached:
+            self._best[target] = min(self._best.get(target, (steps, live.trial.id)), (steps, live.trial.id))
+        if not finite:
+            self._end(live, "INFEASIBLE")
+        elif (self._study.targets and not live.unreached) or steps == self._study.budget_steps:
+            self._end(live, "COMPLETE")
+
+    def prune(self) -> None:
+        """Ends the trials that can no longer be the first to reach any target; for after a round of ``record``."""
+        if self._study.pruning == "off":
+            return
+        for live in list(self._live):
+            earliest = (self.stop(live), live.trial.id)
+            if all(t in self._best and earliest > self._best[t] for t in live.unreached):
+                self._end(live, "INCOMPLETE", "pruned")
+
+    def give_up(self, reason: str) -> None:
+        """Ends every trial that is not settled as INCOMPLETE."""
+        for live in list(self._live):
+            self._end(live, "INCOMPLETE", reason)
+        self.ended |= {trial.id: Ended("INCOMPLETE", reason, 0) for trial in self._queue}
+        self._queue.clear()
+
+    def _end(self, live: Live, status: str, reason: str | None = None) -> None:
+        self.ended[live.trial.id] = Ended(status, reason, self.start(live))
+        self._live.remove(live)
+        self._idle.append(live.lane)

@@ -1,0 +1,201 @@
+"""Programs that advance several trials, each in its lane, by spans of steps: compiled once per batch size."""
+
+import functools
+import inspect
+import json
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from harness import streams
+from results.study import Study
+from workloads import registry, schedules
+from workloads.workload import Examples, Workload, first_examples
+
+Array = Any
+STRATEGIES = ("map", "vmap")
+
+
+class Spans(NamedTuple):
+    """What each lane is to do in one call; every array has the lanes as leading axis.
+
+    Attributes:
+      start, stop: int32[L], steps taken before and after; equal for a lane that rests. 0 starts a fresh trial.
+      seed: uint32[L], of the trial.
+      schedule: int32[L], a value of ``schedules.SCHEDULES``.
+      decay_steps, end_factor: float32[L], of the schedule.
+      metaparameters: float32[L] by name, of the update rule.
+    """
+
+    start: Array
+    stop: Array
+    seed: Array
+    schedule: Array
+    decay_steps: Array
+    end_factor: Array
+    metaparameters: dict[str, Array]
+
+
+class Programs(NamedTuple):
+    """Compiled functions on device-resident data.
+
+    Attributes:
+      advance: ``(carry, Spans) -> carry``; the old carry's memory is reused.
+      evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``; NaN where a parameter is not
+        finite and in lanes that are not active.
+      empty: ``() -> carry``.
+      metrics: M names.
+      lanes: L.
+      strategy: map or vmap.
+      compile_seconds: spent on building them.
+    """
+
+    advance: Callable[[Any, Spans], Any]
+    evaluate: Callable[[Any, Array], tuple[Array, Array]]
+    empty: Callable[[], Any]
+    metrics: tuple[str, ...]
+    lanes: int
+    strategy: str
+    compile_seconds: float
+
+
+def default_strategy() -> str:
+    """One lane after the other on a CPU, where that is faster and exact to the bit; batched elsewhere."""
+    return "map" if jax.default_backend() == "cpu" else "vmap"
+
+
+def programs_key(study: Study) -> tuple[str, str, str, str, int]:
+    """What decides which programs a study runs on: studies with equal keys share them.
+
+    Optimizers that share an update rule share programs; the first of them by name stands for all.
+    """
+    update_rule = registry.OPTIMIZERS[study.optimizer].update_rule
+    stand_in = next(name for name, row in registry.OPTIMIZERS.items() if row.update_rule is update_rule)
+    options = json.dumps(dict(study.model_options), sort_keys=True)
+    return study.dataset, study.model, options, stand_in, study.batch_size
+
+
+def programs_for(study: Study, lanes: int, strategy: str) -> tuple[Programs, bool]:
+    """The programs a study runs on, and whether they were built by this call.
+
+    Args:
+      study: of it only ``programs_key`` matters.
+      lanes: trials side by side; a multiple of the device count.
+      strategy: map or vmap.
+    """
+    built = _build.cache_info().misses
+    programs = _build(*programs_key(study), lanes, strategy)
+    return programs, _build.cache_info().misses > built
+
+
+@functools.lru_cache(maxsize=16)
+def _build(
+    dataset: str, model: str, options: str, optimizer: str, batch_size: int, lanes: int, strategy: str
+) -> Programs:
+    began = time.perf_counter()
+    workload = registry.workload(dataset, model, json.loads(options), optimizer)
+    mesh = jax.make_mesh((jax.local_device_count(),), ("trial",), axis_types=(AxisType.Auto,))
+    by_lane, everywhere = NamedSharding(mesh, P("trial")), NamedSharding(mesh, P())
+    held_out = len(workload.splits.validation.labels)
+    measured = workload.splits._replace(train=first_examples(workload.splits.train, held_out))
+    train = jax.device_put(workload.splits.train, everywhere)
+    splits = jax.device_put({k: v for k, v in measured._asdict().items() if v is not None}, everywhere)
+
+    train_lane = functools.partial(_train_lane, workload, batch_size)
+    lane_shape = jax.eval_shape(functools.partial(_fresh, workload), jax.ShapeDtypeStruct((), jnp.uint32))
+    carry_shape = jax.tree.map(lambda a: _lanes_of(lanes, a.shape, a.dtype, by_lane), lane_shape)
+    spans_shape = jax.tree.map(lambda dtype: _lanes_of(lanes, (), dtype, by_lane), _spans_dtypes(workload))
+    active_shape = _lanes_of(lanes, (), jnp.bool_, by_lane)
+
+    over_lanes = functools.partial(_over_lanes, mesh, strategy)
+    advance = jax.jit(over_lanes(train_lane), donate_argnums=0).lower(carry_shape, spans_shape, train).compile()
+    evaluate_lanes = jax.jit(over_lanes(functools.partial(_evaluate_lane, workload)))
+    evaluate = evaluate_lanes.lower(carry_shape, active_shape, splits).compile()
+    place = functools.partial(jax.device_put, device=by_lane)
+    return Programs(
+        advance=lambda carry, spans: advance(carry, place(spans), train),
+        evaluate=lambda carry, active: evaluate(carry, place(active), splits),
+        empty=lambda: jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), carry_shape),
+        metrics=registry.metrics(dataset),
+        lanes=lanes,
+        strategy=strategy,
+        compile_seconds=time.perf_counter() - began,
+    )
+
+
+def _lanes_of(lanes: int, shape: tuple[int, ...], dtype: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((lanes, *shape), dtype, sharding=sharding)
+
+
+def _spans_dtypes(workload: Workload) -> Spans:
+    f32, i32 = jnp.dtype("float32"), jnp.dtype("int32")
+    names = inspect.signature(workload.update_rule).parameters
+    return Spans(i32, i32, jnp.dtype("uint32"), i32, f32, f32, dict.fromkeys(names, f32))
+
+
+def _over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes ``lane(carry, told, data)`` of one lane a function of all lanes, split over the mesh's devices."""
+
+    def all_lanes(carry: Any, told: Any, data: Any) -> Any:
+        if strategy == "vmap":
+            return jax.vmap(lambda c, t: lane(c, t, data))(carry, told)
+        return jax.lax.map(lambda ct: lane(*ct, data), (carry, told))
+
+    in_specs = (P("trial"), P("trial"), P())
+    return jax.shard_map(all_lanes, mesh=mesh, in_specs=in_specs, out_specs=P("trial"), check_vma=False)
+
+
+def _fresh(workload: Workload, seed: Array) -> tuple[Any, Any]:
+    init_key, _ = streams.keys(seed)
+    params = workload.init(init_key, workload.splits.train.inputs[:1])
+    # The state's shape does not depend on the metaparameters; any numbers do.
+    names = inspect.signature(workload.update_rule).parameters
+    return params, workload.update_rule(**dict.fromkeys(names, 0.5)).init(params)
+
+
+def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, train: Examples) -> Any:
+    """Takes one trial from step ``start`` to step ``stop``, epoch by epoch; a last partial batch is dropped."""
+    examples = len(train.labels)
+    steps_per_epoch = examples // batch_size
+    _, order_key = streams.keys(spans.seed)
+    carry = jax.lax.cond(spans.start == 0, lambda: _fresh(workload, spans.seed), lambda: carry)
+
+    def step(at: Array, carry: Any, order: Array) -> Any:
+        params, state = carry
+        rows = jax.lax.dynamic_slice(order, ((at % steps_per_epoch) * batch_size,), (batch_size,))
+        batch = jax.tree.map(lambda a: a.at[rows].get(mode="promise_in_bounds"), train)
+        decay = schedules.factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
+        told = spans.metaparameters | {"learning_rate": spans.metaparameters["learning_rate"] * decay}
+        grads = jax.grad(workload.loss)(params, batch)
+        updates, state = workload.update_rule(**told).update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    def epoch(at_carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        at, carry = at_carry
+        number = at // steps_per_epoch
+        order = streams.epoch_order(order_key, number, examples)
+        end = jnp.minimum(spans.stop, (number + 1) * steps_per_epoch)
+        return end, jax.lax.fori_loop(at, end, lambda i, c: step(i, c, order), carry)
+
+    return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, epoch, (spans.start, carry))[1]
+
+
+def _evaluate_lane(workload: Workload, carry: Any, active: Array, splits: dict[str, Examples]) -> tuple[Array, Array]:
+    params, _ = carry
+
+    def measure() -> tuple[Array, Array]:
+        by_split = [workload.metrics(params, examples) for examples in splits.values()]
+        metrics = jnp.stack([value for measured in by_split for value in (measured["loss"], measured["error"])])
+        params_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
+        metrics = jnp.where(params_finite, metrics, jnp.nan)
+        return metrics, jnp.all(jnp.isfinite(metrics))
+
+    shapes = jax.eval_shape(measure)
+    return jax.lax.cond(active, measure, lambda: (jnp.full(shapes[0].shape, jnp.nan), jnp.bool_(False)))

@@ -1,0 +1,52 @@
+"""Where a run's numbers come from: software, device and processors, as columns of the `studies` table."""
+
+import importlib.metadata
+import json
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from harness import processors
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
+
+
+def software() -> dict[str, Any]:
+    """Columns that tell the versions of this software and of what computed; needs no device."""
+    return {
+        "code_version": importlib.metadata.version("scaling-limits"),
+        "git_commit": _commit(),
+        "python_version": platform.python_version(),
+        "package_versions": json.dumps({name: importlib.metadata.version(name) for name in PACKAGES}),
+        "physical_cores": len(processors.physical_cores()),
+        "affinity": ",".join(map(str, processors.affinity())),
+    }
+
+
+def device() -> dict[str, Any]:
+    """Columns that tell what the computation ran on; starts JAX if nothing did yet."""
+    import jax
+
+    devices = jax.local_devices()
+    backend = jax.default_backend()
+    return {
+        "backend": backend,
+        "device_kind": devices[0].device_kind,
+        "device_count": len(devices),
+        "emulated": backend == "cpu" and len(devices) > len(processors.physical_cores()),
+    }
+
+
+def _commit() -> str | None:
+    def git(*args: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), *args], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != Path(__file__).resolve().parent.parent:
+            return None
+        return git("rev-parse", "HEAD") + ("+dirty" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,39 @@
+"""Which metaparameters each trial of a study gets: a scrambled Halton sequence through the study's search space."""
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from scipy.stats import qmc
+
+from results.study import Study, Trial
+
+
+def draw(study: Study, ids: Iterable[int]) -> list[Trial]:
+    """The trials of a study with these ids: a pure function of (study identity, id).
+
+    The first trials of a longer search are those of a shorter one, and no two studies share points: the scrambling
+    derives from the study's identity (quasi-random search as in Shallue et al. 2018, §4.1; Bousquet et al. 2017).
+
+    Args:
+      study: whose ``stream`` all randomness derives from.
+      ids: of trials, from 0.
+
+    Returns:
+      Trials in the order of ``ids``.
+    """
+    wanted = list(ids)
+    if not wanted:
+        return []
+    scramble = np.random.default_rng(int(study.stream[:32], 16))
+    points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(wanted) + 1)
+    return [
+        Trial(
+            id=i,
+            seed=int(hashlib.sha256(f"{study.stream}/{i}".encode()).hexdigest()[:8], 16),
+            metaparameters={
+                name: ranged.at(u) for (name, ranged), u in zip(study.space.items(), points[i], strict=True)
+            },
+        )
+        for i in wanted
+    ]

@@ -1,0 +1,25 @@
+"""A user's mistake, told in one line: what is wrong, where, and what would be right."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BadInput(ValueError):
+    """A mistake in what the user asked for. Doors print its text without a traceback and exit with code 2."""
+
+
+def nearest(word: object, choices: Iterable[str]) -> str:
+    """The end of an error line: the closest of ``choices`` if one is close, and all of them if that keeps it short."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+    if close and len(known) > 12:
+        return f"did you mean {close[0]!r}?"
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}choices: {', '.join(known) or 'none'}"
+
+
+def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
+    """Raises BadInput unless ``word`` is one of ``choices``; ``what`` names the thing chosen."""
+    known = list(choices)
+    if word not in known:
+        raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")

@@ -1,0 +1,91 @@
+"""The three tables of a store: every column with its type, its unit and its meaning."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from results.study import METRICS
+
+SCHEMA_VERSION = 1
+VERSION_KEY = b"scaling_limits_schema"
+
+
+class Column(NamedTuple):
+    name: str
+    type: pa.DataType
+    meaning: str
+
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+STUDIES = (
+    Column("study", _TEXT, "name of the study: readable slug and short hash of its plan"),
+    Column("run", pa.int32(), "number of the run that made these rows; a study grows by runs"),
+    Column("dataset", pa.string(), "name of the data set"),
+    Column("model", pa.string(), "name of the model, then its options"),
+    Column("optimizer", pa.string(), "name of the optimizer"),
+    Column("batch_size", pa.int32(), "global batch size, examples"),
+    Column("budget_steps", pa.int32(), "the most steps a trial takes"),
+    Column("pruning", pa.string(), "exact: curves of losing trials are cut short; off: whole curves"),
+    Column("planned_trials", pa.int32(), "trials asked for when the run was made"),
+    Column("plan", pa.string(), "the whole identity of the study, JSON"),
+    Column("started_at", pa.string(), "when the run began, UTC, ISO 8601"),
+    Column("code_version", pa.string(), "version of this software"),
+    Column("git_commit", pa.string(), "commit of this software, with +dirty for uncommitted changes; null outside git"),
+    Column("python_version", pa.string(), "version of Python"),
+    Column("package_versions", pa.string(), "versions of the packages that computed, JSON"),
+    Column("backend", pa.string(), "cpu, gpu or tpu; null if the run failed before it had one"),
+    Column("device_kind", pa.string(), "what JAX calls the device"),
+    Column("device_count", pa.int32(), "devices the run used"),
+    Column("emulated", pa.bool_(), "more devices than physical cores: times say nothing about speed"),
+    Column("physical_cores", pa.int32(), "physical cores the process could run on"),
+    Column("affinity", pa.string(), "logical processors the process was bound to, such as 0,1"),
+    Column("lanes", pa.int32(), "trials advanced by one program call"),
+    Column("lane_strategy", pa.string(), "map (one after the other) or vmap (batched)"),
+    Column("compile_seconds", pa.float64(), "seconds spent building programs, cached or not"),
+    Column("run_seconds", pa.float64(), "seconds from the first program call to the last, without compiling"),
+    Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps"),
+    Column("evaluate_seconds", pa.float64(), "the part of run_seconds inside evaluations"),
+    Column("trial_steps", pa.int64(), "training steps taken, summed over trials"),
+    Column(
+        "seconds_per_step", pa.float64(), "train_seconds / trial_steps; with several lanes the reciprocal of throughput"
+    ),
+    Column("seconds_per_epoch", pa.float64(), "seconds_per_step times the steps of one pass over the training set"),
+)
+
+TRIALS = (
+    Column("study", _TEXT, "name of the study"),
+    Column("trial", pa.int32(), "number of the trial within its study, from 0"),
+    Column("seed", pa.uint32(), "seed of its initial parameters and data order"),
+    Column("status", pa.string(), "COMPLETE, INFEASIBLE or INCOMPLETE"),
+    Column("reason", pa.string(), "of INCOMPLETE: pruned, time_limit, lost or failed; else null"),
+    Column("steps", pa.int32(), "steps taken at its last evaluation"),
+)  # then one float64 column per metaparameter, under its own name
+
+MEASUREMENTS = (
+    Column("study", _TEXT, "name of the study"),
+    Column("trial", pa.int32(), "number of the trial within its study"),
+    Column("step", pa.int32(), "training steps taken before this evaluation"),
+)  # then one float32 column per metric, under its own name
+
+# A metaparameter becomes a column of `trials`, so it may not be called like one.
+RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS)) | frozenset(METRICS)
+
+
+def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[str, pa.DataType]) -> pa.Table:
+    """An Arrow table of ``columns`` followed by ``extra`` ones, with the schema version in its metadata.
+
+    Args:
+      columns: STUDIES, TRIALS or MEASUREMENTS.
+      data: values by column name, all of one length; every column must be there.
+      extra: types of the further columns: metaparameters of trials, metrics of measurements.
+    """
+    fields = [pa.field(c.name, c.type) for c in columns]
+    fields += [pa.field(name, kind) for name, kind in extra.items()]
+    schema = pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
+    arrays = [
+        pa.array(data[f.name], pa.string()).dictionary_encode() if f.type == _TEXT else pa.array(data[f.name], f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,260 @@
+"""Target, Trial, SearchSpace and Study: the plan of a measurement, as plain data that is valid once built."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from results.bad_input import BadInput, check_choice
+
+# Major.Minor of the release whose results these are comparable with (CHANGELOG.md). Part of every plan.
+COMPARABLE = "0.1"
+
+METRICS = tuple(f"{split}_{kind}" for split in ("train", "validation", "test") for kind in ("loss", "error"))
+
+Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
+REASONS = ("pruned", "time_limit", "lost", "failed")
+# Trials that ended for one of these reasons are run again when the study is asked for again.
+REASONS_TO_RERUN = ("time_limit", "lost", "failed")
+
+Scale = Literal["LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER"]
+SCALES: tuple[Scale, ...] = ("LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER")
+SCHEDULES = ("constant", "linear", "cosine")
+PRUNING = ("exact", "off")
+
+
+def _number(what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        raise BadInput(f"{what} must be a finite number, not {value!r}")
+    return float(value)
+
+
+def _whole(what: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
+    return int(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A metric and the value to reach; every metric is an error, so reaching is being at or below ``value``."""
+
+    metric: str
+    value: float
+
+    def __post_init__(self) -> None:
+        check_choice("metric", self.metric, METRICS)
+        object.__setattr__(self, "value", _number(f"target on {self.metric}", self.value))
+
+    def reached(self, measured: np.ndarray) -> np.ndarray:
+        """Whether each measured value is at or below the target, compared in the column's own type; NaN never is.
+
+        Args:
+          measured: values of the metric, any shape, float32 or float64.
+
+        Returns:
+          bool array of the same shape.
+        """
+        measured = np.asarray(measured)
+        return measured <= measured.dtype.type(self.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The values one metaparameter is drawn from (Shallue et al. 2018, Appendix B).
+
+    LINEAR is uniform in [low, high]; LOG uniform in the logarithm; REVERSE_LOG uniform in log(1 - value);
+    INTEGER uniform over the whole numbers low..high; DISCRETE uniform over ``values``.
+    """
+
+    scale: Scale
+    low: float | None = None
+    high: float | None = None
+    values: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("scale", self.scale, SCALES)
+        if self.scale == "DISCRETE":
+            if not self.values or self.low is not None or self.high is not None:
+                raise BadInput("scale DISCRETE takes a non-empty list `values`, and neither low nor high")
+            object.__setattr__(self, "values", tuple(_number("a value of scale DISCRETE", v) for v in self.values))
+            return
+        if self.values or self.low is None or self.high is None:
+            raise BadInput(f"scale {self.scale} takes both low and high, and no `values`")
+        low, high = _number("low", self.low), _number("high", self.high)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if low > high:
+            raise BadInput(f"low={low:g} is above high={high:g}; swap them")
+        if self.scale == "LOG" and low <= 0:
+            raise BadInput(f"scale LOG takes positive bounds, not low={low:g}; use LINEAR or a small positive low")
+        if self.scale == "REVERSE_LOG" and high >= 1:
+            raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}; 0.999 is the usual kind of end")
+        if self.scale == "INTEGER" and not (low.is_integer() and high.is_integer()):
+            raise BadInput(f"scale INTEGER takes whole numbers, not low={low:g}, high={high:g}")
+
+    def at(self, u: float) -> float:
+        """The value at quantile ``u`` in [0, 1) of this range."""
+        if self.scale == "DISCRETE":
+            return self.values[int(u * len(self.values))]
+        assert self.low is not None and self.high is not None  # __post_init__ saw to it
+        low, high = self.low, self.high
+        if self.scale == "INTEGER":
+            return float(low + math.floor(u * (high - low + 1)))
+        if self.scale == "LOG":
+            value = math.exp((1 - u) * math.log(low) + u * math.log(high))
+        elif self.scale == "REVERSE_LOG":
+            value = 1 - math.exp((1 - u) * math.log1p(-low) + u * math.log1p(-high))
+        else:
+            value = (1 - u) * low + u * high
+        return min(max(value, low), high)  # rounding may have left the range
+
+    def plan(self) -> dict[str, Any]:
+        """Plain data from which ``Range(**plan)`` builds this range again."""
+        if self.scale == "DISCRETE":
+            return {"scale": self.scale, "values": list(self.values)}
+        return {"scale": self.scale, "low": self.low, "high": self.high}
+
+
+class SearchSpace(dict[str, Range]):
+    """The ranges the metaparameters of a study are drawn from, by name, sorted by name."""
+
+    def __init__(self, ranges: Mapping[str, Range]):
+        super().__init__(sorted(ranges.items()))
+
+    @classmethod
+    def from_plan(cls, plan: Mapping[str, Mapping[str, Any]]) -> "SearchSpace":
+        """Builds a space from plain data; an error names the metaparameter it is about."""
+        ranges = {}
+        for name, fields in plan.items():
+            try:
+                ranges[name] = Range(**{**fields, "values": tuple(fields.get("values", ()))})
+            except BadInput as error:
+                raise BadInput(f"search space of {name}: {error}") from None
+        return cls(ranges)
+
+    def plan(self) -> dict[str, Any]:
+        return {name: ranged.plan() for name, ranged in self.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One training run: its number within the study, its seed (uint32) and its choice of metaparameters."""
+
+    id: int
+    seed: int
+    metaparameters: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """The trials of one workload at one batch size: everything that decides a result, and nothing else.
+
+    Attributes:
+      dataset, model, optimizer: names in the registries of ``workloads``.
+      model_options: the model's own numbers, such as ``{"widths": [64]}``.
+      schedule: how the learning rate decays over a trial: constant, linear or cosine.
+      batch_size: global, in examples.
+      space: the ranges metaparameters are drawn from.
+      targets: what to reach; a trial ends once it reached all of them. None: every trial runs to its budget.
+      budget_steps: the most steps a trial takes.
+      evaluation_ratio: evaluations are at steps growing by this factor, which bounds the relative error of
+        steps to target.
+      seed: of the search and of every trial.
+      pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` records whole curves.
+      trials: how many trials are asked for. Not part of the identity: asking for more later adds only the new ones.
+      comparable: Major.Minor of the software; results of different ones are not comparable.
+    """
+
+    dataset: str
+    model: str
+    model_options: Mapping[str, Any]
+    optimizer: str
+    schedule: str
+    batch_size: int
+    space: SearchSpace
+    targets: tuple[Target, ...]
+    budget_steps: int
+    evaluation_ratio: float
+    seed: int
+    pruning: str
+    trials: int
+    comparable: str = COMPARABLE
+
+    def __post_init__(self) -> None:
+        _whole("batch_size", self.batch_size, 1)
+        _whole("trials", self.trials, 1)
+        _whole("budget_steps", self.budget_steps, 1)
+        _whole("seed", self.seed, 0)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("pruning", self.pruning, PRUNING)
+        object.__setattr__(self, "evaluation_ratio", _number("evaluation_ratio", self.evaluation_ratio))
+        if not 1 < self.evaluation_ratio <= 2:
+            raise BadInput(f"evaluation_ratio must be above 1 and at most 2, not {self.evaluation_ratio:g}")
+        if len({(t.metric, t.value) for t in self.targets}) < len(self.targets):
+            raise BadInput("a target is given twice; keep one of them")
+        if self.pruning == "exact" and not self.targets:
+            raise BadInput("pruning=exact needs a target to prune against; give one or use pruning=off")
+
+    def plan(self) -> dict[str, Any]:
+        """The identity as plain JSON data: every field but ``trials``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
+        fields["model_options"] = dict(self.model_options)
+        fields["space"] = self.space.plan()
+        fields["targets"] = [dataclasses.asdict(t) for t in self.targets]
+        return {"kind": "batch"} | fields
+
+    @classmethod
+    def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Study":
+        """The study that ``plan()`` described, with a number of trials."""
+        fields = {k: v for k, v in plan.items() if k != "kind"}
+        fields["space"] = SearchSpace.from_plan(plan["space"])
+        fields["targets"] = tuple(Target(**t) for t in plan["targets"])
+        return cls(**fields, trials=trials)
+
+    @property
+    def name(self) -> str:
+        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
+        return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}-{digest(self.plan())[:8]}"
+
+    @property
+    def plan_json(self) -> str:
+        """The identity in its one canonical JSON form."""
+        return canonical(self.plan())
+
+    @property
+    def model_label(self) -> str:
+        """The model's name followed by its options, as tables show it: fully_connected_64."""
+        numbers = [n for v in self.model_options.values() for n in (v if isinstance(v, list | tuple) else [v])]
+        return "_".join([self.model, *map(str, numbers)])
+
+    @property
+    def stream(self) -> str:
+        """What all randomness of the study derives from: the identity without ``pruning``, which draws nothing."""
+        return digest({k: v for k, v in self.plan().items() if k != "pruning"})
+
+
+def canonical(plan: Mapping[str, Any]) -> str:
+    """Plain data as JSON with sorted keys and no spaces."""
+    return json.dumps(plan, sort_keys=True, separators=(",", ":"))
+
+
+def digest(plan: Mapping[str, Any]) -> str:
+    """sha256 of plain data in its canonical form, as hex."""
+    return hashlib.sha256(canonical(plan).encode()).hexdigest()
+
+
+def evaluation_steps(budget_steps: int, ratio: float) -> np.ndarray:
+    """The steps a trial is evaluated at: geometric, each the next whole step at or past ``ratio`` times the last.
+
+    Returns:
+      int32[evaluations], strictly increasing from 1 to ``budget_steps``, both included.
+    """
+    steps = [1]
+    while steps[-1] < budget_steps:
+        steps.append(min(budget_steps, max(steps[-1] + 1, math.ceil(steps[-1] * ratio))))
+    return np.asarray(steps, np.int32)

@@ -1,0 +1,168 @@
+"""From a composed configuration to plans: the only place that reads it, and hands on plain data."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.engine import Settings
+from harness.lanes import STRATEGIES
+from results import store
+from results.bad_input import BadInput, check_choice, nearest
+from results.schema import RESERVED
+from results.study import SearchSpace, Study, Target
+from sweeps import overrides
+from workloads import registry
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a command line asks for, checked as far as it can be without compiling anything.
+
+    Attributes:
+      studies: with distinct names, in the order asked for.
+      settings: how each is run.
+      store: the folder results go to.
+      workers: of the local launcher; None leaves it to the machine.
+    """
+
+    studies: tuple[Study, ...]
+    settings: Settings
+    store: Path
+    workers: int | None
+
+
+def request(line: overrides.CommandLine) -> Request:
+    """Reads a command line into plans.
+
+    Raises:
+      BadInput: for the first thing wrong with any study of the sweep.
+    """
+    configs = overrides.compose_all(line)
+    first = configs[0]
+    for key in ("store", "launcher", "lanes", "lane_strategy", "time_limit_seconds"):
+        if any(config[key] != first[key] for config in configs):
+            raise BadInput(f"{key} is one for the whole sweep; it cannot be swept over")
+    studies: dict[str, Study] = {}
+    for config in configs:
+        study = _study(config)
+        kept = studies.get(study.name)
+        studies[study.name] = study if kept is None or kept.trials < study.trials else kept
+    folder = Path(first["store"]).expanduser()
+    store.check_writable(folder)
+    store.check_schema(folder)
+    for study in studies.values():
+        store.check_same_plan(folder, study)
+    return Request(tuple(studies.values()), _settings(first), folder, _positive("launcher.workers", first["launcher"]))
+
+
+def _settings(config: Mapping[str, Any]) -> Settings:
+    check_choice("lane_strategy", config["lane_strategy"], ("auto", *STRATEGIES))
+    limit = config["time_limit_seconds"]
+    if limit is not None and not limit > 0:
+        raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
+    return Settings(_positive("lanes", config), config["lane_strategy"], limit)
+
+
+def _positive(key: str, config: Mapping[str, Any]) -> int | None:
+    value = config[key.rsplit(".", 1)[-1]]
+    if value is not None and value < 1:
+        raise BadInput(f"{key} must be at least 1, not {value}")
+    return value
+
+
+def _study(config: Mapping[str, Any]) -> Study:
+    task, optimizer = config["task"], config["optimizer"]
+    check_choice("dataset", task["dataset"], registry.DATASETS)
+    check_choice("optimizer", optimizer["name"], registry.OPTIMIZERS)
+    dataset = registry.DATASETS[task["dataset"]]
+    options = {key: value for key, value in task["model"].items() if key != "name"}
+    _check_model(task["model"].get("name"), options, dataset.classes)
+    targets = tuple(Target(target["metric"], target["value"]) for target in task["targets"])
+    for target in targets:
+        measured = registry.metrics(task["dataset"])
+        if target.metric not in measured:
+            raise BadInput(f"{task['dataset']} has no {target.metric}; {nearest(target.metric, measured)}")
+    if config["batch_size"] > dataset.train_examples:
+        raise BadInput(
+            f"batch_size={config['batch_size']} is larger than the training set of {task['dataset']}: "
+            f"at most {dataset.train_examples}"
+        )
+    study = Study(
+        dataset=task["dataset"],
+        model=task["model"]["name"],
+        model_options=options,
+        optimizer=optimizer["name"],
+        schedule=task["schedule"],
+        batch_size=config["batch_size"],
+        space=SearchSpace.from_plan(_ranges(optimizer["space"] | task["space"])),
+        targets=targets,
+        budget_steps=_budget_steps(task["budget"], max(config["batch_size"], 1), dataset.train_examples),
+        evaluation_ratio=task["evaluation_ratio"],
+        seed=config["seed"],
+        pruning=config["pruning"],
+        trials=config["trials"],
+    )
+    _check_space(study)
+    return study
+
+
+def _check_model(name: Any, options: Mapping[str, Any], classes: int) -> None:
+    check_choice("model", name, registry.MODELS)
+    known = registry.model_options(name)
+    for key in options:
+        if key not in known:
+            raise BadInput(f"task.model.{key}: {name} takes no such option; {nearest(key, known)}")
+    for key in known:
+        if key not in options:
+            raise BadInput(f"task.model.{key} is missing; {name} takes {', '.join(known)}")
+    try:
+        registry.MODELS[name](classes=classes, **options)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"task.model: {error}") from None
+
+
+def _ranges(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The fields of each range that are set; a range may also be a lone number, which fixes the metaparameter."""
+    fields = ("scale", "low", "high", "values")
+    ranges = {}
+    for name, given in space.items():
+        if isinstance(given, int | float):
+            given = {"scale": "DISCRETE", "values": [given]}
+        if not isinstance(given, Mapping):
+            raise BadInput(f"search space of {name}: {given!r} is no range; write {{scale: LOG, low: 1e-3, high: 1}}")
+        for field in given:
+            if field not in fields:
+                raise BadInput(f"search space of {name}: unknown field {field!r}; {nearest(field, fields)}")
+        if "scale" not in given:
+            raise BadInput(f"search space of {name}: scale is missing; write {{scale: LOG, low: 1e-3, high: 1}}")
+        ranges[name] = {field: value for field, value in given.items() if value is not None}
+    return ranges
+
+
+def _check_space(study: Study) -> None:
+    taken = registry.tuned(study.optimizer, study.schedule)
+    for name in study.space:
+        if name not in taken or name in RESERVED:
+            with_schedule = "" if study.schedule == "constant" else f" with schedule={study.schedule}"
+            raise BadInput(f"{study.optimizer}{with_schedule} takes no metaparameter {name!r}; {nearest(name, taken)}")
+    for name in taken:
+        if name not in study.space:
+            raise BadInput(
+                f"no range for {name}; add +optimizer.space.{name}='{{scale: LINEAR, low: 0.1, high: 1}}' or the like"
+            )
+
+
+def _budget_steps(budget: Mapping[str, Any], batch_size: int, train_examples: int) -> int:
+    """The most steps of a trial: passes or examples over the batch size, but ``at_least_steps``; ``steps`` caps all."""
+    for key, value in budget.items():
+        if value is not None and not value > 0:
+            raise BadInput(f"task.budget.{key} must be above 0, not {value}")
+    data = [budget["examples"], budget["epochs"] and budget["epochs"] * train_examples]
+    seen = [amount for amount in data if amount is not None]
+    steps = [max(budget["at_least_steps"] or 1, math.ceil(min(seen) / batch_size))] if seen else []
+    steps += [budget["steps"]] if budget["steps"] is not None else []
+    if not steps:
+        raise BadInput("task.budget is empty; give steps, examples or epochs, such as task.budget.epochs=25")
+    return min(steps)

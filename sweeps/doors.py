@@ -1,0 +1,75 @@
+"""What the command lines of this folder share: help, errors, tables."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import conf
+from results.bad_input import BadInput
+from sweeps import overrides
+
+
+class HelpAsked(Exception):
+    """The user asked for help; its text is the argument."""
+
+
+def guarded(door: Callable[[list[str]], int], argv: list[str]) -> int:
+    """Runs a door and returns its exit code; a user's mistake is one line and 2, an interrupt 130."""
+    try:
+        return door(argv)
+    except HelpAsked as asked:
+        print(asked)
+        return 0
+    except BadInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; what is stored stays, and the same command goes on from there", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        sys.stderr.close()
+        return 141
+
+
+def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
+    """Splits a command line; ``--help`` raises HelpAsked with ``about`` and everything that can be said."""
+    line = overrides.command_line(argv)
+    if {"-h", "--help"} & set(argv):
+        raise HelpAsked(_help(about))
+    return line
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Text in aligned columns, numbers to the right."""
+    cells = [[f"{c:,}" if isinstance(c, int) else str(c) for c in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [all(isinstance(row[i], int) for row in rows) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
+        for row in cells
+    )
+
+
+def _help(about: str) -> str:
+    folder = Path(conf.__path__[0])
+    lines = [about.strip(), "", "examples:"]
+    lines += [
+        "  python -m sweeps task=digits_fc optimizer=nesterov batch_size=64",
+        "  python -m sweeps optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",
+        "  python -m sweeps.plan +experiment=quickstart -m",
+    ]
+    for group in overrides.GROUPS:
+        key = "+experiment" if group == "experiment" else group
+        lines += ["", f"{key}=NAME"]
+        for name in overrides.options(group):
+            comments = (folder / group / f"{name}.yaml").read_text().splitlines()
+            first = next(line for line in comments if line.startswith("#") and not line.startswith("# @"))
+            lines.append(f"  {name:<14}{first[2:]}")
+    values = (folder / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
+    lines += ["", "values and their defaults (KEY=VALUE; several with commas and -m):", *(f"  {v}" for v in values)]
+    task = (folder / "task" / "digits_fc.yaml").read_text().strip().splitlines()
+    lines += ["", "what a task says (task.KEY=VALUE), here digits_fc:", *(f"  {v}" for v in task[1:])]
+    optimizer = (folder / "optimizer" / "momentum.yaml").read_text().strip().splitlines()
+    lines += ["", "what an optimizer says (optimizer.KEY=VALUE), here momentum:", *(f"  {v}" for v in optimizer[1:])]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Ways to run the studies of a sweep at once; each a file."""

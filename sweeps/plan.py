@@ -1,0 +1,29 @@
+"""python -m sweeps.plan: what a command line would run, and what of it is stored already."""
+
+import sys
+
+from results import store
+from sweeps import config, doors
+
+
+def plan(argv: list[str]) -> int:
+    """Prints the studies of a command line; runs nothing."""
+    request = config.request(doors.read(argv, __doc__ or ""))
+    rows, new_trials, new_steps = [], 0, 0
+    for study in request.studies:
+        missing = len(store.missing(request.store, study))
+        steps = missing * study.budget_steps
+        rows.append((study.name, study.trials, study.trials - missing, missing, study.budget_steps, steps))
+        new_trials, new_steps = new_trials + missing, new_steps + steps
+    pruned = request.studies[0].pruning == "exact"
+    header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
+    print(doors.table(header, rows))
+    print(
+        f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps "
+        f"(a trial ends once it reached its targets{', or cannot win' if pruned else ''})"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(doors.guarded(plan, sys.argv[1:]))

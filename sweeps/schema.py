@@ -1,0 +1,58 @@
+"""The shape of the configuration: names and types of everything a YAML file or an override may say."""
+
+import dataclasses
+from typing import Any
+
+from omegaconf import MISSING
+
+
+@dataclasses.dataclass
+class TargetConfig:
+    metric: str = MISSING
+    value: float = MISSING
+
+
+@dataclasses.dataclass
+class BudgetConfig:
+    steps: int | None = None
+    examples: int | None = None
+    epochs: float | None = None
+    at_least_steps: int | None = None
+
+
+@dataclasses.dataclass
+class TaskConfig:
+    dataset: str = MISSING
+    model: dict[str, Any] = MISSING  # its name and its options
+    schedule: str = "constant"
+    targets: list[TargetConfig] = MISSING
+    budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
+    evaluation_ratio: float = 1.1
+    space: dict[str, Any] = dataclasses.field(default_factory=dict)  # fields of results.study.Range by metaparameter
+
+
+@dataclasses.dataclass
+class OptimizerConfig:
+    name: str = MISSING
+    space: dict[str, Any] = MISSING
+
+
+@dataclasses.dataclass
+class LauncherConfig:
+    name: str = MISSING
+    workers: int | None = None
+
+
+@dataclasses.dataclass
+class Config:
+    task: TaskConfig = MISSING
+    optimizer: OptimizerConfig = MISSING
+    launcher: LauncherConfig = MISSING
+    batch_size: int = MISSING
+    trials: int = MISSING
+    seed: int = MISSING
+    pruning: str = MISSING
+    store: str = MISSING
+    lanes: int | None = None
+    lane_strategy: str = MISSING
+    time_limit_seconds: float | None = None

@@ -1,0 +1,36 @@
+"""What tests share: strict dtype promotion for our own code, and a small study to vary."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import pytest
+
+from results.study import Range, SearchSpace, Study, Target
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture(scope="session")
+def make_study() -> Callable[..., Study]:
+    """Builds a study of a tiny network on digits that ends within a second; keywords replace its fields."""
+    small = Study(
+        dataset="digits",
+        model="fully_connected",
+        model_options={"widths": [16]},
+        optimizer="nesterov",
+        schedule="constant",
+        batch_size=64,
+        space=SearchSpace({"learning_rate": Range("LOG", 1e-2, 3.0), "momentum": Range("REVERSE_LOG", 0.0, 0.99)}),
+        targets=(Target("validation_loss", 0.6),),
+        budget_steps=150,
+        evaluation_ratio=1.2,
+        seed=0,
+        pruning="off",
+        trials=8,
+    )
+
+    def make(**changes: object) -> Study:
+        return dataclasses.replace(small, **changes)  # type: ignore[arg-type]
+
+    return make

@@ -1,0 +1,133 @@
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from harness import engine, lanes, search
+from harness.engine import Record, Settings
+from results.study import Range, SearchSpace, Study, Target
+
+FEW = Settings(lanes=3)
+
+
+def same(a: Record, b: Record) -> bool:
+    """Whether two records hold the same measurements to the bit, and the same endings."""
+    names = a.metrics.keys() == b.metrics.keys()
+    rows = np.array_equal(a.trial, b.trial) and np.array_equal(a.step, b.step)
+    bits = all(np.array_equal(a.metrics[m].view(np.int32), b.metrics[m].view(np.int32)) for m in a.metrics)
+    return names and rows and bits and a.ended == b.ended
+
+
+@pytest.fixture(scope="module")
+def whole(make_study: Callable[..., Study]) -> Record:
+    study = make_study()
+    return engine.run(study, search.draw(study, range(8)), FEW)
+
+
+def test_training_learns(whole: Record) -> None:
+    assert np.nanmin(whole.metrics["validation_loss"]) < 0.6
+    assert np.nanmin(whole.metrics["validation_error"]) < 0.2
+    first = whole.metrics["validation_loss"][whole.step == 1]
+    assert np.all(first > 1.0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 32])
+def test_lanes_change_no_bit(make_study: Callable[..., Study], whole: Record, count: int) -> None:
+    study = make_study()
+    assert same(engine.run(study, search.draw(study, range(8)), Settings(lanes=count)), whole)
+
+
+def test_the_order_of_trials_changes_no_bit(make_study: Callable[..., Study], whole: Record) -> None:
+    study = make_study()
+    assert same(engine.run(study, search.draw(study, [5, 0, 7, 2, 1, 6, 3, 4]), FEW), whole)
+
+
+def test_one_trial_alone_is_the_trial_in_company(make_study: Callable[..., Study], whole: Record) -> None:
+    study = make_study()
+    alone = engine.run(study, search.draw(study, [4]), FEW)
+    rows = whole.trial == 4
+    for name, values in alone.metrics.items():
+        assert np.array_equal(values, whole.metrics[name][rows])
+
+
+def test_batched_lanes_agree_within_rounding(make_study: Callable[..., Study]) -> None:
+    gentle = SearchSpace({"learning_rate": Range("LOG", 1e-2, 1e-1), "momentum": Range("LINEAR", 0.0, 0.5)})
+    study = make_study(space=gentle, targets=(), budget_steps=30)
+    trials = search.draw(study, range(4))
+    mapped, batched = (engine.run(study, trials, Settings(lanes=4, lane_strategy=s)) for s in lanes.STRATEGIES)
+    np.testing.assert_allclose(batched.metrics["validation_loss"], mapped.metrics["validation_loss"], rtol=1e-4)
+
+
+def test_pruned_and_unpruned_answers_are_equal(make_study: Callable[..., Study]) -> None:
+    targets = (Target("validation_loss", 0.6), Target("validation_error", 0.12), Target("train_loss", 0.7))
+    records = {}
+    for pruning in ("off", "exact"):
+        study = make_study(targets=targets, pruning=pruning)
+        records[pruning] = engine.run(study, search.draw(study, range(8)), FEW)
+
+    def answers(record: Record) -> list[tuple[int, int]]:
+        found = [np.flatnonzero(t.reached(record.metrics[t.metric])) for t in targets]
+        return [min((int(record.step[i]), int(record.trial[i])) for i in rows) for rows in found]
+
+    assert answers(records["exact"]) == answers(records["off"])
+    assert records["exact"].trial_steps < 0.7 * records["off"].trial_steps
+
+
+def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: Callable[..., Study]) -> None:
+    planted = SearchSpace({"learning_rate": Range("DISCRETE", values=(1e30,)), "momentum": Range("LINEAR", 0.0, 0.0)})
+    study = make_study(space=planted)
+    record = engine.run(study, search.draw(study, range(2)), FEW)
+    assert {(ended.status, ended.steps <= 3) for ended in record.ended.values()} == {("INFEASIBLE", True)}
+    for trial, ended in record.ended.items():
+        losses = record.metrics["validation_loss"][record.trial == trial]
+        assert np.all(np.isfinite(losses[:-1]))
+        assert not np.isfinite(losses[-1])
+        assert max(record.step[record.trial == trial]) == ended.steps
+
+
+def test_one_program_serves_three_optimizers_and_every_schedule(make_study: Callable[..., Study]) -> None:
+    engine.run(make_study(), search.draw(make_study(), range(2)), FEW)
+    built = lanes._build.cache_info().misses
+    decaying = {"decay_fraction": Range("LINEAR", 0.5, 1.0), "end_learning_rate_factor": Range("LOG", 1e-3, 1e-1)}
+    base = {"learning_rate": Range("LOG", 1e-2, 1.0)}
+    for optimizer in ("sgd", "momentum", "nesterov"):
+        for schedule in ("constant", "linear", "cosine"):
+            space = base | ({} if optimizer == "sgd" else {"momentum": Range("LINEAR", 0.0, 0.9)})
+            space |= {} if schedule == "constant" else decaying
+            study = make_study(optimizer=optimizer, schedule=schedule, space=SearchSpace(space), budget_steps=5)
+            engine.run(study, search.draw(study, range(2)), FEW)
+    assert lanes._build.cache_info().misses == built
+
+
+def test_optimizers_and_schedules_differ_where_they_should(make_study: Callable[..., Study]) -> None:
+    fixed = {"learning_rate": Range("DISCRETE", values=(0.1,)), "momentum": Range("DISCRETE", values=(0.9,))}
+    decay = {
+        "decay_fraction": Range("DISCRETE", values=(1.0,)),
+        "end_learning_rate_factor": Range("DISCRETE", values=(0.01,)),
+    }
+    losses = []
+    for optimizer, schedule in [
+        ("momentum", "constant"),
+        ("nesterov", "constant"),
+        ("momentum", "linear"),
+        ("momentum", "cosine"),
+    ]:
+        space = SearchSpace(fixed | ({} if schedule == "constant" else decay))
+        study = make_study(optimizer=optimizer, schedule=schedule, space=space, budget_steps=60, targets=())
+        trial = dataclasses.replace(search.draw(study, [0])[0], seed=1)
+        losses.append(float(engine.run(study, [trial], FEW).metrics["train_loss"][-1]))
+    assert len({round(loss, 6) for loss in losses}) == 4
+
+
+def test_a_time_limit_ends_what_is_unfinished(make_study: Callable[..., Study]) -> None:
+    study = make_study(targets=())
+    record = engine.run(study, search.draw(study, range(8)), Settings(lanes=2, time_limit_seconds=1e-6))
+    assert {ended.reason for ended in record.ended.values()} == {"time_limit"}
+    assert len(record.ended) == 8
+    assert set(record.trial) <= {0, 1}
+
+
+def test_timings_add_up(whole: Record) -> None:
+    assert 0 < whole.train_seconds + whole.evaluate_seconds <= whole.run_seconds
+    assert whole.trial_steps == sum(ended.steps for ended in whole.ended.values())

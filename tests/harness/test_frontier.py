@@ -1,0 +1,82 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.frontier import Best, Frontier
+from results.study import Study, Target, Trial, evaluation_steps
+
+TARGETS = (Target("validation_loss", 0.5), Target("validation_loss", 0.25), Target("validation_error", 0.5))
+STEPS = evaluation_steps(40, 1.5)
+
+
+def play(study: Study, curves: np.ndarray, lanes: int, best: Best, ids: list[int]) -> tuple[dict, dict, int]:
+    """Drives a frontier over made-up curves [trials, evaluations]: its endings, its answers, its trial-steps."""
+    frontier = Frontier(study, [Trial(i, 0, {}) for i in ids], lanes, best)
+    trial_steps, answers = 0, dict(best)
+    while going := frontier.next():
+        assert len({live.lane for live in going}) == len(going)
+        for live in going:
+            loss, stop = curves[live.trial.id, live.evaluated], frontier.stop(live)
+            trial_steps += stop - frontier.start(live)
+            measured = {"validation_loss": loss, "validation_error": loss}
+            for target in study.targets:
+                if target.reached(loss):
+                    answers[target] = min(answers.get(target, (stop, live.trial.id)), (stop, live.trial.id))
+            frontier.record(live, measured, bool(np.isfinite(loss)))
+        frontier.prune()
+    return frontier.ended, answers, trial_steps
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_pruning_lanes_and_order_change_no_answer(make_study: Callable[..., Study], data: st.DataObject) -> None:
+    trials = data.draw(st.integers(1, 9))
+    levels = st.sampled_from([1.0, 0.5, 0.4, 0.25, 0.1, np.nan])
+    drawn = data.draw(
+        st.lists(st.lists(levels, min_size=len(STEPS), max_size=len(STEPS)), min_size=trials, max_size=trials)
+    )
+    curves = np.float32(drawn)
+    off, exact = (
+        make_study(targets=TARGETS, budget_steps=40, evaluation_ratio=1.5, pruning=p) for p in ("off", "exact")
+    )
+    ids = data.draw(st.permutations(range(trials)))
+    ended, answers, steps = play(off, curves, 3, {}, list(range(trials)))
+    ended_pruned, answers_pruned, steps_pruned = play(exact, curves, data.draw(st.integers(1, 10)), {}, ids)
+    assert answers_pruned == answers
+    assert steps_pruned <= steps
+    assert ended.keys() == ended_pruned.keys() == set(range(trials))
+    # In two goes, the second building on the answers of the first.
+    cut = data.draw(st.integers(0, trials))
+    _, first, _ = play(exact, curves, 4, {}, list(range(cut)))
+    _, second, _ = play(exact, curves, 4, first, list(range(cut, trials)))
+    assert second == answers
+
+
+@pytest.mark.parametrize("pruning", ["off", "exact"])
+def test_every_trial_ends_and_says_how(make_study: Callable[..., Study], pruning: str) -> None:
+    study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5, pruning=pruning)
+    curves = np.full((4, len(STEPS)), 1.0, np.float32)
+    curves[0, 3:] = 0.4
+    curves[1, 2] = np.nan
+    curves[2, 3:] = 0.4  # as fast as trial 0, which has the smaller id
+    ended, answers, _ = play(study, curves, 1, {}, [0, 1, 2, 3])
+    assert answers == {TARGETS[0]: (STEPS[3], 0)}
+    assert (ended[0].status, ended[0].steps) == ("COMPLETE", STEPS[3])
+    assert (ended[1].status, ended[1].steps) == ("INFEASIBLE", STEPS[2])
+    if pruning == "off":
+        assert [ended[i].status for i in (2, 3)] == ["COMPLETE", "COMPLETE"]
+        assert ended[3].steps == 40
+    else:
+        assert [(ended[i].reason, ended[i].steps) for i in (2, 3)] == [("pruned", STEPS[2])] * 2
+
+
+def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[..., Study]) -> None:
+    frontier = Frontier(make_study(), [Trial(i, 0, {}) for i in range(5)], 2, {})
+    frontier.next()
+    frontier.give_up("time_limit")
+    assert frontier.next() == []
+    assert {(e.status, e.reason) for e in frontier.ended.values()} == {("INCOMPLETE", "time_limit")}
+    assert len(frontier.ended) == 5

@@ -1,0 +1,143 @@
+"""Every mistake a user can make is one line that names the offending word and the right one; nothing is stored."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from results import schema, store
+from sweeps import __main__ as sweeps_door
+from sweeps import doors, plan, status
+
+MISTAKES = [
+    ("task=digts_fc", ["'digts_fc'", "'digits_fc'"]),
+    ("optimizer=nestrov", ["'nestrov'", "'nesterov'"]),
+    ("+experiment=quickstrat -m", ["'quickstrat'", "'quickstart'"]),
+    ("experiment=ci -m", ["+experiment=ci"]),
+    ("+experimnt=ci -m", ["'experimnt'", "'experiment'"]),
+    ("+experiment=ci", ["+experiment=ci store={store} -m"]),
+    ("batch_size=1,2", ["batch_size=1,2", "-m"]),
+    ("batch_size=0", ["batch_size", "0"]),
+    ("batch_size=-4", ["batch_size", "-4"]),
+    ("batch_size=many", ["'many'", "a whole number"]),
+    ("batch_size=1.5", ["'1.5'", "a whole number"]),
+    ("batch_size=", ["batch_size="]),
+    ("batch_size=null", ["batch_size"]),
+    ("batch_size", ["'batch_size'", "batch_size=64"]),
+    ("batch_size=2000", ["2000", "1437"]),
+    ("batch_size=64,2000 -m", ["2000", "1437"]),
+    ("trials=0", ["trials", "0"]),
+    ("trials=-1", ["trials", "-1"]),
+    ("seed=-1", ["seed", "-1"]),
+    ("batch_sze=4", ["'batch_sze'", "'batch_size'"]),
+    ("+batch_sze=4", ["'batch_sze'", "'batch_size'"]),
+    ("task.budget.epoch=4", ["'task.budget.epoch'", "'task.budget.epochs'"]),
+    ("+task.budget.epoch=4", ["'task.budget.epoch'", "'task.budget.epochs'"]),
+    ("task.budget.epochs=0", ["task.budget.epochs", "0"]),
+    ("task.budget={{epochs:null,at_least_steps:null}}", ["task.budget", "task.budget.epochs="]),
+    ("task.targets.0.metric=validation_los", ["'validation_los'", "'validation_loss'"]),
+    ("task.targets.0.metric=test_loss", ["test_loss", "validation_loss"]),
+    ("task.targets.0.value=nan", ["validation_loss", "nan"]),
+    ("task.targets=[{{metrc:validation_loss,value:1}}]", ["'metrc'", "metric"]),
+    ("task.targets=[]", ["pruning=off"]),
+    ("task.evaluation_ratio=1", ["evaluation_ratio", "1"]),
+    ("task.schedule=cosin", ["'cosin'", "'cosine'"]),
+    ("task.schedule=cosine", ["decay_fraction"]),
+    ("task.dataset=digit", ["'digit'", "'digits'"]),
+    ("task.model.name=fully_conected", ["'fully_conected'", "'fully_connected'"]),
+    ("task.model.widths=[0]", ["widths", "[0]"]),
+    ("+task.model.width=[3]", ["width", "'widths'"]),
+    ("pruning=on", ["'on'", "off"]),
+    ("lane_strategy=mpa", ["'mpa'", "'map'"]),
+    ("lanes=0", ["lanes", "0"]),
+    ("launcher=locl", ["'locl'", "'local'"]),
+    ("launcher.workers=0", ["launcher.workers", "0"]),
+    ("time_limit_seconds=0", ["time_limit_seconds", "0"]),
+    ("optimizer.space.learning_rate.low=100", ["learning_rate", "low=100", "high=3"]),
+    ("optimizer.space.learning_rate.low=0", ["learning_rate", "LOG", "low=0"]),
+    ("optimizer.space.learning_rate.low=abc", ["learning_rate", "'abc'"]),
+    ("optimizer.space.learning_rate.scale=LGO", ["learning_rate", "'LGO'", "'LOG'"]),
+    ("+optimizer.space.learning_rate.lwo=1", ["learning_rate", "'lwo'", "'low'"]),
+    ("optimizer.space.momentum.high=1", ["momentum", "REVERSE_LOG", "high=1"]),
+    ("optimizer=sgd +optimizer.space.momentum={{scale:LINEAR,low:0,high:1}}", ["sgd", "'momentum'", "learning_rate"]),
+    ("+optimizer.space.momentun.low=0", ["momentun", "scale"]),
+    ("+task.space.momentun=0.5", ["'momentun'", "'momentum'"]),
+    ("~task", ["~task"]),
+    ("hydra.run.dir=x", ["hydra.run.dir"]),
+    ("-x", ["'-x'", "--multirun"]),
+    ("store={store}/a,{store}/b -m", ["store"]),
+    ("lanes=1,2 -m", ["lanes"]),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), MISTAKES, ids=[line for line, _ in MISTAKES])
+@pytest.mark.parametrize("door", [sweeps_door.main, plan.plan], ids=["sweeps", "plan"])
+def test_a_mistake_is_one_line_and_exit_code_2(
+    door: Callable[[list[str]], int],
+    line: str,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "store"
+    argv = line.format(store=folder).split()
+    if not any(arg.startswith("store=") for arg in argv):
+        argv.insert(1, f"store={folder}")
+    assert doors.guarded(door, argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert len(err.strip().splitlines()) <= 2
+    assert len(err) < 400 + 2 * len(str(folder))
+    for word in words:
+        assert word.format(store=folder) in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert doors.guarded(sweeps_door.main, [f"store={tmp_path}/file"]) == 2
+    assert "is a file" in capsys.readouterr().err
+    assert doors.guarded(sweeps_door.main, ["store=/proc/store"]) == 2
+    assert "/proc/store cannot be written" in capsys.readouterr().err
+
+
+def test_a_store_of_a_newer_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["optimizer=sgd", "trials=1", "task.budget.steps=2", f"store={tmp_path}"]
+    assert doors.guarded(sweeps_door.main, line) == 0
+    monkeypatch.setattr(store, "SCHEMA_VERSION", 0)
+    capsys.readouterr()
+    assert doors.guarded(sweeps_door.main, [*line, "seed=1"]) == 2
+    assert f"has schema {schema.SCHEMA_VERSION}, this scaling-limits reads up to 0" in capsys.readouterr().err
+
+
+def test_status_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert doors.guarded(status.status, [f"store={tmp_path}/none"]) == 2
+    assert "no store at" in capsys.readouterr().err
+    assert doors.guarded(status.status, ["stor=x"]) == 2
+    assert "store=DIR" in capsys.readouterr().err
+
+
+def test_the_real_door_says_it_too_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sweeps", "task=digts_fc", "store=here"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: unknown task 'digts_fc'; did you mean 'digits_fc'?")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_a_command_line_starts_no_jax(tmp_path: Path) -> None:
+    # A platform that does not exist: whatever starts JAX here fails.
+    environment = os.environ | {"JAX_PLATFORMS": "none_such"}
+    command = [sys.executable, "-m", "sweeps.plan", "+experiment=quickstart", "-m", f"store={tmp_path}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "33 studies; 1056 trials to run" in done.stdout

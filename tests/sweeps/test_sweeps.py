@@ -1,0 +1,176 @@
+"""Sweeps through the real door, with real worker processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness import processors
+from harness.engine import Settings
+from results import store
+from results.study import Study
+from sweeps import __main__ as sweeps_door
+from sweeps import doors, status
+from sweeps.launchers import local
+
+
+def run(*overrides: str) -> int:
+    return doors.guarded(sweeps_door.main, list(overrides))
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """The two stores hold the same trials and measurements, to the bit."""
+    a, b = store.read(one), store.read(other)
+    pd.testing.assert_frame_equal(a.trials, b.trials, check_exact=True)
+    pd.testing.assert_frame_equal(a.measurements, b.measurements, check_exact=True)
+    assert len(a.measurements) > 0
+
+
+def test_the_ci_preset_and_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ("+experiment=ci", "-m", f"store={tmp_path}")
+    assert run(*line) == 0
+    assert "next: python -m analysis" in capsys.readouterr().out
+    tables = store.read(tmp_path)
+    assert len(tables.studies) == 4
+    assert len(tables.trials) == 12
+    about = tables.studies.iloc[0]
+    assert about["backend"] == "cpu"
+    assert not about["emulated"]
+    assert about["device_count"] == 1
+    assert about["physical_cores"] == 1
+    assert about["seconds_per_epoch"] > about["seconds_per_step"] > 0
+    before = sorted(p for p in tmp_path.rglob("*") if p.is_file())
+    assert run(*line) == 0
+    assert "nothing to train" in capsys.readouterr().out
+    assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == before
+    assert doors.guarded(status.status, [f"store={tmp_path}"]) == 0
+    total = capsys.readouterr().out.strip().splitlines()[-1].split()
+    assert total == ["total", "12", "12", "0", "0", "0", "0", "0", "0"]
+
+
+@pytest.mark.parametrize("pruning", ["off", "exact"])
+def test_trials_added_later_equal_trials_run_at_once(tmp_path: Path, pruning: str) -> None:
+    base = ("task.budget.steps=60", f"pruning={pruning}", "launcher.workers=1", "batch_size=256")
+    assert run(*base, "trials=16", f"store={tmp_path}/grown") == 0
+    assert run(*base, "trials=32", f"store={tmp_path}/grown") == 0
+    assert run(*base, "trials=32", f"store={tmp_path}/at_once") == 0
+    if pruning == "off":
+        assert_same(tmp_path / "grown", tmp_path / "at_once")
+        return
+    answers = []
+    for name in ("grown", "at_once"):
+        command = [sys.executable, "-m", "analysis", "steps", "--store", str(tmp_path / name), "--csv"]
+        table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        (tmp_path / f"{name}.csv").write_text(table)
+        answers.append(pd.read_csv(tmp_path / f"{name}.csv")[["target_value", "steps_low", "steps_high", "trial"]])
+    pd.testing.assert_frame_equal(*answers)
+    assert answers[0]["trial"].notna().all()
+
+
+def children(parent: int) -> list[int]:
+    """Worker processes of a sweep: its children that have run Python for a while, by the kernel's own list."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rsplit(")", 1)[1].split()
+            command = (entry.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(fields[1]) == parent and b"spawn_main" in command:
+            found.append(int(entry.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path) -> None:
+    line = [
+        "optimizer=sgd",
+        "batch_size=2,4",
+        "trials=8",
+        "pruning=off",
+        "task.budget.steps=30000",
+        "task.targets=[]",
+        "-m",
+    ]
+    command = [sys.executable, "-m", "sweeps", *line, "launcher.workers=2"]
+    killed = subprocess.Popen([*command, f"store={tmp_path}/killed"], stderr=subprocess.PIPE, text=True)
+    victims: Sequence[int] = []
+    deadline = time.monotonic() + 60
+    names = [f"digits-fully_connected-sgd-b{size}" for size in (2, 4)]
+    while not victims and time.monotonic() < deadline:
+        locked = [p for p in (tmp_path / "killed").glob("*/.lock") if store.running(tmp_path / "killed", p.parent.name)]
+        if len(locked) == 2:
+            time.sleep(2)  # into the middle of the studies
+            victims = children(killed.pid)
+        time.sleep(0.1)
+    assert len(victims) == 2
+    assert not list((tmp_path / "killed").glob("*/[0-9]*")), "studies ended before a worker could be killed"
+    os.kill(victims[0], signal.SIGKILL)
+    _, err = killed.communicate(timeout=120)
+    assert killed.returncode == 0, err
+    assert all(name in err for name in names)
+    subprocess.run([*command, f"store={tmp_path}/calm"], check=True, capture_output=True)
+    assert_same(tmp_path / "killed", tmp_path / "calm")
+
+
+def test_a_study_that_fails_or_is_lost_stops_no_other_and_is_tried_again(
+    tmp_path: Path, make_study: Callable[..., Study], capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = make_study(trials=2, budget_steps=3), make_study(trials=2, budget_steps=3, dataset="none_such")
+    for study in (good, bad):
+        store.ask(tmp_path, study)
+    outcomes = {o.summary.study: o for o in local.run_all(tmp_path, [bad, good], Settings(), 1)}
+    assert outcomes[good.name].failure is None
+    failure = outcomes[bad.name].failure
+    assert failure is not None
+    assert "none_such" in failure
+    trials = store.read(tmp_path, bad.name).trials
+    assert trials["status"].tolist() == ["INCOMPLETE", "INCOMPLETE"]
+    assert trials["reason"].tolist() == ["failed", "failed"]
+    assert store.missing(tmp_path, bad) == [0, 1]
+    assert store.missing(tmp_path, good) == []
+    assert doors.guarded(status.status, [f"store={tmp_path}"]) == 0
+    assert "unfinished" in capsys.readouterr().out
+
+
+def test_a_worker_that_always_dies_loses_its_study_only(
+    tmp_path: Path, make_study: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = make_study(trials=2, budget_steps=3)
+    store.ask(tmp_path, study)
+    # An XLA flag that does not exist makes the process abort as soon as JAX starts.
+    monkeypatch.setattr(local, "slots", lambda workers: [((), {"XLA_FLAGS": "--xla_no_such_flag=1"})])
+    (outcome,) = local.run_all(tmp_path, [study], Settings(), 1)
+    assert outcome.failure is not None
+    assert "died 2 times" in outcome.failure
+    assert store.read(tmp_path, study.name).trials["reason"].tolist() == ["lost", "lost"]
+    monkeypatch.undo()
+    (outcome,) = local.run_all(tmp_path, [study], Settings(), 1)
+    assert outcome.failure is None
+    assert store.read(tmp_path, study.name).trials["status"].tolist() == ["COMPLETE", "COMPLETE"]
+
+
+def test_workers_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processors, "accelerators", lambda: ("cpu", 0))
+    monkeypatch.setattr(processors, "physical_cores", lambda: [(0, 4), (1, 5)])
+    assert local.slots(None) == [((0, 4), {}), ((1, 5), {})]
+    assert [cpus for cpus, _ in local.slots(3)] == [(0, 4), (1, 5), (0, 4)]
+    monkeypatch.setattr(processors, "accelerators", lambda: ("gpu", 2))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert [env["CUDA_VISIBLE_DEVICES"] for _, env in local.slots(None)] == ["3", "5"]
+    assert [env["XLA_PYTHON_CLIENT_MEM_FRACTION"] for _, env in local.slots(4)] == ["0.450"] * 4
+
+
+def test_the_largest_studies_go_first_on_programs_nobody_else_is_building(make_study: Callable[..., Study]) -> None:
+    studies = [make_study(optimizer=o, batch_size=b) for o in ("sgd", "nesterov") for b in (64, 256)]
+    queue = sorted(studies, key=local.cost)
+    first = local._next(queue, set())
+    second = local._next(queue, {local.programs_key(first)})
+    assert (first.batch_size, second.batch_size) == (256, 64)
+    assert local._next(queue, {local.programs_key(s) for s in (first, second)}).batch_size == 256

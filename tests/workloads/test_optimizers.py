@@ -1,0 +1,36 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from workloads import schedules
+from workloads.optimizers import heavy_ball
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+def test_heavy_ball_is_optax_sgd(momentum: float, nesterov: bool) -> None:
+    ours = heavy_ball(jnp.float32(0.1), jnp.float32(momentum), jnp.float32(nesterov))
+    theirs = optax.sgd(0.1, momentum=momentum or None, nesterov=nesterov)
+    params = {"w": jnp.arange(6, dtype=jnp.float32), "b": jnp.ones(2)}
+    state, their_state, their_params = ours.init(params), theirs.init(params), params
+    for key in jax.random.split(jax.random.key(0), 20):
+        grads = jax.tree.map(lambda p, key=key: jax.random.normal(key, p.shape), params)
+        updates, state = ours.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+        their_updates, their_state = theirs.update(grads, their_state, their_params)
+        their_params = optax.apply_updates(their_params, their_updates)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), params, their_params)
+
+
+@pytest.mark.parametrize("kind", list(schedules.SCHEDULES))
+def test_schedules_are_optax_schedules(kind: str) -> None:
+    theirs = {
+        "constant": optax.constant_schedule(1.0),
+        "linear": optax.linear_schedule(1.0, 0.1, 80),
+        "cosine": optax.cosine_decay_schedule(1.0, 80, alpha=0.1),
+    }[kind]
+    number = jnp.int32(schedules.SCHEDULES[kind])
+    for step in (0, 1, 40, 79, 80, 200):
+        ours = schedules.factor(number, jnp.int32(step), jnp.float32(80), jnp.float32(0.1))
+        assert float(ours) == pytest.approx(float(theirs(step)), rel=1e-5)

@@ -1,0 +1,37 @@
+import jax
+import numpy as np
+import pytest
+
+from workloads import registry
+from workloads.models.fully_connected import fully_connected
+
+
+@pytest.mark.parametrize("name", list(registry.DATASETS))
+def test_data_sets_are_what_the_registry_says(name: str) -> None:
+    row = registry.DATASETS[name]
+    splits = row.load()
+    assert len(splits.train.labels) == len(splits.train.inputs) == row.train_examples
+    assert {split for split in ("train", "validation", "test") if getattr(splits, split) is not None} == set(row.splits)
+    for split in row.splits:
+        examples = getattr(splits, split)
+        assert examples.inputs.dtype == np.float32
+        assert examples.labels.dtype == np.int32
+        assert set(np.unique(examples.labels)) == set(range(row.classes))
+
+
+def test_digits_are_split_without_overlap() -> None:
+    splits = registry.DATASETS["digits"].load()
+    assert (len(splits.train.labels), len(splits.validation.labels)) == (1437, 360)
+    assert splits.train.inputs.shape[1:] == (8, 8, 1)
+    assert splits.train.inputs.min() == 0
+    assert splits.train.inputs.max() == 1
+    rows = {image.tobytes() for image in splits.train.inputs} & {image.tobytes() for image in splits.validation.inputs}
+    assert not rows
+
+
+@pytest.mark.parametrize(("widths", "count"), [([], 650), ([64], 4810), ([32, 16], 2778)])
+def test_fully_connected_has_the_parameters_it_documents(widths: list[int], count: int) -> None:
+    model = fully_connected(10, widths)
+    params = model.init(jax.random.key(0), np.zeros((1, 8, 8, 1), np.float32))
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
+    assert model.apply(params, np.zeros((5, 8, 8, 1), np.float32)).shape == (5, 10)

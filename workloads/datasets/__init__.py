@@ -1,0 +1,1 @@
+"""One file per source of data; each gives `Splits` of NumPy arrays."""

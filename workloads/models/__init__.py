@@ -1,0 +1,1 @@
+"""One file per model; each gives a `Model` of pure functions."""

@@ -1,0 +1,42 @@
+"""A fully connected network with ReLU between layers."""
+
+from collections.abc import Sequence
+
+from workloads.workload import Array, Model, Params
+
+
+def fully_connected(classes: int, widths: Sequence[int]) -> Model:
+    """Hidden layers of ``widths`` units and a linear read-out (Shallue et al. 2018, §3.2 "Fully Connected").
+
+    Args:
+      classes: size of the output.
+      widths: hidden units by layer; empty gives a linear classifier.
+
+    Returns:
+      A model of inputs float32[B, ...], flattened to [B, D]; weights are He-initialized, biases zero. Parameters:
+      the sum over layers of (inputs + 1) × outputs.
+
+    Raises:
+      ValueError: ``widths`` is not a list of positive whole numbers.
+    """
+    if isinstance(widths, str) or not all(isinstance(w, int) and w > 0 for w in widths):
+        raise ValueError(f"widths must be a list of whole numbers of at least 1, such as [64], not {widths!r}")
+    from flax import linen as nn
+
+    class FullyConnected(nn.Module):
+        @nn.compact
+        def __call__(self, x_BxD: Array) -> Array:
+            x_BxD = x_BxD.reshape(len(x_BxD), -1)
+            for width in widths:
+                x_BxD = nn.relu(nn.Dense(width, kernel_init=nn.initializers.he_normal())(x_BxD))
+            return nn.Dense(classes)(x_BxD)
+
+    network = FullyConnected()
+
+    def init(key: Array, inputs: Array) -> Params:
+        return network.init(key, inputs)
+
+    def apply(params: Params, inputs: Array) -> Array:
+        return network.apply(params, inputs)
+
+    return Model(init, apply)
