@@ -13,7 +13,7 @@ def draw(study: Study, ids: Iterable[int]) -> list[Trial]:
     """The trials of a study with these ids: a pure function of (study identity, id).
 
     The first trials of a longer search are those of a shorter one, and no two studies share points: the scrambling
-    derives from the study's identity (quasi-random search as in Shallue et al. 2018, §4.1; Bousquet et al. 2017).
+    derives from the study's identity (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
 
     Args:
       study: whose ``stream`` all randomness derives from.

@@ -51,7 +51,7 @@ STUDIES = (
     Column(
         "seconds_per_step", pa.float64(), "train_seconds / trial_steps; with several lanes the reciprocal of throughput"
     ),
-    Column("seconds_per_epoch", pa.float64(), "seconds_per_step times the steps of one pass over the training set"),
+    Column("seconds_per_epoch", pa.float64(), "seconds_per_step times training examples over batch size"),
 )
 
 TRIALS = (

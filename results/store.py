@@ -204,7 +204,7 @@ def _newest(tables: Tables) -> Tables:
             keys = pd.MultiIndex.from_frame(measurements[["study", "trial", "run"]])
             measurements = measurements[~keys.isin(pd.MultiIndex.from_frame(superseded))]
         trials = trials[newest].drop(columns="run").reset_index(drop=True)
-    if len(measurements):
+    if "run" in measurements:
         measurements = measurements.drop(columns="run").sort_values(["study", "trial", "step"], kind="stable")
     return Tables(tables.studies, trials, measurements.reset_index(drop=True))
 
@@ -218,7 +218,11 @@ def _check_version(path: Path, schema: pa.Schema) -> None:
 
 
 def _read(path: Path, run: int) -> pd.DataFrame:
-    table = pq.read_table(path)
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(f"{path} cannot be read ({reason}); remove its folder and run the study again") from None
     _check_version(path, table.schema)
     frame: pd.DataFrame = table.to_pandas()
     frame["study"] = frame["study"].astype(str)

@@ -65,7 +65,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The values one metaparameter is drawn from (Shallue et al. 2018, Appendix B).
+    """The values one metaparameter is drawn from (the scales of Shallue et al. 2018).
 
     LINEAR is uniform in [low, high]; LOG uniform in the logarithm; REVERSE_LOG uniform in log(1 - value);
     INTEGER uniform over the whole numbers low..high; DISCRETE uniform over ``values``.

@@ -15,18 +15,20 @@ class _Bar:
     """Progress in trials: a bar on a terminal, elsewhere a line for every study that ended."""
 
     def __init__(self, studies: Sequence[Study], new_trials: int):
-        self._bar = tqdm(total=new_trials, unit="trial", disable=not sys.stderr.isatty())
+        silent = not sys.stderr.isatty()
+        self._bar = tqdm(total=new_trials, unit="trial", desc="starting workers", dynamic_ncols=True, disable=silent)
         self._settled = dict.fromkeys((study.name for study in studies), 0)
         self._ended = 0
 
     def __call__(self, progress: local.Progress) -> None:
         name, outcome = progress.study.name, progress.outcome
         settled = outcome.summary.ran if outcome else progress.settled
+        self._ended += outcome is not None
+        self._bar.set_description(f"{self._ended}/{len(self._settled)} studies", refresh=False)
         self._bar.update(settled - self._settled[name])
         self._settled[name] = settled
         if outcome is None:
             return
-        self._ended += 1
         how = f"{outcome.summary.ran} trials in {outcome.summary.seconds:.1f} s"
         if outcome.failure:
             how = f"failed: {outcome.failure.strip().splitlines()[-1]}"

@@ -123,7 +123,7 @@ def _study_columns(study: Study) -> dict[str, Any]:
 
 def _timing_columns(study: Study, record: Record) -> dict[str, Any]:
     seconds_per_step = record.train_seconds / record.trial_steps if record.trial_steps else None
-    steps_per_epoch = registry.DATASETS[study.dataset].train_examples // study.batch_size
+    steps_per_epoch = registry.DATASETS[study.dataset].train_examples / study.batch_size
     return {
         "lanes": record.lanes,
         "lane_strategy": record.lane_strategy,

@@ -13,7 +13,7 @@ def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array) -> optax.
     """Gradient descent with momentum, in one program for all of sgd, momentum and nesterov.
 
     v ← momentum · v + g; the update is −learning_rate · v, or for Nesterov's −learning_rate · (momentum · v + g)
-    (Sutskever et al. 2013; Shallue et al. 2018, §2.2), as in ``optax.sgd``.
+    (Polyak 1964; Nesterov 1983 as in Sutskever et al. 2013), as in ``optax.sgd``.
 
     Args:
       learning_rate, momentum, nesterov: float32[]; ``nesterov`` is 1 or 0.

@@ -42,10 +42,9 @@ def main(orders: Connection, cpus: tuple[int, ...], environment: Mapping[str, st
         os.sched_setaffinity(0, cpus)
     while True:
         try:
-            order = orders.recv()
-        except EOFError:
+            orders.send(_run(orders, orders.recv()))
+        except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
             return
-        orders.send(_run(orders, order))
 
 
 def _run(orders: Connection, order: Order) -> News:

@@ -6,7 +6,7 @@ from workloads.workload import Array, Model, Params
 
 
 def fully_connected(classes: int, widths: Sequence[int]) -> Model:
-    """Hidden layers of ``widths`` units and a linear read-out (Shallue et al. 2018, §3.2 "Fully Connected").
+    """Hidden layers of ``widths`` units and a linear read-out (a model family of Shallue et al. 2018).
 
     Args:
       classes: size of the output.

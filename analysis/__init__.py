@@ -1,0 +1,1 @@
+"""From a store to numbers, regimes and figures. Reads results; needs no accelerator stack."""

@@ -1,0 +1,175 @@
+"""The door: python -m analysis steps | fit | figures."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from analysis import steps
+from results.bad_input import BadInput
+
+HELP = """\
+Numbers, regimes and figures from a store of results.
+
+  python -m analysis steps --store results/local
+  python -m analysis fit --store results/local
+  python -m analysis figures --store results/local --out figures
+"""
+STEPS_HELP = """\
+Steps to target: how many steps the best trial of every study needed to reach its target.
+
+  python -m analysis steps --store results/local
+  python -m analysis steps --store results/local --csv > steps.csv
+  python -m analysis steps --store results/local --metric test_error --value 0.05
+
+columns of --csv, one row per study and target:
+"""
+FIT_HELP = """\
+The critical batch size of every curve: up to where a larger batch keeps saving steps, with a 90 % interval.
+
+  python -m analysis fit --store results/local
+  python -m analysis fit --points steps.csv --csv
+
+A curve is the studies that differ in batch size alone. The model of steps S at batch size B is
+ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness;
+the interval is a profile over both parameters, so it does not rely on the knee being a hyperbola.
+
+--points takes a CSV file with batch_size and either steps, or steps_low and steps_high; rows that agree in all
+other columns make a curve. What `steps --csv` writes is such a file.
+
+columns of --csv, after those that name the curve:
+"""
+FIT_LIMITS = """
+Not in the interval: a slope other than -1 at small batch sizes, and a search that gets harder with batch size,
+which pulls the critical batch size down by up to half an octave. Look at the figures beside the numbers.
+"""
+FIGURES_HELP = """\
+Draws figures of a store as PNG and SVG.
+
+  python -m analysis figures --list
+  python -m analysis figures --store results/local --out figures
+  python -m analysis figures --store results/local --out figures --name optimizers
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; the manual is a --help away."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}; see `{self.prog} --help`\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code; a user's mistake is one line and 2."""
+    options = parser().parse_args(arguments)
+    try:
+        options.command(options)
+        sys.stdout.flush()
+    except BadInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as head, has seen enough; Python's own flush at exit must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
+
+
+def parser() -> Parser:
+    """All commands with their help."""
+    from analysis import fits
+
+    manual = argparse.RawDescriptionHelpFormatter
+    top = Parser(prog="python -m analysis", description=HELP, formatter_class=manual)
+    commands = top.add_subparsers(required=True, metavar="steps | fit | figures")
+
+    def command(name: str, summary: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=summary, description=text, formatter_class=manual)
+
+    sub = command("steps", "steps to target of every study", STEPS_HELP + _meanings(steps.COLUMNS))
+    sub.add_argument("--store", type=Path, required=True, metavar="DIR", help="folder of the store")
+    _add_target(sub)
+    sub.add_argument("--csv", action="store_true", help="write CSV")
+    sub.set_defaults(command=_steps)
+
+    sub = command("fit", "critical batch sizes with intervals", FIT_HELP + _meanings(fits.COLUMNS) + FIT_LIMITS)
+    source = sub.add_mutually_exclusive_group(required=True)
+    source.add_argument("--store", type=Path, metavar="DIR", help="folder of the store")
+    source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
+    _add_target(sub)
+    sub.add_argument("--csv", action="store_true", help="write CSV")
+    sub.set_defaults(command=_fit)
+
+    sub = command("figures", "figures as PNG and SVG", FIGURES_HELP)
+    sub.add_argument("--list", action="store_true", help="name the figures and stop")
+    sub.add_argument("--store", type=Path, metavar="DIR", help="folder of the store")
+    sub.add_argument("--out", type=Path, metavar="DIR", help="folder to write to; made if it is not there")
+    sub.add_argument("--name", metavar="NAME", help="draw this figure only")
+    _add_target(sub)
+    sub.set_defaults(command=_figures)
+    return top
+
+
+def _add_target(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
+    sub.add_argument("--value", type=float, help="reached at or below this value; needs --metric")
+
+
+def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
+    if (options.metric is None) != (options.value is None):
+        raise BadInput("--metric and --value go together, such as --metric test_error --value 0.05")
+    return None if options.metric is None else (options.metric, options.value)
+
+
+def _meanings(columns: dict[str, str]) -> str:
+    width = max(map(len, columns)) + 2
+    return "\n".join(f"  {name:{width}}{meaning}" for name, meaning in columns.items()) + "\n"
+
+
+def _steps(options: argparse.Namespace) -> None:
+    tables, target = steps.load(options.store, _asked(options))
+    table = steps.table(tables, target)
+    for note in steps.notes(options.store, tables, target):
+        print(f"note: {note}", file=sys.stderr)
+    if options.csv:
+        table[list(steps.COLUMNS)].to_csv(sys.stdout, index=False)
+        return
+    print(steps.readable(table))
+    print(f"\nnext: python -m analysis fit --store {options.store}")
+
+
+def _fit(options: argparse.Namespace) -> None:
+    from analysis import fits
+
+    asked = _asked(options)
+    if options.points and asked:
+        raise BadInput("--metric and --value go with --store; a file of points has its target in it")
+    table = fits.of_points(options.points) if options.points else fits.of_store(options.store, asked)
+    if options.csv:
+        table.to_csv(sys.stdout, index=False)
+        return
+    print(fits.readable(table))
+    if options.store:
+        print(f"next: python -m analysis figures --store {options.store} --out figures")
+
+
+def _figures(options: argparse.Namespace) -> None:
+    from analysis import figures
+
+    if options.list:
+        print(figures.listing())
+        return
+    if options.store is None or options.out is None:
+        raise BadInput("figures needs --store DIR and --out DIR, or --list")
+    figures.write_all(options.store, options.out, _report, options.name, _asked(options))
+
+
+def _report(made: object) -> None:
+    if isinstance(made, Path):
+        print(made, flush=True)
+    else:
+        print(f"not drawn: {made}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

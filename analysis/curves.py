@@ -1,0 +1,178 @@
+"""Curves of steps to target over batch size: which studies belong to one, and the points they give."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis import steps
+from analysis.regimes import from_zero
+from analysis.weights import relative_weights
+from results import answers, store
+from results.study import REASONS_TO_RERUN, Study, Target, canonical
+
+
+class Curve(NamedTuple):
+    """The studies that differ in batch size, and in nothing else that matters (``steps.VARIED``), for one target.
+
+    Attributes:
+      dataset, model, optimizer: as the table of steps shows them.
+      target: what was to be reached.
+      key: digest of what the studies share.
+      distinction: what tells this curve from those that look alike in a table, such as ``seed=1``; empty if none do.
+      pruned: whether losing trials were cut short.
+      exact: whether the trials ran far enough to decide this target.
+      batch_sizes: of its studies, sorted.
+      trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN where
+        the target was not reached). A trial that was lost, failed or ran out of time counts only if it reached the
+        target.
+    """
+
+    dataset: str
+    model: str
+    optimizer: str
+    target: Target
+    key: str
+    distinction: str
+    pruned: bool
+    exact: bool
+    batch_sizes: tuple[int, ...]
+    trials: pd.DataFrame
+
+
+class Points(NamedTuple):
+    """What a fit is made from: one point per batch size, sorted.
+
+    Attributes:
+      batch_size: float64[n], examples.
+      low, high: float64[n], the steps to target lie in (low, high].
+      weights: float64[n], relative weights of ln steps.
+      trials: how many trials each point is the best of; None if unknown.
+      notes: what a reader of the fit has to know.
+      refusal: why no fit, and no picture, would be honest; empty if it would be.
+    """
+
+    batch_size: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    weights: np.ndarray
+    trials: int | None
+    notes: tuple[str, ...]
+    refusal: str
+
+
+def curves(tables: store.Tables, asked: Target | None = None) -> list[Curve]:
+    """The curves of a store, sorted as the table of steps is."""
+    studies = steps.plans(tables)
+    rows = steps.table(tables, asked)
+    alike: dict[tuple[str, str, str, Target], dict[str, list[Study]]] = {}
+    for row in rows.to_dict("records"):
+        looks = (row["dataset"], row["model"], row["optimizer"], Target(row["target_metric"], row["target_value"]))
+        alike.setdefault(looks, {}).setdefault(row["curve"], []).append(studies[row["study"]])
+    outcomes = {target: _outcomes(tables, target) for target in {looks[3] for looks in alike}}
+    found = []
+    for (dataset, model, optimizer, target), lookalikes in alike.items():
+        for key, members in lookalikes.items():
+            varied = pd.DataFrame(
+                [(study.name, study.batch_size, study.budget_steps) for study in members],
+                columns=["study", "batch_size", "budget_steps"],
+            )
+            found.append(
+                Curve(
+                    dataset=dataset,
+                    model=model,
+                    optimizer=optimizer,
+                    target=target,
+                    key=key,
+                    distinction=_distinction(key, lookalikes),
+                    pruned=members[0].pruning == "exact",
+                    exact=all(steps.is_exact(study, target) for study in members),
+                    batch_sizes=tuple(sorted({study.batch_size for study in members})),
+                    trials=varied.merge(outcomes[target], on="study").sort_values(["batch_size", "study", "trial"]),
+                )
+            )
+    return found
+
+
+def points(curve: Curve) -> Points:
+    """The best of equally many trials at every batch size that some trial finished."""
+    reached = curve.trials[curve.trials["steps_high"].notna()]
+    finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
+    counts = finished.groupby("batch_size").size()
+    k = int(counts.min()) if len(counts) else 0
+    refusal = _refusal(curve, reached, counts)
+    if refusal:
+        nothing = np.empty(0)
+        return Points(nothing, nothing, nothing, nothing, None, (), refusal)
+    first = finished if curve.pruned else finished[finished.groupby("study").cumcount() < k]
+    best = first.groupby("batch_size")[["steps_low", "steps_high"]].min().dropna()
+    notes = [f"at {k} trial{'s' * (k > 1)}"] if k else []
+    dropped = sorted(set(curve.batch_sizes) - set(best.index))
+    if dropped:
+        sizes = ", ".join(str(size) for size in dropped)
+        notes.append(f"no trial reached the target at batch size {sizes}, dropped")
+    low, high = best["steps_low"].to_numpy(np.float64), best["steps_high"].to_numpy(np.float64)
+    weights = np.ones(len(best))
+    if curve.pruned:
+        notes.append("pruned, so trials beside the best are cut short: batch sizes weigh alike")
+    elif len(best):
+        weights = relative_weights(from_zero(low), high, _trial_steps(first[first["batch_size"].isin(best.index)], k))
+    return Points(best.index.to_numpy(np.float64), low, high, weights, k or None, tuple(notes), refusal)
+
+
+def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
+    """Batch sizes of a curve that gave no point, and the budgets its trials had there, steps."""
+    rows = curve.trials[~curve.trials["batch_size"].isin(points.batch_size)]
+    budgets = rows.groupby("batch_size")["budget_steps"].max()
+    return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
+
+
+def _outcomes(tables: store.Tables, target: Target) -> pd.DataFrame:
+    """The trials that count for ``target``: study, trial, steps_low, steps_high."""
+    intervals = answers.intervals(tables.measurements, target).astype({"steps_low": float, "steps_high": float})
+    trials = tables.trials[["study", "trial", "reason"]].merge(intervals, on=["study", "trial"], how="left")
+    counts = trials["steps_high"].notna() | ~trials["reason"].isin(REASONS_TO_RERUN)
+    return trials.loc[counts, ["study", "trial", "steps_low", "steps_high"]]
+
+
+def _trial_steps(first: pd.DataFrame, k: int) -> np.ndarray:
+    """Steps to target [n, k] of k trials at each of n batch sizes, sorted; infinite where not reached."""
+    steps_to_target = (first["steps_low"].clip(lower=0.5) + first["steps_high"]) / 2
+    return steps_to_target.fillna(np.inf).to_numpy(np.float64).reshape(-1, k)
+
+
+def _refusal(curve: Curve, reached: pd.DataFrame, counts: pd.Series) -> str:
+    if not curve.exact:
+        return (
+            "trials stopped once they had decided the targets of their own study, too early to decide this one: "
+            "plan it as a target"
+        )
+    studies = reached.groupby("batch_size")["study"].nunique()
+    several = [str(size) for size in studies.index[studies > 1]]
+    if several:
+        return (
+            f"several studies at batch size {', '.join(several)} differ in budget or search space: "
+            "keep one of them in the store"
+        )
+    if curve.pruned and counts.nunique() > 1:
+        most = int(counts.max())
+        fewer = ", ".join(f"{size} ({count})" for size, count in counts[counts < most].items())
+        return (
+            "pruned studies with different numbers of trials have no minimum over equally many: "
+            f"run batch size {fewer} with trials={most} like the others"
+        )
+    return ""
+
+
+def _distinction(key: str, lookalikes: dict[str, list[Study]]) -> str:
+    """The fields, with their values, in which the curve ``key`` differs from others that look like it."""
+    plans = {other: steps.shared_plan(members[0]) for other, members in lookalikes.items()}
+    own = plans[key]
+    fields = [field for field in own if any(plan[field] != own[field] for plan in plans.values())]
+    return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
+
+
+def _brief(field: str, value: Any) -> str:
+    if field == "targets":
+        return " and ".join(f"{target['metric']} ≤ {target['value']:g}" for target in value) or "none"
+    return value if isinstance(value, str) else canonical(value)

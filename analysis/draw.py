@@ -1,0 +1,265 @@
+"""Drawing on axes: batch size across, steps to target up, both in powers of two. Effects stay on the axes given."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FixedLocator, NullFormatter
+
+from analysis import regimes, text
+from analysis.curves import Points
+from analysis.fits import Judged
+
+
+class Style(NamedTuple):
+    """How one curve is told from another, by colour and in grey print."""
+
+    color: str
+    marker: str
+    line: tuple[float, tuple[float, ...]]
+
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers; the yellow is too pale for lines.
+STYLES = (
+    Style("#0072B2", "o", (0, ())),
+    Style("#D55E00", "s", (0, (6, 2))),
+    Style("#009E73", "^", (0, (1, 1.2))),
+    Style("#CC79A7", "D", (0, (6, 2, 1, 2))),
+    Style("#E69F00", "v", (0, (3, 1))),
+    Style("#56B4E9", "P", (0, (4, 1, 1, 1, 1, 1))),
+    Style("#000000", "X", (0, (8, 3))),
+)
+INK = "#333333"
+REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
+REGIME_SHOWN = 0.8  # the least probability at which a regime is named
+STRIP = 0.085  # height of the strip of names above the axes, of the height of the axes
+MOST_TICKS = 11
+WORDS = 0.42  # what the critical batch size in words takes of the width of the axes
+CHARACTERS_ACROSS = 88  # of the size of the names, in the width of the axes
+
+
+def styles() -> Iterator[Style]:
+    """One style after the other; once all are used, their colours return with other markers."""
+    for round_number in itertools.count():
+        for i, style in enumerate(STYLES):
+            yield style._replace(marker=STYLES[(i + round_number) % len(STYLES)].marker)
+
+
+def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float]) -> None:
+    """Scales and labels both axes to hold the given batch sizes (examples) and steps."""
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
+    low, high = math.log2(min(steps)) - 0.9, math.log2(max(steps)) + 0.6
+    lack = max(0.0, 3 - (high - low)) / 2  # a flat curve should look flat
+    ax.set_ylim(2 ** (low - lack), 2 ** (high + lack))
+    _in_powers_of_two(ax.xaxis, ax.get_xlim())
+    _in_powers_of_two(ax.yaxis, ax.get_ylim())
+    ax.set_xlabel("batch size (examples)")
+    ax.set_ylabel("steps to target")
+    ax.grid(True, which="major", color="#DDDDDD", linewidth=0.5, zorder=0.5)
+
+
+def measured(ax: Axes, points: Points, style: Style, label: str | None) -> None:
+    """Steps to target with bars over the evaluation intervals they lie in."""
+    low = regimes.from_zero(points.low)
+    middle = (low + points.high) / 2
+    ax.errorbar(
+        points.batch_size,
+        middle,
+        yerr=[middle - low, points.high - middle],
+        fmt=style.marker,
+        color=style.color,
+        markersize=5,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        elinewidth=1.6,
+        capsize=0,
+        label=label,
+        zorder=4,
+    )
+
+
+def not_reached(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
+    """Open triangles at the budgets of batch sizes whose trials never reached the target."""
+    ax.plot(
+        batch_size,
+        budget,
+        linestyle="none",
+        marker="^",
+        markersize=6.5,
+        markerfacecolor="white",
+        markeredgecolor=style.color,
+        label="not reached within this budget",
+        zorder=4,
+    )
+
+
+def fitted(ax: Axes, fit: regimes.Fit, style: Style, label: str | None) -> None:
+    """The fitted curve between the smallest and the largest batch size."""
+    across = _between(fit)
+    ax.plot(
+        across,
+        regimes.curve(fit, across),
+        color=style.color,
+        linestyle=style.line,
+        linewidth=1.6,
+        label=label,
+        zorder=3,
+    )
+
+
+def band(ax: Axes, fit: regimes.Fit, style: Style) -> None:
+    """Everything between the curves of the 90 % region."""
+    across = _between(fit)
+    low, high = regimes.band(fit, across)
+    ax.fill_between(across, low, high, color=style.color, alpha=0.25, linewidth=0, label="90 % region", zorder=2)
+
+
+def perfect_scaling(ax: Axes, examples: float) -> None:
+    """The line on which twice the batch size takes half the steps; ``examples`` is batch size times steps on it."""
+    across = np.array(ax.get_xlim())
+    ax.plot(
+        across, examples / across, color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling", zorder=2.5
+    )
+
+
+def regime_spans(ax: Axes, fit: regimes.Fit) -> None:
+    """Shades the regimes and names them in a strip above the axes; ``?`` where none is probable enough."""
+    edges = np.geomspace(*ax.get_xlim(), 241)
+    shares = regimes.probabilities(fit, np.sqrt(edges[1:] * edges[:-1]))
+    names = np.where(shares.max(axis=0) >= REGIME_SHOWN, np.array(regimes.REGIMES)[shares.argmax(axis=0)], "?")
+    if not fit.plateau_seen:
+        names[names == regimes.REGIMES[-1]] = "?"
+    starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
+    for first, last in zip(starts, np.append(starts[1:], len(names)), strict=True):
+        name, left, right = str(names[first]), edges[first], edges[last]
+        ax.axvspan(left, right, color=REGIME_COLORS[name], alpha=0.45, linewidth=0, zorder=0)
+        strip = Rectangle((left, 1.0), right - left, STRIP, transform=ax.get_xaxis_transform(), clip_on=False)
+        strip.set(facecolor=REGIME_COLORS[name], edgecolor="white", linewidth=1.0)
+        ax.add_patch(strip)
+        shown = _fitting(name, (last - first) / len(names))
+        if not shown and name != "?":
+            strip.set_label(name)  # for the legend
+        ax.text(
+            math.sqrt(left * right),
+            1.0 + STRIP / 2,
+            shown,
+            transform=ax.get_xaxis_transform(),
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            linespacing=1.0,
+            color=INK,
+        )
+
+
+def critical_batch_size(ax: Axes, judged: Judged) -> None:
+    """The critical batch size with its interval, along the bottom and in words; arrows where an end is out of sight."""
+    fit = judged.fit
+    if fit is None or judged.verdict == "not_identified":
+        ax.text(0.02, 0.035, "critical batch size not identified", transform=ax.transAxes, fontsize=8.5, color=INK)
+        return
+    height, (left, right) = 0.05, ax.get_xlim()
+    at_bottom = ax.get_xaxis_transform()
+    low = left if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, left)
+    high = right if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, right)
+    ax.plot([low, high], [height] * 2, transform=at_bottom, color=INK, linewidth=2, solid_capstyle="butt", zorder=5)
+    for end, marker in ((low, "|" if low == fit.low else "<"), (high, "|" if high == fit.high else ">")):
+        ax.plot([end], [height], transform=at_bottom, marker=marker, color=INK, markersize=7, zorder=5, clip_on=False)
+    if left < fit.critical_batch_size < right and judged.verdict == "identified":
+        foot_and_knee = [ax.get_ylim()[0], float(regimes.curve(fit, np.array(fit.critical_batch_size)))]
+        ax.plot([fit.critical_batch_size] * 2, foot_and_knee, color=INK, linewidth=0.9, linestyle=":", zorder=1.5)
+        ax.plot([fit.critical_batch_size], [height], transform=at_bottom, marker="D", color=INK, markersize=5, zorder=6)
+    before, after = (math.log(end / left) / math.log(right / left) for end in (low, high))
+    if before > WORDS:  # where they keep clear of the line of perfect scaling
+        anchor, side, shift = low, "right", (-8, 0)
+    elif after < 1 - WORDS:
+        anchor, side, shift = high, "left", (8, 0)
+    else:
+        anchor, side, shift = math.sqrt(left * right), "center", (0, 14)
+    ax.annotate(
+        f"critical batch size {critical_in_words(judged)}",
+        (anchor, height),
+        xycoords=at_bottom,
+        xytext=shift,
+        textcoords="offset points",
+        ha=side,
+        va="center",
+        fontsize=8.5,
+        color=INK,
+        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
+        zorder=5,
+    )
+
+
+def knee(ax: Axes, judged: Judged, style: Style) -> None:
+    """An open ring where the fitted curve passes its critical batch size, if that is identified."""
+    fit = judged.fit
+    if fit is None or judged.verdict != "identified":
+        return
+    size = np.array([fit.critical_batch_size])
+    ring: dict[str, Any] = {
+        "markersize": 12,
+        "markerfacecolor": "none",
+        "markeredgecolor": style.color,
+        "markeredgewidth": 1.4,
+    }
+    ax.plot(size, regimes.curve(fit, size), linestyle="none", marker="o", zorder=5, **ring)
+
+
+def entry(style: Style, label: str) -> Line2D:
+    """What stands for a curve in a legend: its marker on its line."""
+    marker: dict[str, Any] = {
+        "marker": style.marker,
+        "markersize": 5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
+    }
+    return Line2D([], [], color=style.color, linestyle=style.line, linewidth=1.6, label=label, **marker)
+
+
+def critical_in_words(judged: Judged) -> str:
+    """Such as ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
+    fit = judged.fit
+    if fit is None or judged.verdict == "not_identified":
+        return "not identified"
+    if judged.verdict == "at_least":
+        return f"at least {text.number(fit.low)}"
+    if judged.verdict == "at_most":
+        return f"at most {text.number(fit.high)}"
+    return f"{text.number(fit.critical_batch_size)} [{text.number(fit.low)}, {text.number(fit.high)}]"
+
+
+def _between(fit: regimes.Fit) -> np.ndarray:
+    return np.geomspace(fit.batch_size[0], fit.batch_size[-1], 201)
+
+
+def _in_powers_of_two(axis: Axis, limits: tuple[float, float]) -> None:
+    first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
+    stride = math.ceil((last - first + 1) / MOST_TICKS)
+    axis.set_major_locator(FixedLocator([2.0**power for power in range(first, last + 1, stride)]))
+    axis.set_minor_locator(FixedLocator([2.0**power for power in range(first, last + 1)]))
+    in_full = last < 17  # longer numbers are not read at a glance
+    axis.set_major_formatter(
+        lambda x, _: (f"{x:,.0f}" if x >= 1 else f"{x:g}") if in_full else f"$2^{{{math.log2(x):.0f}}}$"
+    )
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _fitting(name: str, share: float) -> str:
+    """A regime's name on one or two lines, or nothing, as fits into a share of the width of the axes."""
+    room = share * CHARACTERS_ACROSS
+    words = name.split(" ")
+    splits = ["\n".join([" ".join(words[:i]), " ".join(words[i:])]) for i in range(1, len(words))]
+    wrapped = min(splits, key=lambda lines: max(map(len, lines.split("\n"))), default=name)
+    for lines in (name, wrapped):
+        if max(map(len, lines.split("\n"))) + 1 <= room:
+            return lines
+    return ""

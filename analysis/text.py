@@ -1,0 +1,26 @@
+"""Tables as aligned text."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+
+def aligned(header: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[str] = ()) -> str:
+    """Lines of a table, columns two spaces apart; those named in ``left`` start, the others end, at their header."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    starts = [name in set(left) for name in header]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if start else cell.rjust(width)
+            for cell, width, start in zip(line, widths, starts, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number to ``digits`` significant digits, written out with thousands set apart; empty for NaN."""
+    if math.isnan(value):
+        return ""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"

@@ -1,0 +1,76 @@
+"""How much each batch size counts in a fit: less where its evaluations are far apart, unless luck drowns that."""
+
+import numpy as np
+from scipy.special import gammaln
+
+
+def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray) -> np.ndarray:
+    """Weights of mean 1, proportional to 1 / (v + (ln width)^2 / 12).
+
+    The width is that of the evaluation interval; v is the mean over batch sizes of ``minimum_variance``. Where v cannot
+    be estimated (one trial each, or one that reached the target) all count alike.
+
+    Args:
+      low, high: float64[n], the answers' intervals, steps, low > 0.
+      trial_steps: float64[n, k], steps to target of the k trials of each batch size, infinite where not reached.
+
+    Returns:
+      float64[n].
+    """
+    variance = minimum_variance(trial_steps)
+    if not np.isfinite(variance).any():
+        return np.ones(len(low))
+    spread = np.nanmean(variance) + np.log(high / low) ** 2 / 12
+    if spread.min() == 0:
+        return np.ones(len(low))
+    return (1 / spread) / np.mean(1 / spread)
+
+
+def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
+    """Jackknife variance of the expected ln minimum over half of the k trials.
+
+    The expectation over all subsets of k/2 trials is a weighted sum of order statistics with weights in closed form.
+    A trial that never reached has no steps, so the expectation is over the subsets whose best trial did reach: the
+    weights are renormalised over the trials that reached.
+
+    Args:
+      trial_steps: float64[n, k], steps to target, infinite where not reached.
+
+    Returns:
+      float64[n]; NaN where fewer than two trials reached.
+    """
+    n, k = trial_steps.shape
+    if k < 2:
+        return np.full(n, np.nan)
+    ordered = np.sort(trial_steps, axis=1)
+    reached = np.isfinite(ordered)
+    ln_steps = np.log(np.where(reached, ordered, 1.0))
+    weights = _first_of_subset(k - 1, k // 2)  # [k - 1], of the trials left when one is taken out
+    # With the trial of rank j left out, ranks before j keep their weight and later ones move up by one.
+    before = np.append(weights, 0.0) * reached
+    after = np.insert(weights, 0, 0.0) * reached
+    sums = _before(before * ln_steps) + _after(after * ln_steps)  # [n, k]
+    totals = _before(before) + _after(after)
+    enough = reached.sum(axis=1) >= 2
+    left_out = sums / np.where(totals > 0, totals, 1.0)
+    return np.where(enough, (k - 1) * left_out.var(axis=1), np.nan)
+
+
+def _first_of_subset(k: int, size: int) -> np.ndarray:
+    """How probable each rank is to be the best of a random ``size`` out of ``k`` trials: float64[k], sums to 1."""
+    rank = np.arange(1, k + 1)
+    possible = k - rank >= size - 1
+    worse = np.where(possible, k - rank, size - 1)  # how many are left to fill the subset from
+    ln_choices = gammaln(worse + 1) - gammaln(size) - gammaln(worse - size + 2)
+    ln_all = gammaln(k + 1) - gammaln(size + 1) - gammaln(k - size + 1)
+    return np.where(possible, np.exp(ln_choices - ln_all), 0.0)
+
+
+def _before(values: np.ndarray) -> np.ndarray:
+    """Sums over all earlier columns."""
+    return np.cumsum(values, axis=1) - values
+
+
+def _after(values: np.ndarray) -> np.ndarray:
+    """Sums over all later columns."""
+    return values.sum(axis=1, keepdims=True) - np.cumsum(values, axis=1)

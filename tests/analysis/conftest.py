@@ -1,0 +1,155 @@
+"""Stores with known answers, written through the same doors as real ones."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from results import schema, store
+from results.study import Range, SearchSpace, Study, Target, evaluation_steps
+
+ERROR = Target("test_error", 0.1)
+BATCH_SIZES = tuple(2**i for i in range(11))
+# Critical batch size, plateau and sharpness of the true curves of ``sweep``.
+TRUTH = {"sgd": (24.0, 160.0, 1.0), "momentum": (64.0, 60.0, 1.5), "nesterov": (96.0, 40.0, 1.0)}
+
+
+class Ran(NamedTuple):
+    """One trial of a hand-made study: its rows (step, then one value per metric) and how it ended."""
+
+    rows: Sequence[tuple[float, ...]]
+    status: str = "COMPLETE"
+    reason: str | None = None
+
+
+def plan(**changes: Any) -> Study:
+    """A small study; ``changes`` are fields of Study."""
+    fields: dict[str, Any] = {
+        "dataset": "digits",
+        "model": "fully_connected",
+        "model_options": {"widths": [64]},
+        "optimizer": "sgd",
+        "schedule": "constant",
+        "batch_size": 16,
+        "space": SearchSpace({"learning_rate": Range("LOG", 1e-3, 10.0)}),
+        "targets": (ERROR,),
+        "budget_steps": 4096,
+        "evaluation_ratio": 1.1,
+        "seed": 0,
+        "pruning": "off",
+        "trials": 4,
+    }
+    return Study(**fields | changes)
+
+
+def publish(
+    folder: Path,
+    study: Study,
+    trials: Mapping[int, Ran],
+    metrics: Iterable[str] = ("test_error",),
+    **about: Any,
+) -> None:
+    """Writes one run of ``study``; ``about`` fills further columns of its studies table."""
+    store.ask(folder, study)
+    row = dict.fromkeys(column.name for column in schema.STUDIES) | {
+        "study": study.name,
+        "run": 0,
+        "dataset": study.dataset,
+        "model": study.model_label,
+        "optimizer": study.optimizer,
+        "batch_size": study.batch_size,
+        "budget_steps": study.budget_steps,
+        "pruning": study.pruning,
+        "planned_trials": study.trials,
+        "plan": json.dumps(study.plan()),
+        "emulated": False,
+    }
+    trial_rows = {
+        "study": [study.name] * len(trials),
+        "trial": list(trials),
+        "seed": list(trials),
+        "status": [ran.status for ran in trials.values()],
+        "reason": [ran.reason for ran in trials.values()],
+        "steps": [int(ran.rows[-1][0]) if ran.rows else 0 for ran in trials.values()],
+        "learning_rate": [0.1] * len(trials),
+    }
+    measured = [(trial, *values) for trial, ran in trials.items() for values in ran.rows]
+    columns = ("trial", "step", *metrics)
+    values = dict(zip(columns, zip(*measured, strict=True), strict=True)) if measured else dict.fromkeys(columns, ())
+    measurements: dict[str, Any] = {name: np.asarray(column, np.float32) for name, column in values.items()}
+    measurements |= {name: np.asarray(values[name], np.int32) for name in ("trial", "step")}
+    tables = {
+        "studies": schema.build(schema.STUDIES, {name: [value] for name, value in (row | about).items()}, {}),
+        "trials": schema.build(schema.TRIALS, trial_rows, {"learning_rate": pa.float64()}),
+        "measurements": schema.build(
+            schema.MEASUREMENTS,
+            measurements | {"study": [study.name] * len(measured)},
+            dict.fromkeys(metrics, pa.float32()),
+        ),
+    }
+    store.publish(folder, study.name, tables)
+
+
+def sweep(folder: Path, trials: int = 24, seed: int = 0, **changes: Any) -> None:
+    """Studies of three optimizers at eleven batch sizes whose best trials lie on the curves of ``TRUTH``.
+
+    A trial needs the true steps times a lognormal factor of at least 1; one in eight diverges. Its error falls as the
+    square root of its steps. Pruning stops a trial once it is past the best steps to target.
+    """
+    rng = np.random.default_rng(seed)
+    for optimizer, (critical, plateau, sharpness) in TRUTH.items():
+        for batch_size in BATCH_SIZES:
+            study = plan(optimizer=optimizer, batch_size=batch_size, trials=trials, **changes)
+            least = plateau * (1 + (critical / batch_size) ** sharpness) ** (1 / sharpness)
+            need = least * np.exp(np.abs(rng.normal(0, 1.2, trials)))
+            publish(folder, study, dict(enumerate(_outcomes(study, need, rng.random(trials) < 1 / 8))))
+
+
+def _outcomes(study: Study, need: np.ndarray, diverges: np.ndarray) -> list[Ran]:
+    grid = evaluation_steps(study.budget_steps, study.evaluation_ratio)
+    best = min((int(grid[np.searchsorted(grid, n)]) for n in need[~diverges] if n <= grid[-1]), default=int(grid[-1]))
+    ran = []
+    for steps, diverged in zip(need, diverges, strict=True):
+        last = int(np.searchsorted(grid, 3 if diverged else steps))
+        rows = [(step, 0.1 * np.sqrt(steps / step)) for step in grid[: last + 1].tolist()]
+        if diverged:
+            ran.append(Ran([*rows[:-1], (rows[-1][0], np.nan)], "INFEASIBLE"))
+        elif study.pruning == "exact" and rows[-1][0] > best:
+            ran.append(Ran([row for row in rows if row[0] <= best], "INCOMPLETE", "pruned"))
+        else:
+            ran.append(Ran(rows))
+    return ran
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a test puts its store."""
+    return tmp_path / "store"
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store made by ``sweep``; not to be written to."""
+    folder = tmp_path_factory.mktemp("swept") / "store"
+    sweep(folder)
+    return folder
+
+
+@pytest.fixture
+def door(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs ``python -m analysis`` with arguments: exit code, stdout, stderr."""
+    from analysis.__main__ import main
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        try:
+            code = main([str(a) for a in arguments])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
