@@ -1,5 +1,6 @@
 """Randomness of a trial: its initial parameters and its data order, pure functions of (seed, step)."""
 
+import functools
 import math
 
 import jax
@@ -9,8 +10,13 @@ Array = jax.Array
 
 
 def keys(seed: Array) -> tuple[Array, Array]:
-    """The keys of a trial's initial parameters and of its data order, from its seed uint32[]."""
-    init_key, order_key = jax.random.split(jax.random.key(seed))
+    """The keys of a trial's initial parameters and of its data order, from its seed uint32[].
+
+    The words of a key are (purpose, seed): distinct without hashing, and the same under any default of JAX's.
+    """
+    init_key, order_key = (
+        jax.random.wrap_key_data(jnp.stack([jnp.uint32(purpose), seed]), impl="threefry2x32") for purpose in (0, 1)
+    )
     return init_key, order_key
 
 
@@ -18,8 +24,8 @@ def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
     """The order in which an epoch visits the training set.
 
     Random bits above the index are sorted as one number, which is five times as fast on a CPU as sorting indices by
-    random keys. Each round has 32 bits less the index's; rounds are added until ties, which keep their order, are
-    rare: about n²/2 pairs over all bits, below one pair.
+    random keys. A round has 32 random bits less those of the index; there are as many rounds as make ties, which keep
+    their order, rare: below one pair expected among n²/2.
 
     Args:
       key: order key of the trial.
@@ -29,12 +35,10 @@ def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
     Returns:
       int32[n], a permutation of 0..n−1.
     """
-    index_bits = max(1, math.ceil(math.log2(examples)))
-    rounds = math.ceil(2 * index_bits / (32 - index_bits))
+    index_bits = (examples - 1).bit_length()
+    rounds = max(1, math.ceil(math.log2(max(examples**2 / 2, 1)) / (32 - index_bits)))
     mask = jnp.uint32((1 << index_bits) - 1)
-    order = jnp.arange(examples, dtype=jnp.uint32)
-    for round_key in jax.random.split(jax.random.fold_in(key, epoch), rounds):
-        bits = jax.random.bits(round_key, (examples,), jnp.uint32)
-        shuffled = jnp.sort((bits & ~mask) | jnp.arange(examples, dtype=jnp.uint32)) & mask
-        order = order[shuffled]
-    return order.astype(jnp.int32)
+    index = jnp.arange(examples, dtype=jnp.uint32)
+    bits = jax.random.bits(jax.random.fold_in(key, epoch), (rounds, examples), jnp.uint32)
+    shuffles = [jnp.sort((bits[i] & ~mask) | index) & mask for i in range(rounds)]
+    return functools.reduce(lambda order, shuffle: order[shuffle], shuffles).astype(jnp.int32)
