@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
-from harness import lanes as lanes_
 from harness.frontier import Best, Ended, Frontier, Live
+from harness.lanes import Spans, default_strategy, programs_for
 from results.study import Study, Trial
 from workloads import registry, schedules
 
@@ -80,8 +80,8 @@ def run(
     """
     devices = jax.local_device_count()
     wanted = settings.lanes or DEFAULT_LANES
-    strategy = lanes_.default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
-    programs, built = lanes_.programs_for(study, -(-wanted // devices) * devices, strategy)
+    strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
+    programs, built = programs_for(study, -(-wanted // devices) * devices, strategy)
     frontier = Frontier(study, trials, programs.lanes, best or {})
     carry = programs.empty()
     rows: list[tuple[int, int, np.ndarray]] = []
@@ -126,7 +126,7 @@ def run(
     )
 
 
-def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) -> lanes_.Spans:
+def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:
     optimizer = registry.OPTIMIZERS[study.optimizer]
     told = [schedules.NO_DECAY | {**optimizer.fixed, **live.trial.metaparameters} for live in going]
     at = [live.lane for live in going]
@@ -136,7 +136,7 @@ def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) 
         out[at] = values
         return out
 
-    return lanes_.Spans(
+    return Spans(
         start=by_lane([frontier.start(live) for live in going], np.int32),
         stop=by_lane([frontier.stop(live) for live in going], np.int32),
         seed=by_lane([live.trial.seed for live in going], np.uint32),

@@ -1,7 +1,10 @@
-"""What tests share: strict dtype promotion for our own code, and a small study to vary."""
+"""What tests share: the CPU, strict dtype promotion for our own code, and a small study to vary."""
 
 import dataclasses
+import os
 from collections.abc import Callable
+
+os.environ["JAX_PLATFORMS"] = "cpu"  # whose promises the tests are about; worker processes inherit it
 
 import jax
 import pytest

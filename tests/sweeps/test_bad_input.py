@@ -64,6 +64,7 @@ MISTAKES = [
     ("optimizer.space.momentum.high=1", ["momentum", "REVERSE_LOG", "high=1"]),
     ("optimizer=sgd +optimizer.space.momentum={{scale:LINEAR,low:0,high:1}}", ["sgd", "'momentum'", "learning_rate"]),
     ("+optimizer.space.momentun.low=0", ["momentun", "scale"]),
+    ("task.space={{momentum:0.5}}", ["'momentum'", "+task.space.momentum="]),
     ("+task.space.momentun=0.5", ["'momentun'", "'momentum'"]),
     ("~task", ["~task"]),
     ("hydra.run.dir=x", ["hydra.run.dir"]),

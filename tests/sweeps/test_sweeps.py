@@ -94,7 +94,7 @@ def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path) -> None:
         "batch_size=2,4",
         "trials=8",
         "pruning=off",
-        "task.budget.steps=30000",
+        "task.budget.steps=150000",
         "task.targets=[]",
         "-m",
     ]
@@ -106,7 +106,7 @@ def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path) -> None:
     while not victims and time.monotonic() < deadline:
         locked = [p for p in (tmp_path / "killed").glob("*/.lock") if store.running(tmp_path / "killed", p.parent.name)]
         if len(locked) == 2:
-            time.sleep(2)  # into the middle of the studies
+            time.sleep(1)  # into the middle of the studies
             victims = children(killed.pid)
         time.sleep(0.1)
     assert len(victims) == 2
