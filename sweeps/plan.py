@@ -1,4 +1,4 @@
-"""python -m sweeps.plan: what a command line would run, and what of it is stored already."""
+"""python -m sweeps.plan …: what `python -m sweeps …` would run, and what of it is stored already; runs nothing."""
 
 import sys
 

@@ -1,4 +1,9 @@
-"""python -m sweeps.status store=DIR: what is done, running, missing and failed."""
+"""python -m sweeps.status [store=DIR]: what is done, running, missing and failed, study by study.
+
+planned = complete + infeasible + incomplete (pruned, time limit, lost, failed) + missing. A study is `running` while a
+process of this machine is on it, `unfinished` while the sweep that asked for it has something left to do: the same
+`python -m sweeps` command runs just that. store=DIR is results/local if it is not said.
+"""
 
 import sys
 from pathlib import Path
@@ -10,6 +15,8 @@ from sweeps import doors
 
 def status(argv: list[str]) -> int:
     """Prints the ledger of a store: planned = complete + infeasible + incomplete + missing, study by study."""
+    if {"-h", "--help"} & set(argv):
+        raise doors.HelpAsked((__doc__ or "").strip())
     folder = Path("results/local")
     for arg in argv:
         key, equals, value = arg.partition("=")

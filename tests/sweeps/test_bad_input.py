@@ -126,6 +126,14 @@ def test_status_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "store=DIR" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("door", [sweeps_door.main, plan.plan, status.status])
+def test_every_door_has_help(door: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert doors.guarded(door, ["--help"]) == 0
+    out, err = capsys.readouterr()
+    assert "python -m sweeps" in out
+    assert err == ""
+
+
 def test_the_real_door_says_it_too_and_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sweeps", "task=digts_fc", "store=here"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
