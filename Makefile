@@ -27,6 +27,7 @@ check: .venv/installed
 bench: .venv/installed
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/workers.py
+	$(BIN)/python benchmarks/lanes.py
 
 # Versions of everything, for every Python and system at once; names and versions only.
 lock: .venv/installed

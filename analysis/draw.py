@@ -25,7 +25,7 @@ class Style(NamedTuple):
     line: tuple[float, tuple[float, ...]]
 
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers; the yellow is too pale for lines.
+# Okabe and Ito's colours, which stay apart for colour-blind readers; brown and grey stand in for yellow, too pale here.
 STYLES = (
     Style("#0072B2", "o", (0, ())),
     Style("#D55E00", "s", (0, (6, 2))),
@@ -34,6 +34,8 @@ STYLES = (
     Style("#E69F00", "v", (0, (3, 1))),
     Style("#56B4E9", "P", (0, (4, 1, 1, 1, 1, 1))),
     Style("#000000", "X", (0, (8, 3))),
+    Style("#8C510A", "<", (0, (2, 1))),
+    Style("#7F7F7F", ">", (0, (5, 1, 1, 1))),
 )
 INK = "#333333"
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))

@@ -21,6 +21,7 @@ from analysis.fits import Judged
 from results.bad_input import BadInput, check_choice
 
 PNG_DPI = 200
+WITHIN_AXES = 4  # more curves have their legend beside the axes
 CHARACTERS_ACROSS = 88  # of the second line of title at its full size
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "scaling-limits",  # the same picture is the same file
@@ -110,7 +111,8 @@ def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             yield Skipped(f"{curve.optimizer} among {what}", _why_nothing(judged.points))
         all_points = [one.judged.points for one in drawn]
         goal = _goal(drawn[0].curve, [p.trials for p in all_points], [one.curve.pruned for one in drawn], [])
-        figure, ax = _axes(workload, goal, strip=False)
+        crowded = len(drawn) > WITHIN_AXES
+        figure, ax = _axes(workload, goal, strip=False, beside=crowded)
         draw.batch_size_axes(
             ax,
             [size for points in all_points for size in points.batch_size],
@@ -124,8 +126,9 @@ def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             if judged.fit:
                 draw.fitted(ax, judged.fit, style, None)
                 draw.knee(ax, judged, style)
-        backed = {"frameon": True, "framealpha": 0.8, "edgecolor": "none"}
-        ax.legend(handles=legend, loc="best", title="critical batch size (ring) [90 % interval]", **backed)
+        options: dict[str, Any] = {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "alignment": "left"}
+        options |= {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
+        ax.legend(handles=legend, title="critical batch size (ring) [90 % interval]", **options)
         yield Picture(names, figure)
 
 
@@ -177,14 +180,16 @@ def write_all(
                     report(_write(out / f"{stem}.{suffix}", made.figure))
 
 
-def _axes(title: str, goal: str, *, strip: bool) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes and two lines of title above them, with room for a strip of regimes between."""
-    figure = Figure(figsize=(6.4, 4.6))
+def _axes(title: str, goal: str, *, strip: bool, beside: bool = False) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes under two lines of title, with room for a strip of regimes or for words beside."""
+    width = 9.0 if beside else 6.4
+    figure = Figure(figsize=(width, 4.6))
     FigureCanvasAgg(figure)
-    ax = figure.add_axes((0.115, 0.115, 0.865, 0.70 if strip else 0.755))
-    figure.text(0.115, 0.945, title, fontsize=11, fontweight="bold", color=draw.INK)
+    narrower = 6.4 / width
+    ax = figure.add_axes((0.115 * narrower, 0.115, 0.865 * narrower, 0.70 if strip else 0.755))
+    figure.text(0.115 * narrower, 0.945, title, fontsize=11, fontweight="bold", color=draw.INK)
     size = min(9.0, 9.0 * CHARACTERS_ACROSS / len(goal))
-    figure.text(0.115, 0.898, goal, fontsize=size, color=draw.INK)
+    figure.text(0.115 * narrower, 0.898, goal, fontsize=size, color=draw.INK)
     return figure, ax
 
 

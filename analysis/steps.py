@@ -27,7 +27,7 @@ COLUMNS = {
     "seconds_per_epoch": "of the newest run that measured it; empty where devices were emulated",
 }
 # A curve varies these and nothing else of a study's plan: budgets and search spaces may have to follow the batch size.
-VARIED = ("batch_size", "budget_steps", "space")
+VARIED = ("batch_size", "budget_steps", "evaluation_spacing", "space")
 
 
 def load(folder: Path, asked: tuple[str, float] | None = None) -> tuple[store.Tables, Target | None]:

@@ -13,6 +13,8 @@ from results.study import Study, Trial
 from workloads import registry, schedules
 
 DEFAULT_LANES = 32
+# What a trial is told where its search space says nothing.
+DEFAULTS = schedules.NO_DECAY | {"label_smoothing": 0.0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +130,7 @@ def run(
 
 def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:
     optimizer = registry.OPTIMIZERS[study.optimizer]
-    told = [schedules.NO_DECAY | {**optimizer.fixed, **live.trial.metaparameters} for live in going]
+    told = [DEFAULTS | {**optimizer.fixed, **live.trial.metaparameters} for live in going]
     at = [live.lane for live in going]
 
     def by_lane(values: Sequence[float], dtype: type) -> np.ndarray:
@@ -144,6 +146,7 @@ def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) 
         decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in told], np.float32),
         end_factor=by_lane([each["end_learning_rate_factor"] for each in told], np.float32),
         metaparameters={
-            name: by_lane([each[name] for each in told], np.float32) for name in (*optimizer.fixed, *optimizer.tuned)
+            name: by_lane([each[name] for each in told], np.float32)
+            for name in ("label_smoothing", *optimizer.fixed, *optimizer.tuned)
         },
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from results.study import Study, Target, Trial, evaluation_steps
+from results.study import Study, Target, Trial
 
 # Of a target: the fewest steps any trial took to it, and that trial's id (the smaller id wins a tie).
 Best = Mapping[Target, tuple[int, int]]
@@ -40,7 +40,7 @@ class Frontier:
     """
 
     def __init__(self, study: Study, trials: Sequence[Trial], lanes: int, best: Best):
-        self.grid = evaluation_steps(study.budget_steps, study.evaluation_ratio)
+        self.grid = study.evaluations
         self.ended: dict[int, Ended] = {}
         self._study = study
         self._queue = deque(trials)

@@ -31,7 +31,7 @@ class Spans(NamedTuple):
       seed: uint32[L], of the trial.
       schedule: int32[L], a value of ``schedules.SCHEDULES``.
       decay_steps, end_factor: float32[L], of the schedule.
-      metaparameters: float32[L] by name, of the update rule.
+      metaparameters: float32[L] by name, of the update rule, and label_smoothing.
     """
 
     start: Array
@@ -103,10 +103,11 @@ def _build(
     workload = registry.workload(dataset, model, json.loads(options), optimizer)
     mesh = jax.make_mesh((jax.local_device_count(),), ("trial",), axis_types=(AxisType.Auto,))
     by_lane, everywhere = NamedSharding(mesh, P("trial")), NamedSharding(mesh, P())
-    held_out = len(workload.splits.validation.labels)
-    measured = workload.splits._replace(train=first_examples(workload.splits.train, held_out))
+    row = registry.DATASETS[dataset]
     train = jax.device_put(workload.splits.train, everywhere)
-    splits = jax.device_put({k: v for k, v in measured._asdict().items() if v is not None}, everywhere)
+    measured = {name: getattr(workload.splits, name) for name in row.splits}
+    splits = {name: first_examples(examples, row.evaluation_examples) for name, examples in measured.items()}
+    splits = jax.device_put(splits, everywhere)
 
     train_lane = functools.partial(_train_lane, workload, batch_size)
     lane_shape = jax.eval_shape(functools.partial(_fresh, workload), jax.ShapeDtypeStruct((), jnp.uint32))
@@ -136,7 +137,7 @@ def _lanes_of(lanes: int, shape: tuple[int, ...], dtype: Any, sharding: NamedSha
 
 def _spans_dtypes(workload: Workload) -> Spans:
     f32, i32 = jnp.dtype("float32"), jnp.dtype("int32")
-    names = inspect.signature(workload.update_rule).parameters
+    names = [*inspect.signature(workload.update_rule).parameters, "label_smoothing"]
     return Spans(i32, i32, jnp.dtype("uint32"), i32, f32, f32, dict.fromkeys(names, f32))
 
 
@@ -154,45 +155,62 @@ def _over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any]) -> Callable
 
 def _fresh(workload: Workload, seed: Array) -> tuple[Any, Any]:
     init_key, _ = streams.keys(seed)
-    params = workload.init(init_key, workload.splits.train.inputs[:1])
+    params = workload.init(init_key)
     # The state's shape does not depend on the metaparameters; any numbers do.
     names = inspect.signature(workload.update_rule).parameters
     return params, workload.update_rule(**dict.fromkeys(names, 0.5)).init(params)
 
 
-def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, train: Examples) -> Any:
-    """Takes one trial from step ``start`` to step ``stop``, epoch by epoch; a last partial batch is dropped."""
-    examples = len(train.labels)
-    steps_per_epoch = examples // batch_size
-    _, order_key = streams.keys(spans.seed)
+def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, train: Examples | None) -> Any:
+    """Takes one trial from step ``start`` to step ``stop``, initializing it at step 0."""
+    _, data_key = streams.keys(spans.seed)
     carry = jax.lax.cond(spans.start == 0, lambda: _fresh(workload, spans.seed), lambda: carry)
 
-    def step(at: Array, carry: Any, order: Array) -> Any:
+    def step(at: Array, carry: Any, batch: Examples) -> Any:
         params, state = carry
-        rows = jax.lax.dynamic_slice(order, ((at % steps_per_epoch) * batch_size,), (batch_size,))
-        batch = jax.tree.map(lambda a: a.at[rows].get(mode="promise_in_bounds"), train)
         decay = schedules.factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
         told = spans.metaparameters | {"learning_rate": spans.metaparameters["learning_rate"] * decay}
-        grads = jax.grad(workload.loss)(params, batch)
+        grads = jax.grad(workload.loss)(params, batch, told.pop("label_smoothing"))
         updates, state = workload.update_rule(**told).update(grads, state, params)
         return optax.apply_updates(params, updates), state
+
+    if train is not None:
+        return _epochs(step, spans, carry, data_key, batch_size, train)
+    draw = workload.draw
+    assert draw is not None  # a data set has the one or the other
+
+    def drawn(at: Array, carry: Any) -> Any:
+        return step(at, carry, draw(jax.random.fold_in(data_key, at), batch_size))
+
+    return jax.lax.fori_loop(spans.start, spans.stop, drawn, carry)
+
+
+def _epochs(step: Callable[..., Any], spans: Spans, carry: Any, key: Array, batch_size: int, train: Examples) -> Any:
+    """Steps over the training set, shuffled anew every epoch; a last partial batch is dropped."""
+    examples = len(train.labels)
+    steps_per_epoch = examples // batch_size
+
+    def one(at: Array, carry: Any, order: Array) -> Any:
+        rows = jax.lax.dynamic_slice(order, ((at % steps_per_epoch) * batch_size,), (batch_size,))
+        return step(at, carry, jax.tree.map(lambda a: a.at[rows].get(mode="promise_in_bounds"), train))
 
     def epoch(at_carry: tuple[Array, Any]) -> tuple[Array, Any]:
         at, carry = at_carry
         number = at // steps_per_epoch
-        order = streams.epoch_order(order_key, number, examples)
+        order = streams.epoch_order(key, number, examples)
         end = jnp.minimum(spans.stop, (number + 1) * steps_per_epoch)
-        return end, jax.lax.fori_loop(at, end, lambda i, c: step(i, c, order), carry)
+        return end, jax.lax.fori_loop(at, end, lambda i, c: one(i, c, order), carry)
 
     return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, epoch, (spans.start, carry))[1]
 
 
 def _evaluate_lane(workload: Workload, carry: Any, active: Array, splits: dict[str, Examples]) -> tuple[Array, Array]:
-    params, _ = carry
+    params, state = carry
 
     def measure() -> tuple[Array, Array]:
-        by_split = [workload.metrics(params, examples) for examples in splits.values()]
-        metrics = jnp.stack([value for measured in by_split for value in (measured["loss"], measured["error"])])
+        evaluated = workload.evaluated(params, state)
+        by_split = [workload.metrics(evaluated, examples) for examples in splits.values()]
+        metrics = jnp.stack([value for measured in by_split for value in measured.values()])
         params_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
         metrics = jnp.where(params_finite, metrics, jnp.nan)
         return metrics, jnp.all(jnp.isfinite(metrics))

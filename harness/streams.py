@@ -10,14 +10,14 @@ Array = jax.Array
 
 
 def keys(seed: Array) -> tuple[Array, Array]:
-    """The keys of a trial's initial parameters and of its data order, from its seed uint32[].
+    """The keys of a trial's initial parameters and of its data, from its seed uint32[].
 
     The words of a key are (purpose, seed): distinct without hashing, and the same under any default of JAX's.
     """
-    init_key, order_key = (
+    init_key, data_key = (
         jax.random.wrap_key_data(jnp.stack([jnp.uint32(purpose), seed]), impl="threefry2x32") for purpose in (0, 1)
     )
-    return init_key, order_key
+    return init_key, data_key
 
 
 def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
@@ -28,7 +28,7 @@ def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
     their order, rare: below one pair expected among n²/2.
 
     Args:
-      key: order key of the trial.
+      key: data key of the trial.
       epoch: int32[].
       examples: n, size of the training set; below 2^24.
 

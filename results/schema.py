@@ -27,6 +27,8 @@ STUDIES = (
     Column("optimizer", pa.string(), "name of the optimizer"),
     Column("batch_size", pa.int32(), "global batch size, examples"),
     Column("budget_steps", pa.int32(), "the most steps a trial takes"),
+    Column("evaluation_ratio", pa.float64(), "evaluations are at steps growing by this factor"),
+    Column("evaluation_spacing", pa.float64(), "steps per evaluation that the cap on their cost left at least"),
     Column("pruning", pa.string(), "exact: curves of losing trials are cut short; off: whole curves"),
     Column("planned_trials", pa.int32(), "trials asked for when the run was made"),
     Column("plan", pa.string(), "the whole identity of the study, JSON"),
@@ -51,7 +53,11 @@ STUDIES = (
     Column(
         "seconds_per_step", pa.float64(), "train_seconds / trial_steps; with several lanes the reciprocal of throughput"
     ),
-    Column("seconds_per_epoch", pa.float64(), "seconds_per_step times training examples over batch size"),
+    Column(
+        "seconds_per_epoch",
+        pa.float64(),
+        "seconds_per_step times training examples over batch size; null without epochs",
+    ),
 )
 
 TRIALS = (

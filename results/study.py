@@ -156,6 +156,7 @@ class Study:
 
     Attributes:
       dataset, model, optimizer: names in the registries of ``workloads``.
+      dataset_version: which data these are, where their name does not say it.
       model_options: the model's own numbers, such as ``{"widths": [64]}``.
       schedule: how the learning rate decays over a trial: constant, linear or cosine.
       batch_size: global, in examples.
@@ -164,6 +165,7 @@ class Study:
       budget_steps: the most steps a trial takes.
       evaluation_ratio: evaluations are at steps growing by this factor, which bounds the relative error of
         steps to target.
+      evaluation_spacing: steps there are for every evaluation so far, which bounds their cost; 0 is no bound.
       seed: of the search and of every trial.
       pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` records whole curves.
       trials: how many trials are asked for. Not part of the identity: asking for more later adds only the new ones.
@@ -171,6 +173,7 @@ class Study:
     """
 
     dataset: str
+    dataset_version: str
     model: str
     model_options: Mapping[str, Any]
     optimizer: str
@@ -180,6 +183,7 @@ class Study:
     targets: tuple[Target, ...]
     budget_steps: int
     evaluation_ratio: float
+    evaluation_spacing: float
     seed: int
     pruning: str
     trials: int
@@ -195,6 +199,10 @@ class Study:
         object.__setattr__(self, "evaluation_ratio", _number("evaluation_ratio", self.evaluation_ratio))
         if not 1 < self.evaluation_ratio <= 2:
             raise BadInput(f"evaluation_ratio must be above 1 and at most 2, not {self.evaluation_ratio:g}")
+        spacing = _number("evaluation_spacing", self.evaluation_spacing)
+        object.__setattr__(self, "evaluation_spacing", spacing)
+        if spacing < 0:
+            raise BadInput(f"evaluation_spacing must be at least 0, not {spacing:g}")
         if len({(t.metric, t.value) for t in self.targets}) < len(self.targets):
             raise BadInput("a target is given twice; keep one of them")
         if self.pruning == "exact" and not self.targets:
@@ -210,8 +218,12 @@ class Study:
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Study":
-        """The study that ``plan()`` described, with a number of trials."""
+        """The study that ``plan()`` described, with a number of trials; BadInput if another software wrote it."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
+        known = {field.name for field in dataclasses.fields(cls)} - {"trials"}
+        if plan.get("kind") != "batch" or fields.keys() != known:
+            odd = ", ".join(sorted(fields.keys() ^ known)) or f"kind={plan.get('kind')}"
+            raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
         fields["targets"] = tuple(Target(**t) for t in plan["targets"])
         return cls(**fields, trials=trials)
@@ -233,6 +245,11 @@ class Study:
         return "_".join([self.model, *map(str, numbers)])
 
     @property
+    def evaluations(self) -> np.ndarray:
+        """The steps a trial is evaluated at, int32[evaluations]."""
+        return evaluation_steps(self.budget_steps, self.evaluation_ratio, self.evaluation_spacing)
+
+    @property
     def stream(self) -> str:
         """What all randomness of the study derives from: the identity without ``pruning``, which draws nothing."""
         return digest({k: v for k, v in self.plan().items() if k != "pruning"})
@@ -248,13 +265,17 @@ def digest(plan: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(plan).encode()).hexdigest()
 
 
-def evaluation_steps(budget_steps: int, ratio: float) -> np.ndarray:
-    """The steps a trial is evaluated at: geometric, each the next whole step at or past ``ratio`` times the last.
+def evaluation_steps(budget_steps: int, ratio: float, spacing: float = 0.0) -> np.ndarray:
+    """The steps a trial is evaluated at: each the next whole step at or past ``ratio`` times the last.
+
+    The k-th is at step k · ``spacing`` or later, so that evaluations never cost more than a share of the training so
+    far, wherever a trial stops. The last is the budget's end.
 
     Returns:
-      int32[evaluations], strictly increasing from 1 to ``budget_steps``, both included.
+      int32[evaluations], strictly increasing, at most ``budget_steps``.
     """
-    steps = [1]
+    steps = [0]
     while steps[-1] < budget_steps:
-        steps.append(min(budget_steps, max(steps[-1] + 1, math.ceil(steps[-1] * ratio))))
-    return np.asarray(steps, np.int32)
+        after = max(steps[-1] + 1, math.ceil(steps[-1] * ratio), math.ceil(len(steps) * spacing))
+        steps.append(min(budget_steps, after))
+    return np.asarray(steps[1:], np.int32)

@@ -14,6 +14,7 @@ from results.schema import RESERVED
 from results.study import SearchSpace, Study, Target
 from sweeps import overrides
 from workloads import registry
+from workloads.workload import DataAbsent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +85,19 @@ def _study(config: Mapping[str, Any]) -> Study:
         measured = registry.metrics(task["dataset"])
         if target.metric not in measured:
             raise BadInput(f"{task['dataset']} has no {target.metric}; {nearest(target.metric, measured)}")
-    if config["batch_size"] > dataset.train_examples:
+    examples = dataset.train_examples
+    if examples is not None and config["batch_size"] > examples:
         raise BadInput(
             f"batch_size={config['batch_size']} is larger than the training set of {task['dataset']}: "
-            f"at most {dataset.train_examples}"
+            f"at most {examples}"
         )
+    try:
+        dataset.check()
+    except DataAbsent as error:
+        raise BadInput(str(error)) from None
     study = Study(
         dataset=task["dataset"],
+        dataset_version=dataset.version(),
         model=task["model"]["name"],
         model_options=options,
         optimizer=optimizer["name"],
@@ -98,8 +105,9 @@ def _study(config: Mapping[str, Any]) -> Study:
         batch_size=config["batch_size"],
         space=SearchSpace.from_plan(_ranges(optimizer["space"] | task["space"])),
         targets=targets,
-        budget_steps=_budget_steps(task["budget"], max(config["batch_size"], 1), dataset.train_examples),
+        budget_steps=_budget_steps(task, max(config["batch_size"], 1)),
         evaluation_ratio=task["evaluation_ratio"],
+        evaluation_spacing=_evaluation_spacing(task, max(config["batch_size"], 1)),
         seed=config["seed"],
         pruning=config["pruning"],
         trials=config["trials"],
@@ -142,27 +150,46 @@ def _ranges(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _check_space(study: Study) -> None:
-    taken = registry.tuned(study.optimizer, study.schedule)
+    needed = registry.tuned(study.optimizer, study.schedule)
+    taken = registry.tunable(study.dataset, study.optimizer, study.schedule)
     for name in study.space:
         if name not in taken or name in RESERVED:
             with_schedule = "" if study.schedule == "constant" else f" with schedule={study.schedule}"
             raise BadInput(f"{study.optimizer}{with_schedule} takes no metaparameter {name!r}; {nearest(name, taken)}")
-    for name in taken:
+    for name in needed:
         if name not in study.space:
             raise BadInput(
                 f"no range for {name}; add +optimizer.space.{name}='{{scale: LINEAR, low: 0.1, high: 1}}' or the like"
             )
 
 
-def _budget_steps(budget: Mapping[str, Any], batch_size: int, train_examples: int) -> int:
+def _budget_steps(task: Mapping[str, Any], batch_size: int) -> int:
     """The most steps of a trial: passes or examples over the batch size, but ``at_least_steps``; ``steps`` caps all."""
+    budget, examples = task["budget"], registry.DATASETS[task["dataset"]].train_examples
     for key, value in budget.items():
         if value is not None and not value > 0:
             raise BadInput(f"task.budget.{key} must be above 0, not {value}")
-    data = [budget["examples"], budget["epochs"] and budget["epochs"] * train_examples]
+    if budget["epochs"] is not None and examples is None:
+        raise BadInput(f"task.budget.epochs: {task['dataset']} is an endless stream; give steps or examples")
+    data = [budget["examples"], budget["epochs"] and budget["epochs"] * examples]
     seen = [amount for amount in data if amount is not None]
     steps = [max(budget["at_least_steps"] or 1, math.ceil(min(seen) / batch_size))] if seen else []
     steps += [budget["steps"]] if budget["steps"] is not None else []
     if not steps:
         raise BadInput("task.budget is empty; give steps, examples or epochs, such as task.budget.epochs=25")
     return min(steps)
+
+
+def _evaluation_spacing(task: Mapping[str, Any], batch_size: int) -> float:
+    """Steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
+
+    An example evaluated counts as half an example trained, which takes a pass forward and one back of about twice its
+    cost: a third, and some for what large evaluation batches lose in caches. Work is counted, not timed, so that the
+    grid is the same on every machine.
+    """
+    share = task["evaluation_share"]
+    if not 0 < share <= 1:
+        raise BadInput(f"task.evaluation_share must be above 0 and at most 1, not {share:g}")
+    dataset = registry.DATASETS[task["dataset"]]
+    evaluation_work = dataset.evaluation_examples * len(dataset.splits) / 2
+    return round(evaluation_work / batch_size * (1 - share) / share, 6)

@@ -65,7 +65,7 @@ def _help(about: str) -> str:
         for name in overrides.options(group):
             comments = (folder / group / f"{name}.yaml").read_text().splitlines()
             first = next(line for line in comments if line.startswith("#") and not line.startswith("# @"))
-            lines.append(f"  {name:<14}{first[2:]}")
+            lines.append(f"  {name:<18}{first[2:]}")
     values = (folder / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
     lines += ["", "values and their defaults (KEY=VALUE; several with commas and -m):", *(f"  {v}" for v in values)]
     task = (folder / "task" / "digits_fc.yaml").read_text().strip().splitlines()

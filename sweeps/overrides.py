@@ -33,8 +33,9 @@ class CommandLine(NamedTuple):
 
 
 def options(group: str) -> list[str]:
-    """Names in a configuration group, such as the tasks: the stems of its YAML files."""
-    return sorted(path.stem for path in (Path(conf.__path__[0]) / group).glob("*.yaml"))
+    """Names in a configuration group, such as the tasks: its YAML files, as `folder/name` where they are in folders."""
+    root = Path(conf.__path__[0]) / group
+    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
 
 
 def command_line(argv: Sequence[str]) -> CommandLine:

@@ -115,6 +115,8 @@ def _study_columns(study: Study) -> dict[str, Any]:
         "optimizer": study.optimizer,
         "batch_size": study.batch_size,
         "budget_steps": study.budget_steps,
+        "evaluation_ratio": study.evaluation_ratio,
+        "evaluation_spacing": study.evaluation_spacing,
         "pruning": study.pruning,
         "planned_trials": study.trials,
         "plan": study.plan_json,
@@ -123,7 +125,10 @@ def _study_columns(study: Study) -> dict[str, Any]:
 
 def _timing_columns(study: Study, record: Record) -> dict[str, Any]:
     seconds_per_step = record.train_seconds / record.trial_steps if record.trial_steps else None
-    steps_per_epoch = registry.DATASETS[study.dataset].train_examples / study.batch_size
+    examples = registry.DATASETS[study.dataset].train_examples
+    epoch = None
+    if seconds_per_step is not None and examples is not None:
+        epoch = seconds_per_step * examples / study.batch_size
     return {
         "lanes": record.lanes,
         "lane_strategy": record.lane_strategy,
@@ -133,7 +138,7 @@ def _timing_columns(study: Study, record: Record) -> dict[str, Any]:
         "evaluate_seconds": record.evaluate_seconds,
         "trial_steps": record.trial_steps,
         "seconds_per_step": seconds_per_step,
-        "seconds_per_epoch": None if seconds_per_step is None else seconds_per_step * steps_per_epoch,
+        "seconds_per_epoch": epoch,
     }
 
 

@@ -28,6 +28,7 @@ class TaskConfig:
     targets: list[TargetConfig] = MISSING
     budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
     evaluation_ratio: float = 1.1
+    evaluation_share: float = 0.5
     space: dict[str, Any] = dataclasses.field(default_factory=dict)  # fields of results.study.Range by metaparameter
 
 

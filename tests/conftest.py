@@ -19,6 +19,7 @@ def make_study() -> Callable[..., Study]:
     """Builds a study of a tiny network on digits that ends within a second; keywords replace its fields."""
     small = Study(
         dataset="digits",
+        dataset_version="scikit-learn",
         model="fully_connected",
         model_options={"widths": [16]},
         optimizer="nesterov",
@@ -28,6 +29,7 @@ def make_study() -> Callable[..., Study]:
         targets=(Target("validation_loss", 0.6),),
         budget_steps=150,
         evaluation_ratio=1.2,
+        evaluation_spacing=0.0,
         seed=0,
         pruning="off",
         trials=8,

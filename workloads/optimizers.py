@@ -1,32 +1,86 @@
 """Update rules as functions of traced metaparameters, in optax's form."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from optax import contrib
 
-from workloads.workload import Array
+from workloads.workload import Array, Params
 
 
-def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array) -> optax.GradientTransformation:
+def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_decay: Array) -> Any:
     """Gradient descent with momentum, in one program for all of sgd, momentum and nesterov.
 
     v ← momentum · v + g; the update is −learning_rate · v, or for Nesterov's −learning_rate · (momentum · v + g)
-    (Polyak 1964; Nesterov 1983 as in Sutskever et al. 2013), as in ``optax.sgd``.
+    (Polyak 1964; Nesterov 1983 as in Sutskever et al. 2013), as in ``optax.sgd``; g holds weight_decay · params.
 
     Args:
-      learning_rate, momentum, nesterov: float32[]; ``nesterov`` is 1 or 0.
+      learning_rate, momentum, nesterov, weight_decay: float32[]; ``nesterov`` is 1 or 0.
     """
 
-    def init(params: Any) -> optax.TraceState:
+    def init(params: Params) -> optax.TraceState:
         return optax.TraceState(trace=jax.tree.map(jnp.zeros_like, params))
 
-    def update(grads: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
-        del params
+    def update(grads: Any, state: optax.OptState, params: Params = None) -> tuple[Any, optax.OptState]:
         assert isinstance(state, optax.TraceState)
+        grads = jax.tree.map(lambda g, p: g + weight_decay * p, grads, params)
         trace = jax.tree.map(lambda g, v: g + momentum * v, grads, state.trace)
         ahead = jax.tree.map(lambda g, v: jnp.where(nesterov > 0, g + momentum * v, v), grads, trace)
         return jax.tree.map(lambda u: -learning_rate * u, ahead), optax.TraceState(trace=trace)
 
     return optax.GradientTransformation(init, update)
+
+
+def adam(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
+    """Adam (Kingma & Ba 2015) on gradients that hold weight_decay · params; ``optax.adam``."""
+    return _chained(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate, b1, b2, eps))
+
+
+def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019); ``optax.adamw``."""
+    return _chained(optax.adamw(learning_rate, b1, b2, eps, weight_decay=weight_decay))
+
+
+def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight_decay: Array) -> Any:
+    """Layer-wise adaptive rates (You et al. 2017); ``optax.lars``."""
+    return _chained(optax.lars(learning_rate, weight_decay, trust_coefficient=trust_coefficient, momentum=momentum))
+
+
+def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
+    """LAMB (You et al. 2020); ``optax.lamb``."""
+    return _chained(optax.lamb(learning_rate, b1, b2, eps, weight_decay=weight_decay))
+
+
+def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
+    """Muon (Jordan et al. 2024) on matrices, Adam on all else; ``optax.contrib.muon``."""
+    return _chained(contrib.muon(learning_rate, beta=beta, weight_decay=weight_decay, adam_weight_decay=weight_decay))
+
+
+def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
+    """Schedule-free SGD (Defazio et al. 2024), evaluated at ``averaged`` parameters; ``optax.contrib``."""
+    return _chained(
+        optax.add_decayed_weights(weight_decay), contrib.schedule_free(optax.sgd(learning_rate), learning_rate, b1)
+    )
+
+
+def averaged(params: Params, state: Any) -> Params:
+    """The parameters a schedule-free optimizer is evaluated at: its running average."""
+    with jax.numpy_dtype_promotion("standard"):
+        return contrib.schedule_free_eval_params(state[-1], params)
+
+
+def _chained(*parts: Any) -> Any:
+    """Optax's transformations in a row, under the dtype promotion they are written for (float32 ** int32)."""
+    chain = optax.chain(*parts)
+
+    def standard(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            with jax.numpy_dtype_promotion("standard"):
+                return function(*arguments)
+
+        return call
+
+    return optax.GradientTransformation(standard(chain.init), standard(chain.update))

@@ -1,27 +1,107 @@
 """The registries: a name in a YAML file is a key of exactly one of these dicts."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax.numpy as jnp
+
 from workloads import losses, optimizers, schedules
-from workloads.datasets import in_memory
+from workloads.datasets import in_memory, noise, text, tfds_images
 from workloads.models.fully_connected import fully_connected
+from workloads.models.lstm import lstm
+from workloads.models.quadratic import quadratic
+from workloads.models.simple_cnn import simple_cnn
+from workloads.models.transformer import transformer
 from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, Workload
 
+
+def _images(name: str) -> Dataset:
+    """The row of an image data set of TFDS."""
+    source = tfds_images.SOURCES[name]
+    return Dataset(
+        functools.partial(tfds_images.load, name),
+        functools.partial(tfds_images.version, name),
+        train_examples=source.train_examples,
+        evaluation_examples=source.validation_examples,
+        classes=10,
+        splits=("train", "validation", "test"),
+        loss=losses.softmax_cross_entropy,
+        metrics=losses.CLASSIFICATION,
+        tuned=("label_smoothing",),
+        check=functools.partial(tfds_images.check, name),
+    )
+
+
 DATASETS: dict[str, Dataset] = {
-    "digits": Dataset(in_memory.digits, train_examples=1437, classes=10, splits=("train", "validation")),
+    "noise": Dataset(
+        noise.load,
+        lambda: str(noise.DIMENSIONS),
+        train_examples=None,
+        evaluation_examples=1,
+        classes=0,
+        splits=("validation",),
+        loss=noise.mean,
+        metrics={"loss": noise.mean},
+        draw=noise.draw,
+    ),
+    "digits": Dataset(
+        in_memory.digits,
+        lambda: "scikit-learn",
+        train_examples=1437,
+        evaluation_examples=360,
+        classes=10,
+        splits=("train", "validation"),
+        loss=losses.softmax_cross_entropy,
+        metrics=losses.CLASSIFICATION,
+        tuned=("label_smoothing",),
+    ),
+    "pydoc": Dataset(
+        text.pydoc,
+        text.version,
+        train_examples=text.train_examples(),
+        evaluation_examples=text.VALIDATION_EXAMPLES,
+        classes=256,
+        splits=("train", "validation"),
+        loss=losses.softmax_cross_entropy,
+        metrics=losses.CLASSIFICATION,
+        tuned=("label_smoothing",),
+    ),
+    "mnist": _images("mnist"),
+    "fashion_mnist": _images("fashion_mnist"),
+    "cifar10": _images("cifar10"),
 }
 
 MODELS: dict[str, Callable[..., Model]] = {
+    "quadratic": quadratic,
     "fully_connected": fully_connected,
+    "simple_cnn": simple_cnn,
+    "transformer": transformer,
+    "lstm": lstm,
 }
 
+_ADAM = {"b2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+_HEAVY_BALL = {"weight_decay": 0.0, "nesterov": 0.0}
+
 OPTIMIZERS: dict[str, Optimizer] = {
-    "sgd": Optimizer(optimizers.heavy_ball, ("learning_rate",), {"momentum": 0.0, "nesterov": 0.0}),
-    "momentum": Optimizer(optimizers.heavy_ball, ("learning_rate", "momentum"), {"nesterov": 0.0}),
-    "nesterov": Optimizer(optimizers.heavy_ball, ("learning_rate", "momentum"), {"nesterov": 1.0}),
+    "sgd": Optimizer(optimizers.heavy_ball, ("learning_rate",), _HEAVY_BALL | {"momentum": 0.0}),
+    "momentum": Optimizer(optimizers.heavy_ball, ("learning_rate", "momentum"), _HEAVY_BALL),
+    "nesterov": Optimizer(optimizers.heavy_ball, ("learning_rate", "momentum"), _HEAVY_BALL | {"nesterov": 1.0}),
+    "adam": Optimizer(optimizers.adam, ("learning_rate", "b1"), _ADAM),
+    "adamw": Optimizer(optimizers.adamw, ("learning_rate", "b1", "weight_decay"), _ADAM),
+    "lars": Optimizer(
+        optimizers.lars, ("learning_rate", "momentum"), {"trust_coefficient": 0.001, "weight_decay": 0.0}
+    ),
+    "lamb": Optimizer(optimizers.lamb, ("learning_rate", "b1"), _ADAM | {"eps": 1e-6}),
+    "muon": Optimizer(optimizers.muon, ("learning_rate", "beta"), {"weight_decay": 0.0}),
+    "schedule_free": Optimizer(
+        optimizers.schedule_free, ("learning_rate", "b1"), {"weight_decay": 0.0}, optimizers.averaged
+    ),
 }
+
+# Metaparameters that a space may give beside those an optimizer must have tuned.
+OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 
 def model_options(model: str) -> tuple[str, ...]:
@@ -30,13 +110,20 @@ def model_options(model: str) -> tuple[str, ...]:
 
 
 def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:
-    """Names of the metaparameters a search space must give, no more and no fewer."""
+    """Names of the metaparameters a search space must give."""
     return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else schedules.TUNED)
+
+
+def tunable(dataset: str, optimizer: str, schedule: str) -> tuple[str, ...]:
+    """Names of the metaparameters a search space may give."""
+    further = tuple(name for name in OPTIONAL if name in OPTIMIZERS[optimizer].fixed)
+    return tuned(optimizer, schedule) + further + DATASETS[dataset].tuned
 
 
 def metrics(dataset: str) -> tuple[str, ...]:
     """Names of the metrics measured on a data set, in the order of their columns."""
-    return tuple(f"{split}_{kind}" for split in DATASETS[dataset].splits for kind in ("loss", "error"))
+    row = DATASETS[dataset]
+    return tuple(f"{split}_{kind}" for split in row.splits for kind in row.metrics)
 
 
 def workload(dataset: str, model: str, options: Mapping[str, Any], optimizer: str) -> Workload:
@@ -48,15 +135,23 @@ def workload(dataset: str, model: str, options: Mapping[str, Any], optimizer: st
     """
     row = DATASETS[dataset]
     network = MODELS[model](classes=row.classes, **options)
+    splits = row.load()
 
-    def loss(params: Params, examples: Examples) -> Array:
-        return losses.softmax_cross_entropy(network.apply(params, examples.inputs), examples.labels)
+    def outputs(params: Params, inputs: Array) -> Array:
+        if inputs.dtype == jnp.uint8:
+            inputs = inputs.astype(jnp.float32) / 255.0
+        return network.apply(params, inputs)
+
+    def init(key: Array) -> Params:
+        inputs = splits.validation.inputs[:1]
+        return network.init(key, inputs.astype(jnp.float32) if inputs.dtype == jnp.uint8 else inputs)
+
+    def loss(params: Params, examples: Examples, label_smoothing: Array) -> Array:
+        return row.loss(outputs(params, examples.inputs), examples.labels, label_smoothing)
 
     def measure(params: Params, examples: Examples) -> dict[str, Array]:
-        logits = network.apply(params, examples.inputs)
-        return {
-            "loss": losses.softmax_cross_entropy(logits, examples.labels),
-            "error": losses.classification_error(logits, examples.labels),
-        }
+        predicted = outputs(params, examples.inputs)
+        return {kind: metric(predicted, examples.labels) for kind, metric in row.metrics.items()}
 
-    return Workload(network.init, loss, measure, row.load(), OPTIMIZERS[optimizer].update_rule)
+    rule = OPTIMIZERS[optimizer]
+    return Workload(splits, row.draw, init, loss, measure, rule.update_rule, rule.evaluated)

@@ -9,17 +9,24 @@ Array = Any  # a jax.Array or a tracer of one
 Params = Any  # a pytree of arrays
 
 
+class DataAbsent(FileNotFoundError):
+    """The files of a data set are not there; the text is one line that names the command which brings them."""
+
+
 class Examples(NamedTuple):
-    """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` int32[N, ...]."""
+    """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` int32[N, ...].
+
+    Images may be uint8; ``registry.workload`` makes float32 in [0, 1] of them, batch by batch.
+    """
 
     inputs: Array
     labels: Array
 
 
 class Splits(NamedTuple):
-    """The examples of a data set by split, as NumPy arrays; ``test`` is None where a data set has none."""
+    """The examples of a data set by split, as NumPy arrays; None for a split it does not have."""
 
-    train: Examples
+    train: Examples | None
     validation: Examples
     test: Examples | None
 
@@ -28,16 +35,30 @@ class Dataset(NamedTuple):
     """A row of the registry: how to get a data set and what is known of it without getting it.
 
     Attributes:
-      load: reads the splits from where they are.
-      train_examples: size of the training split.
+      load: reads the splits from where they are; raises DataAbsent.
+      version: tells which data these are, quickly; part of every study's identity.
+      train_examples: size of the training split; None for an endless stream.
+      evaluation_examples: how many examples an evaluation looks at in each split it has, at most.
       classes: number of values a label takes.
-      splits: which splits it has, of train, validation, test.
+      splits: which splits are evaluated, of train, validation, test.
+      loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[]``, what training minimizes.
+      metrics: by kind (loss, error), ``(outputs, labels) -> float32[]``.
+      tuned: metaparameters of the loss that a search space may give.
+      draw: of an endless stream, ``(key, batch_size) -> Examples``; None where there are epochs.
+      check: raises DataAbsent where ``load`` would, without reading anything large.
     """
 
     load: Callable[[], Splits]
-    train_examples: int
+    version: Callable[[], str]
+    train_examples: int | None
+    evaluation_examples: int
     classes: int
     splits: tuple[str, ...]
+    loss: Callable[[Array, Array, Array], Array]
+    metrics: Mapping[str, Callable[[Array, Array], Array]]
+    tuned: tuple[str, ...] = ()
+    draw: Callable[[Array, int], Examples] | None = None
+    check: Callable[[], None] = lambda: None
 
 
 class Model(NamedTuple):
@@ -59,30 +80,35 @@ class Optimizer(NamedTuple):
       update_rule: ``(**metaparameters, all traced scalars) -> optax.GradientTransformation``. Optimizers that share
         an update rule share compiled programs.
       tuned: names of the metaparameters a search space must give.
-      fixed: values of the others.
+      fixed: values of the others, which a space may give too.
+      evaluated: ``(params, state) -> params`` that are evaluated, where those are not the ones trained.
     """
 
     update_rule: Callable[..., Any]
     tuned: tuple[str, ...]
     fixed: Mapping[str, float]
+    evaluated: Callable[[Params, Any], Params] = lambda params, state: params
 
 
 class Workload(NamedTuple):
     """What the engine trains: data and the functions on it.
 
     Attributes:
-      init: ``(key, inputs) -> params``.
-      loss: ``(params, Examples) -> float32[]``, the mean to be minimized.
-      metrics: ``(params, Examples) -> {"loss": float32[], "error": float32[]}``.
       splits: NumPy arrays.
-      update_rule: as in Optimizer.
+      draw: as in Dataset.
+      init: ``(key) -> params``.
+      loss: ``(params, Examples, label_smoothing float32[]) -> float32[]``, the mean to be minimized.
+      metrics: ``(params, Examples) -> float32[]`` by kind.
+      update_rule, evaluated: as in Optimizer.
     """
 
-    init: Callable[[Array, Array], Params]
-    loss: Callable[[Params, Examples], Array]
-    metrics: Callable[[Params, Examples], dict[str, Array]]
     splits: Splits
+    draw: Callable[[Array, int], Examples] | None
+    init: Callable[[Array], Params]
+    loss: Callable[[Params, Examples, Array], Array]
+    metrics: Callable[[Params, Examples], dict[str, Array]]
     update_rule: Callable[..., Any]
+    evaluated: Callable[[Params, Any], Params]
 
 
 def first_examples(examples: Examples, count: int) -> Examples:

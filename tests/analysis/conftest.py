@@ -39,6 +39,8 @@ def plan(**changes: Any) -> Study:
         "targets": (ERROR,),
         "budget_steps": 4096,
         "evaluation_ratio": 1.1,
+        "evaluation_spacing": 0.0,
+        "dataset_version": "",
         "seed": 0,
         "pruning": "off",
         "trials": 4,

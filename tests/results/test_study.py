@@ -39,6 +39,13 @@ def test_a_plan_survives_json(make_study: Callable[..., Study]) -> None:
     assert again.name == study.name
 
 
+def test_a_plan_of_other_software_is_refused(make_study: Callable[..., Study]) -> None:
+    plan = make_study().plan()
+    for other in ({**plan, "kind": "cores"}, {**plan, "flavour": 1}, {k: v for k, v in plan.items() if k != "seed"}):
+        with pytest.raises(BadInput, match=r"kind=cores|flavour|seed"):
+            Study.from_plan(other, 1)
+
+
 def test_a_target_is_compared_in_the_type_of_the_column() -> None:
     target = Target("validation_error", 0.12)
     assert float(np.float32(0.12)) != 0.12
@@ -105,6 +112,14 @@ def test_impossible_ranges_are_refused(fields: dict, message: str) -> None:
 def test_impossible_studies_are_refused(make_study: Callable[..., Study], change: dict, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         make_study(**change)
+
+
+@given(budget=st.integers(1, 10_000), ratio=st.floats(1.01, 2), spacing=st.floats(0, 100))
+def test_evaluations_keep_their_spacing(budget: int, ratio: float, spacing: float) -> None:
+    steps = evaluation_steps(budget, ratio, spacing)
+    assert steps[-1] == budget
+    assert np.all(np.diff(steps) > 0)
+    assert np.all(steps[:-1] >= spacing * np.arange(1, len(steps)))
 
 
 @given(budget=st.integers(1, 100_000), ratio=st.floats(1.01, 2))

@@ -1,9 +1,12 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from results.bad_input import BadInput
 from sweeps import config, overrides
 from sweeps.config import Request
+from workloads import registry
 
 
 def request(*words: str, store: Path | str = "results/local") -> Request:
@@ -33,7 +36,7 @@ def test_axes_are_every_combination_and_the_command_line_wins_over_a_preset() ->
     assert {s.trials for s in studies} == {3}
     assert len(request("+experiment=quickstart", "-m").studies) == 33
     assert len(request("+experiment=quickstart", "batch_size=64", "-m").studies) == 3
-    assert len(request("+experiment=quickstart", "batch_size=64,128", "optimizer=glob(*)", "-m").studies) == 6
+    assert len(request("+experiment=quickstart", "batch_size=64,128", "optimizer=glob(n*)", "-m").studies) == 2
     (single,) = request("+experiment=quickstart", "batch_size=64", "optimizer=sgd").studies
     assert (single.pruning, single.optimizer) == ("off", "sgd")
 
@@ -61,9 +64,35 @@ def test_several_targets_and_whole_runs() -> None:
 
 @pytest.mark.parametrize("task", overrides.options("task"))
 @pytest.mark.parametrize("optimizer", overrides.options("optimizer"))
-def test_every_task_goes_with_every_optimizer(task: str, optimizer: str) -> None:
+def test_every_task_goes_with_every_optimizer(task: str, optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, row in registry.DATASETS.items():  # as if all data were there
+        monkeypatch.setitem(registry.DATASETS, name, row._replace(check=lambda: None))
     (study,) = request(f"task={task}", f"optimizer={optimizer}", "batch_size=8").studies
     assert study.optimizer == optimizer
+
+
+def test_absent_data_are_a_line_that_names_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    with pytest.raises(BadInput, match=r"python -m workloads.prepare mnist"):
+        request("task.dataset=mnist")
+
+
+def test_evaluations_cost_no_more_than_their_share() -> None:
+    for share in (0.1, 0.5, 0.9):
+        for batch_size in (1, 16, 256):
+            (study,) = request(f"batch_size={batch_size}", f"task.evaluation_share={share}").studies
+            evaluated = np.arange(1, len(study.evaluations)) * 720 / 2  # 360 examples of two splits
+            trained = study.evaluations[:-1] * batch_size
+            assert np.all(evaluated / (evaluated + trained) <= share + 1e-6)
+    (study,) = request("batch_size=256", "task.evaluation_share=1").studies
+    assert study.evaluation_spacing == 0
+
+
+def test_an_endless_stream_has_no_epochs_and_takes_any_batch_size() -> None:
+    (study,) = request("task=noisy_quadratic", "batch_size=100000", "task.budget.steps=9").studies
+    assert study.budget_steps == 9
+    with pytest.raises(BadInput, match=r"endless stream"):
+        request("task=noisy_quadratic", "task.budget.epochs=2")
 
 
 @pytest.mark.parametrize("preset", overrides.options("experiment"))

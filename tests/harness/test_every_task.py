@@ -1,0 +1,55 @@
+"""What the engine promises, for every task: it runs as its YAML says, learns, and does not depend on lanes."""
+
+import numpy as np
+import pytest
+
+from harness import engine, lanes, search
+from harness.engine import Settings
+from sweeps import config, overrides
+from workloads import registry
+from workloads.workload import DataAbsent, Examples, Splits
+
+SIDES = {"mnist": (28, 28, 1), "fashion_mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
+
+
+def images(shape: tuple[int, ...]) -> Splits:
+    """Forty bytes-valued images of two classes, bright and dark, in the form of a downloaded data set."""
+    labels = np.arange(40, dtype=np.int32) % 2
+    noise = np.random.default_rng(0).integers(0, 60, (40, *shape))
+    examples = Examples((noise + 150 * labels.reshape(-1, 1, 1, 1)).astype(np.uint8), labels)
+    return Splits(examples, examples, examples)
+
+
+SLOW = ("mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn")
+TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in overrides.options("task")]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_it_learns_and_is_the_same_to_the_bit_in_any_number_of_lanes(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, shape in SIDES.items():
+        row = registry.DATASETS[name]
+        try:
+            row.check()
+        except DataAbsent:
+            small = row._replace(load=lambda shape=shape: images(shape), check=lambda: None, evaluation_examples=40)
+            monkeypatch.setitem(registry.DATASETS, name, small)
+    line = [
+        f"task={task}",
+        "optimizer=nesterov",
+        "batch_size=8",
+        "task.budget.steps=12",
+        "pruning=off",
+        "task.targets=[]",
+    ]
+    rates = "optimizer.space.learning_rate={scale: LOG, low: 0.01, high: 0.05}"
+    (study,) = config.request(overrides.command_line([*line, rates, "task.evaluation_share=1"])).studies
+    trials = search.draw(study, range(3))
+    one, three = (engine.run(study, trials, Settings(lanes=count)) for count in (1, 3))
+    lanes._build.cache_clear()  # which holds small data under the names of large ones
+    assert one.ended == three.ended
+    for name, values in one.metrics.items():
+        assert np.array_equal(values.view(np.int32), three.metrics[name].view(np.int32))
+    first, last = (one.metrics["validation_loss"][one.step == step] for step in (1, 12))
+    assert np.nanmin(last) < np.min(first)

@@ -1,0 +1,35 @@
+"""Noise drawn anew at every step: the endless stream that a noisy quadratic is trained on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from workloads.workload import Array, Examples, Splits
+
+DIMENSIONS = 100
+
+
+def load() -> Splits:
+    """Nothing to train on; validation is the one example without noise, whose loss is the expected loss.
+
+    Returns:
+      Splits with inputs float32[1, DIMENSIONS] and labels int32[1], all zero.
+    """
+    nothing = Examples(np.zeros((1, DIMENSIONS), np.float32), np.zeros(1, np.int32))
+    return Splits(train=None, validation=nothing, test=None)
+
+
+def draw(key: Array, batch_size: int) -> Examples:
+    """The mean of ``batch_size`` standard normal vectors, which is normal too and costs one draw.
+
+    Returns:
+      Examples with inputs float32[1, DIMENSIONS] of variance 1 / batch_size, and labels int32[1], zero.
+    """
+    noise = jax.random.normal(key, (1, DIMENSIONS), jnp.float32) / jnp.sqrt(jnp.float32(batch_size))
+    return Examples(noise, jnp.zeros(1, jnp.int32))
+
+
+def mean(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
+    """The model's outputs float32[B] are losses already: their mean, float32[]."""
+    del labels, label_smoothing
+    return jnp.mean(outputs)

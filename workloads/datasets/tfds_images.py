@@ -1,0 +1,128 @@
+"""MNIST, Fashion MNIST and CIFAR-10 from TensorFlow Datasets' array_record files, read without TensorFlow.
+
+``python -m workloads.prepare NAME`` writes the files. They lie where TFDS looks for them: in ``$TFDS_DATA_DIR``, or
+``~/tensorflow_datasets``.
+"""
+
+import functools
+import io
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workloads.workload import DataAbsent, Examples, Splits
+
+
+class Source(NamedTuple):
+    """A data set of TFDS and how it is split here.
+
+    Attributes:
+      version: of TFDS.
+      train_examples, validation_examples: TFDS's training split is cut in two, as Shallue et al. (2018) did; validation
+        is its end.
+      test_examples: TFDS's test split.
+      download_bytes: what TFDS fetches.
+      stored_bytes: of the array_record files, about.
+    """
+
+    version: str
+    train_examples: int
+    validation_examples: int
+    test_examples: int
+    download_bytes: int
+    stored_bytes: int
+
+
+SOURCES: dict[str, Source] = {
+    "mnist": Source("3.0.1", 55_000, 5_000, 10_000, 11_594_722, 25_000_000),
+    "fashion_mnist": Source("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000),
+    "cifar10": Source("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000),
+}
+
+BATCH = 4096  # records read at once
+
+
+def load(name: str) -> Splits:
+    """Reads a data set into memory.
+
+    Args:
+      name: a key of SOURCES.
+
+    Returns:
+      Splits with inputs uint8[N, H, W, C] and labels int32[N], in TFDS's order, which is shuffled.
+    """
+    check(name)
+    return _read(name, folder(name), SOURCES[name])
+
+
+def version(name: str) -> str:
+    """Which data these are."""
+    return f"tfds:{SOURCES[name].version}"
+
+
+def data_dir() -> Path:
+    """The folder of all data sets."""
+    return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+
+
+def folder(name: str, within: Path | None = None) -> Path:
+    """The folder of one data set's files, in ``data_dir()`` or in ``within``."""
+    return (within or data_dir()) / name / SOURCES[name].version
+
+
+def check(name: str, within: Path | None = None) -> None:
+    """Raises DataAbsent unless array_record files of both splits are there; looks at names of files alone."""
+    place = folder(name, within)
+    described = (place / "dataset_info.json").is_file()
+    if described and all(any(place.glob(f"{name}-{split}.array_record*")) for split in ("train", "test")):
+        return
+    if any(place.glob("*.tfrecord*")):
+        raise DataAbsent(
+            f"{place} holds {name} as tfrecord files, which only TensorFlow reads; python -m workloads.prepare {name} "
+            "--data-dir DIR writes array_record files elsewhere, and TFDS_DATA_DIR=DIR has them found"
+        )
+    what = "holds no complete array_record files" if place.exists() else "does not exist"
+    raise DataAbsent(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
+
+
+@functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row
+def _read(name: str, place: Path, source: Source) -> Splits:
+    import tensorflow_datasets as tfds  # a second to import
+
+    builder = tfds.builder_from_directory(place)
+    images = {split: _images(builder, split) for split in ("train", "test")}
+    carve = source.train_examples
+    expected = {"train": carve + source.validation_examples, "test": source.test_examples}
+    found = {split: len(examples.labels) for split, examples in images.items()}
+    if found != expected:
+        raise DataAbsent(
+            f"{place} holds {found} examples and not {expected}; delete it and run python -m workloads.prepare {name}"
+        )
+    inputs, labels = images["train"]
+    return Splits(
+        train=Examples(inputs[:carve], labels[:carve]),
+        validation=Examples(inputs[carve:], labels[carve:]),
+        test=images["test"],
+    )
+
+
+def _images(builder: Any, split: str) -> Examples:
+    """All of a split: uint8[N, H, W, C] and int32[N]."""
+    import tensorflow_datasets as tfds
+    from PIL import Image
+
+    # TFDS would decode with Pillow too, but first logs a warning that it could not find OpenCV.
+    source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
+    inputs = np.empty((len(source), *builder.info.features["image"].shape), np.uint8)
+    labels = np.empty(len(source), np.int32)
+    for start in range(0, len(source), BATCH):
+        indices = range(start, min(start + BATCH, len(source)))
+        for index, example in zip(indices, source.__getitems__(list(indices)), strict=True):
+            with Image.open(io.BytesIO(example["image"])) as image:
+                inputs[index] = np.asarray(image).reshape(inputs.shape[1:])
+            labels[index] = example["label"]
+    inputs.setflags(write=False)
+    labels.setflags(write=False)
+    return Examples(inputs, labels)
