@@ -57,7 +57,7 @@ CASES = (
     Case("digits_fc", 256, 300, 32, 1.2),
     Case("digits_cnn", 1, 1000, 8, 3.0),
     Case("digits_cnn", 16, 300, 8, 2.0),
-    Case("digits_cnn", 256, 40, 8, 1.8),
+    Case("digits_cnn", 256, 120, 8, 1.8),
     Case("pydoc_transformer", 1, 400, 4, 1.0),
     Case("pydoc_transformer", 16, 60, 4, 1.0),
 )

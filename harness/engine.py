@@ -84,7 +84,9 @@ def run(
     wanted = settings.lanes or DEFAULT_LANES
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
     programs, built = programs_for(study, -(-wanted // devices) * devices, strategy)
-    frontier = Frontier(study, trials, programs.lanes, best or {})
+    # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
+    in_turn = np.arange(programs.lanes).reshape(devices, -1).T.ravel().tolist()
+    frontier = Frontier(study, trials, in_turn, best or {})
     carry = programs.empty()
     rows: list[tuple[int, int, np.ndarray]] = []
     train_seconds = evaluate_seconds = 0.0

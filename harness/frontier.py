@@ -37,14 +37,20 @@ class Frontier:
     Whole curves: every live trial goes on to its next evaluation. Exact pruning: always the least advanced ones, and a
     trial ends once no target is left that it could still be the first to reach; ties go to the smaller id. What is
     pruned could not have changed an answer, so answers do not depend on pruning, on lanes or on order.
+
+    Args:
+      study: the plan.
+      trials: in the order they are to start.
+      lanes: numbers of the lanes, in the order they are to be filled.
+      best: answers to prune against from the start.
     """
 
-    def __init__(self, study: Study, trials: Sequence[Trial], lanes: int, best: Best):
+    def __init__(self, study: Study, trials: Sequence[Trial], lanes: Sequence[int], best: Best):
         self.grid = study.evaluations
         self.ended: dict[int, Ended] = {}
         self._study = study
         self._queue = deque(trials)
-        self._idle = list(range(lanes))[::-1]
+        self._idle = list(lanes)[::-1]
         self._live: list[Live] = []
         self._best = dict(best)
 

@@ -183,13 +183,13 @@ def _budget_steps(task: Mapping[str, Any], batch_size: int) -> int:
 def _evaluation_spacing(task: Mapping[str, Any], batch_size: int) -> float:
     """Steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
 
-    An example evaluated counts as half an example trained, which takes a pass forward and one back of about twice its
-    cost: a third, and some for what large evaluation batches lose in caches. Work is counted, not timed, so that the
-    grid is the same on every machine.
+    An example evaluated counts as much as an example trained, though it takes a pass forward and none back: large
+    evaluation batches lose some of that in caches. Work is counted, not timed, so that the grid is the same on every
+    machine.
     """
     share = task["evaluation_share"]
     if not 0 < share <= 1:
         raise BadInput(f"task.evaluation_share must be above 0 and at most 1, not {share:g}")
     dataset = registry.DATASETS[task["dataset"]]
-    evaluation_work = dataset.evaluation_examples * len(dataset.splits) / 2
-    return round(evaluation_work / batch_size * (1 - share) / share, 6)
+    evaluated = dataset.evaluation_examples * len(dataset.splits)
+    return round(evaluated / batch_size * (1 - share) / share, 6)

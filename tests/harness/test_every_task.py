@@ -20,7 +20,7 @@ def images(shape: tuple[int, ...]) -> Splits:
     return Splits(examples, examples, examples)
 
 
-SLOW = ("mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn")
+SLOW = ("mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
 TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in overrides.options("task")]
 
 

@@ -14,7 +14,7 @@ STEPS = evaluation_steps(40, 1.5)
 
 def play(study: Study, curves: np.ndarray, lanes: int, best: Best, ids: list[int]) -> tuple[dict, dict, int]:
     """Drives a frontier over made-up curves [trials, evaluations]: its endings, its answers, its trial-steps."""
-    frontier = Frontier(study, [Trial(i, 0, {}) for i in ids], lanes, best)
+    frontier = Frontier(study, [Trial(i, 0, {}) for i in ids], range(lanes), best)
     trial_steps, answers = 0, dict(best)
     while going := frontier.next():
         assert len({live.lane for live in going}) == len(going)
@@ -74,7 +74,7 @@ def test_every_trial_ends_and_says_how(make_study: Callable[..., Study], pruning
 
 
 def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[..., Study]) -> None:
-    frontier = Frontier(make_study(), [Trial(i, 0, {}) for i in range(5)], 2, {})
+    frontier = Frontier(make_study(), [Trial(i, 0, {}) for i in range(5)], range(2), {})
     frontier.next()
     frontier.give_up("time_limit")
     assert frontier.next() == []

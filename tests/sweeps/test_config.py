@@ -81,7 +81,7 @@ def test_evaluations_cost_no_more_than_their_share() -> None:
     for share in (0.1, 0.5, 0.9):
         for batch_size in (1, 16, 256):
             (study,) = request(f"batch_size={batch_size}", f"task.evaluation_share={share}").studies
-            evaluated = np.arange(1, len(study.evaluations)) * 720 / 2  # 360 examples of two splits
+            evaluated = np.arange(1, len(study.evaluations)) * 720  # 360 examples of two splits
             trained = study.evaluations[:-1] * batch_size
             assert np.all(evaluated / (evaluated + trained) <= share + 1e-6)
     (study,) = request("batch_size=256", "task.evaluation_share=1").studies
