@@ -97,4 +97,4 @@ def test_an_endless_stream_has_no_epochs_and_takes_any_batch_size() -> None:
 
 @pytest.mark.parametrize("preset", overrides.options("experiment"))
 def test_every_preset_is_a_valid_sweep(preset: str) -> None:
-    assert len(request(f"+experiment={preset}", "-m").studies) > 1
+    assert len(request(f"+experiment={preset}", "batch_size=8", "-m").studies) > 1
