@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workloads.workload import Array, Model, Params
+from workloads.workload import Array, Model
 
 
 def fully_connected(classes: int, widths: Sequence[int]) -> Model:
@@ -32,11 +32,4 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
             return nn.Dense(classes)(x_BxD)
 
     network = FullyConnected()
-
-    def init(key: Array, inputs: Array) -> Params:
-        return network.init(key, inputs)
-
-    def apply(params: Params, inputs: Array) -> Array:
-        return network.apply(params, inputs)
-
-    return Model(init, apply)
+    return Model(network.init, network.apply)

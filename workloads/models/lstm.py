@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from workloads.workload import Array, Model, Params
+from workloads.workload import Array, Model
 
 
 def lstm(classes: int, d_model: int) -> Model:
@@ -38,14 +38,7 @@ def lstm(classes: int, d_model: int) -> Model:
             return logits_TBxV.reshape(T, B, classes).swapaxes(0, 1)
 
     network = LSTM()
-
-    def init(key: Array, inputs: Array) -> Params:
-        return network.init(key, inputs)
-
-    def apply(params: Params, inputs: Array) -> Array:
-        return network.apply(params, inputs)
-
-    return Model(init, apply)
+    return Model(network.init, network.apply)
 
 
 def _recurrence(gates_TxBx4D: Array, recurrent_Dx4D: Array) -> Array:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from workloads.models.convolution import convolution, max_pool
-from workloads.workload import Array, Model, Params
+from workloads.workload import Array, Model
 
 KERNEL = (3, 3)
 
@@ -47,11 +47,4 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
             return nn.Dense(classes)(x_BxD)
 
     network = SimpleCNN()
-
-    def init(key: Array, inputs: Array) -> Params:
-        return network.init(key, inputs)
-
-    def apply(params: Params, inputs: Array) -> Array:
-        return network.apply(params, inputs)
-
-    return Model(init, apply)
+    return Model(network.init, network.apply)

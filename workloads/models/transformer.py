@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workloads.workload import Array, Model, Params
+from workloads.workload import Array, Model
 
 
 def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
@@ -48,14 +48,7 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
             return logits_BTxV.reshape(B, T, classes)
 
     network = Transformer()
-
-    def init(key: Array, inputs: Array) -> Params:
-        return network.init(key, inputs)
-
-    def apply(params: Params, inputs: Array) -> Array:
-        return network.apply(params, inputs)
-
-    return Model(init, apply)
+    return Model(network.init, network.apply)
 
 
 def _causal_attention(qkv_BxTx3xHxK: Array) -> Array:
