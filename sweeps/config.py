@@ -11,7 +11,7 @@ from harness.lanes import STRATEGIES
 from results import store
 from results.bad_input import BadInput, check_choice, nearest
 from results.schema import RESERVED
-from results.study import SearchSpace, Study, Target
+from results.study import SCHEDULES, SearchSpace, Study, Target
 from sweeps import overrides
 from workloads import registry
 from workloads.workload import DataAbsent
@@ -95,7 +95,10 @@ def _study(config: Mapping[str, Any]) -> Study:
         dataset.check()
     except DataAbsent as error:
         raise BadInput(str(error)) from None
-    study = Study(
+    check_choice("schedule", task["schedule"], SCHEDULES)
+    space = optimizer["space"] | task["space"]
+    _check_space(space, task["dataset"], optimizer["name"], task["schedule"])
+    return Study(
         dataset=task["dataset"],
         dataset_version=dataset.version(),
         model=task["model"]["name"],
@@ -103,7 +106,7 @@ def _study(config: Mapping[str, Any]) -> Study:
         optimizer=optimizer["name"],
         schedule=task["schedule"],
         batch_size=config["batch_size"],
-        space=SearchSpace.from_plan(_ranges(optimizer["space"] | task["space"])),
+        space=SearchSpace.from_plan(_ranges(space)),
         targets=targets,
         budget_steps=_budget_steps(task, max(config["batch_size"], 1)),
         evaluation_ratio=task["evaluation_ratio"],
@@ -112,8 +115,6 @@ def _study(config: Mapping[str, Any]) -> Study:
         pruning=config["pruning"],
         trials=config["trials"],
     )
-    _check_space(study)
-    return study
 
 
 def _check_model(name: Any, options: Mapping[str, Any], classes: int) -> None:
@@ -149,15 +150,16 @@ def _ranges(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return ranges
 
 
-def _check_space(study: Study) -> None:
-    needed = registry.tuned(study.optimizer, study.schedule)
-    taken = registry.tunable(study.dataset, study.optimizer, study.schedule)
-    for name in study.space:
+def _check_space(space: Mapping[str, Any], dataset: str, optimizer: str, schedule: str) -> None:
+    """Raises BadInput for a metaparameter that nothing takes, or that lacks a range."""
+    needed = registry.tuned(optimizer, schedule)
+    taken = registry.tunable(dataset, optimizer, schedule)
+    for name in space:
         if name not in taken or name in RESERVED:
-            with_schedule = "" if study.schedule == "constant" else f" with schedule={study.schedule}"
-            raise BadInput(f"{study.optimizer}{with_schedule} takes no metaparameter {name!r}; {nearest(name, taken)}")
+            with_schedule = "" if schedule == "constant" else f" with schedule={schedule}"
+            raise BadInput(f"{optimizer}{with_schedule} takes no metaparameter {name!r}; {nearest(name, taken)}")
     for name in needed:
-        if name not in study.space:
+        if name not in space:
             raise BadInput(
                 f"no range for {name}; add +optimizer.space.{name}='{{scale: LINEAR, low: 0.1, high: 1}}' or the like"
             )
