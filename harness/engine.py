@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import jax
 import numpy as np
@@ -25,26 +25,29 @@ class Settings:
       lanes: trials side by side; None chooses DEFAULT_LANES. Rounded up to a multiple of the device count.
       lane_strategy: ``map``, ``vmap``, or ``auto``: map on a CPU, vmap elsewhere.
       time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); None is no limit.
+      part_seconds: how often trials that have finished are handed over while others go on.
     """
 
     lanes: int | None = None
     lane_strategy: str = "auto"
     time_limit_seconds: float | None = None
+    part_seconds: float = 15.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What a run of a study measured.
+    """What a run of a study measured, or a part of it: some finished trials with all their evaluations.
 
     Attributes:
-      ended: how each trial ended, by its id.
+      ended: how each of these trials ended, by its id.
       trial, step: int32[rows], which evaluation a row is; sorted by (trial, step).
       metrics: float32[rows] by metric name.
       lanes, lane_strategy: as they were.
       compile_seconds: spent on building programs in this run.
       train_seconds, evaluate_seconds, run_seconds: inside training spans, inside evaluations, and in all, without
         compiling.
-      trial_steps: training steps taken, summed over trials.
+      trial_steps: training steps taken, summed over trials. This and the seconds are of the run so far, and of all its
+        trials, also where the record is of a part.
     """
 
     ended: dict[int, Ended]
@@ -67,6 +70,7 @@ def run(
     *,
     best: Best | None = None,
     on_progress: Callable[[int], None] = lambda settled: None,
+    on_finished: Callable[[Record], None] = lambda part: None,
 ) -> Record:
     """Runs trials of a study until each is settled.
 
@@ -79,6 +83,10 @@ def run(
       settings: how to run it.
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called after each evaluation with the number of trials settled so far.
+      on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
+
+    Returns:
+      All trials in one record.
     """
     devices = jax.local_device_count()
     wanted = settings.lanes or DEFAULT_LANES
@@ -91,7 +99,26 @@ def run(
     rows: list[tuple[int, int, np.ndarray]] = []
     train_seconds = evaluate_seconds = 0.0
     trial_steps = 0
-    began = time.perf_counter()
+    handed_over: set[int] = set()
+    began = last_part = time.perf_counter()
+
+    def record(ids: Collection[int]) -> Record:
+        own = sorted((row for row in rows if row[0] in ids), key=lambda row: row[:2])
+        measured_rows = np.array([row[2] for row in own], np.float32).reshape(len(own), len(programs.metrics))
+        return Record(
+            ended={i: frontier.ended[i] for i in ids},
+            trial=np.array([row[0] for row in own], np.int32),
+            step=np.array([row[1] for row in own], np.int32),
+            metrics={name: measured_rows[:, i] for i, name in enumerate(programs.metrics)},
+            lanes=programs.lanes,
+            lane_strategy=strategy,
+            compile_seconds=programs.compile_seconds if built else 0.0,
+            train_seconds=train_seconds,
+            evaluate_seconds=evaluate_seconds,
+            run_seconds=time.perf_counter() - began,
+            trial_steps=trial_steps,
+        )
+
     while going := frontier.next():
         before = time.perf_counter()
         spans = _spans(study, frontier, going, programs.lanes)
@@ -112,22 +139,14 @@ def run(
         on_progress(len(frontier.ended))
         if settings.time_limit_seconds is not None and evaluated - began > settings.time_limit_seconds:
             frontier.give_up("time_limit")
-    run_seconds = time.perf_counter() - began
-    rows.sort(key=lambda row: row[:2])
-    measured_rows = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(programs.metrics))
-    return Record(
-        ended=frontier.ended,
-        trial=np.array([row[0] for row in rows], np.int32),
-        step=np.array([row[1] for row in rows], np.int32),
-        metrics={name: measured_rows[:, i] for i, name in enumerate(programs.metrics)},
-        lanes=programs.lanes,
-        lane_strategy=strategy,
-        compile_seconds=programs.compile_seconds if built else 0.0,
-        train_seconds=train_seconds,
-        evaluate_seconds=evaluate_seconds,
-        run_seconds=run_seconds,
-        trial_steps=trial_steps,
-    )
+        finished = frontier.ended.keys() - handed_over
+        if finished and evaluated - last_part > settings.part_seconds:
+            on_finished(record(finished))
+            handed_over |= finished
+            last_part = time.perf_counter()
+    if finished := frontier.ended.keys() - handed_over:
+        on_finished(record(finished))
+    return record(frontier.ended.keys())
 
 
 def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from results.bad_input import BadInput
 from results.study import METRICS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 VERSION_KEY = b"scaling_limits_schema"
 
 
@@ -21,7 +23,7 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 
 STUDIES = (
     Column("study", _TEXT, "name of the study: readable slug and short hash of its plan"),
-    Column("run", pa.int32(), "number of the run that made these rows; a study grows by runs"),
+    Column("run", pa.int32(), "number of the run, the claim under which it wrote; a study grows by runs"),
     Column("dataset", pa.string(), "name of the data set"),
     Column("model", pa.string(), "name of the model, then its options"),
     Column("optimizer", pa.string(), "name of the optimizer"),
@@ -63,9 +65,10 @@ STUDIES = (
 TRIALS = (
     Column("study", _TEXT, "name of the study"),
     Column("trial", pa.int32(), "number of the trial within its study, from 0"),
-    Column("seed", pa.uint32(), "seed of its initial parameters and data order"),
+    Column("run", pa.int32(), "number of the run that made the trial, as in studies"),
+    Column("seed", pa.uint32(), "seed of its initial parameters and data order; null if not published"),
     Column("status", pa.string(), "COMPLETE, INFEASIBLE or INCOMPLETE"),
-    Column("reason", pa.string(), "of INCOMPLETE: pruned, time_limit, lost or failed; else null"),
+    Column("reason", pa.string(), "of INCOMPLETE: pruned, time_limit, lost, failed or unstated; else null"),
     Column("steps", pa.int32(), "steps taken at its last evaluation"),
 )  # then one float64 column per metaparameter, under its own name
 
@@ -73,7 +76,7 @@ MEASUREMENTS = (
     Column("study", _TEXT, "name of the study"),
     Column("trial", pa.int32(), "number of the trial within its study"),
     Column("step", pa.int32(), "training steps taken before this evaluation"),
-)  # then one float32 column per metric, under its own name
+)  # then one column per metric, under its own name: float32 as computed here, float64 as published elsewhere
 
 # A metaparameter becomes a column of `trials`, so it may not be called like one.
 RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS)) | frozenset(METRICS)
@@ -84,14 +87,42 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
 
     Args:
       columns: STUDIES, TRIALS or MEASUREMENTS.
-      data: values by column name, all of one length; every column must be there.
+      data: lists or arrays by column name, all of one length; a column of ``columns`` that is not there is null.
       extra: types of the further columns: metaparameters of trials, metrics of measurements.
     """
     fields = [pa.field(c.name, c.type) for c in columns]
     fields += [pa.field(name, kind) for name, kind in extra.items()]
     schema = pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
-    arrays = [
-        pa.array(data[f.name], pa.string()).dictionary_encode() if f.type == _TEXT else pa.array(data[f.name], f.type)
-        for f in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    rows = len(next(iter(data.values()), ()))
+    return pa.Table.from_arrays([_array(data.get(f.name), f.type, rows) for f in schema], schema=schema)
+
+
+def constant(column: pa.Field, value: object, rows: int) -> pa.Array:
+    """An array of one value, ``rows`` times, in a column's type."""
+    if column.type == _TEXT:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))
+    return pa.repeat(pa.scalar(value, column.type), rows)
+
+
+def version(schema: pa.Schema) -> int:
+    """The schema version a file was written under; 0 if it is none of ours."""
+    return int((schema.metadata or {}).get(VERSION_KEY, b"0"))
+
+
+def check_version(path: object, schema: pa.Schema) -> None:
+    """Raises BadInput if the file was written under a newer schema than this software reads."""
+    check_number(path, version(schema))
+
+
+def check_number(path: object, number: int) -> None:
+    """Raises BadInput if ``number`` is the version of a newer schema than this software reads."""
+    if number > SCHEMA_VERSION:
+        raise BadInput(f"{path} has schema {number}, this software reads up to {SCHEMA_VERSION}; install a newer one")
+
+
+def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:
+    if values is None:
+        return pa.nulls(rows, kind)
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.cast(kind)
+    return pa.array(values, pa.string()).dictionary_encode() if kind == _TEXT else pa.array(values, kind)

@@ -1,90 +1,80 @@
-"""A store: a folder of studies, each a folder of immutable runs that become visible whole or not at all.
+"""A store: a folder of studies, each written part by part and made visible by a commit record.
 
-    STORE/<study name>/plan-<trials>.json                                    what was asked for
-    STORE/<study name>/<run>/{studies,trials,measurements}.parquet           what one run measured
+    STORE/<study>/plan-<trials>.json                                       what was asked for
+    STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                who wrote, and what; see ``results.parts``
+    STORE/<study>/{studies,trials,measurements}-<n>.parquet                what was committed under claim n
+    STORE/<study>/commit-<n>.json                                          the record that lists these, with sha256
 
-A run is written into a hidden folder, flushed to disk and renamed into place; nothing is ever rewritten. Where two
-runs hold the same trial (the first ended for a reason worth another try), the newer one counts.
+For readers a study is what its newest commit record lists; other files do not exist. A study grows by runs: each takes
+the study, writes its finished trials in parts, and commits, which merges the commit before and the parts. Of a trial
+that ran twice, because it first ended for a reason worth another try, the newer run counts.
 """
 
 import contextlib
 import fcntl
-import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from results import claims, durable, ledger
 from results.bad_input import BadInput
-from results.schema import SCHEMA_VERSION, VERSION_KEY
-from results.study import REASONS_TO_RERUN, Study
+from results.commits import Commit, Folder, Tables, committed, frame, listed, read_table, steady
+from results.compaction import TABLES
+from results.parts import plan_file
+from results.study import REASONS_TO_RERUN, Recorded, Study, from_plan
 
-TABLES = ("studies", "trials", "measurements")
-
-
-class Tables(NamedTuple):
-    """The three tables of ``results.schema``, of one run or of a whole store."""
-
-    studies: pd.DataFrame
-    trials: pd.DataFrame
-    measurements: pd.DataFrame
+# What was asked for
 
 
-def check_writable(store: Path) -> None:
+def check_writable(store: Folder) -> None:
     """Raises BadInput unless files can be created in ``store``, or where it would be created. Leaves nothing."""
+    if not isinstance(store, Path):
+        raise BadInput(f"store={store} is not on this machine; run into a local folder, then `python -m results merge`")
     if store.exists() and not store.is_dir():
         raise BadInput(f"store={store} is a file; name a folder")
     parent = store
     while not parent.exists():
         parent = parent.parent
     try:
-        with tempfile.TemporaryFile(dir=parent):
-            pass
+        with tempfile.NamedTemporaryFile(dir=parent, prefix=durable.TEMPORARY) as file:
+            os.link(file.name, f"{file.name}-link")
+            os.unlink(f"{file.name}-link")
     except OSError as error:
         raise BadInput(f"store={store} cannot be written ({error.strerror}); choose another with store=DIR") from None
 
 
-def names(store: Path) -> list[str]:
+def names(store: Folder) -> list[str]:
     """Names of the studies that were asked for in this store, sorted."""
     if not store.is_dir():
         raise BadInput(f"no store at {store}; make one with `python -m sweeps store={store}`, or name another")
-    return sorted({file.parent.name for file in store.glob("*/plan-*.json")})
+    return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and listed(f).plans)
 
 
-def planned(store: Path, name: str) -> Study | None:
+def planned(store: Folder, name: str) -> Study | Recorded | None:
     """The study as last asked for (with the most trials), or None if it never was."""
-    files = sorted((store / name).glob("plan-*.json"))
-    if not files:
+    plans = listed(store / name).plans
+    if not plans:
         return None
-    record = json.loads(files[-1].read_text())
-    return Study.from_plan(record["plan"], record["trials"])
+    path = store / name / plan_file(plans[-1])
+    record = durable.unseal(path.read_bytes(), path)
+    return from_plan(record["plan"], record["trials"])
 
 
-def ask(store: Path, study: Study) -> None:
+def ask(store: Folder, study: Study | Recorded) -> None:
     """Records that ``study`` is wanted; refuses a name that stands for another plan, and says what differs."""
     check_same_plan(store, study)
     folder = store / study.name
-    path = folder / f"plan-{study.trials:09d}.json"
-    if path.exists():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"trials": study.trials, "plan": study.plan()}, indent=1, sort_keys=True)
-    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".plan-", delete=False) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(file.name, path)
-    _sync(folder)
-    _sync(store)
+    durable.make_folder(folder)
+    if study.trials not in listed(folder).plans:
+        record = {"trials": study.trials, "plan": study.plan()}
+        durable.create(folder / plan_file(study.trials), durable.seal(record))
 
 
-def check_same_plan(store: Path, study: Study) -> None:
+def check_same_plan(store: Folder, study: Study | Recorded) -> None:
     """Raises BadInput if the store holds another plan under this study's name."""
     stored = planned(store, study.name)
     if stored is None:
@@ -96,43 +86,30 @@ def check_same_plan(store: Path, study: Study) -> None:
         raise BadInput(f"{store / study.name} holds another plan ({changes}); use another store=DIR")
 
 
-def runs(store: Path, name: str) -> list[Path]:
-    """The folders of a study's runs, oldest first."""
-    return sorted(p for p in (store / name).glob("[0-9]*") if p.is_dir())
+def check_readable(store: Folder) -> None:
+    """Raises BadInput if the store was written by software too new, or too old, to be written to by this."""
+    if not store.is_dir():
+        return
+    if next(iter(store.glob("*/[0-9]*/studies.parquet")), None):
+        raise BadInput(
+            f"{store} has schema 1, without hashes; bring it over with `python -m results merge {store} --store DIR`"
+        )
+    catalogue(store)
 
 
-def publish(store: Path, name: str, tables: dict[str, pa.Table]) -> Path:
-    """Makes a run visible, whole, as the newest one of a study.
-
-    Args:
-      tables: Arrow tables by name, as ``results.schema`` has them; their ``run`` column is filled in here.
-
-    Returns:
-      The folder of the run.
-    """
-    folder = store / name
-    folder.mkdir(parents=True, exist_ok=True)
-    number = int(runs(store, name)[-1].name) + 1 if runs(store, name) else 1
-    studies = tables["studies"]
-    column = studies.schema.get_field_index("run")
-    studies = studies.set_column(column, studies.schema.field(column), pa.array([number], pa.int32()))
-    hidden = Path(tempfile.mkdtemp(prefix=".run-", dir=folder))
-    try:
-        for table_name, table in (tables | {"studies": studies}).items():
-            _write(hidden / f"{table_name}.parquet", table)
-        hidden.chmod(0o755)
-        _sync(hidden)
-        final = folder / f"{number:06d}"
-        os.rename(hidden, final)  # fails if another writer took the number: runs are never empty folders
-        _sync(folder)
-    except BaseException:
-        shutil.rmtree(hidden, ignore_errors=True)
-        raise
-    return final
+# Reading
 
 
-def read(store: Path, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
-    """Reads a whole store, or one study of it.
+def catalogue(store: Folder) -> list[Commit]:
+    """The visible studies of a store, sorted by name."""
+    if not store.is_dir():
+        raise BadInput(f"no store at {store}; make one with `python -m sweeps store={store}`, or name another")
+    found = (committed(store, f.name) for f in store.iterdir() if not f.name.startswith("."))
+    return sorted((commit for commit in found if commit), key=lambda commit: commit.name)
+
+
+def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
+    """Reads the visible studies of a store, or one of them, into pandas.
 
     Args:
       store: folder of the store.
@@ -143,42 +120,64 @@ def read(store: Path, name: str | None = None, *, tables: tuple[str, ...] = TABL
       Tables sorted by study and (run | trial | trial, step), every trial once. What a study lacks is NaN.
 
     Raises:
-      BadInput: there is no store, or it was written under a newer schema.
+      BadInput: there is no store, it was written under a newer schema, or it is damaged.
     """
-    parts: dict[str, list[pd.DataFrame]] = {t: [] for t in TABLES}
-    for study in names(store) if name is None else [name]:
-        study_parts: dict[str, list[pd.DataFrame]] = {t: [] for t in TABLES}
-        for run in runs(store, study):
-            for table in tables:
-                study_parts[table].append(_read(run / f"{table}.parquet", int(run.name)))
-        for table in tables:
-            if study_parts[table]:
-                parts[table].append(pd.concat(study_parts[table], ignore_index=True))
-    frames = {t: pd.concat(p, ignore_index=True) if p else pd.DataFrame() for t, p in parts.items()}
-    return _newest(Tables(**frames))
+
+    def look() -> Tables:
+        commits = catalogue(store) if name is None else [c for c in [committed(store, name)] if c]
+        frames = {}
+        for table in TABLES:
+            wanted = commits if table in tables else []
+            parts = [frame(read_table(commit, table)) for commit in wanted]
+            frames[table] = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        return Tables(**frames)
+
+    return steady(look)
 
 
-def missing(store: Path, study: Study) -> list[int]:
+class Progress(NamedTuple):
+    """How far a study is: the ids of its trials that need no other run, and whether all that is written is visible."""
+
+    settled: frozenset[int]
+    visible: bool
+    ledger: ledger.Ledger
+
+
+def progress(store: Folder, study: Study | Recorded) -> Progress:
+    """How far a study is, counting parts that no commit record lists yet."""
+
+    def look() -> Progress:
+        base, parts = claims.state(store, study.name)[1:]
+        trials = claims.outcomes(store / study.name, base, parts)
+        settled = frozenset(trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"]) if len(trials) else ()
+        return Progress(frozenset(settled), base is not None and not parts, ledger.count(study.trials, trials))
+
+    return steady(look)
+
+
+def missing(store: Folder, study: Study) -> list[int]:
     """Ids of the trials of ``study`` that are still to be run, in order."""
-    trials = read(store, study.name, tables=("trials",)).trials
-    done = set(trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"]) if len(trials) else set()
-    return [i for i in range(study.trials) if i not in done]
+    settled = progress(store, study).settled
+    return [i for i in range(study.trials) if i not in settled]
 
 
 @contextlib.contextmanager
-def lock(store: Path, name: str) -> Iterator[None]:
-    """Holds the only right to run a study on this machine, waiting for it; ends with the process, however it ends."""
-    folder = store / name
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
+    """Takes a study for writing, once no other process of this machine has it.
+
+    The wait is a file lock, which the kernel releases however a process ends; no result depends on it. Where it does
+    not reach, as between machines that share a file system without locks, the newer claim wins.
+    """
+    with _lock(store, name):
+        if isinstance(store, Path):
+            claims.remove_leftovers(store / name)
+        yield claims.Claim(store, name)
 
 
-def running(store: Path, name: str) -> bool:
-    """Whether a process of this machine is running the study now."""
+def running(store: Folder, name: str) -> bool:
+    """Whether a process of this machine has the study now."""
     path = store / name / ".lock"
-    if not path.exists():
+    if not isinstance(path, Path) or not path.exists():
         return False
     with open(path) as file:
         try:
@@ -188,60 +187,13 @@ def running(store: Path, name: str) -> bool:
     return False
 
 
-def check_schema(store: Path) -> None:
-    """Raises BadInput if any file of the store was written under a newer schema than this software reads."""
-    for path in store.glob("*/[0-9]*/*.parquet"):
-        _check_version(path, pq.read_schema(path))
-
-
-def _newest(tables: Tables) -> Tables:
-    trials, measurements = tables.trials, tables.measurements
-    if len(trials):
-        trials = trials.sort_values(["study", "trial", "run"], kind="stable").reset_index(drop=True)
-        newest = ~trials.duplicated(["study", "trial"], keep="last")
-        superseded = trials.loc[~newest, ["study", "trial", "run"]]
-        if len(measurements) and len(superseded):
-            keys = pd.MultiIndex.from_frame(measurements[["study", "trial", "run"]])
-            measurements = measurements[~keys.isin(pd.MultiIndex.from_frame(superseded))]
-        trials = trials[newest].drop(columns="run").reset_index(drop=True)
-    if "run" in measurements:
-        measurements = measurements.drop(columns="run").sort_values(["study", "trial", "step"], kind="stable")
-    return Tables(tables.studies, trials, measurements.reset_index(drop=True))
-
-
-def _check_version(path: Path, schema: pa.Schema) -> None:
-    version = int((schema.metadata or {}).get(VERSION_KEY, b"0"))
-    if version > SCHEMA_VERSION:
-        raise BadInput(
-            f"{path} has schema {version}, this scaling-limits reads up to {SCHEMA_VERSION}; install a newer one"
-        )
-
-
-def _read(path: Path, run: int) -> pd.DataFrame:
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise BadInput(f"{path} cannot be read ({reason}); remove its folder and run the study again") from None
-    _check_version(path, table.schema)
-    frame: pd.DataFrame = table.to_pandas()
-    frame["study"] = frame["study"].astype(str)
-    return frame if "run" in frame else frame.assign(run=run)
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    floats = [f.name for f in table.schema if pa.types.is_floating(f.type)]
-    texts = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
-    coded = texts + [c for c in ("trial", "step") if c in table.column_names]
-    with open(path, "xb") as file:
-        pq.write_table(table, file, compression="zstd", use_byte_stream_split=floats, use_dictionary=coded)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+@contextlib.contextmanager
+def _lock(store: Folder, name: str) -> Iterator[None]:
+    path = store / name / ".lock"
+    if not isinstance(path, Path):
+        yield
+        return
+    durable.make_folder(path.parent)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

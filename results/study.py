@@ -4,8 +4,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -14,12 +15,25 @@ from results.bad_input import BadInput, check_choice
 # Major.Minor of the release whose results these are comparable with (CHANGELOG.md). Part of every plan.
 COMPARABLE = "0.1"
 
-METRICS = tuple(f"{split}_{kind}" for split in ("train", "validation", "test") for kind in ("loss", "error"))
+# Kinds of errors; lower is better, always: a quality q in [0, 1] that is to grow is kept as the error 1 − q.
+METRIC_KINDS = {
+    "loss": "what training minimizes, without regularization",
+    "error": "fraction of examples classified wrongly",
+    "average_precision_error": "1 − average precision",
+    "word_error_rate": "word errors per word of the reference",
+    "ssim_error": "1 − structural similarity",
+    "bleu_error": "1 − BLEU, with BLEU in [0, 1]",
+    "shortfall": "0 once a benchmark's own quality target is met; of sources that tell nothing else",
+}
+SPLITS = ("train", "validation", "test")
+METRICS = tuple(f"{split}_{kind}" for split in SPLITS for kind in METRIC_KINDS)
 
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
-REASONS = ("pruned", "time_limit", "lost", "failed")
+REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a source that does not say why
 # Trials that ended for one of these reasons are run again when the study is asked for again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 Scale = Literal["LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER"]
 SCALES: tuple[Scale, ...] = ("LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER")
@@ -253,6 +267,77 @@ class Study:
     def stream(self) -> str:
         """What all randomness of the study derives from: the identity without ``pruning``, which draws nothing."""
         return digest({k: v for k, v in self.plan().items() if k != "pruning"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+    """A study somebody else measured and published: what its source tells of it.
+
+    Attributes:
+      source: where it is from: shallue2018, mlperf-rcp, algoperf.
+      dataset, model, optimizer: as the source names them; ``/`` is allowed.
+      batch_size: global, in examples.
+      space: the ranges metaparameters were drawn from; empty where the source does not tell.
+      details: whatever else tells this study from others or is needed to read it, as plain JSON data.
+      trials: how many trials the source holds. Not part of the identity.
+    """
+
+    source: str
+    dataset: str
+    model: str
+    optimizer: str
+    batch_size: int
+    space: SearchSpace
+    details: Mapping[str, Any]
+    trials: int
+
+    targets: ClassVar[tuple[Target, ...]] = ()
+    pruning: ClassVar[str] = "off"
+
+    def __post_init__(self) -> None:
+        for field in ("source", "dataset", "model", "optimizer"):
+            if not _NAME.fullmatch(getattr(self, field)):
+                raise BadInput(
+                    f"{field} must be a name of letters, digits, _ . + - and /, not {getattr(self, field)!r}"
+                )
+        _whole("batch_size", self.batch_size, 1)
+        _whole("trials", self.trials, 0)
+
+    def plan(self) -> dict[str, Any]:
+        """The identity as plain JSON data: every field but ``trials``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
+        return {"kind": "recorded"} | fields | {"details": dict(self.details), "space": self.space.plan()}
+
+    @classmethod
+    def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Recorded":
+        """The study that ``plan()`` described, with a number of trials."""
+        fields = {k: v for k, v in plan.items() if k != "kind"}
+        if fields.keys() != {field.name for field in dataclasses.fields(cls)} - {"trials"}:
+            raise BadInput(f"not the plan of a recorded study: {', '.join(sorted(fields))}")
+        fields["space"] = SearchSpace.from_plan(plan["space"])
+        return cls(**fields, trials=trials)
+
+    @property
+    def name(self) -> str:
+        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
+        words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
+        return f"{words}-b{self.batch_size}-{digest(self.plan())[:8]}"
+
+    @property
+    def model_label(self) -> str:
+        """The model's name."""
+        return self.model
+
+    @property
+    def plan_json(self) -> str:
+        """The identity in its one canonical JSON form."""
+        return canonical(self.plan())
+
+
+def from_plan(plan: Mapping[str, Any], trials: int) -> Study | Recorded:
+    """The study a plan describes, of whichever kind; BadInput if another version of this software wrote it."""
+    kinds: dict[Any, Any] = {"batch": Study, "recorded": Recorded}
+    return kinds.get(plan.get("kind"), Study).from_plan(plan, trials)
 
 
 def canonical(plan: Mapping[str, Any]) -> str:

@@ -45,7 +45,8 @@ def main(argv: list[str]) -> int:
     for study in request.studies:
         store.ask(request.store, study)
     missing = {study.name: len(store.missing(request.store, study)) for study in request.studies}
-    to_run = [study for study in request.studies if missing[study.name]]
+    # A run that was killed before its commit record has nothing to train, and still something to do.
+    to_run = [s for s in request.studies if missing[s.name] or not store.progress(request.store, s).visible]
     stored = sum(study.trials for study in request.studies) - sum(missing.values())
     if not to_run:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")

@@ -42,7 +42,7 @@ def request(line: overrides.CommandLine) -> Request:
     """
     configs = overrides.compose_all(line)
     first = configs[0]
-    for key in ("store", "launcher", "lanes", "lane_strategy", "time_limit_seconds"):
+    for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
         if any(config[key] != first[key] for config in configs):
             raise BadInput(f"{key} is one for the whole sweep; it cannot be swept over")
     studies: dict[str, Study] = {}
@@ -52,7 +52,7 @@ def request(line: overrides.CommandLine) -> Request:
         studies[study.name] = study if kept is None or kept.trials < study.trials else kept
     folder = Path(first["store"]).expanduser()
     store.check_writable(folder)
-    store.check_schema(folder)
+    store.check_readable(folder)
     for study in studies.values():
         store.check_same_plan(folder, study)
     return Request(tuple(studies.values()), _settings(first), folder, _positive("launcher.workers", first["launcher"]))
@@ -63,7 +63,9 @@ def _settings(config: Mapping[str, Any]) -> Settings:
     limit = config["time_limit_seconds"]
     if limit is not None and not limit > 0:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
-    return Settings(_positive("lanes", config), config["lane_strategy"], limit)
+    if config["part_seconds"] < 0:
+        raise BadInput(f"part_seconds must be at least 0, not {config['part_seconds']:g}")
+    return Settings(_positive("lanes", config), config["lane_strategy"], limit, config["part_seconds"])
 
 
 def _positive(key: str, config: Mapping[str, Any]) -> int | None:

@@ -13,6 +13,7 @@ from harness import compile_cache, engine, provenance, search
 from harness.engine import Record, Settings
 from harness.frontier import Best, Ended
 from results import answers, schema, store
+from results.claims import Claim
 from results.study import Study, Trial
 from workloads import registry
 
@@ -41,28 +42,35 @@ def run_study(
     """
     began = time.perf_counter()
     started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    with store.lock(folder, study.name):
-        trials = search.draw(study, store.missing(folder, study))
-        if not trials:
-            return Summary(study.name, 0, 0, 0, 0, 0.0)
-        compile_cache.enable()
-        best = _best(folder, study) if study.pruning == "exact" else {}
-        record = engine.run(study, trials, settings, best=best, on_progress=on_progress)
-        about = provenance.software() | provenance.device() | {"started_at": started_at}
-        store.publish(folder, study.name, tables(study, trials, record, about))
-    return _summary(study, record.ended, time.perf_counter() - began)
+    ended: dict[int, Ended] = {}
+    with store.claim(folder, study.name) as claim:
+        trials = search.draw(study, _missing(study, claim))
+        if trials:
+            compile_cache.enable()
+            about = provenance.software() | provenance.device() | {"started_at": started_at}
+            best = _best(study, claim) if study.pruning == "exact" else {}
+
+            def write(part: Record) -> None:
+                claim.write(tables(study, [t for t in trials if t.id in part.ended], part, about))
+
+            ended = engine.run(study, trials, settings, best=best, on_progress=on_progress, on_finished=write).ended
+        if not claim.visible:
+            claim.commit(study)
+    return _summary(study, ended, time.perf_counter() - began)
 
 
 def record_failure(folder: Path, study: Study, reason: str) -> Summary:
-    """Publishes that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
-    with store.lock(folder, study.name):
-        trials = search.draw(study, store.missing(folder, study))
+    """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
+    with store.claim(folder, study.name) as claim:
+        trials = search.draw(study, _missing(study, claim))
         ended = {trial.id: Ended("INCOMPLETE", reason, 0) for trial in trials}
         about = provenance.software() | {
             "started_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         }
         if trials:
-            store.publish(folder, study.name, tables(study, trials, None, about, ended))
+            claim.write(tables(study, trials, None, about, ended))
+        if not claim.visible:
+            claim.commit(study)
     return _summary(study, ended, 0.0)
 
 
@@ -73,10 +81,10 @@ def tables(
     about: dict[str, Any],
     ended: dict[int, Ended] | None = None,
 ) -> dict[str, pa.Table]:
-    """The three tables of a run, as ``results.store.publish`` takes them.
+    """The three tables of a part, as ``results.claims.Claim.write`` takes them.
 
     Args:
-      study, trials: what was run.
+      study, trials: what has finished.
       record: what it measured, or None if it failed.
       about: columns of provenance.
       ended: how the trials ended, where there is no record.
@@ -97,7 +105,7 @@ def tables(
     if record is not None:
         metrics = record.metrics
         measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
-    study_row = dict.fromkeys(column.name for column in schema.STUDIES) | about | _study_columns(study)
+    study_row = about | _study_columns(study)
     study_row |= _timing_columns(study, record) if record is not None else {}
     return {
         "studies": schema.build(schema.STUDIES, {name: [value] for name, value in study_row.items()}, {}),
@@ -109,7 +117,6 @@ def tables(
 def _study_columns(study: Study) -> dict[str, Any]:
     return {
         "study": study.name,
-        "run": 0,  # the store numbers it
         "dataset": study.dataset,
         "model": study.model_label,
         "optimizer": study.optimizer,
@@ -142,11 +149,15 @@ def _timing_columns(study: Study, record: Record) -> dict[str, Any]:
     }
 
 
-def _best(folder: Path, study: Study) -> Best:
-    stored = store.read(folder, study.name, tables=("trials", "measurements"))
+def _missing(study: Study, claim: Claim) -> list[int]:
+    return [i for i in range(study.trials) if i not in claim.settled]
+
+
+def _best(study: Study, claim: Claim) -> Best:
+    measurements = claim.tables().measurements
     best = {}
-    for target in study.targets:
-        first = answers.intervals(stored.measurements, target)
+    for target in study.targets if len(measurements) else ():
+        first = answers.intervals(measurements, target)
         if len(first):
             winner = first.sort_values(["steps_high", "trial"]).iloc[0]
             best[target] = (int(winner["steps_high"]), int(winner["trial"]))

@@ -56,4 +56,5 @@ class Config:
     store: str = MISSING
     lanes: int | None = None
     lane_strategy: str = MISSING
+    part_seconds: float = MISSING
     time_limit_seconds: float | None = None

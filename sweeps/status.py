@@ -10,6 +10,7 @@ from pathlib import Path
 
 from results import store
 from results.bad_input import BadInput, nearest
+from results.ledger import Ledger
 from sweeps import doors
 
 
@@ -24,18 +25,7 @@ def status(argv: list[str]) -> int:
             raise BadInput(f"cannot take {arg!r}; {nearest(key, ['store'])}: write store=DIR")
         folder = Path(value).expanduser()
     rows = [_row(folder, name) for name in store.names(folder)]
-    header = (
-        "study",
-        "state",
-        "planned",
-        "complete",
-        "infeasible",
-        "pruned",
-        "time limit",
-        "lost",
-        "failed",
-        "missing",
-    )
+    header = ("study", "state", *(field.replace("_", " ") for field in Ledger._fields))
     total = [sum(row[i] for row in rows) for i in range(2, len(header))]
     print(doors.table(header, [*rows, ("total", "", *total)]))
     return 0
@@ -44,17 +34,10 @@ def status(argv: list[str]) -> int:
 def _row(folder: Path, name: str) -> tuple:
     planned = store.planned(folder, name)
     assert planned is not None  # names() lists what was planned
-    trials = store.read(folder, name, tables=("trials",)).trials
-    trials = trials[trials["trial"] < planned.trials] if len(trials) else trials
-    count = {}
-    if len(trials):
-        count = trials["reason"].where(trials["status"] == "INCOMPLETE", trials["status"]).value_counts().to_dict()
-    kinds = ("COMPLETE", "INFEASIBLE", "pruned", "time_limit", "lost", "failed")
-    missing = planned.trials - len(trials)
-    running = store.running(folder, name)
-    unfinished = missing or any(count.get(kind) for kind in ("time_limit", "lost", "failed"))
-    state = "running" if running else "unfinished" if unfinished else "done"
-    return (name, state, planned.trials, *(count.get(kind, 0) for kind in kinds), missing)
+    progress = store.progress(folder, planned)
+    unfinished = progress.ledger.unfinished or not progress.visible
+    state = "running" if store.running(folder, name) else "unfinished" if unfinished else "done"
+    return (name, state, *progress.ledger)
 
 
 if __name__ == "__main__":

@@ -57,9 +57,8 @@ def publish(
 ) -> None:
     """Writes one run of ``study``; ``about`` fills further columns of its studies table."""
     store.ask(folder, study)
-    row = dict.fromkeys(column.name for column in schema.STUDIES) | {
+    row = {
         "study": study.name,
-        "run": 0,
         "dataset": study.dataset,
         "model": study.model_label,
         "optimizer": study.optimizer,
@@ -93,7 +92,9 @@ def publish(
             dict.fromkeys(metrics, pa.float32()),
         ),
     }
-    store.publish(folder, study.name, tables)
+    with store.claim(folder, study.name) as claim:
+        claim.write(tables)
+        claim.commit(study)
 
 
 def sweep(folder: Path, trials: int = 24, seed: int = 0, **changes: Any) -> None:

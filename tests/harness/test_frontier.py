@@ -1,11 +1,14 @@
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.frontier import Best, Frontier
+from harness.frontier import Best, Ended, Frontier
+from results import pruning
 from results.study import Study, Target, Trial, evaluation_steps
 
 TARGETS = (Target("validation_loss", 0.5), Target("validation_loss", 0.25), Target("validation_error", 0.5))
@@ -30,6 +33,24 @@ def play(study: Study, curves: np.ndarray, lanes: int, best: Best, ids: list[int
     return frontier.ended, answers, trial_steps
 
 
+def stored_as(study: Study, curves: np.ndarray, ended: dict[int, Ended]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Trials and measurements of a pruned study as they are committed, from how its trials ended."""
+    trials = pd.DataFrame([(i, *dataclasses.astuple(ended[i])) for i in sorted(ended)])
+    trials.columns = ["trial", "status", "reason", "steps"]
+    rows = [
+        (study.name, i, step, curves[i, j], curves[i, j])
+        for i, steps in zip(trials["trial"], trials["steps"], strict=True)
+        for j, step in enumerate(STEPS)
+        if step <= steps
+    ]
+    measurements = pd.DataFrame(rows, columns=["study", "trial", "step", "validation_loss", "validation_error"])
+    settled, stay = pruning.settle(study, trials, measurements)
+    for i, end in enumerate(settled["steps"]):  # never further than it was measured, and one row per evaluation
+        assert (stay & (measurements["trial"] == i)).sum() == np.searchsorted(STEPS, end) + 1
+    settled["reason"] = settled["reason"].astype(object).fillna("")
+    return settled, measurements[stay].reset_index(drop=True)
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_pruning_lanes_and_order_change_no_answer(make_study: Callable[..., Study], data: st.DataObject) -> None:
@@ -50,9 +71,13 @@ def test_pruning_lanes_and_order_change_no_answer(make_study: Callable[..., Stud
     assert ended.keys() == ended_pruned.keys() == set(range(trials))
     # In two goes, the second building on the answers of the first.
     cut = data.draw(st.integers(0, trials))
-    _, first, _ = play(exact, curves, 4, {}, list(range(cut)))
-    _, second, _ = play(exact, curves, 4, first, list(range(cut, trials)))
+    ended_first, first, _ = play(exact, curves, 4, {}, list(range(cut)))
+    ended_second, second, _ = play(exact, curves, 4, first, list(range(cut, trials)))
     assert second == answers
+    # What is stored is the same to the last row.
+    stored = [stored_as(exact, curves, ends) for ends in (ended_pruned, ended_first | ended_second)]
+    pd.testing.assert_frame_equal(stored[0][0], stored[1][0], check_dtype=False)
+    pd.testing.assert_frame_equal(stored[0][1], stored[1][1])
 
 
 @pytest.mark.parametrize("pruning", ["off", "exact"])

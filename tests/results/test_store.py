@@ -1,18 +1,18 @@
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from harness import search
 from harness.engine import Record
 from harness.frontier import Ended
-from results import schema, store
+from results import durable, schema, store
 from results.bad_input import BadInput
+from results.claims import Claim, TakenOver
+from results.ledger import Ledger
 from results.study import Study
 from sweeps import run
 
@@ -36,19 +36,26 @@ def tables(study: Study, ids: list[int], ended: Ended, loss: float = 1.0) -> dic
     return run.tables(study, search.draw(study, ids), record, {})
 
 
+def run_and_commit(folder: Path, study: Study, ids: list[int], ended: Ended, loss: float = 1.0) -> None:
+    with store.claim(folder, study.name) as claim:
+        claim.write(tables(study, ids, ended, loss))
+        claim.commit(study)
+
+
 def test_runs_add_up_and_come_back(tmp_path: Path, make_study: Callable[..., Study]) -> None:
     study = make_study(trials=4)
     store.ask(tmp_path, study)
     assert store.missing(tmp_path, study) == [0, 1, 2, 3]
-    store.publish(tmp_path, study.name, tables(study, [0, 2], Ended("COMPLETE", None, 2)))
+    run_and_commit(tmp_path, study, [0, 2], Ended("COMPLETE", None, 2))
     assert store.missing(tmp_path, study) == [1, 3]
-    store.publish(tmp_path, study.name, tables(study, [1, 3], Ended("INFEASIBLE", None, 2)))
+    run_and_commit(tmp_path, study, [1, 3], Ended("INFEASIBLE", None, 2))
     read = store.read(tmp_path)
     assert read.trials["trial"].tolist() == [0, 1, 2, 3]
+    assert read.trials["run"].tolist() == [1, 3, 1, 3]
     assert read.trials["status"].tolist() == ["COMPLETE", "INFEASIBLE"] * 2
     assert read.measurements["step"].tolist() == [1, 2] * 4
     assert read.measurements["validation_loss"].dtype == np.float32
-    assert read.studies["run"].tolist() == [1, 2]
+    assert read.studies["run"].tolist() == [1, 3]
     drawn = [trial.metaparameters["learning_rate"] for trial in search.draw(study, range(4))]
     assert read.trials["learning_rate"].tolist() == drawn
 
@@ -58,29 +65,51 @@ def test_a_trial_that_ran_out_of_time_is_wanted_again_and_then_replaced(
 ) -> None:
     study = make_study(trials=2)
     store.ask(tmp_path, study)
-    store.publish(tmp_path, study.name, tables(study, [0, 1], Ended("INCOMPLETE", "time_limit", 2), loss=9.0))
+    run_and_commit(tmp_path, study, [0, 1], Ended("INCOMPLETE", "time_limit", 2), loss=9.0)
     assert store.missing(tmp_path, study) == [0, 1]
-    store.publish(tmp_path, study.name, tables(study, [1], Ended("COMPLETE", None, 2), loss=0.5))
+    run_and_commit(tmp_path, study, [1], Ended("COMPLETE", None, 2), loss=0.5)
     assert store.missing(tmp_path, study) == [0]
     read = store.read(tmp_path)
     assert read.trials["status"].tolist() == ["INCOMPLETE", "COMPLETE"]
     assert read.measurements["validation_loss"].tolist() == [9.0, 9.0, 0.5, 0.5]
 
 
-def test_a_run_is_visible_whole_or_not_at_all(
-    tmp_path: Path, make_study: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+def test_parts_count_for_the_next_run_and_are_seen_by_readers_once_committed(
+    tmp_path: Path, make_study: Callable[..., Study]
 ) -> None:
+    study = make_study(trials=3)
+    store.ask(tmp_path, study)
+    with store.claim(tmp_path, study.name) as claim:
+        claim.write(tables(study, [2], Ended("COMPLETE", None, 2)))
+    assert store.catalogue(tmp_path) == []
+    assert len(store.read(tmp_path).trials) == 0
+    assert store.progress(tmp_path, study) == (frozenset({2}), False, Ledger(3, 1, 0, 0, 0, 0, 0, 0, 2))
+    with store.claim(tmp_path, study.name) as claim:
+        assert claim.settled == {2}
+        claim.write(tables(study, [0, 1], Ended("COMPLETE", None, 2)))
+        claim.commit(study)
+        assert claim.visible
+    assert store.read(tmp_path).trials["trial"].tolist() == [0, 1, 2]
+    (commit,) = store.catalogue(tmp_path)
+    assert commit.ledger == Ledger(3, 3, 0, 0, 0, 0, 0, 0, 0)
+    assert commit.study == study
+
+
+def test_a_study_claimed_by_another_is_given_up(tmp_path: Path, make_study: Callable[..., Study]) -> None:
     study = make_study(trials=2)
     store.ask(tmp_path, study)
-    rename = os.rename
-    monkeypatch.setattr(os, "rename", lambda *_: (_ for _ in ()).throw(OSError("killed here")))
-    with pytest.raises(OSError, match="killed here"):
-        store.publish(tmp_path, study.name, tables(study, [0, 1], Ended("COMPLETE", None, 2)))
-    monkeypatch.setattr(os, "rename", rename)
-    assert store.missing(tmp_path, study) == [0, 1]
-    assert not list((tmp_path / study.name).glob(".run-*"))
-    (tmp_path / study.name / ".run-left-by-a-kill").mkdir()
-    assert store.missing(tmp_path, study) == [0, 1]
+    slow, quick = Claim(tmp_path, study.name), Claim(tmp_path, study.name)
+    slow.write(tables(study, [0], Ended("COMPLETE", None, 2)))
+    with pytest.raises(TakenOver, match=f"{study.name} was taken over by process {os.getpid()}"):
+        quick.write(tables(study, [0], Ended("COMPLETE", None, 2)))
+
+
+def test_a_store_without_hashes_is_not_written_to(tmp_path: Path) -> None:
+    run = tmp_path / "digits-x" / "000001"
+    run.mkdir(parents=True)
+    (run / "studies.parquet").touch()
+    with pytest.raises(BadInput, match="schema 1, without hashes; bring it over with `python -m results merge"):
+        store.check_readable(tmp_path)
 
 
 def test_asking_for_more_trials_keeps_the_plan(tmp_path: Path, make_study: Callable[..., Study]) -> None:
@@ -95,9 +124,9 @@ def test_the_same_name_with_another_plan_is_refused(tmp_path: Path, make_study: 
     study = make_study()
     store.ask(tmp_path, study)
     (path,) = (tmp_path / study.name).glob("plan-*.json")
-    record = json.loads(path.read_text())
+    record = durable.unseal(path.read_bytes(), path)
     record["plan"]["budget_steps"] = 7
-    path.write_text(json.dumps(record))
+    path.write_bytes(durable.seal(record))
     with pytest.raises(BadInput, match=r"budget_steps: stored 7, asked 150"):
         store.ask(tmp_path, study)
 
@@ -105,11 +134,11 @@ def test_the_same_name_with_another_plan_is_refused(tmp_path: Path, make_study: 
 def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., Study]) -> None:
     study = make_study(trials=1)
     store.ask(tmp_path, study)
-    folder = store.publish(tmp_path, study.name, tables(study, [0], Ended("COMPLETE", None, 2)))
-    table = pq.read_table(folder / "trials.parquet")
-    newer = {**table.schema.metadata, schema.VERSION_KEY: b"99"}
-    pq.write_table(table.replace_schema_metadata(newer), folder / "trials.parquet")
-    for read in (store.read, store.check_schema):
+    run_and_commit(tmp_path, study, [0], Ended("COMPLETE", None, 2))
+    (path,) = (tmp_path / study.name).glob("commit-*.json")
+    record = durable.unseal(path.read_bytes(), path)
+    path.write_bytes(durable.seal(record | {"schema": 99}))
+    for read in (store.read, store.check_readable):
         with pytest.raises(BadInput, match="schema 99"):
             read(tmp_path)
 

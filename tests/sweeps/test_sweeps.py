@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -28,7 +28,7 @@ def run(*overrides: str) -> int:
 def assert_same(one: Path, other: Path) -> None:
     """The two stores hold the same trials and measurements, to the bit."""
     a, b = store.read(one), store.read(other)
-    pd.testing.assert_frame_equal(a.trials, b.trials, check_exact=True)
+    pd.testing.assert_frame_equal(a.trials.drop(columns="run"), b.trials.drop(columns="run"), check_exact=True)
     pd.testing.assert_frame_equal(a.measurements, b.measurements, check_exact=True)
     assert len(a.measurements) > 0
 
@@ -52,7 +52,7 @@ def test_the_ci_preset_and_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixt
     assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == before
     assert doors.guarded(status.status, [f"store={tmp_path}"]) == 0
     total = capsys.readouterr().out.strip().splitlines()[-1].split()
-    assert total == ["total", "12", "12", "0", "0", "0", "0", "0", "0"]
+    assert total == ["total", "12", "12", "0", "0", "0", "0", "0", "0", "0"]
 
 
 @pytest.mark.parametrize("pruning", ["off", "exact"])
@@ -63,18 +63,8 @@ def test_trials_added_later_equal_trials_run_at_once(tmp_path: Path, pruning: st
         (study,) = request.studies
         store.ask(request.store, study)
         assert run_study(request.store, study, request.settings).ran in (16, 32)
-    assert store.read(tmp_path / "grown").studies["run"].tolist() == [1, 2]
-    if pruning == "off":
-        assert_same(tmp_path / "grown", tmp_path / "at_once")
-        return
-    answers = []
-    for name in ("grown", "at_once"):
-        command = [sys.executable, "-m", "analysis", "steps", "--store", str(tmp_path / name), "--csv"]
-        table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        (tmp_path / f"{name}.csv").write_text(table)
-        answers.append(pd.read_csv(tmp_path / f"{name}.csv")[["target_value", "steps_low", "steps_high", "trial"]])
-    pd.testing.assert_frame_equal(*answers)
-    assert answers[0]["trial"].notna().all()
+    assert store.read(tmp_path / "grown").studies["run"].tolist() == [1, 3]
+    assert_same(tmp_path / "grown", tmp_path / "at_once")
 
 
 def children(parent: int) -> list[int]:
@@ -98,29 +88,27 @@ def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path) -> None:
         "batch_size=2,4",
         "trials=8",
         "pruning=off",
-        "task.budget.steps=150000",
+        "task.budget.steps=12000",
         "task.targets=[]",
+        "lanes=2",
+        "part_seconds=0",
         "-m",
     ]
     command = [sys.executable, "-m", "sweeps", *line, "launcher.workers=2"]
     killed = subprocess.Popen([*command, f"store={tmp_path}/killed"], stderr=subprocess.PIPE, text=True)
-    victims: Sequence[int] = []
     deadline = time.monotonic() + 60
-    names = [f"digits-fully_connected-sgd-b{size}" for size in (2, 4)]
-    while not victims and time.monotonic() < deadline:
-        locked = [p for p in (tmp_path / "killed").glob("*/.lock") if store.running(tmp_path / "killed", p.parent.name)]
-        if len(locked) == 2:
-            time.sleep(1)  # into the middle of the studies
-            victims = children(killed.pid)
-        time.sleep(0.1)
+    while not list((tmp_path / "killed").glob("*/part-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    victims = children(killed.pid)
     assert len(victims) == 2
-    assert not list((tmp_path / "killed").glob("*/[0-9]*")), "studies ended before a worker could be killed"
-    os.kill(victims[0], signal.SIGKILL)
+    for victim in victims:  # some trials are stored, others are under way
+        os.kill(victim, signal.SIGKILL)
+    assert not list((tmp_path / "killed").glob("*/commit-*")), "studies ended before their workers could be killed"
     _, err = killed.communicate(timeout=120)
     assert killed.returncode == 0, err
-    assert all(name in err for name in names)
     subprocess.run([*command, f"store={tmp_path}/calm"], check=True, capture_output=True)
     assert_same(tmp_path / "killed", tmp_path / "calm")
+    assert max(store.read(tmp_path / "killed").trials["run"]) > 1
 
 
 def test_a_study_that_fails_or_is_lost_stops_no_other_and_is_tried_again(

@@ -1,0 +1,117 @@
+"""python -m results: the dataset. Check it, bring data in, publish it."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from results import durable
+from results.bad_input import BadInput
+
+HELP = """\
+The dataset: check it, bring published data in, publish it.
+
+  python -m results verify --store DIR                    is every byte what was written, does every ledger add up?
+  python -m results repair --store DIR                    drop what is torn, and say what
+  python -m results import shallue2018 FILE --store DIR   the released archive of Shallue et al. (2018)
+  python -m results import mlperf-rcp DIR --store DIR     MLPerf's reference convergence points
+  python -m results import algoperf-logs DIR --store DIR  AlgoPerf's public training logs
+  python -m results export --store DIR --out DIR          a release: partitioned Parquet, dataset card, hashes
+  python -m results merge SRC... --store DIR              stores and releases into one; refuses conflicts
+
+DIR and FILE may be URLs that fsspec knows, such as gs://bucket/folder (with the extra gcs:
+pip install "scaling-limits[gcs]"). A sweep runs into a local folder.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Mistakes in one line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"error: {message}; see {self.prog} --help", file=sys.stderr)
+        sys.exit(2)
+
+
+def report(line: str) -> None:
+    """A line for the reader that is not part of the answer."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a command; 0 is success, 1 faults found or nothing done, 2 a mistake in what was asked."""
+    options = parser().parse_args(argv)
+    try:
+        return options.command(options)
+    except BadInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        report("interrupted; what is stored stays, and the same command goes on from there")
+        return 130
+    except BrokenPipeError:  # the reader, such as head, has seen enough; Python's own flush at exit must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def parser() -> Parser:
+    """All commands with their help."""
+    top = Parser(prog="python -m results", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = top.add_subparsers(required=True, metavar="verify | repair | import | export | merge")
+
+    def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=summary, description=summary)
+        sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+        sub.set_defaults(command=run)
+        return sub
+
+    command("verify", "one line per fault in a store or a release; exit code 1 if there is any", _verify)
+    command("repair", "drops what is torn, and only that, and says what", _repair)
+    sub = command("import", "brings published data into a store", _import)
+    sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="where the data are from")
+    sub.add_argument("path", type=durable.location, help="the archive, or the folder")
+    sub.add_argument("--any-checksum", action="store_true", help="take an archive that is not the published one")
+    sub = command("export", "writes a release of a store", _export)
+    sub.add_argument("--out", type=durable.location, required=True, metavar="DIR", help="new folder of the release")
+    sub = command("merge", "joins stores and releases into a store", _merge)
+    sub.add_argument("sources", nargs="+", type=durable.location, metavar="SRC", help="a store or a release")
+    return top
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from results import verify
+
+    return verify.run(options.store, report)
+
+
+def _repair(options: argparse.Namespace) -> int:
+    from results import repair
+
+    return repair.run(options.store, report)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from results.importers import algoperf, mlperf_rcp, shallue2018
+
+    if options.source == "shallue2018":
+        return shallue2018.run(options.path, options.store, any_checksum=options.any_checksum, report=report)
+    if options.any_checksum:
+        raise BadInput("--any-checksum goes with import shallue2018, the only source that is one published file")
+    run = {"mlperf-rcp": mlperf_rcp.run, "algoperf-logs": algoperf.run}[options.source]
+    return run(options.path, options.store, report=report)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from results import release
+
+    return release.export(options.store, options.out, report)
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from results import release
+
+    return release.merge(options.sources, options.store, report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Claims: taking a study for writing. Its parts count until somebody claims it after; see ``results.parts``."""
+
+import datetime
+import hashlib
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from results import compaction, durable, ledger, parts, schema
+from results.commits import Commit, Folder, Tables, committed, frame, listed, read_table, steady
+from results.compaction import TABLES, Piece
+from results.durable import Damaged
+from results.parts import Listing, Part, claim_file, commit_file
+from results.study import REASONS_TO_RERUN, Recorded, Study
+
+
+class TakenOver(Exception):
+    """Somebody else claimed the study since; what this process wrote before that counts, and nothing after."""
+
+
+class Claim:
+    """The right to write to a study, for as long as nobody claims it after; made by ``claim``.
+
+    Attributes:
+      settled: ids of the trials that need no other run.
+      number: of the claim, the token of its parts and the number of its run; None until something is written.
+    """
+
+    def __init__(self, store: Folder, name: str):
+        self._folder, self._name = store / name, name
+        self._listing, self._base, self._parts = state(store, name)
+        self._next = len(self._parts) + (self._base.parts if self._base else 0)
+        self.number: int | None = None
+        trials = outcomes(self._folder, self._base, self._parts)
+        keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
+        self.settled = frozenset(int(i) for i in keep)
+
+    @property
+    def visible(self) -> bool:
+        """Whether everything that counts is in a commit record."""
+        return self._base is not None and not self._parts
+
+    def tables(self) -> Tables:
+        """What is stored of the study, visible or not; empty tables if nothing is."""
+        stored = pieces(self._folder, self._base, self._parts)
+        return Tables(*map(frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
+
+    def write(self, tables: Mapping[str, pa.Table]) -> None:
+        """Stores finished trials with all their rows, durably, as one part.
+
+        Args:
+          tables: studies (one row), trials and measurements, as ``results.schema.build`` makes them.
+
+        Raises:
+          TakenOver: somebody claimed the study since.
+        """
+        if self.number is None:
+            self.number = self._claim("run")
+        part = Part(self._next, self.number)
+        piece = compaction.with_run(Piece(**tables), self.number)
+        created = durable.create(self._folder / part.file, compaction.part_bytes(piece))
+        assert created, part  # nobody else writes under this token
+        self._check_newest(self.number)
+        self._next += 1
+        self._parts.append(part)
+
+    def commit(self, study: Study | Recorded) -> None:
+        """Merges what was committed with the parts since, and makes that visible.
+
+        Args:
+          study: as asked for; the ledger adds up to the most trials it was ever asked for with.
+
+        Raises:
+          TakenOver: somebody claimed the study since.
+        """
+        number = self._claim("commit")
+        whole = compaction.merge(pieces(self._folder, self._base, self._parts), study)
+        planned = max(study.trials, self._base.trials if self._base else 0)
+        record = {
+            "name": self._name,
+            "number": number,
+            "parts": self._next,
+            "schema": schema.SCHEMA_VERSION,
+            "plan": study.plan(),
+            "trials": planned,
+            "files": {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)},
+            "metrics": {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]},
+            "ledger": ledger.count(planned, frame(whole.trials))._asdict(),
+        }
+        durable.create(self._folder / commit_file(number), durable.seal(record))
+        self.number, self._parts, self._base = None, [], committed(self._folder.parent, self._name)
+
+    def _claim(self, purpose: str) -> int:
+        number = max(self._listing.claims, default=0) + 1
+        record = {
+            "claim": number,
+            "parts": self._next,
+            "purpose": purpose,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        durable.make_folder(self._folder)
+        if not durable.create(self._folder / claim_file(number), durable.seal(record)):
+            self._check_newest(number - 1)
+        self._listing = self._listing._replace(claims=(*self._listing.claims, number))
+        return number
+
+    def _check_newest(self, number: int) -> None:
+        newest = max(listed(self._folder).claims)
+        if newest > number:
+            path = self._folder / claim_file(newest)
+            other = durable.unseal(path.read_bytes(), path)
+            raise TakenOver(f"{self._name} was taken over by process {other['pid']} on {other['host']}")
+
+    def _table(self, name: str, table: pa.Table, number: int) -> dict[str, Any]:
+        data = compaction.parquet_bytes(table)
+        file = f"{name}-{number:06d}.parquet"
+        durable.create(self._folder / file, data)
+        return {"file": file, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": len(table)}
+
+
+def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]:
+    """What is in a study's folder: its names, its newest commit, and the parts that count beyond that."""
+
+    def look() -> tuple[Listing, Commit | None, list[Part]]:
+        found = listed(store / name)
+        base = committed(store, name)
+        merged = base.parts if base else 0
+        waiting = [part for part in found.parts if part.seq >= merged]
+        cutoffs = {number: _cutoff(store / name, number) for number in found.claims} if waiting else {}
+        return found, base, parts.counting(waiting, cutoffs, merged)
+
+    try:
+        return steady(look)
+    except LookupError as error:
+        raise Damaged(f"{store / name}: {error}; mend it with `python -m results repair --store {store}`") from None
+
+
+def _cutoff(folder: Folder, number: int) -> int:
+    path = folder / claim_file(number)
+    return int(durable.unseal(path.read_bytes(), path)["parts"])
+
+
+def pieces(folder: Folder, base: Commit | None, parts: list[Part]) -> list[Piece]:
+    committed_piece = [Piece(*(read_table(base, table) for table in TABLES))] if base else []
+    return committed_piece + [compaction.read_part(folder / part.file) for part in parts]
+
+
+def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataFrame:
+    """Trial, status and reason of all that is stored; of a trial in several places the last counts."""
+    tables = [read_table(base, "trials")] if base else []
+    tables += [compaction.read_part(folder / part.file).trials for part in parts]
+    rows = [table.select(["trial", "status", "reason"]).to_pandas() for table in tables]
+    return pd.concat(rows).drop_duplicates("trial", keep="last") if rows else pd.DataFrame()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what nobody will ask for again, once it is old: temporary files, and what a newer commit replaced."""
+    found, newest = listed(folder), committed(folder.parent, folder.name)
+    replaced: list[str] = [name for name in found.others if name.startswith(durable.TEMPORARY)]
+    if newest:
+        kept = {file.path.name for file in newest.files.values()}
+        replaced += [name for name in found.others if name.endswith(".parquet") and name not in kept]
+        replaced += [part.file for part in found.parts if part.seq < newest.parts]
+        replaced += [commit_file(number) for number in found.commits if number < newest.number]
+    for name in replaced:
+        if durable.is_leftover(folder / name):
+            (folder / name).unlink(missing_ok=True)

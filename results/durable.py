@@ -1,0 +1,118 @@
+"""How anything durable comes to be: an immutable file, whole or not at all; records end in their own hash.
+
+A file is made by writing a temporary one beside it, flushing it to disk, linking it to its name, which fails if that
+is taken, and flushing the folder. Nothing is ever rewritten in place. What a killed process left behind is removed by
+age alone, because nobody else can know whether its writer is still alive.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from results.bad_input import BadInput
+
+TEMPORARY = ".tmp-"
+LEFTOVER_SECONDS = 24 * 3600  # nobody stays stalled in the middle of a write for longer, and then goes on
+
+
+class Damaged(BadInput):
+    """A durable file that is not what was written."""
+
+
+def location(text: str | Path) -> Path | UPath:
+    """A local path, or a place that fsspec knows if ``text`` is a URL, such as gs://bucket/folder."""
+    if "://" not in str(text):
+        return Path(text).expanduser()
+    try:
+        return UPath(text)
+    except (ValueError, ImportError) as error:
+        raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
+
+
+def create(path: Path | UPath, data: bytes) -> bool:
+    """Creates a file, whole and for good; False, and nothing changed, if the name is taken.
+
+    Args:
+      path: in a folder that exists. Local, or a place of fsspec whose file system can create exclusively.
+      data: everything the file holds.
+    """
+    if not isinstance(path, Path):
+        with contextlib.suppress(FileExistsError):
+            path.fs.pipe_file(path.path, data, mode="create")
+            return True
+        return False
+    temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        created = _link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync(path.parent)
+    return created
+
+
+def sync(folder: Path) -> None:
+    """Flushes the names in a folder to disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path | UPath) -> None:
+    """Makes a folder, and those above it, durably."""
+    if folder.is_dir():
+        return
+    if isinstance(folder, Path):
+        make_folder(folder.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(folder, Path):
+        sync(folder.parent)
+
+
+def seal(record: Mapping[str, Any]) -> bytes:
+    """A record as JSON text whose last member is the sha256 of the text without it."""
+    body = json.dumps(record, indent=1, sort_keys=True)
+    return f'{body[:-2]},\n "sha256": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'.encode()
+
+
+def unseal(data: bytes, path: Path | UPath) -> dict[str, Any]:
+    """The record that ``seal`` wrote; Damaged, naming ``path``, unless every byte is as it was written."""
+    try:
+        record = json.loads(data)
+        del record["sha256"]
+        intact = seal(record) == data
+    except (ValueError, KeyError, TypeError, RecursionError):
+        intact = False
+    if not intact:
+        raise Damaged(f"{path} is not what was written; look at all of it with `python -m results verify`")
+    return record
+
+
+def is_leftover(path: Path, now: float | None = None) -> bool:
+    """Whether a local file is old enough for its writer to be gone."""
+    try:
+        return (time.time() if now is None else now) - path.stat().st_mtime > LEFTOVER_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # On NFS the answer to a link that worked can be lost and the retry be told that the name is taken.
+        return os.stat(temporary).st_nlink == 2
+    return True

@@ -1,0 +1,99 @@
+"""The names in a study's folder, and which of its parts count. A stalled writer can do no harm.
+
+    claim-<number>.json          created exclusively; its number is a fencing token, and `parts` its cut-off
+    part-<seq>-<token>.arrows    the seq-th part of the study, written under claim `token`
+    commit-<number>.json         the commit record; its number is that of the claim that sealed the study
+
+A claim says how many parts counted at the moment it was made. A part counts unless a later claim cut it off, that is,
+says that fewer parts than up to this one existed. So it does not matter when a late write of a stalled process lands:
+either a later claim saw it, or a later claim cut it off, and everybody who lists the folder comes to the same verdict.
+Sealing a study for its commit is a claim too: from then on the set of parts under it is fixed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """A part by its name: its place in the study, and the claim it was written under."""
+
+    seq: int
+    token: int
+
+    @property
+    def file(self) -> str:
+        return f"part-{self.seq:06d}-{self.token:06d}.arrows"
+
+
+class Listing(NamedTuple):
+    """What the names in a study's folder say.
+
+    Attributes:
+      plans: numbers of trials that were asked for.
+      claims, commits: their numbers.
+      parts: all of them, counting or not.
+      others: names of everything else.
+    """
+
+    plans: tuple[int, ...]
+    claims: tuple[int, ...]
+    commits: tuple[int, ...]
+    parts: tuple[Part, ...]
+    others: tuple[str, ...]
+
+
+def plan_file(trials: int) -> str:
+    return f"plan-{trials:09d}.json"
+
+
+def claim_file(number: int) -> str:
+    return f"claim-{number:06d}.json"
+
+
+def commit_file(number: int) -> str:
+    return f"commit-{number:06d}.json"
+
+
+_KINDS = {
+    "plans": re.compile(r"plan-(\d{9})\.json"),
+    "claims": re.compile(r"claim-(\d{6})\.json"),
+    "commits": re.compile(r"commit-(\d{6})\.json"),
+    "parts": re.compile(r"part-(\d{6})-(\d{6})\.arrows"),
+}
+
+
+def listing(names: Iterable[str]) -> Listing:
+    """Sorts the names of a study's folder by what they stand for."""
+    found: dict[str, list] = {kind: [] for kind in (*_KINDS, "others")}
+    for name in sorted(names):
+        for kind, pattern in _KINDS.items():
+            if match := pattern.fullmatch(name):
+                numbers = [int(digits) for digits in match.groups()]
+                found[kind].append(Part(*numbers) if kind == "parts" else numbers[0])
+                break
+        else:
+            found["others"].append(name)
+    return Listing(**{kind: tuple(members) for kind, members in found.items()})
+
+
+def counting(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
+    """The parts that count beyond a commit, in order.
+
+    Args:
+      parts: as listed.
+      cutoffs: of every claim, by its number.
+      merged: how many parts the commit holds already.
+
+    Raises:
+      LookupError: one is missing between others.
+    """
+    valid = [
+        part
+        for part in sorted(parts)
+        if part.seq >= max(merged, cutoffs.get(part.token, part.seq + 1))
+        and all(part.seq < cutoff for number, cutoff in cutoffs.items() if number > part.token)
+    ]
+    if [part.seq for part in valid] != list(range(merged, merged + len(valid))):
+        raise LookupError(f"parts {[part.seq for part in valid]} are not all from {merged} on")
+    return valid
