@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from analysis import steps
+from results import durable
+from results.answers import MINIMUM, RULES, Rule
 from results.bad_input import BadInput
 
 HELP = """\
@@ -15,6 +17,8 @@ Numbers, regimes and figures from a store of results.
   python -m analysis steps --store results/local
   python -m analysis fit --store results/local
   python -m analysis figures --store results/local --out figures
+
+DIR of --store is the folder of a store or of a release, or a URL that fsspec knows, such as gs://bucket/folder.
 """
 STEPS_HELP = """\
 Steps to target: how many steps the best trial of every study needed to reach its target.
@@ -22,6 +26,11 @@ Steps to target: how many steps the best trial of every study needed to reach it
   python -m analysis steps --store results/local
   python -m analysis steps --store results/local --csv > steps.csv
   python -m analysis steps --store results/local --metric test_error --value 0.05
+  python -m analysis steps --store results/published --metric validation_error --value 0.01 --rule released
+
+--rule minimum    a trial reached a target once it is at or below it; all trials count, however they ended
+--rule released   the analysis published with Shallue et al. (2018): strictly below, and of each study only the first
+                  trials that are COMPLETE count, by number: --first 100 of them, or all if there are fewer
 
 columns of --csv, one row per study and target:
 """
@@ -87,14 +96,20 @@ def parser() -> Parser:
         return commands.add_parser(name, help=summary, description=text, formatter_class=manual)
 
     sub = command("steps", "steps to target of every study", STEPS_HELP + _meanings(steps.COLUMNS))
-    sub.add_argument("--store", type=Path, required=True, metavar="DIR", help="folder of the store")
+    sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
     _add_target(sub)
+    sub.add_argument(
+        "--rule", choices=RULES, default="minimum", help="which trials count, and when they are at a target"
+    )
+    sub.add_argument(
+        "--first", type=int, metavar="N", help="COMPLETE trials that count; goes with --rule released (100)"
+    )
     sub.add_argument("--csv", action="store_true", help="write CSV")
     sub.set_defaults(command=_steps)
 
     sub = command("fit", "critical batch sizes with intervals", FIT_HELP + _meanings(fits.COLUMNS) + FIT_LIMITS)
     source = sub.add_mutually_exclusive_group(required=True)
-    source.add_argument("--store", type=Path, metavar="DIR", help="folder of the store")
+    source.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
     _add_target(sub)
     sub.add_argument("--csv", action="store_true", help="write CSV")
@@ -102,7 +117,7 @@ def parser() -> Parser:
 
     sub = command("figures", "figures as PNG and SVG", FIGURES_HELP)
     sub.add_argument("--list", action="store_true", help="name the figures and stop")
-    sub.add_argument("--store", type=Path, metavar="DIR", help="folder of the store")
+    sub.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
     sub.add_argument("--out", type=Path, metavar="DIR", help="folder to write to; made if it is not there")
     sub.add_argument("--name", metavar="NAME", help="draw this figure only")
     _add_target(sub)
@@ -112,7 +127,7 @@ def parser() -> Parser:
 
 def _add_target(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
-    sub.add_argument("--value", type=float, help="reached at or below this value; needs --metric")
+    sub.add_argument("--value", type=float, help="the value to reach; needs --metric")
 
 
 def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
@@ -121,20 +136,34 @@ def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
     return None if options.metric is None else (options.metric, options.value)
 
 
+def _rule(options: argparse.Namespace) -> Rule:
+    if options.rule == "minimum":
+        if options.first is not None:
+            raise BadInput("--first goes with --rule released; by the rule minimum all trials count")
+        return MINIMUM
+    if options.metric is None:
+        raise BadInput("--rule released needs --metric and --value: published studies have no targets of their own")
+    first = 100 if options.first is None else options.first
+    if first < 1:
+        raise BadInput(f"--first must be at least 1, not {first}")
+    return Rule("released", first)
+
+
 def _meanings(columns: dict[str, str]) -> str:
     width = max(map(len, columns)) + 2
     return "\n".join(f"  {name:{width}}{meaning}" for name, meaning in columns.items()) + "\n"
 
 
 def _steps(options: argparse.Namespace) -> None:
-    tables, target = steps.load(options.store, _asked(options))
-    table = steps.table(tables, target)
-    for note in steps.notes(options.store, tables, target):
+    asked, rule = _asked(options), _rule(options)
+    held, target = steps.load(options.store, asked, rule)
+    table = steps.table(held, target)
+    for note in steps.notes(held, table, target):
         print(f"note: {note}", file=sys.stderr)
     if options.csv:
         table[list(steps.COLUMNS)].to_csv(sys.stdout, index=False)
         return
-    print(steps.readable(table))
+    print(steps.readable(table, rule))
     print(f"\nnext: python -m analysis fit --store {options.store}")
 
 

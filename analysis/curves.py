@@ -1,5 +1,6 @@
 """Curves of steps to target over batch size: which studies belong to one, and the points they give."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,12 +9,18 @@ import pandas as pd
 from analysis import steps
 from analysis.regimes import from_zero
 from analysis.weights import relative_weights
-from results import answers, store
-from results.study import REASONS_TO_RERUN, Study, Target, canonical
+from results import scan, store
+from results.commits import Commit, read_table
+from results.overview import Overview
+from results.study import REASONS_TO_RERUN, Recorded, Study, Target, canonical, digest
+
+# A curve varies these and nothing else of a study's plan: budgets and search spaces may have to follow the batch size,
+# and so does what a source tells beside.
+VARIED = ("batch_size", "budget_steps", "evaluation_spacing", "space", "details")
 
 
 class Curve(NamedTuple):
-    """The studies that differ in batch size, and in nothing else that matters (``steps.VARIED``), for one target.
+    """The studies that differ in batch size, and in nothing else that matters (``VARIED``), for one target.
 
     Attributes:
       dataset, model, optimizer: as the table of steps shows them.
@@ -61,37 +68,24 @@ class Points(NamedTuple):
     refusal: str
 
 
-def curves(tables: store.Tables, asked: Target | None = None) -> list[Curve]:
+def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
     """The curves of a store, sorted as the table of steps is."""
-    studies = steps.plans(tables)
-    rows = steps.table(tables, asked)
-    alike: dict[tuple[str, str, str, Target], dict[str, list[Study]]] = {}
-    for row in rows.to_dict("records"):
+    commits = {commit.name: commit for commit in store.catalogue(held.folder)}
+    alike: dict[tuple[str, str, str, Target], dict[str, list[Commit]]] = {}
+    for row in steps.table(held, asked).to_dict("records"):
         looks = (row["dataset"], row["model"], row["optimizer"], Target(row["target_metric"], row["target_value"]))
-        alike.setdefault(looks, {}).setdefault(row["curve"], []).append(studies[row["study"]])
-    outcomes = {target: _outcomes(tables, target) for target in {looks[3] for looks in alike}}
-    found = []
-    for (dataset, model, optimizer, target), lookalikes in alike.items():
-        for key, members in lookalikes.items():
-            varied = pd.DataFrame(
-                [(study.name, study.batch_size, study.budget_steps) for study in members],
-                columns=["study", "batch_size", "budget_steps"],
-            )
-            found.append(
-                Curve(
-                    dataset=dataset,
-                    model=model,
-                    optimizer=optimizer,
-                    target=target,
-                    key=key,
-                    distinction=_distinction(key, lookalikes),
-                    pruned=members[0].pruning == "exact",
-                    exact=all(steps.is_exact(study, target) for study in members),
-                    batch_sizes=tuple(sorted({study.batch_size for study in members})),
-                    trials=varied.merge(outcomes[target], on="study").sort_values(["batch_size", "study", "trial"]),
-                )
-            )
-    return found
+        commit = commits[row["study"]]
+        alike.setdefault(looks, {}).setdefault(digest(shared_plan(commit.study)), []).append(commit)
+    return [
+        _curve(looks, key, members, _distinction(key, lookalikes))
+        for looks, lookalikes in alike.items()
+        for key, members in sorted(lookalikes.items())
+    ]
+
+
+def shared_plan(study: Study | Recorded) -> dict[str, object]:
+    """What all studies of a curve agree on: the plan without ``VARIED``."""
+    return {field: value for field, value in study.plan().items() if field not in VARIED}
 
 
 def points(curve: Curve) -> Points:
@@ -127,12 +121,45 @@ def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
 
 
-def _outcomes(tables: store.Tables, target: Target) -> pd.DataFrame:
-    """The trials that count for ``target``: study, trial, steps_low, steps_high."""
-    intervals = answers.intervals(tables.measurements, target).astype({"steps_low": float, "steps_high": float})
-    trials = tables.trials[["study", "trial", "reason"]].merge(intervals, on=["study", "trial"], how="left")
+def _curve(looks: tuple[str, str, str, Target], key: str, members: Sequence[Commit], distinction: str) -> Curve:
+    dataset, model, optimizer, target = looks
+    studies = [commit.study for commit in members]
+    return Curve(
+        dataset=dataset,
+        model=model,
+        optimizer=optimizer,
+        target=target,
+        key=key,
+        distinction=distinction,
+        pruned=studies[0].pruning == "exact",
+        exact=all(steps.is_exact(study.targets, target) for study in studies),
+        batch_sizes=tuple(sorted({study.batch_size for study in studies})),
+        trials=_outcomes(members, target).sort_values(["batch_size", "study", "trial"]),
+    )
+
+
+def _outcomes(members: Sequence[Commit], target: Target) -> pd.DataFrame:
+    """The trials that count for ``target``: study, batch_size, budget_steps, trial, steps_low, steps_high."""
+    rows = []
+    for commit in members:
+        ended = read_table(commit, "trials").select(["trial", "reason", "steps"]).to_pandas()
+        rows.append(
+            ended.assign(
+                study=commit.name, batch_size=commit.study.batch_size, budget_steps=_budget(commit.study, ended)
+            )
+        )
+    intervals = scan.intervals(members, target).astype({"steps_low": float, "steps_high": float})
+    trials = pd.concat(rows).merge(intervals, on=["study", "trial"], how="left")
     counts = trials["steps_high"].notna() | ~trials["reason"].isin(REASONS_TO_RERUN)
-    return trials.loc[counts, ["study", "trial", "steps_low", "steps_high"]]
+    return trials.loc[counts, ["study", "batch_size", "budget_steps", "trial", "steps_low", "steps_high"]]
+
+
+def _budget(study: Study | Recorded, trials: pd.DataFrame) -> int:
+    """The most steps a trial may take; of a study whose source does not say that, the most that one took."""
+    if isinstance(study, Study):
+        return study.budget_steps
+    most = trials["steps"].max()
+    return 1 if pd.isna(most) else int(most)
 
 
 def _trial_steps(first: pd.DataFrame, k: int) -> np.ndarray:
@@ -151,7 +178,7 @@ def _refusal(curve: Curve, reached: pd.DataFrame, counts: pd.Series) -> str:
     several = [str(size) for size in studies.index[studies > 1]]
     if several:
         return (
-            f"several studies at batch size {', '.join(several)} differ in budget or search space: "
+            f"several studies at batch size {', '.join(several)} differ in budget, search space or source: "
             "keep one of them in the store"
         )
     if curve.pruned and counts.nunique() > 1:
@@ -164,11 +191,11 @@ def _refusal(curve: Curve, reached: pd.DataFrame, counts: pd.Series) -> str:
     return ""
 
 
-def _distinction(key: str, lookalikes: dict[str, list[Study]]) -> str:
+def _distinction(key: str, lookalikes: Mapping[str, Sequence[Commit]]) -> str:
     """The fields, with their values, in which the curve ``key`` differs from others that look like it."""
-    plans = {other: steps.shared_plan(members[0]) for other, members in lookalikes.items()}
+    plans = {other: shared_plan(members[0].study) for other, members in lookalikes.items()}
     own = plans[key]
-    fields = [field for field in own if any(plan[field] != own[field] for plan in plans.values())]
+    fields = [field for field in own if any(plan.get(field) != own[field] for plan in plans.values())]
     return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
 
 

@@ -4,7 +4,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
+
+from upath import UPath
 
 from results import durable
 from results.bad_input import BadInput
@@ -46,12 +49,22 @@ def main(argv: list[str] | None = None) -> int:
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # a disk or a network that gave out
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         report("interrupted; what is stored stays, and the same command goes on from there")
         return 130
     except BrokenPipeError:  # the reader, such as head, has seen enough; Python's own flush at exit must not fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _location(text: str) -> Path | UPath:
+    try:
+        return durable.location(text)
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def parser() -> Parser:
@@ -61,7 +74,7 @@ def parser() -> Parser:
 
     def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=summary, description=summary)
-        sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+        sub.add_argument("--store", type=_location, required=True, metavar="DIR", help="folder of the store")
         sub.set_defaults(command=run)
         return sub
 
@@ -69,12 +82,12 @@ def parser() -> Parser:
     command("repair", "drops what is torn, and only that, and says what", _repair)
     sub = command("import", "brings published data into a store", _import)
     sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="where the data are from")
-    sub.add_argument("path", type=durable.location, help="the archive, or the folder")
+    sub.add_argument("path", type=_location, help="the archive, or the folder")
     sub.add_argument("--any-checksum", action="store_true", help="take an archive that is not the published one")
     sub = command("export", "writes a release of a store", _export)
-    sub.add_argument("--out", type=durable.location, required=True, metavar="DIR", help="new folder of the release")
+    sub.add_argument("--out", type=_location, required=True, metavar="DIR", help="new folder of the release")
     sub = command("merge", "joins stores and releases into a store", _merge)
-    sub.add_argument("sources", nargs="+", type=durable.location, metavar="SRC", help="a store or a release")
+    sub.add_argument("sources", nargs="+", type=_location, metavar="SRC", help="a store or a release")
     return top
 
 
@@ -108,9 +121,9 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from results import release
+    from results import merge
 
-    return release.merge(options.sources, options.store, report)
+    return merge.merge(options.sources, options.store, report)
 
 
 if __name__ == "__main__":

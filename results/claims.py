@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from results import compaction, durable, ledger, parts, schema
+from results import compaction, durable, envelope, ledger, parts, schema
 from results.commits import Commit, Folder, Tables, committed, frame, listed, read_table, steady
 from results.compaction import TABLES, Piece
 from results.durable import Damaged
@@ -33,10 +33,14 @@ class Claim:
 
     def __init__(self, store: Folder, name: str):
         self._folder, self._name = store / name, name
-        self._listing, self._base, self._parts = state(store, name)
+
+        def look() -> tuple[Listing, Commit | None, list[Part], pd.DataFrame]:
+            listing, base, parts = state(store, name)
+            return listing, base, parts, outcomes(self._folder, base, parts)
+
+        self._listing, self._base, self._parts, trials = steady(look)
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
         self.number: int | None = None
-        trials = outcomes(self._folder, self._base, self._parts)
         keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
         self.settled = frozenset(int(i) for i in keep)
 
@@ -47,7 +51,7 @@ class Claim:
 
     def tables(self) -> Tables:
         """What is stored of the study, visible or not; empty tables if nothing is."""
-        stored = pieces(self._folder, self._base, self._parts)
+        stored = self._stored()
         return Tables(*map(frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
 
     def write(self, tables: Mapping[str, pa.Table]) -> None:
@@ -79,50 +83,80 @@ class Claim:
           TakenOver: somebody claimed the study since.
         """
         number = self._claim("commit")
-        whole = compaction.merge(pieces(self._folder, self._base, self._parts), study)
-        planned = max(study.trials, self._base.trials if self._base else 0)
-        record = {
+        stored = self._stored()
+        self._check_newest(number)
+        whole = compaction.merge(stored, study)
+        durable.create(self._folder / commit_file(number), durable.seal(self._record(number, study, whole)))
+        self._remove_merged()
+        self.number, self._parts, self._base = None, [], committed(self._folder.parent, self._name)
+
+    def _stored(self) -> list[Piece]:
+        """All that counts; looks again where a process that had stalled has committed parts meanwhile."""
+
+        def look() -> list[Piece]:
+            try:
+                return pieces(self._folder, self._base, self._parts)
+            except FileNotFoundError:
+                _, self._base, counting = state(self._folder.parent, self._name)
+                self._parts = [part for part in counting if part.seq < self._next]
+                raise
+
+        return steady(look)
+
+    def _record(self, number: int, study: Study | Recorded, whole: Piece) -> dict[str, Any]:
+        """Writes the tables of a commit, and gives its record."""
+        planned = max(study.trials, self._base.trials if self._base else 0, *self._listing.plans)
+        files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
+        made = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
+        files["envelope"] = self._file(envelope.file_name(number), *made)
+        return {
             "name": self._name,
             "number": number,
             "parts": self._next,
             "schema": schema.SCHEMA_VERSION,
             "plan": study.plan(),
             "trials": planned,
-            "files": {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)},
+            "files": files,
             "metrics": {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]},
             "ledger": ledger.count(planned, frame(whole.trials))._asdict(),
         }
-        durable.create(self._folder / commit_file(number), durable.seal(record))
-        self.number, self._parts, self._base = None, [], committed(self._folder.parent, self._name)
+
+    def _remove_merged(self) -> None:
+        """Removes the parts a commit holds. Who listed them before will miss them, look again and see the commit."""
+        for part in listed(self._folder).parts:
+            if part.seq < self._next:
+                (self._folder / part.file).unlink(missing_ok=True)
 
     def _claim(self, purpose: str) -> int:
         number = max(self._listing.claims, default=0) + 1
-        record = {
-            "claim": number,
-            "parts": self._next,
-            "purpose": purpose,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        }
         durable.make_folder(self._folder)
-        if not durable.create(self._folder / claim_file(number), durable.seal(record)):
-            self._check_newest(number - 1)
+        if not durable.create(self._folder / claim_file(number), claim_bytes(number, self._next, purpose)):
+            raise self._taken_over(number)
         self._listing = self._listing._replace(claims=(*self._listing.claims, number))
         return number
 
     def _check_newest(self, number: int) -> None:
         newest = max(listed(self._folder).claims)
         if newest > number:
-            path = self._folder / claim_file(newest)
-            other = durable.unseal(path.read_bytes(), path)
-            raise TakenOver(f"{self._name} was taken over by process {other['pid']} on {other['host']}")
+            raise self._taken_over(newest)
+
+    def _taken_over(self, number: int) -> TakenOver:
+        other = durable.read_sealed(self._folder / claim_file(number))
+        return TakenOver(f"{self._name} was taken over by process {other.get('pid')} on {other.get('host')}")
 
     def _table(self, name: str, table: pa.Table, number: int) -> dict[str, Any]:
-        data = compaction.parquet_bytes(table)
-        file = f"{name}-{number:06d}.parquet"
-        durable.create(self._folder / file, data)
-        return {"file": file, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": len(table)}
+        return self._file(f"{name}-{number:06d}.parquet", compaction.parquet_bytes(table), len(table))
+
+    def _file(self, name: str, data: bytes, rows: int) -> dict[str, Any]:
+        durable.create(self._folder / name, data)
+        return {"file": name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
+
+
+def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
+    """A claim of this process as a file; ``parts`` is its cut-off."""
+    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    who = {"host": socket.gethostname(), "pid": os.getpid(), "at": at}
+    return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
 
 
 def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]:
@@ -130,6 +164,8 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
 
     def look() -> tuple[Listing, Commit | None, list[Part]]:
         found = listed(store / name)
+        if len(found.claims) != max(found.claims, default=0):  # a listing is no snapshot; a claim has been missed
+            raise LookupError(f"of claims 1 to {max(found.claims)}, some are missing")
         base = committed(store, name)
         merged = base.parts if base else 0
         waiting = [part for part in found.parts if part.seq >= merged]
@@ -144,7 +180,10 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
 
 def _cutoff(folder: Folder, number: int) -> int:
     path = folder / claim_file(number)
-    return int(durable.unseal(path.read_bytes(), path)["parts"])
+    parts = durable.read_sealed(path).get("parts")
+    if type(parts) is not int:
+        raise Damaged(f"{path} is no claim; look at all of it with `python -m results verify`")
+    return parts
 
 
 def pieces(folder: Folder, base: Commit | None, parts: list[Part]) -> list[Piece]:
@@ -166,7 +205,7 @@ def remove_leftovers(folder: Path) -> None:
     replaced: list[str] = [name for name in found.others if name.startswith(durable.TEMPORARY)]
     if newest:
         kept = {file.path.name for file in newest.files.values()}
-        replaced += [name for name in found.others if name.endswith(".parquet") and name not in kept]
+        replaced += [name for name in found.others if name.endswith((".parquet", ".arrow")) and name not in kept]
         replaced += [part.file for part in found.parts if part.seq < newest.parts]
         replaced += [commit_file(number) for number in found.commits if number < newest.number]
     for name in replaced:

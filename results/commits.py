@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -12,12 +13,22 @@ import pyarrow.parquet as pq
 from upath import UPath
 
 from results import durable, ledger, migrations, parts, schema
+from results.bad_input import BadInput
 from results.durable import Damaged
 from results.parts import Listing, commit_file
 from results.study import Recorded, Study, from_plan
 
 Folder = Path | UPath
 T = TypeVar("T")
+
+_COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
+
+MANIFEST = "manifest.json"  # a folder that holds one is a release, and never changes; see ``results.release``
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of a study, and so of its folder
+PATH = re.compile(r"(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_.+=%-]+(/[A-Za-z0-9_.+=%-]+)*")  # under a folder, not out of it
+_DATA = re.compile(PATH.pattern + r"((?<=\.parquet)|(?<=\.arrow))")
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Tables(NamedTuple):
@@ -62,7 +73,16 @@ class Commit(NamedTuple):
 
     @property
     def study(self) -> Study | Recorded:
-        return from_plan(self.plan, self.trials)
+        """As it was asked for; BadInput if the plan is of other software, or of another study."""
+        try:
+            study = from_plan(self.plan, self.trials)
+        except BadInput:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise Damaged(f"{self.name} has a plan that is none") from None
+        if study.name != self.name:
+            raise Damaged(f"{self.name} has the plan of {study.name}")
+        return study
 
 
 def committed(store: Folder, name: str) -> Commit | None:
@@ -72,13 +92,81 @@ def committed(store: Folder, name: str) -> Commit | None:
     if not commits:
         return None
     path = folder / commit_file(commits[-1])
-    record = durable.unseal(path.read_bytes(), path)
-    schema.check_number(path, record["schema"])
-    files = {table: File(folder / f.pop("file"), **f) for table, f in record["files"].items()}
-    counts = ledger.Ledger(**record["ledger"])
-    return Commit(
-        **{k: record[k] for k in ("name", "number", "parts", "plan", "trials", "metrics")}, files=files, ledger=counts
-    )
+    commit = commit_of(durable.read_sealed(path), folder, path)
+    if commit.name != name:
+        raise Damaged(f"{path} is of the study {commit.name}; look at all of it with `python -m results verify`")
+    return commit
+
+
+def released(folder: Folder) -> list[Commit] | None:
+    """The studies of a release, sorted by name; None if the folder is not one."""
+    path = folder / MANIFEST
+    try:
+        if not path.is_file():
+            return None
+    except ImportError as error:  # fsspec's, of a URL whose file system is not installed
+        raise BadInput(f"{folder} cannot be opened ({error}); gs:// needs `pip install scaling-limits[gcs]`") from None
+    found = durable.read_sealed(path).get("studies")
+    if not isinstance(found, list):
+        raise Damaged(f"{path} is not the manifest of a release")
+    commits = sorted((commit_of(record, folder, path) for record in found), key=lambda commit: commit.name)
+    if len({commit.name for commit in commits}) < len(commits):
+        raise Damaged(f"{path} lists a study twice")
+    return commits
+
+
+def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit:
+    """The commit that a record tells of; Damaged, naming ``path``, if it tells of none.
+
+    Args:
+      record: plain data of nobody's making, as ``record_of`` writes it.
+      folder: which the paths of its files start from.
+      path: where the record is from.
+    """
+    try:
+        schema.check_number(path, record["schema"])
+        files = {
+            _matching(_NAME, table): File(
+                folder / _matching(_DATA, f["file"]), _matching(_SHA256, f["sha256"]), int(f["bytes"]), int(f["rows"])
+            )
+            for table, f in record["files"].items()
+        }
+        if not set(Tables._fields) <= files.keys() or min(record["number"], record["parts"], record["trials"]) < 0:
+            raise ValueError
+        return Commit(
+            name=_matching(_NAME, record["name"]),
+            number=int(record["number"]),
+            parts=int(record["parts"]),
+            plan=dict(record["plan"]),
+            trials=int(record["trials"]),
+            files=files,
+            metrics=dict(record["metrics"]),
+            ledger=ledger.Ledger(**{kind: int(count) for kind, count in record["ledger"].items()}),
+        )
+    except BadInput:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Damaged(f"{path} is not a record of a study; look at all of it with `python -m results verify`") from None
+
+
+def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str, Any]:
+    """A commit as plain data, as ``commit_of`` reads it.
+
+    Args:
+      commit: a visible study.
+      number: version of the schema that its files were written under.
+      paths: of its files, from the folder the record is for.
+    """
+    files = {table: file._asdict() | {"file": paths[table]} for table, file in commit.files.items()}
+    for file in files.values():
+        del file["path"]
+    return commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
+
+
+def _matching(pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
 
 
 def read_table(commit: Commit, table: str) -> pa.Table:
@@ -89,6 +177,7 @@ def read_table(commit: Commit, table: str) -> pa.Table:
       Damaged: it cannot be read.
     """
     path = commit.files[table].path
+    durable.check_file(path)
     try:
         with path.open("rb") as file:
             found = pq.read_table(file)
@@ -97,7 +186,11 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise Damaged(f"{path} cannot be read ({reason}); look at all of it with `python -m results verify`") from None
-    return migrations.upgrade(table, found, path)
+    upgraded = migrations.upgrade(table, found, path)
+    columns = [column.name for column in _COLUMNS[table]]
+    if upgraded.column_names[: len(columns)] != columns:
+        raise Damaged(f"{path} has other columns than {table}; look at all of it with `python -m results verify`")
+    return upgraded
 
 
 def listed(folder: Folder) -> Listing:
@@ -114,8 +207,12 @@ def frame(table: pa.Table) -> pd.DataFrame:
 
 
 def steady(look: Callable[[], T]) -> T:
-    """What ``look`` sees, looking again if the folder changed under its eyes."""
+    """What ``look`` sees, looking again if the folder changed under its eyes; Damaged if a file is really missing."""
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()
-    return look()
+    try:
+        return look()
+    except FileNotFoundError as error:
+        missing = error.filename or error
+        raise Damaged(f"{missing} is missing; look at all of it with `python -m results verify`") from None

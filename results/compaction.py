@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from results import migrations, pruning, schema
+from results import durable, migrations, pruning, schema
 from results.durable import Damaged
 from results.study import Recorded, Study
 
@@ -38,15 +38,18 @@ def part_bytes(piece: Piece) -> bytes:
 
 def read_part(path: Path | UPath) -> Piece:
     """The tables of a part; Damaged if the file is not what was written."""
-    data = path.read_bytes()
+    data = durable.read(path)
     payload, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
         raise Damaged(f"{path} is not what was written; drop it with `python -m results repair`")
     source = pa.BufferReader(payload)
     tables = []
-    for name in TABLES:
-        with pa.ipc.open_stream(source) as stream:
-            tables.append(migrations.upgrade(name, stream.read_all(), path))
+    try:
+        for name in TABLES:
+            with pa.ipc.open_stream(source) as stream:
+                tables.append(migrations.upgrade(name, stream.read_all(), path))
+    except pa.ArrowException as error:
+        raise Damaged(f"{path} is no part ({str(error).splitlines()[0]})") from None
     return Piece(*tables)
 
 

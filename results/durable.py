@@ -101,6 +101,30 @@ def unseal(data: bytes, path: Path | UPath) -> dict[str, Any]:
     return record
 
 
+def read(path: Path | UPath) -> bytes:
+    """All of a file; Damaged if it cannot be read, FileNotFoundError if there is none."""
+    check_file(path)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except MemoryError:
+        raise Damaged(f"{path} is far too large for what it should be") from None
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read ({error.strerror}); look at its permissions, or its disk") from None
+
+
+def check_file(path: Path | UPath) -> None:
+    """Raises Damaged if a local path is there and no file, but a folder, say, or a pipe, which would be waited for."""
+    if isinstance(path, Path) and path.exists() and not path.is_file():
+        raise Damaged(f"{path} is no file; look at all of it with `python -m results verify`")
+
+
+def read_sealed(path: Path | UPath) -> dict[str, Any]:
+    """The record in a sealed file; Damaged unless it can be read, and every byte is as it was written."""
+    return unseal(read(path), path)
+
+
 def is_leftover(path: Path, now: float | None = None) -> bool:
     """Whether a local file is old enough for its writer to be gone."""
     try:

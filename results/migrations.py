@@ -1,16 +1,28 @@
-"""Older files, brought up to the schema of today as they are read."""
+"""Older files, brought up to the schema of today as they are read.
 
+A store of schema 1 had neither hashes nor claims: STORE/<study>/plan-<trials>.json were not sealed, and each run was a
+folder, STORE/<study>/<run>/{studies,trials,measurements}.parquet. Of a trial in several runs the newest counted.
+"""
+
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from upath import UPath
 
-from results import schema
+from results import durable, schema
+from results.bad_input import BadInput
 from results.durable import Damaged
+from results.study import Recorded, Study, from_plan
+
+Folder = Path | UPath
+
+_RUN = "[0-9]" * 6
 
 
-def upgrade(name: str, table: pa.Table, path: Path | UPath) -> pa.Table:
+def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
     """A table of any older version as today's software writes it.
 
     Args:
@@ -22,8 +34,11 @@ def upgrade(name: str, table: pa.Table, path: Path | UPath) -> pa.Table:
       Damaged: the file is none of ours.
       BadInput: it was written under a newer schema.
     """
-    schema.check_version(path, table.schema)
-    version = schema.version(table.schema)
+    try:
+        version = schema.version(table.schema)
+    except ValueError:
+        version = 0
+    schema.check_number(path, version)
     if version < 1:
         raise Damaged(f"{path} is not a table of scaling-limits")
     for older in range(version, schema.SCHEMA_VERSION):
@@ -41,3 +56,49 @@ def _from_1(name: str, table: pa.Table) -> pa.Table:
 
 
 _STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1}
+
+
+def studies_of_1(store: Folder) -> list[str]:
+    """Names of the studies that a store of schema 1 holds runs of, sorted."""
+    return sorted({path.parent.parent.name for path in store.glob(f"*/{_RUN}/studies.parquet")})
+
+
+def plan_of_1(store: Folder, name: str) -> Study | Recorded:
+    """A study of a store of schema 1, as asked for with the most trials."""
+    paths: list[Folder] = sorted((store / name).glob("plan-*.json"), key=lambda path: path.name)
+    if not paths:
+        raise Damaged(f"{store / name} has runs and no plan")
+    try:
+        record = json.loads(durable.read(paths[-1]))
+        study = from_plan(record["plan"], record["trials"])
+    except BadInput as error:
+        raise BadInput(f"{paths[-1]}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise Damaged(f"{paths[-1]} is not a plan of schema 1") from None
+    if study.name != name:
+        raise Damaged(f"{paths[-1]} is the plan of {study.name}")
+    return study
+
+
+def runs_of_1(store: Folder, name: str) -> list[dict[str, pa.Table]]:
+    """The runs of a study of a store of schema 1, oldest first, as tables; ``run`` is the number of the folder."""
+    folders = sorted((f.parent for f in (store / name).glob(f"{_RUN}/studies.parquet")), key=lambda f: int(f.name))
+    return [
+        {table: _table_of_1(folder, table) for table in ("studies", "trials", "measurements")} for folder in folders
+    ]
+
+
+def _table_of_1(folder: Folder, name: str) -> pa.Table:
+    path = folder / f"{name}.parquet"
+    try:
+        with path.open("rb") as file:
+            table = upgrade(name, pq.read_table(file), path)
+        if name == "measurements":
+            return table
+        index = table.schema.get_field_index("run")
+        numbers = pa.array([int(folder.name)] * len(table), pa.int32())
+        return table.set_column(index, table.schema.field(index), numbers)
+    except BadInput:
+        raise
+    except (OSError, ValueError, IndexError, pa.ArrowException) as error:
+        raise Damaged(f"{path} cannot be read ({str(error).splitlines()[0]}); remove its folder") from None

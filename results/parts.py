@@ -56,10 +56,10 @@ def commit_file(number: int) -> str:
 
 
 _KINDS = {
-    "plans": re.compile(r"plan-(\d{9})\.json"),
-    "claims": re.compile(r"claim-(\d{6})\.json"),
-    "commits": re.compile(r"commit-(\d{6})\.json"),
-    "parts": re.compile(r"part-(\d{6})-(\d{6})\.arrows"),
+    "plans": re.compile(r"plan-([0-9]{9})\.json"),
+    "claims": re.compile(r"claim-([0-9]{6})\.json"),
+    "commits": re.compile(r"commit-([0-9]{6})\.json"),
+    "parts": re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows"),
 }
 
 
@@ -88,12 +88,17 @@ def counting(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> 
     Raises:
       LookupError: one is missing between others.
     """
-    valid = [
+    valid = not_cut_off(parts, cutoffs, merged)
+    if [part.seq for part in valid] != list(range(merged, merged + len(valid))):
+        raise LookupError(f"parts {[part.seq for part in valid]} are not all from {merged} on")
+    return valid
+
+
+def not_cut_off(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
+    """As ``counting``, also if some are missing."""
+    return [
         part
         for part in sorted(parts)
         if part.seq >= max(merged, cutoffs.get(part.token, part.seq + 1))
         and all(part.seq < cutoff for number, cutoff in cutoffs.items() if number > part.token)
     ]
-    if [part.seq for part in valid] != list(range(merged, merged + len(valid))):
-        raise LookupError(f"parts {[part.seq for part in valid]} are not all from {merged} on")
-    return valid

@@ -22,8 +22,9 @@ import pandas as pd
 
 from results import claims, durable, ledger
 from results.bad_input import BadInput
-from results.commits import Commit, Folder, Tables, committed, frame, listed, read_table, steady
+from results.commits import Commit, Folder, Tables, committed, frame, listed, read_table, released, steady
 from results.compaction import TABLES
+from results.durable import Damaged
 from results.parts import plan_file
 from results.study import REASONS_TO_RERUN, Recorded, Study, from_plan
 
@@ -48,7 +49,10 @@ def check_writable(store: Folder) -> None:
 
 
 def names(store: Folder) -> list[str]:
-    """Names of the studies that were asked for in this store, sorted."""
+    """Names of the studies that were asked for in this store, or that a release holds, sorted."""
+    commits = released(store)
+    if commits is not None:
+        return [commit.name for commit in commits]
     if not store.is_dir():
         raise BadInput(f"no store at {store}; make one with `python -m sweeps store={store}`, or name another")
     return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and listed(f).plans)
@@ -87,32 +91,42 @@ def check_same_plan(store: Folder, study: Study | Recorded) -> None:
 
 
 def check_readable(store: Folder) -> None:
-    """Raises BadInput if the store was written by software too new, or too old, to be written to by this."""
-    if not store.is_dir():
-        return
+    """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
+    if released(store) is not None:
+        raise BadInput(f"{store} is a release, and never changes; bring it into a store by `python -m results merge`")
+    if store.is_dir():
+        _check_layout(store)
+        catalogue(store)
+
+
+def _check_layout(store: Folder) -> None:
     if next(iter(store.glob("*/[0-9]*/studies.parquet")), None):
         raise BadInput(
             f"{store} has schema 1, without hashes; bring it over with `python -m results merge {store} --store DIR`"
         )
-    catalogue(store)
 
 
 # Reading
 
 
 def catalogue(store: Folder) -> list[Commit]:
-    """The visible studies of a store, sorted by name."""
+    """The visible studies of a store or a release, sorted by name."""
+    commits = released(store)
+    if commits is not None:
+        return commits
     if not store.is_dir():
         raise BadInput(f"no store at {store}; make one with `python -m sweeps store={store}`, or name another")
-    found = (committed(store, f.name) for f in store.iterdir() if not f.name.startswith("."))
+    found = [committed(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
+    if not any(found):
+        _check_layout(store)
     return sorted((commit for commit in found if commit), key=lambda commit: commit.name)
 
 
 def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
-    """Reads the visible studies of a store, or one of them, into pandas.
+    """Reads the visible studies of a store or a release, or one of them, into pandas.
 
     Args:
-      store: folder of the store.
+      store: folder of the store or release.
       name: of one study; None reads all.
       tables: which tables to read; the others come back empty.
 
@@ -124,7 +138,9 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
     """
 
     def look() -> Tables:
-        commits = catalogue(store) if name is None else [c for c in [committed(store, name)] if c]
+        if name is None or (commits := released(store)) is None:
+            commits = catalogue(store) if name is None else [c for c in [committed(store, name)] if c]
+        commits = [commit for commit in commits if name in (None, commit.name)]
         frames = {}
         for table in TABLES:
             wanted = commits if table in tables else []
@@ -132,7 +148,10 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
             frames[table] = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
         return Tables(**frames)
 
-    return steady(look)
+    try:
+        return steady(look)
+    except FileNotFoundError as error:
+        raise Damaged(f"{error.filename or error} is missing; look closer with `python -m results verify`") from None
 
 
 class Progress(NamedTuple):

@@ -1,4 +1,4 @@
-"""Target, Trial, SearchSpace and Study: the plan of a measurement, as plain data that is valid once built."""
+"""Target, Trial, Study and Recorded: the plan of a measurement, as plain data that is valid once built."""
 
 import dataclasses
 import hashlib
@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from results.bad_input import BadInput, check_choice
+from results.search_space import SearchSpace, finite
 
 # Major.Minor of the release whose results these are comparable with (CHANGELOG.md). Part of every plan.
 COMPARABLE = "0.1"
@@ -35,16 +36,8 @@ REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
-Scale = Literal["LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER"]
-SCALES: tuple[Scale, ...] = ("LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER")
 SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
-
-
-def _number(what: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise BadInput(f"{what} must be a finite number, not {value!r}")
-    return float(value)
 
 
 def _whole(what: str, value: object, least: int) -> int:
@@ -62,7 +55,7 @@ class Target:
 
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, METRICS)
-        object.__setattr__(self, "value", _number(f"target on {self.metric}", self.value))
+        object.__setattr__(self, "value", finite(f"target on {self.metric}", self.value))
 
     def reached(self, measured: np.ndarray) -> np.ndarray:
         """Whether each measured value is at or below the target, compared in the column's own type; NaN never is.
@@ -75,84 +68,6 @@ class Target:
         """
         measured = np.asarray(measured)
         return measured <= measured.dtype.type(self.value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Range:
-    """The values one metaparameter is drawn from (the scales of Shallue et al. 2018).
-
-    LINEAR is uniform in [low, high]; LOG uniform in the logarithm; REVERSE_LOG uniform in log(1 - value);
-    INTEGER uniform over the whole numbers low..high; DISCRETE uniform over ``values``.
-    """
-
-    scale: Scale
-    low: float | None = None
-    high: float | None = None
-    values: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_choice("scale", self.scale, SCALES)
-        if self.scale == "DISCRETE":
-            if not self.values or self.low is not None or self.high is not None:
-                raise BadInput("scale DISCRETE takes a non-empty list `values`, and neither low nor high")
-            object.__setattr__(self, "values", tuple(_number("a value of scale DISCRETE", v) for v in self.values))
-            return
-        if self.values or self.low is None or self.high is None:
-            raise BadInput(f"scale {self.scale} takes both low and high, and no `values`")
-        low, high = _number("low", self.low), _number("high", self.high)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        if low > high:
-            raise BadInput(f"low={low:g} is above high={high:g}; swap them")
-        if self.scale == "LOG" and low <= 0:
-            raise BadInput(f"scale LOG takes positive bounds, not low={low:g}; use LINEAR or a small positive low")
-        if self.scale == "REVERSE_LOG" and high >= 1:
-            raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}; 0.999 is the usual kind of end")
-        if self.scale == "INTEGER" and not (low.is_integer() and high.is_integer()):
-            raise BadInput(f"scale INTEGER takes whole numbers, not low={low:g}, high={high:g}")
-
-    def at(self, u: float) -> float:
-        """The value at quantile ``u`` in [0, 1) of this range."""
-        if self.scale == "DISCRETE":
-            return self.values[int(u * len(self.values))]
-        assert self.low is not None and self.high is not None  # __post_init__ saw to it
-        low, high = self.low, self.high
-        if self.scale == "INTEGER":
-            return float(low + math.floor(u * (high - low + 1)))
-        if self.scale == "LOG":
-            value = math.exp((1 - u) * math.log(low) + u * math.log(high))
-        elif self.scale == "REVERSE_LOG":
-            value = 1 - math.exp((1 - u) * math.log1p(-low) + u * math.log1p(-high))
-        else:
-            value = (1 - u) * low + u * high
-        return min(max(value, low), high)  # rounding may have left the range
-
-    def plan(self) -> dict[str, Any]:
-        """Plain data from which ``Range(**plan)`` builds this range again."""
-        if self.scale == "DISCRETE":
-            return {"scale": self.scale, "values": list(self.values)}
-        return {"scale": self.scale, "low": self.low, "high": self.high}
-
-
-class SearchSpace(dict[str, Range]):
-    """The ranges the metaparameters of a study are drawn from, by name, sorted by name."""
-
-    def __init__(self, ranges: Mapping[str, Range]):
-        super().__init__(sorted(ranges.items()))
-
-    @classmethod
-    def from_plan(cls, plan: Mapping[str, Mapping[str, Any]]) -> "SearchSpace":
-        """Builds a space from plain data; an error names the metaparameter it is about."""
-        ranges = {}
-        for name, fields in plan.items():
-            try:
-                ranges[name] = Range(**{**fields, "values": tuple(fields.get("values", ()))})
-            except BadInput as error:
-                raise BadInput(f"search space of {name}: {error}") from None
-        return cls(ranges)
-
-    def plan(self) -> dict[str, Any]:
-        return {name: ranged.plan() for name, ranged in self.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,10 +125,10 @@ class Study:
         _whole("seed", self.seed, 0)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("pruning", self.pruning, PRUNING)
-        object.__setattr__(self, "evaluation_ratio", _number("evaluation_ratio", self.evaluation_ratio))
+        object.__setattr__(self, "evaluation_ratio", finite("evaluation_ratio", self.evaluation_ratio))
         if not 1 < self.evaluation_ratio <= 2:
             raise BadInput(f"evaluation_ratio must be above 1 and at most 2, not {self.evaluation_ratio:g}")
-        spacing = _number("evaluation_spacing", self.evaluation_spacing)
+        spacing = finite("evaluation_spacing", self.evaluation_spacing)
         object.__setattr__(self, "evaluation_spacing", spacing)
         if spacing < 0:
             raise BadInput(f"evaluation_spacing must be at least 0, not {spacing:g}")

@@ -11,7 +11,8 @@ from harness.lanes import STRATEGIES
 from results import store
 from results.bad_input import BadInput, check_choice, nearest
 from results.schema import RESERVED
-from results.study import SCHEDULES, SearchSpace, Study, Target
+from results.search_space import SearchSpace
+from results.study import SCHEDULES, Study, Target
 from sweeps import overrides
 from workloads import registry
 from workloads.workload import DataAbsent

@@ -9,7 +9,8 @@ os.environ["JAX_PLATFORMS"] = "cpu"  # whose promises the tests are about; worke
 import jax
 import pytest
 
-from results.study import Range, SearchSpace, Study, Target
+from results.search_space import Range, SearchSpace
+from results.study import Study, Target
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from results import schema, store
-from results.study import Range, SearchSpace, Study, Target, evaluation_steps
+from results.search_space import Range, SearchSpace
+from results.study import Study, Target, evaluation_steps
 
 ERROR = Target("test_error", 0.1)
 BATCH_SIZES = tuple(2**i for i in range(11))

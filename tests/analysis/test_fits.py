@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import curves, fits
-from results import store
-from results.study import Range, SearchSpace, Target
+from analysis import curves, fits, steps
+from results.search_space import Range, SearchSpace
+from results.study import Target
 
 from .conftest import BATCH_SIZES, TRUTH, Ran, plan, publish, sweep
 
@@ -64,7 +64,7 @@ def test_every_batch_size_counts_with_equally_many_trials(folder):
         plan(batch_size=1, budget_steps=10**6, trials=4),
         {i: Ran([(9, 0.3), (n, 0.05)]) for i, n in enumerate([52_000, 60_000, 70_000, 26_000])},
     )
-    (curve,) = curves.curves(store.read(folder))
+    (curve,) = curves.curves(*steps.load(folder))
     points = curves.points(curve)
     assert points.trials == 3
     assert points.high[0] == 52_000
@@ -80,7 +80,7 @@ def test_trials_that_were_lost_count_only_if_they_reached(folder):
         2: Ran([(5, 0.05)]),
     }
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), lost)
-    (curve,) = curves.curves(store.read(folder))
+    (curve,) = curves.curves(*steps.load(folder))
     assert curve.trials.loc[curve.trials["batch_size"] == 1, "trial"].tolist() == [1, 2]
     assert curves.points(curve).trials == 2
 
@@ -88,7 +88,7 @@ def test_trials_that_were_lost_count_only_if_they_reached(folder):
 def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
     publish_curve(folder, BATCH_SIZES[1:], trials=1)
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=2), {0: Ran([(9, 0.3)]), 1: Ran([(9, 0.01)])})
-    (curve,) = curves.curves(store.read(folder))
+    (curve,) = curves.curves(*steps.load(folder))
     points = curves.points(curve)
     assert points.batch_size[0] == 2
     assert points.notes == ("at 1 trial", "no trial reached the target at batch size 1, dropped")
@@ -141,7 +141,7 @@ def test_two_studies_at_one_batch_size_are_refused(folder):
     publish_curve(folder, [8], space=wider)
     (row,) = fits.of_store(folder).to_dict("records")
     assert row["verdict"] == "not_identified"
-    assert "several studies at batch size 8 differ in budget or search space" in row["reason"]
+    assert "several studies at batch size 8 differ in budget, search space or source" in row["reason"]
 
 
 def test_a_target_the_trials_did_not_run_for_is_refused(folder):

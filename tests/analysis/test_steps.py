@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import steps
-from results import store
-from results.study import Range, SearchSpace, Target
+from analysis import curves, fits, steps
+from results import durable, store
+from results.search_space import Range, SearchSpace
+from results.study import Target
 
+from ..results import by_hand
 from .conftest import ERROR, Ran, plan, publish, sweep
 
 HEADER = (
@@ -114,9 +116,92 @@ def test_rows_are_in_order_and_studies_keep_their_curve(folder):
     for batch_size in (1024, 4, 128):
         publish(folder, plan(batch_size=batch_size, budget_steps=99 + batch_size, space=wider), {0: Ran([(1, 0.05)])})
     publish(folder, plan(batch_size=4, seed=1), {0: Ran([(1, 0.05)])})
-    table = steps.table(store.read(folder))
+    table = steps.table(steps.load(folder)[0])
     assert table["batch_size"].tolist() == [4, 4, 128, 1024]
-    assert table["curve"].nunique() == 2
+    found = curves.curves(*steps.load(folder))
+    assert sorted(curve.batch_sizes for curve in found) == [(4,), (4, 128, 1024)]
+
+
+PUBLISHED = {
+    1: by_hand.Ran("COMPLETE", [(10, 0.3), (20, 0.1), (30, 0.05)]),
+    2: by_hand.Ran("INFEASIBLE", [(10, 0.05)]),
+    4: by_hand.Ran("COMPLETE", [(5, 0.5), (25, 0.05)]),
+    6: by_hand.Ran("COMPLETE", [(15, 0.01)]),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ([], "0,10,2"),  # of any status
+        (["--rule", "released", "--first", 3], "0,15,6"),
+        (["--rule", "released", "--first", 2], "5,25,4"),  # strictly below 0.1
+        (["--rule", "released", "--first", 1], "20,30,1"),
+    ],
+)
+def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, door, arguments, answer):
+    by_hand.publish(folder, by_hand.study(), PUBLISHED)
+    publish(folder, plan(), {0: Ran([(1, 0.05)])})  # without the metric, so without a row
+    question = ["--metric", "validation_error", "--value", "0.1"]
+    code, out, err = door("steps", "--store", folder, "--csv", *question, *arguments)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,"]
+
+
+def test_the_released_rule_is_seen_in_the_table(folder, door):
+    by_hand.publish(folder, by_hand.study(), PUBLISHED)
+    question = ["--metric", "validation_error", "--value", "0.1", "--rule", "released", "--first", "3"]
+    assert "validation_error < 0.1" in door("steps", "--store", folder, *question)[1]
+
+
+def test_fewer_complete_trials_than_the_rule_takes_are_used_with_one_note(folder, door):
+    for size in (8, 16):
+        by_hand.publish(folder, by_hand.study(batch_size=size), PUBLISHED)
+    question = ["--metric", "validation_error", "--value", "0.1", "--rule", "released"]
+    _, out, err = door("steps", "--store", folder, "--csv", *question)
+    assert [line.split(",")[6:9] for line in out.splitlines()[1:]] == [["0", "15", "6"]] * 2
+    names = [by_hand.study(batch_size=size).name for size in (8, 16)]
+    assert err == f"note: fewer than 100 trials are COMPLETE, and all of them count: {names[0]} (3), {names[1]} (3)\n"
+
+
+def test_by_the_released_rule_a_pruned_trial_may_end_before_it_is_below_its_own_target(folder, door):
+    publish(folder, plan(pruning="exact"), {0: Ran([(1, 0.5), (2, 0.1)])})
+    question = ["--metric", "test_error", "--value", "0.1"]
+    assert door("steps", "--store", folder, *question)[2] == ""
+    err = door("steps", "--store", folder, *question, "--rule", "released", "--first", "1")[2]
+    assert err.startswith("note: trials stopped once they had decided their own targets")
+
+
+def test_a_source_that_tells_only_the_end_of_a_trial_is_flagged(folder, door):
+    by_hand.publish(folder, by_hand.study(), {1: by_hand.Ran("COMPLETE", [(40, 0.0)])})
+    _, out, err = door("steps", "--store", folder, "--csv", "--metric", "validation_error", "--value", "0")
+    assert out.splitlines()[1].split(",")[6:9] == ["0", "40", "1"]
+    assert err.startswith("note: only the end of each trial was published")
+    assert len(err.splitlines()) == 1
+
+
+def test_published_studies_make_curves_like_our_own(folder, tmp_path, door):
+    for size in (1, 2, 4, 8, 16, 32):
+        least = 600 // size + 60
+        trials = {i: by_hand.Ran("COMPLETE", [(least + i, 0.2), (least + i + 2, 0.05)]) for i in (1, 2)}
+        by_hand.publish(folder, by_hand.study(batch_size=size, details={"train_steps": least}), trials)
+    publish(folder, plan(), {0: Ran([(1, 0.5)])})
+    (row,) = fits.of_store(folder, ("validation_error", 0.1)).to_dict("records")
+    assert (row["dataset"], row["verdict"]) == ("a/b", "identified")
+    assert row["s_min"] == pytest.approx(60, rel=0.2)
+    assert (
+        door("figures", "--store", folder, "--out", tmp_path, "--metric", "validation_error", "--value", "0.1")[0] == 0
+    )
+
+
+def test_a_store_may_be_a_place_of_fsspec(door):
+    folder = "memory://analysis/store"
+    by_hand.publish(durable.location(folder), by_hand.study(), PUBLISHED)
+    question = ["--metric", "validation_error", "--value", "0.1"]
+    code, out, _ = door("steps", "--store", folder, *question)
+    assert (code, out.splitlines()[-1]) == (0, f"next: python -m analysis fit --store {folder}")
+    assert "(0, 10]" in out
+    assert door("fit", "--store", folder, *question)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -129,6 +214,12 @@ def test_rows_are_in_order_and_studies_keep_their_curve(folder):
         (["--metric", "train_loss", "--value", "1"], "choices: test_error"),
         (["--metric", "test_error"], "--metric and --value go together"),
         (["--value", "0.1"], "--metric and --value go together"),
+        (["--rule", "released"], "--rule released needs --metric and --value"),
+        (["--first", "9"], "--first goes with --rule released"),
+        (
+            ["--rule", "released", "--first", "0", "--metric", "test_error", "--value", "1"],
+            "--first must be at least 1, not 0",
+        ),
         (["--metric", "test_error", "--value", "nan"], "target on test_error must be a finite number, not nan"),
     ],
 )
@@ -164,5 +255,5 @@ def test_studies_without_targets_need_one(folder, door):
 def test_pruning_changes_no_answer(folder, swept):
     sweep(folder, pruning="exact")
     columns = ["optimizer", "batch_size", "steps_low", "steps_high", "trial"]
-    pruned, whole = (steps.table(store.read(s))[columns] for s in (folder, swept))
+    pruned, whole = (steps.table(steps.load(s)[0])[columns] for s in (folder, swept))
     pd.testing.assert_frame_equal(pruned, whole)

@@ -6,7 +6,8 @@ import pytest
 
 from harness import engine, lanes, search
 from harness.engine import Record, Settings
-from results.study import Range, SearchSpace, Study, Target
+from results.search_space import Range, SearchSpace
+from results.study import Study, Target
 
 FEW = Settings(lanes=3)
 

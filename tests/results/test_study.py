@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from results.bad_input import BadInput
-from results.study import Range, SearchSpace, Study, Target, evaluation_steps
+from results.search_space import Range, SearchSpace
+from results.study import Study, Target, evaluation_steps
 
 
 def test_identity_ignores_the_number_of_trials_and_nothing_else(make_study: Callable[..., Study]) -> None:

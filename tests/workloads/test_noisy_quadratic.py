@@ -7,7 +7,8 @@ import pytest
 
 from harness import engine, search
 from harness.engine import Record, Settings
-from results.study import Range, SearchSpace, Study, Target
+from results.search_space import Range, SearchSpace
+from results.study import Study, Target
 
 DIMENSIONS = 100
 RATE, MOMENTUM, STEPS = 0.2, 0.8, 80

@@ -1,0 +1,272 @@
+"""Synthetic archives in the format of the data released with Shallue et al. 2018, of any size, with known answers.
+
+    python benchmarks/archives.py PATH [--trials SHARE] [--rows N]
+
+PATH is written as a .tar.bz2, a .tar or, if it has no such ending, a folder. All 454 published studies are in it, with
+a share of their trials; the numbers are made up. What `analysis steps --rule released` has to say about it is worked
+out here, number by number, from what is written.
+"""
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+TOP = "batch_science"
+PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "shallue2018_studies.csv"
+FIRST = 100  # trials the released analysis looks at
+
+
+class Counts(NamedTuple):
+    """A published study: its folder below the top, and its trials by status."""
+
+    path: str
+    complete: int
+    incomplete: int
+    infeasible: int
+
+
+class Target(NamedTuple):
+    """A target as the archive words it and as our tables do."""
+
+    column: str
+    beyond: float
+    metric: str
+    value: float
+
+
+TARGETS = (
+    Target("val/classification_error", 0.01, "validation_error", 0.01),
+    Target("val/cross_entropy_error", 0.5, "validation_loss", 0.5),
+    Target("val/average_precision", 0.31, "validation_average_precision_error", 0.69),
+)
+
+
+class Answer(NamedTuple):
+    """What the released analysis says of a study: fewest steps, None if no trial reaches the target, and whose."""
+
+    path: str
+    metric: str
+    value: float
+    steps: int | None
+    trial: int | None
+
+
+class Trial(NamedTuple):
+    """A trial as it is written: text of metadata.json and of measurements.csv, and the numbers in it."""
+
+    id: int
+    status: str
+    metadata: str
+    measurements: bytes
+    columns: dict[str, np.ndarray]
+
+
+def published() -> list[Counts]:
+    """The published table of studies."""
+    with PUBLISHED.open(newline="") as file:
+        return [
+            Counts(
+                f"{row['base_directory']}/{row['model']}/{row['optimizer']}/{row['batch_size']}",
+                *(int(row[f"{status}_trials"]) for status in ("complete", "incomplete", "infeasible")),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def write(
+    path: Path,
+    *,
+    studies: Sequence[Counts] | None = None,
+    trials: float = 1.0,
+    rows: int = 360,
+    seed: int = 0,
+    shuffled: bool = False,
+) -> list[Answer]:
+    """Writes an archive and returns the answers of all its studies.
+
+    Args:
+      path: what to write: .tar.bz2, .tar or a folder.
+      studies: which; None for all that were published.
+      trials: share of a study's trials to write; one at least of every status it has.
+      rows: measurements of a complete trial, about.
+      seed: of the numbers.
+      shuffled: mixes all files of all studies instead of writing them folder by folder; this takes memory.
+    """
+    answers = []
+    rng = np.random.default_rng(seed)
+    with _sink(path) as put:
+        late: list[tuple[str, bytes]] = []
+        for counts in published() if studies is None else studies:
+            scaled = counts._replace(**{s: _scaled(getattr(counts, s), trials) for s in Counts._fields[1:]})
+            made = [_trial(scaled.path, *who, rows, rng) for who in _statuses(scaled, rng)]
+            answers += [answer for target in TARGETS if (answer := _answer(counts.path, made, target))]
+            files = _files(scaled.path, made, rng)
+            if shuffled:
+                late += files
+                continue
+            for name, data in files:
+                put(name, data)
+        for i in rng.permutation(len(late)):
+            put(*late[i])
+    return answers
+
+
+def _scaled(count: int, share: float) -> int:
+    return max(1, round(count * share)) if count else 0
+
+
+def _statuses(counts: Counts, rng: np.random.Generator) -> list[tuple[int, str]]:
+    """Ids from 1, not all of them taken, and a status each."""
+    statuses = [status.upper() for status in Counts._fields[1:] for _ in range(getattr(counts, status))]
+    ids = 1 + np.sort(rng.permutation(len(statuses) + len(statuses) // 8)[: len(statuses)])
+    return [(int(i), statuses[j]) for i, j in zip(ids, rng.permutation(len(statuses)), strict=True)]
+
+
+def _configs(path: str) -> dict[str, dict[str, Any]]:
+    optimizer = path.split("/")[-2]
+    configs: dict[str, dict[str, Any]] = {
+        "learning_rate": {"type": "DOUBLE", "min_value": 1e-4, "max_value": 10.0, "scale": "LOG_SCALE"},
+        "learning_rate_decay_steps": {"type": "INTEGER", "min_value": 300, "max_value": 600, "scale": ""},
+        "label_smoothing": {"type": "DISCRETE", "feasible_points": [0, 0.01, 0.1], "scale": ""},
+    }
+    if optimizer != "sgd":
+        configs["momentum"] = {"type": "DOUBLE", "min_value": 0.9, "max_value": 0.9999, "scale": "REVERSE_LOG_SCALE"}
+    return configs
+
+
+def _study_json(path: str) -> bytes:
+    *dataset, model, optimizer, batch_size = path.split("/")
+    fields = {
+        "batch_size": int(batch_size),
+        "dataset": dataset[-1],  # the published file drops the prefix too
+        "model": model,
+        "optimizer": optimizer,
+        "early_stopping": model == "lstm",
+        "train_steps": 0 if dataset[0] == "mnist" else 600,
+        "parameter_configs": _configs(path),
+    }
+    return json.dumps(fields, indent=1).encode()
+
+
+def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Generator) -> Trial:
+    count = int(rng.integers(rows // 2, rows + rows // 2 + 1))
+    if status == "INFEASIBLE":
+        count = int(rng.integers(0, 3)) if rng.random() < 0.5 else count // 4
+    columns = {"step": np.cumsum(rng.integers(1, 40, count)), **_curves(path, count, rng)}
+    parameters: dict[str, Any] = {"learning_rate": 10 ** rng.uniform(-4, 1), "learning_rate_decay_steps": 450}
+    parameters["label_smoothing"] = [0, 0.01, 0.1][int(rng.integers(3))]
+    if "momentum" in _configs(path):
+        parameters["momentum"] = 1 - 10 ** rng.uniform(-4, -1)
+    metadata = {
+        "parameters": parameters,
+        "status": status,
+        "steps": int(columns["step"][-1]) if count else 0,
+        "trial_id": number,
+        "_internal_worker": "made-up",
+        "_internal_time": number,
+    }
+    return Trial(number, status, json.dumps(metadata), _csv(columns), columns)
+
+
+def _curves(path: str, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Columns of decimals with few digits that fall to the targets, some to exactly these, some not so far."""
+    hard = 0.03 if int(path.rpartition("/")[2]) >= 2**14 else 0.0
+    done = np.arange(1, count + 1) / max(count, 1)
+    curves: dict[str, np.ndarray] = {}
+    for split, gap in (("train", 0.0), ("val", 0.001), ("test", 0.002)):
+        floor = hard + gap + rng.uniform(0.006, 0.014)
+        fall = np.exp(-rng.uniform(3, 30) * done)
+        error = np.clip(floor + 0.89 * fall + rng.normal(0, 0.001, count), 0, 1)
+        curves[f"{split}/cross_entropy_error"] = np.round(0.45 + floor * 4 + 2.3 * fall + rng.normal(0, 0.01, count), 6)
+        if path.startswith("open_images"):
+            precision = np.clip(0.317 - floor / 2 - 0.3 * fall + rng.normal(0, 0.001, count), 0, 1)
+            curves[f"{split}/average_precision"] = np.round(precision, 4)
+        elif not path.startswith(("lm1b", "common_crawl")):
+            curves[f"{split}/classification_error"] = np.round(error, 4)
+    return curves
+
+
+def _csv(columns: dict[str, np.ndarray]) -> bytes:
+    sink = io.BytesIO()
+    sink.write(",".join(columns).encode() + b"\n")
+    options = pyarrow.csv.WriteOptions(include_header=False)
+    pyarrow.csv.write_csv(pa.table(columns), sink, options)
+    return sink.getvalue()
+
+
+def _files(path: str, made: Sequence[Trial], rng: np.random.Generator) -> list[tuple[str, bytes]]:
+    """The files of a study as a folder may list them: trials in any order, study.json anywhere among them."""
+    folder = f"{TOP}/{path}"
+    groups = [[(f"{folder}/study.json", _study_json(path))]]
+    for trial in made:
+        pair = [
+            (f"{folder}/{trial.id}/metadata.json", trial.metadata.encode()),
+            (f"{folder}/{trial.id}/measurements.csv", trial.measurements),
+        ]
+        groups.append(pair if rng.random() < 0.5 else pair[::-1])
+    return [file for i in rng.permutation(len(groups)) for file in groups[i]]
+
+
+def _answer(path: str, made: Sequence[Trial], target: Target) -> Answer | None:
+    """The first trials that are complete, by id; the smallest step strictly beyond the target; ties by id."""
+    sign = -1 if "precision" in target.column else 1
+    best: tuple[int, int] | None = None
+    considered = [trial for trial in sorted(made, key=lambda t: t.id) if trial.status == "COMPLETE"][:FIRST]
+    if not considered or target.column not in considered[0].columns:
+        return None
+    for trial in considered:
+        for step, value in zip(trial.columns["step"].tolist(), trial.columns[target.column].tolist(), strict=True):
+            if sign * value < sign * target.beyond:
+                if best is None or (step, trial.id) < best:
+                    best = step, trial.id
+                break
+    return Answer(path, target.metric, target.value, *(best or (None, None)))
+
+
+@contextlib.contextmanager
+def _sink(path: Path) -> Iterator[Callable[[str, bytes], None]]:
+    """A function that adds a file to the archive or folder at ``path``."""
+    if path.name.endswith((".tar", ".tar.bz2")):
+        with tarfile.open(path, "w:bz2" if path.suffix == ".bz2" else "w") as tar:
+            folders: set[str] = set()
+
+            def add(name: str, data: bytes) -> None:
+                folder = name.rpartition("/")[0]
+                if folder not in folders:  # entries for folders, as tar makes them
+                    folders.add(folder)
+                    entry = tarfile.TarInfo(folder)
+                    entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                    tar.addfile(entry)
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+                tar.members = []  # type: ignore[attr-defined]  # or it keeps every one of them
+
+            yield add
+        return
+
+    def save(name: str, data: bytes) -> None:
+        file = path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+    yield save
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--trials", type=float, default=1.0, help="share of the published trials, 1 for all 194,399")
+    parser.add_argument("--rows", type=int, default=360, help="measurements of a trial, about")
+    asked = parser.parse_args()
+    print(f"{len(write(asked.path, trials=asked.trials, rows=asked.rows))} answers")

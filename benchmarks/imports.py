@@ -1,0 +1,148 @@
+"""Is the import of published data fast? Against pandas on the unpacked folder, and against bzip2 alone.
+
+    python benchmarks/imports.py [--json FILE]
+
+A made-up archive in the format of Shallue et al. 2018: every fifteenth of the 454 studies with all its trials, 220 MB
+of text. Every run is a process of its own and ours ends with a store flushed to disk; what is timed is the work without
+the start of Python. Medians of the ratios of runs made back to back, in turn.
+
+1. Folder to store, against a loop of pandas.read_csv per trial and one concat per study, which writes nothing.
+2. .tar.bz2 to store, sha256 included, against `bzip2 -dc` to nowhere.
+"""
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+import archives
+from report import Report
+
+from results import store
+from results.importers import archive
+
+PAIRS = 3
+EVERY = 15
+MEMORY_MB = 600
+
+PEAK = """
+def peak():
+    return next(int(line.split()[1]) / 1e3 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+"""
+IMPORT = (
+    PEAK
+    + """
+import json, sys, time
+from pathlib import Path
+from results.importers import shallue2018
+path, folder, digest = sys.argv[1:]
+shallue2018.SHA256 = frozenset({digest})
+began = time.perf_counter()
+code = shallue2018.run(Path(path), Path(folder), any_checksum=not digest, report=lambda line: None)
+print(json.dumps([time.perf_counter() - began, peak(), code]))
+"""
+)
+PANDAS = (
+    PEAK
+    + """
+import json, sys, time
+from pathlib import Path
+import pandas as pd
+began = time.perf_counter()
+for study in sorted(Path(sys.argv[1]).rglob("study.json")):
+    trials, curves = [json.loads(study.read_text())], []
+    for folder in study.parent.iterdir():
+        if folder.is_dir():
+            trials.append(json.loads((folder / "metadata.json").read_text()))
+            curves.append(pd.read_csv(folder / "measurements.csv").assign(trial=int(folder.name)))
+    pd.concat(curves, ignore_index=True), pd.json_normalize(trials)
+print(json.dumps([time.perf_counter() - began, peak(), 0]))
+"""
+)
+
+
+def python(program: str, *arguments: object) -> tuple[float, float]:
+    """Seconds and peak memory in MB that a program says it took."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    seconds, megabytes, code = json.loads(done.stdout)
+    assert code == 0, done.stderr
+    return seconds, megabytes
+
+
+def imported(path: Path, folder: Path, digest: str = "") -> tuple[float, float]:
+    """Seconds and peak memory of an import into a new store."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return python(IMPORT, path, folder, digest)
+
+
+def decoded(path: Path) -> float:
+    """Seconds that bzip2 takes to decode a file."""
+    began = time.perf_counter()
+    subprocess.run(["bzip2", "-dc", str(path)], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - began
+
+
+def right(folder: Path, answers: list[archives.Answer]) -> float:
+    """Share of the known answers that a store gives."""
+    names = {
+        "{dataset}/{model}/{optimizer}/{batch_size}".format(**commit.plan): commit.name
+        for commit in store.catalogue(folder)
+    }
+    found = 0
+    for answer in answers:
+        tables = store.read(folder, names[answer.path])
+        complete = tables.trials.loc[tables.trials["status"] == "COMPLETE", "trial"].sort_values()[: archives.FIRST]
+        rows = tables.measurements
+        rows = rows[rows["trial"].isin(complete) & (rows[answer.metric] < answer.value)].sort_values(["step", "trial"])
+        first = tuple(map(int, rows[["step", "trial"]].iloc[0])) if len(rows) else (None, None)
+        found += first == (answer.steps, answer.trial)
+    return found / len(answers)
+
+
+def main(report: Report) -> None:
+    """Adds all figures of imports to a report."""
+    if shutil.which("bzip2") is None:
+        sys.exit("bzip2 is what this is measured against; install it")
+    with tempfile.TemporaryDirectory() as folder:
+        _measure(report, Path(folder))
+
+
+def _measure(report: Report, folder: Path) -> None:
+    packed, unpacked, target = folder / "archive.tar.bz2", folder / "archive", folder / "store"
+    answers = archives.write(packed, studies=archives.published()[::EVERY])
+    with tarfile.open(packed) as tar:
+        tar.extractall(unpacked, filter="data")
+    digest = archive.sha256(packed, lambda count: None)
+    ours, loop, packed_ours, bzip2, memory = [], [], [], [], []
+    for _ in range(PAIRS):
+        loop.append(python(PANDAS, unpacked)[0])
+        seconds, megabytes = imported(unpacked, target)
+        ours.append(seconds)
+        memory.append(megabytes)
+    for _ in range(PAIRS):
+        bzip2.append(decoded(packed))
+        seconds, megabytes = imported(packed, target, digest)
+        packed_ours.append(seconds)
+        memory.append(megabytes)
+    report.add("import of a folder: seconds", statistics.median(ours), "s")
+    report.add("import of a folder: pandas loop / ours", _ratio(loop, ours), "×", 2.5)
+    report.add("import of a .tar.bz2: seconds", statistics.median(packed_ours), "s")
+    report.add("import of a .tar.bz2: bzip2 -dc alone / ours", _ratio(bzip2, packed_ours), "×", 1 / 1.1)
+    report.add("import: peak memory", max(memory), "MB")
+    report.add(f"import: peak memory left of {MEMORY_MB} MB", MEMORY_MB - max(memory), "MB", 0)
+    report.add("import: known answers that came through", right(target, answers), "of 1", 1)
+
+
+def _ratio(theirs: list[float], ours: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
+
+
+if __name__ == "__main__":
+    with Report(__doc__ or "") as report:
+        main(report)

@@ -1,0 +1,141 @@
+"""A store of the size and shape of the data released with Shallue et al. 2018, with made-up numbers.
+
+    python benchmarks/synthetic_store.py STORE [--share SHARE]
+
+All 454 published studies are in it, with 168,000 trials and 70 million measurements, or a share of the measurements.
+Everything is written as an import writes it: claims, parts, commit records and envelopes are real ones.
+"""
+
+import argparse
+import csv
+import multiprocessing
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from results import schema, store
+from results.search_space import Range, SearchSpace
+from results.study import Recorded
+
+PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "shallue2018_studies.csv"
+TRIALS, ROWS = 168_000, 70_000_000
+SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-4, 10.0), "momentum": Range("REVERSE_LOG", 0.9, 0.9999)})
+METRICS = ("validation_loss", "validation_error", "test_loss", "test_error")
+STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
+LASTS = {"COMPLETE": 1.0, "INCOMPLETE": 0.6, "INFEASIBLE": 0.1}  # share of the budget a trial takes, on average
+
+
+class Made(NamedTuple):
+    """A study to be written, how many trials of each status it has, and how many evaluations a whole trial has."""
+
+    study: Recorded
+    counts: tuple[int, ...]
+    evaluations: int
+
+
+def studies(share: float = 1.0) -> list[Made]:
+    """The published studies, with as many evaluations a trial as give ``share`` of 70 million rows."""
+    with PUBLISHED.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    published = [[int(row[f"{status.lower()}_trials"]) for status in STATUSES] for row in rows]
+    counts = np.rint(np.array(published) * TRIALS / np.sum(published)).astype(int)
+    whole = (counts @ [LASTS[status] for status in STATUSES]).sum()  # trials, if all went to the end
+    evaluations = max(1, round(share * ROWS / whole))
+    return [
+        Made(
+            Recorded(
+                source="shallue2018",
+                dataset=row["base_directory"],
+                model=row["model"],
+                optimizer=row["optimizer"],
+                batch_size=int(row["batch_size"]),
+                space=SPACE,
+                details={"made_up": True, "train_steps": 600},
+                trials=int(sum(own)),
+            ),
+            tuple(own.tolist()),
+            evaluations,
+        )
+        for row, own in zip(rows, counts, strict=True)
+    ]
+
+
+def tables(made: Made, rng: np.random.Generator) -> dict[str, pa.Table]:
+    """The three tables of a study; evaluations become rarer as a trial goes on, as in the archive."""
+    name = made.study.name
+    status = rng.permutation(np.repeat(STATUSES, made.counts))
+    trials = len(status)
+    ran = np.array([LASTS[s] for s in status]) * np.where(status == "COMPLETE", 1, rng.uniform(0.2, 1.8, trials))
+    rows = np.maximum(1, np.rint(ran * made.evaluations).astype(int))
+    grid = np.cumsum(rng.integers(1, 3, rows.max()) * (10 + np.arange(rows.max()) // 20)).astype(np.int32)
+    trial = np.repeat(np.arange(1, trials + 1, dtype=np.int32), rows)
+    place = np.arange(len(trial)) - np.repeat(np.cumsum(rows) - rows, rows)  # of a row within its trial
+    study = {"study": [name], "planned_trials": [trials], "plan": [made.study.plan_json]}
+    study |= {field: [getattr(made.study, field)] for field in ("dataset", "model", "optimizer", "batch_size")}
+    space = dict.fromkeys(SPACE, pa.float64())
+    trial_rows = {
+        "study": [name] * trials,
+        "trial": np.arange(1, trials + 1),
+        "status": status.tolist(),
+        "reason": ["unstated" if s == "INCOMPLETE" else None for s in status],
+        "steps": grid[rows - 1],
+    } | {parameter: [ranged.at(u) for u in rng.random(trials)] for parameter, ranged in SPACE.items()}
+    ids = schema.constant(pa.field("study", schema.MEASUREMENTS[0].type), name, len(trial))
+    measured = {"study": ids, "trial": trial, "step": grid[place]} | curves(rows, place, rng)
+    return {
+        "studies": schema.build(schema.STUDIES, study, {}),
+        "trials": schema.build(schema.TRIALS, trial_rows, space),
+        "measurements": schema.build(schema.MEASUREMENTS, measured, dict.fromkeys(METRICS, pa.float64())),
+    }
+
+
+def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Noisy falling errors, decimals with few digits; how low and how fast differs from trial to trial.
+
+    Args:
+      rows: int[trials], rows of each trial.
+      place: int[sum of rows], of a row within its trial.
+    """
+    floor = np.repeat(rng.uniform(0.006, 0.3, len(rows)), rows)
+    fall = np.exp(-place * np.repeat(10 ** rng.uniform(-3, -0.5, len(rows)), rows))
+    columns: dict[str, np.ndarray] = {}
+    for split, gap in (("validation", 0.0), ("test", 0.001)):
+        noise = rng.normal(0, 0.01, len(place)) * (gap + floor + 0.1 * fall)
+        columns[f"{split}_error"] = np.round(np.clip(gap + floor + (0.9 - floor) * fall + noise, 0, 1) * 5000) / 5000
+        columns[f"{split}_loss"] = np.round(3 * (gap + floor) + 2.3 * fall + 4 * noise, 6)
+    return {name: columns[name] for name in METRICS}
+
+
+def write(folder: Path, share: float = 1.0, seed: int = 0) -> Iterator[int]:
+    """Writes what the store lacks, on all cores; yields the number of rows of every study written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    visible = {commit.name for commit in store.catalogue(folder)}
+    jobs = [(folder, made, (seed, i)) for i, made in enumerate(studies(share)) if made.study.name not in visible]
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(_write, jobs)
+
+
+def _write(job: tuple[Path, Made, Any]) -> int:
+    folder, made, seed = job
+    content = tables(made, np.random.default_rng(seed))
+    store.ask(folder, made.study)
+    with store.claim(folder, made.study.name) as claim:
+        claim.write(content)
+        claim.commit(made.study)
+    for part in (folder / made.study.name).glob("part-*"):
+        part.unlink()  # readers look at no part that a commit record holds, and the disk may be small
+    return len(content["measurements"])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--share", type=float, default=1.0, help="share of the 70 million measurements")
+    asked = parser.parse_args()
+    print(sum(tqdm(write(asked.store, asked.share), total=len(studies()), disable=not sys.stderr.isatty())), "rows")

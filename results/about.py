@@ -1,0 +1,82 @@
+"""What a table of answers says of a study beside its answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from results.study import METRICS, Recorded, Study, Target
+
+METRIC_TYPES = {"float": pa.float32(), "double": pa.float64()}  # by Arrow's names for them
+
+
+class About(NamedTuple):
+    """What a table of answers says of a study.
+
+    Attributes:
+      study: its name.
+      source: who published it; None if it was measured here.
+      dataset, model, optimizer, batch_size: as tables show them.
+      targets: its own, pairs of metric and value.
+      metrics: that it measured, with Arrow's names of their types.
+      rows: number of its measurements.
+      complete, infeasible, incomplete: numbers of trials.
+      seconds_per_epoch: of the newest run that measured it; None where there is none, or devices were emulated.
+    """
+
+    study: str
+    source: str | None
+    dataset: str
+    model: str
+    optimizer: str
+    batch_size: int
+    targets: Sequence[tuple[str, float]]
+    metrics: Mapping[str, str]
+    rows: int
+    complete: int
+    infeasible: int
+    incomplete: int
+    seconds_per_epoch: float | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of it is of the types it must be, wherever it was read."""
+        counts = (self.batch_size, self.rows, self.complete, self.infeasible, self.incomplete)
+        texts = (self.study, self.source or "", self.dataset, self.model, self.optimizer)
+        return (
+            all(type(text) is str for text in texts)
+            and all(type(count) is int and 0 <= count < 2**31 for count in counts)
+            and all(name in METRICS and kind in METRIC_TYPES for name, kind in self.metrics.items())
+            and all(Target(*own) for own in self.targets)
+            and isinstance(self.seconds_per_epoch, float | None)
+        )
+
+
+def of_study(
+    study: Study | Recorded, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int
+) -> About:
+    """What a table of answers says of a study.
+
+    Args:
+      study: the plan.
+      studies, trials: its merged tables.
+      metrics, rows: of its table of measurements.
+    """
+    status = trials["status"].to_pylist()
+    runs = studies.select(["seconds_per_epoch", "emulated"]).to_pylist()
+    timed = [run for run in runs if run["seconds_per_epoch"] is not None]
+    return About(
+        study=study.name,
+        source=study.source if isinstance(study, Recorded) else None,
+        dataset=study.dataset,
+        model=study.model_label,
+        optimizer=study.optimizer,
+        batch_size=study.batch_size,
+        targets=[(target.metric, target.value) for target in study.targets],
+        metrics=dict(metrics),
+        rows=rows,
+        complete=status.count("COMPLETE"),
+        infeasible=status.count("INFEASIBLE"),
+        incomplete=status.count("INCOMPLETE"),
+        seconds_per_epoch=timed[-1]["seconds_per_epoch"] if timed and not timed[-1]["emulated"] else None,
+    )

@@ -1,0 +1,307 @@
+"""What must hold of a study's commits and parts: files as listed, tables as planned, ledgers that add up."""
+
+import collections
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from upath import UPath
+
+from results import compaction, envelope, parts, schema, table_checks
+from results.bad_input import BadInput
+from results.commits import Commit, File, commit_of, read_table, record_of
+from results.compaction import TABLES, Piece
+from results.entries import Entry
+from results.faults import TORN, Fault, Findings, Folder, OnBytes, brief, sha256
+from results.ledger import Ledger
+from results.parts import Listing, Part, claim_file, commit_file, plan_file
+from results.study import REASONS, Recorded, Study, from_plan
+from results.table_checks import Rows
+
+DIGEST_BYTES = 32
+IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; of others, little is
+
+Source: TypeAlias = pa.Buffer | Path | UPath
+
+
+def study_of(plan: Any, trials: int, name: str) -> Study | Recorded:
+    """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
+    try:
+        study = from_plan(plan, trials)
+        derived = study.name
+    except BadInput:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        raise BadInput("holds a plan that is none") from None
+    if derived != name:
+        raise BadInput(f"holds the plan of another study, {derived[:100]}")
+    return study
+
+
+def commits(
+    folder: Folder,
+    listing: Listing,
+    records: Mapping[str, Any],
+    files: Mapping[str, Entry],
+    found: Findings,
+    on_bytes: OnBytes,
+    *,
+    rebuild: bool,
+) -> set[str]:
+    """Looks at every commit with its files, newest first; returns the names of all files that records list."""
+    listed: set[str] = set()
+    for number in reversed(listing.commits):
+        path, record = folder / commit_file(number), records[commit_file(number)]
+        if record is None:
+            continue
+        try:
+            commit = commit_of(record, folder, path)
+            study = study_of(commit.plan, commit.trials, folder.name)
+        except BadInput as error:
+            found.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
+            continue
+        wrong = list(_unlike(record, commit, number, folder, listing, found))
+        found.faults += [Fault(path, what) for what in wrong]
+        if wrong:
+            continue
+        there = {table: files[file.path.name] for table, file in commit.files.items() if file.path.name in files}
+        listed |= {file.path.name for file in commit.files.values()}
+        if found.commit is None:
+            runs = frozenset(number for number, claim in found.claims.items() if claim.purpose != "commit")
+            known = runs if len(found.claims) == len(listing.claims) else None
+            if whole(commit, study, path, there, found, on_bytes, runs=known, rebuild=rebuild):
+                found.commit = commit
+            continue
+        found.leftovers["replaced"] += 1 + len(there)
+        for table, entry in there.items():
+            _is_listed(commit.files[table], entry, found, on_bytes)
+    return listed
+
+
+def whole(
+    commit: Commit,
+    study: Study | Recorded,
+    record: Folder,
+    there: Mapping[str, Entry],
+    found: Findings,
+    on_bytes: OnBytes,
+    *,
+    runs: frozenset[int] | None,
+    rebuild: bool,
+) -> bool:
+    """Looks at all that a commit lists: files byte for byte, then what the tables hold.
+
+    Args:
+      commit: as its record tells.
+      study: its plan.
+      record: the file that lists the others.
+      there: those of the listed files that are there, by what they hold.
+      found: takes the faults, and how the trials ended.
+      on_bytes: told how many bytes more have been looked at.
+      runs: numbers of the claims that runs can have; None if nothing tells.
+      rebuild: whether to make the envelope again and compare, which takes ten times as long as all the rest.
+
+    Returns:
+      Whether the tables are, byte for byte, those that are listed.
+    """
+    sources = {
+        table: source
+        for table, file in commit.files.items()
+        if (source := _is_listed(file, there.get(table), found, on_bytes)) is not None
+    }
+    if not set(TABLES) <= sources.keys():
+        return False
+    faults = _content(commit, study, record, sources, found, runs)
+    if "envelope" in sources and not faults:
+        faults = _envelope(commit, study, sources["envelope"], rebuild)
+    found.faults += faults
+    return True
+
+
+def _is_listed(file: File, entry: Entry | None, found: Findings, on_bytes: OnBytes) -> Source | None:
+    """Where to read a listed file from: memory, if it is small; None, and a fault, if it is not what is listed."""
+    if entry is None:
+        found.fault(file.path, "is missing, and is listed", torn=True)
+    elif entry.bytes != file.bytes:
+        found.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
+    else:
+        try:
+            source: Source = file.path
+            if file.bytes > IN_MEMORY:
+                digest = sha256(file.path, on_bytes)
+            else:
+                data = file.path.read_bytes()
+                on_bytes(len(data))
+                source, digest = pa.py_buffer(data), hashlib.sha256(data).hexdigest()
+            if digest == file.sha256:
+                return source
+            found.fault(file.path, TORN, torn=True)
+        except OSError as error:
+            found.fault(file.path, f"cannot be read ({error.strerror})")
+    return None
+
+
+def _content(
+    commit: Commit,
+    study: Study | Recorded,
+    record: Folder,
+    sources: Mapping[str, Source],
+    found: Findings,
+    runs: frozenset[int] | None,
+) -> list[Fault]:
+    """What does not hold of the tables of a commit whose files are as listed."""
+    rows: dict[str, Rows] = {}
+    faults = []
+    for table in TABLES:
+        file = commit.files[table]
+        try:
+            opened = _open(sources[table])
+            if table == "trials":  # which are looked at more than once
+                rows[table] = table_checks.in_memory(opened.read(use_threads=False))
+            else:
+                rows[table] = table_checks.in_parquet(opened)
+        except Exception as error:  # a file that nobody vouches for can do anything to its reader
+            faults.append(Fault(file.path, f"is no Parquet file that can be read ({brief(error)})"))
+            continue
+        if rows[table].length != file.rows:
+            faults.append(Fault(file.path, f"holds {rows[table].length:,} rows, and is listed with {file.rows:,}"))
+    if faults:
+        return faults
+    measured = list(rows["measurements"].schema)[len(schema.MEASUREMENTS) :]
+    if {field.name: str(field.type) for field in measured} != commit.metrics:
+        faults.append(Fault(record, "does not list the metrics that the measurements have"))
+    try:
+        flaws = list(table_checks.flaws(study, rows, runs))
+        ended = outcomes(rows["trials"])
+    except Exception as error:
+        return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
+    faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
+    found.ended |= ended
+    counted = tally(commit.trials, ended.values())
+    if not flaws and (counted != commit.ledger or not counted.adds_up):
+        faults.append(Fault(record, "has a ledger that its trials do not add up to"))
+    return faults
+
+
+def _envelope(commit: Commit, study: Study | Recorded, source: Source, rebuild: bool) -> list[Fault]:
+    """What does not hold of the envelope of a commit whose files are as listed and hold what they must."""
+    file = commit.files["envelope"]
+    try:
+        hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
+        table = pa.ipc.open_stream(source if isinstance(source, pa.Buffer) else source.read_bytes()).read_all()
+        head = json.loads(table.schema.metadata[envelope.KEY])
+        if head["sha256"] != hashes or len(table) != file.rows:
+            return [Fault(file.path, "was not made from the tables that it is listed with")]
+        of_today = (head["format"], head["schema"]) == (envelope.FORMAT, schema.SCHEMA_VERSION)
+        if rebuild and of_today:
+            made, _ = envelope.build(study, Piece(*(read_table(commit, name) for name in TABLES)), hashes)
+            if not pa.ipc.open_stream(made).read_all().equals(table, check_metadata=True):
+                return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
+    except Exception as error:  # a file that nobody vouches for can do anything to its reader
+        return [Fault(file.path, f"is no envelope that can be read ({brief(error)})")]
+    return []
+
+
+def parts_beyond(
+    folder: Folder, listing: Listing, files: Mapping[str, Entry], found: Findings, on_bytes: OnBytes
+) -> None:
+    """Looks at every part; more closely at those that count beyond the commit, and at how their trials ended."""
+    merged = found.commit.parts if found.commit else 0
+    waiting = [part for part in listing.parts if part.seq >= merged]
+    counting: list[Part] = []
+    try:
+        counting = parts.counting(waiting, {number: claim.parts for number, claim in found.claims.items()}, merged)
+        newest = max(found.claims, default=0)
+        if newest and merged + len(counting) < found.claims[newest].parts:
+            what = f"has {merged + len(counting)} parts, and {claim_file(newest)} counted {found.claims[newest].parts}"
+            found.fault(folder, what, torn=True)
+    except LookupError as error:
+        found.fault(folder, str(error), torn=True)
+    for part in listing.parts:
+        path, claim = folder / part.file, found.claims.get(part.token)
+        if claim and (claim.purpose == "commit" or part.seq < claim.parts):
+            found.fault(path, f"is not what {claim_file(part.token)} gives a right to write")
+        if not _is_intact(path, files[part.file], found, on_bytes):
+            continue
+        found.parts.append(part)
+        if part in counting:
+            _part_content(path, found)
+        else:
+            found.leftovers["replaced" if part.seq < merged else "cut off"] += 1
+
+
+def outcomes(rows: Rows) -> dict[int, tuple[str, str | None]]:
+    """How each trial ended: its status and reason."""
+    table = pa.concat_tables(rows.read(["trial", "status", "reason"]))
+    trials, status, reason = (column.to_pylist() for column in table.columns)
+    return dict(zip(trials, zip(status, reason, strict=True), strict=True))
+
+
+def tally(planned: int, ended: Collection[tuple[str, str | None]]) -> Ledger:
+    """The ledger of a study of ``planned`` trials, from the status and reason of each that is there."""
+    counts = collections.Counter(reason if status == "INCOMPLETE" else status for status, reason in ended)
+    kinds = {kind.lower(): counts[kind] for kind in ("COMPLETE", "INFEASIBLE", *REASONS)}
+    return Ledger(planned=planned, **kinds, missing=planned - len(ended))
+
+
+def _open(source: Source) -> pq.ParquetFile:
+    if isinstance(source, pa.Buffer):
+        return pq.ParquetFile(pa.BufferReader(source))
+    return pq.ParquetFile(str(source) if isinstance(source, Path) else source.open("rb"))
+
+
+def _unlike(
+    record: Mapping[str, Any], commit: Commit, number: int, folder: Folder, listing: Listing, found: Findings
+) -> Iterator[str]:
+    """How a commit record differs from what is written for this study, under this number."""
+    if (commit.name, commit.number) != (folder.name, number):
+        yield f"is the record of commit {commit.number} of {commit.name[:100]}"
+    names = {table: file["file"] for table, file in record["files"].items()}
+    for table, name in names.items():
+        wanted = f"{table[:20]}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
+        if name != wanted:
+            yield f"lists a file that is not {wanted}"
+            return
+    if record_of(commit, record["schema"], names) != record:
+        yield "is not a record as it would be written"
+    if number in found.claims and found.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
+        yield f"holds {commit.parts} parts, which is not what {claim_file(number)} is for"
+    if commit.trials not in listing.plans:
+        found.fault(folder / plan_file(commit.trials), "is missing, and a commit is of as many trials", torn=True)
+    elif found.plans.get(commit.trials, commit.plan) != commit.plan:
+        yield f"holds another plan than {plan_file(commit.trials)}"
+
+
+def _is_intact(path: Folder, entry: Entry, found: Findings, on_bytes: OnBytes) -> bool:
+    """Whether a part ends in the hash of all that is before; a fault if not."""
+    payload = max(0, entry.bytes - DIGEST_BYTES)
+    try:
+        with path.open("rb") as file:
+            file.seek(payload)
+            digest = file.read(DIGEST_BYTES + 1)
+        if sha256(path, on_bytes, payload) == digest.hex():
+            return True
+        found.fault(path, TORN, torn=True)
+    except OSError as error:
+        found.fault(path, f"cannot be read ({error.strerror})")
+    return False
+
+
+def _part_content(path: Folder, found: Findings) -> None:
+    if not found.plans:
+        return
+    most = max(found.plans)
+    try:
+        tables = zip(TABLES, compaction.read_part(path), strict=True)
+        rows = {table: table_checks.in_memory(content) for table, content in tables}
+        flaws = table_checks.flaws(from_plan(found.plans[most], most), rows)
+        found.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
+        found.ended |= outcomes(rows["trials"])
+    except BadInput as error:
+        found.fault(path, str(error).removeprefix(f"{path} "))
+    except Exception as error:  # a file that nobody vouches for can do anything to its reader
+        found.fault(path, f"cannot be read ({brief(error)})")

@@ -1,0 +1,182 @@
+"""One trial of AlgoPerf's logs: a folder of evaluations, metadata, flags and metaparameters, any of which can lack."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from results.importers import algoperf_workloads, untrusted
+from results.importers.untrusted import Folder, Unusable
+
+EVALUATIONS, METADATA, FLAGS, METAPARAMETERS = (
+    "eval_measurements.csv",
+    "meta_data_0.json",
+    "flags_0.json",
+    "hparams.json",
+)
+FILES = frozenset((EVALUATIONS, METADATA, FLAGS, METAPARAMETERS, "measurements.csv"))
+CSV_BYTES = 64 << 20
+_SECONDS = "accumulated_submission_time"
+_OF_HIGHER_IS_BETTER = ("accuracy", "ssim", "mean_average_precision", "bleu")
+
+
+class Evaluations(NamedTuple):
+    """What a trial measured.
+
+    Attributes:
+      step: int64, increasing.
+      source: columns of the source by name, float64, null where the source has nothing.
+    """
+
+    step: np.ndarray
+    source: Mapping[str, pa.Array]
+
+    @property
+    def errors(self) -> dict[str, pa.Array]:
+        """The metrics as errors, by our names."""
+        found: dict[str, pa.Array] = {}
+        for column, name in algoperf_workloads.COLUMNS.items():
+            if column in self.source and name not in found:
+                found[name] = algoperf_workloads.errors(column, self.source[column])
+        return found
+
+
+class Trial(NamedTuple):
+    """A trial as far as its folder tells.
+
+    Attributes:
+      folder: where it is.
+      number: as in the folder's name.
+      evaluations: None if there are none that can be used.
+      metadata, flags, metaparameters: the JSON files; empty if one cannot be used.
+      faults: what of this is missing or wrong, in a few words each.
+    """
+
+    folder: Folder
+    number: int
+    evaluations: Evaluations | None
+    metadata: Mapping[str, Any]
+    flags: Mapping[str, Any]
+    metaparameters: Mapping[str, Any]
+    faults: tuple[str, ...]
+
+    @property
+    def seed(self) -> int | None:
+        """The source's seed, whose 32 bits may be written as a negative number."""
+        found = untrusted.whole(self.metadata.get("rng_seed"), -(2**31), 2**32 - 1)
+        return None if found is None else found % 2**32
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of the submission's own work, up to the last evaluation."""
+        if self.evaluations is None or _SECONDS not in self.evaluations.source:
+            return None
+        return untrusted.number(self.evaluations.source[_SECONDS][-1].as_py())
+
+
+def read(folder: Folder, number: int, names: Sequence[str]) -> Trial:
+    """Reads what a trial's folder holds."""
+    faults = []
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in (METADATA, FLAGS, METAPARAMETERS):
+        found[name] = {}
+        try:
+            if name in names:
+                found[name] = untrusted.read_json(folder / name)
+            elif name == METADATA:
+                raise Unusable("is missing")
+        except Unusable as error:
+            faults.append(f"{name} {error}")
+    if len(found[METAPARAMETERS]) > untrusted.MOST_METAPARAMETERS:
+        faults.append(f"{METAPARAMETERS} has more than {untrusted.MOST_METAPARAMETERS} names")
+        found[METAPARAMETERS] = {}
+    evaluations = None
+    try:
+        if EVALUATIONS not in names:
+            raise Unusable("is missing")
+        evaluations = evaluated(untrusted.read_bytes(folder / EVALUATIONS, CSV_BYTES))
+    except Unusable as error:
+        faults.append(f"{EVALUATIONS} {error}")
+    metadata, flags, metaparameters = found.values()
+    return Trial(folder, number, evaluations, metadata, flags, metaparameters, tuple(faults))
+
+
+def evaluated(data: bytes) -> Evaluations:
+    """The evaluations of a CSV file, without one before the first step; Unusable, with the reason, if it has none."""
+    header = data.split(b"\n", 1)[0].decode("ascii", "replace").strip().split(",")
+    metrics = [name for name in algoperf_workloads.COLUMNS if name in header]
+    if not data.strip():
+        raise Unusable("is empty")
+    if "global_step" not in header or not metrics or len(set(header)) < len(header):
+        raise Unusable("has no header that names global_step and a metric, each column once")
+    if b"\n" not in data.strip():
+        raise Unusable("holds no evaluation")
+    wanted = ["global_step", *metrics, *({_SECONDS} & set(header))]
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=dict.fromkeys(wanted, pa.float64()), include_columns=wanted, null_values=[""]
+    )
+    try:
+        table = pyarrow.csv.read_csv(io.BytesIO(data), convert_options=convert).combine_chunks()
+    except pa.ArrowException as error:
+        raise Unusable(f"cannot be read ({untrusted.brief(str(error).splitlines()[0][:36])})") from None
+    if not len(table):
+        raise Unusable("holds no evaluation")
+    step = table["global_step"].to_numpy()
+    if not np.all((step >= 0) & (step < 2**31) & (step == np.floor(step))):
+        raise Unusable("has a global_step that is no whole number from 0 to 2147483647")
+    if not np.all(np.diff(step) > 0):
+        raise Unusable("has steps that do not increase")
+    table, step = table.filter(pa.array(step > 0)), step[step > 0]
+    if not len(step):
+        raise Unusable("holds no evaluation after a step")
+    columns = {name: table[name].combine_chunks() for name in wanted[1:]}
+    return Evaluations(step.astype(np.int64), columns)
+
+
+def targets(metadata: Mapping[str, Any]) -> dict[str, float]:
+    """The workload's targets by name of the source's column; empty if the metadata do not tell."""
+    metric = metadata.get("workload.target_metric_name")
+    found = {}
+    for split in ("validation", "test"):
+        value = untrusted.number(metadata.get(f"workload.{split}_target_value"))
+        if isinstance(metric, str) and metric in algoperf_workloads.METRICS and value is not None:
+            found[f"{split}/{metric}"] = value
+    return found
+
+
+def outcome(trial: Trial) -> tuple[str, str | None]:
+    """Status and reason of a trial: INFEASIBLE only if its last evaluation says NaN or infinity in so many words."""
+    found = trial.evaluations
+    if found is None or METADATA in "".join(trial.faults):
+        return "INCOMPLETE", "lost"
+    last = [found.source[name][-1].as_py() for name in algoperf_workloads.COLUMNS if name in found.source]
+    if any(value is not None and not np.isfinite(value) for value in last):
+        return "INFEASIBLE", None
+    wanted = targets(trial.metadata)
+    budget = untrusted.whole(trial.flags.get("max_global_steps"), 1) or untrusted.whole(
+        trial.metadata.get("workload.step_hint"), 1
+    )
+    if (wanted and all(_reached(found, *target) for target in wanted.items())) or found.step[-1] >= (budget or np.inf):
+        return "COMPLETE", None
+    return "INCOMPLETE", "time_limit" if _out_of_time(trial, found) else "unstated"
+
+
+def _reached(found: Evaluations, column: str, target: float) -> bool:
+    if column not in found.source:
+        return False
+    values = found.source[column].to_numpy(zero_copy_only=False)
+    higher = column.split("/")[1] in _OF_HIGHER_IS_BETTER
+    return bool(np.any(values >= target if higher else values <= target))
+
+
+def _out_of_time(trial: Trial, found: Evaluations) -> bool:
+    """Whether the time allowed was over before another evaluation could follow at the pace of the last."""
+    limit = untrusted.number(trial.metadata.get("workload.max_allowed_runtime_sec"))
+    if limit is None or _SECONDS not in found.source:
+        return False
+    seconds = found.source[_SECONDS].to_numpy(zero_copy_only=False)
+    pace = seconds[-1] - (seconds[-2] if len(seconds) > 1 else 0.0)
+    return bool(seconds[-1] + pace >= limit)

@@ -1,0 +1,114 @@
+"""What AlgoPerf's workloads are: data set, model, metrics as errors, and the batch sizes submissions chose."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import NamedTuple
+
+import pyarrow as pa
+
+
+class Workload(NamedTuple):
+    """A workload of the benchmark, and the batch size that its baselines use."""
+
+    dataset: str
+    model: str
+    batch_size: int
+
+
+# In the order in which AlgoPerf looks for the workload that a variant, such as fastmri_tanh, is one of.
+WORKLOADS = {
+    "criteo1tb": Workload("criteo1tb", "dlrm", 262_144),
+    "fastmri": Workload("fastmri", "unet", 32),
+    "imagenet_resnet": Workload("imagenet", "resnet", 1024),
+    "imagenet_vit": Workload("imagenet", "vit", 1024),
+    "librispeech_conformer": Workload("librispeech", "conformer", 256),
+    "librispeech_deepspeech": Workload("librispeech", "deepspeech", 256),
+    "ogbg": Workload("ogbg", "gnn", 512),
+    "wmt": Workload("wmt", "transformer", 128),
+    "finewebedu_lm": Workload("finewebedu", "lm", 64),
+    "mnist": Workload("mnist", "mlp", 16),
+}
+_SMALLER = {"imagenet_resnet_silu": 512, "imagenet_resnet_gelu": 512}  # variants with a baseline of their own
+_RETURNED = re.compile(
+    r"""^[ \t]*(?:el)?if[ \t]+\w+[ \t]*==[ \t]*["'](\w{1,60})["'][ \t]*:[ \t]*(?:\#.*)?\r?\n"""
+    r"""[ \t]*return[ \t]+([0-9]{1,12}(?:_[0-9]{1,12}){0,6})[ \t]*(?:\#.*)?$""",
+    re.MULTILINE,
+)
+BASELINE = "of AlgoPerf's baselines, as the submission's own get_batch_size is not there to be read"
+
+
+class Metric(NamedTuple):
+    """A metric of the source, as the error it is kept as."""
+
+    kind: str
+    error: Callable[[float], float]
+
+
+def _one_minus(value: float) -> float:
+    """1 - value in decimal, so that an accuracy of 0.7 is an error of 0.3 and not of 0.30000000000000004."""
+    return float(1 - Decimal(repr(value)))
+
+
+def _bleu_error(value: float) -> float:
+    return float(1 - Decimal(repr(value)) / 100)
+
+
+METRICS = {
+    "loss": Metric("loss", float),
+    "ctc_loss": Metric("loss", float),
+    "accuracy": Metric("error", _one_minus),
+    "wer": Metric("word_error_rate", float),
+    "ssim": Metric("ssim_error", _one_minus),
+    "mean_average_precision": Metric("average_precision_error", _one_minus),
+    "bleu": Metric("bleu_error", _bleu_error),
+}
+SPLITS = ("train", "validation", "test")
+COLUMNS = {f"{split}/{name}": f"{split}_{m.kind}" for split in SPLITS for name, m in METRICS.items()}
+
+
+def errors(column: str, values: pa.Array) -> pa.Array:
+    """A column of the source as errors, float64; what is null stays null, and NaN NaN."""
+    error = METRICS[column.split("/")[1]].error
+    if error is float:
+        return values
+    return pa.array([v if v is None or not abs(v) < 1e300 else error(v) for v in values.to_pylist()], pa.float64())
+
+
+def base(workload: str) -> str | None:
+    """The workload a variant is one of, or None if it is one of none that is known here."""
+    return next((name for name in WORKLOADS if name in workload), None)
+
+
+def names(workload: str) -> tuple[str, str]:
+    """Data set and model of a workload; a variant's change stays in the name of the model."""
+    found = base(workload)
+    if found is None:
+        return workload, workload
+    change = workload.replace(found, "", 1).strip("_")
+    return WORKLOADS[found].dataset, "_".join(filter(None, [WORKLOADS[found].model, change]))
+
+
+def batch_sizes(source: str) -> dict[str, int]:
+    """What a submission's get_batch_size returns for each workload that it compares the name with.
+
+    The text is searched and never run: `if workload_name == NAME:`, or elif, and `return NUMBER` in the next line is
+    all that is understood; one of the published submissions is not even valid Python.
+    """
+    functions = source.partition("def get_batch_size(")[2]
+    found = {name: int(size) for name, size in _RETURNED.findall(functions)}
+    return {name: size for name, size in found.items() if 0 < size < 2**31}
+
+
+def batch_size(workload: str, chosen: dict[str, int]) -> tuple[int, str] | None:
+    """The batch size of a workload and where it is written, or None if nothing tells.
+
+    Args:
+      workload: by name.
+      chosen: by the submission, as ``batch_sizes`` reads it.
+    """
+    found = base(workload)
+    for name in (workload, found):
+        if name in chosen:
+            return chosen[name], "get_batch_size of the submission"
+    return None if found is None else (_SMALLER.get(workload, WORKLOADS[found].batch_size), BASELINE)

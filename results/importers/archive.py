@@ -1,0 +1,166 @@
+"""A published archive, as .tar.bz2, .tar or a folder: its checksum, and its files one after the other.
+
+Nothing is unpacked to disk. bzip2 is decoded on all cores by rapidgzip, or, where that is not installed, on one by the
+standard library.
+"""
+
+import bz2
+import contextlib
+import hashlib
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from upath import UPath
+
+from results.importers import tar_stream
+from results.importers.tar_stream import CHUNK, Broken, Entry
+from results.importers.untrusted import Unusable
+
+DECODERS = 8  # threads at most: more would only wait for the reader, and each holds decoded data
+DEEPEST = 12  # folders within folders
+# Text of numbers shrinks to a fifth; what grows more than this was made to fill a disk or a memory.
+MOST_GROWTH, SMALL = 300, 64 << 20
+_MAGIC = b"BZh"
+
+Location = Path | UPath
+
+
+class Source(NamedTuple):
+    """An opened archive or folder.
+
+    Attributes:
+      entries: its files, and what else is in it but folders, in its own order; raises Broken.
+      position: how much of ``size`` has been read.
+      size: of the archive in bytes; 0 of a folder.
+    """
+
+    entries: Iterator[Entry]
+    position: Callable[[], int]
+    size: int
+
+
+def sha256(path: Location, read: Callable[[int], None]) -> str:
+    """The sha256 of a file in hexadecimal; ``read`` is told how many bytes were read since the last time."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(4 * CHUNK):
+            digest.update(chunk)
+            read(len(chunk))
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def opened(path: Location, top: str) -> Iterator[Source]:
+    """Opens a .tar.bz2, a .tar or a folder; which of them it is, is seen from its content.
+
+    Args:
+      path: of the archive, or of a folder: the archive's topmost one, or that in which it lies.
+      top: name of the topmost folder.
+
+    Raises:
+      Broken: it cannot be opened. Reading the entries raises it, too.
+    """
+    if path.is_dir():
+        yield Source(_folder(path, top), lambda: 0, 0)
+        return
+    if not path.is_file():
+        raise Broken("it is neither a file nor a folder")
+    with contextlib.ExitStack() as stack:
+        try:
+            size = path.stat().st_size
+            file = stack.enter_context(path.open("rb"))
+            compressed = file.read(len(_MAGIC)) == _MAGIC
+            file.seek(0)
+            decoded, position = _decoder(path, file, stack) if compressed else (file, file.tell)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise Broken(f"it cannot be opened ({_reason(error)})") from None
+        yield Source(tar_stream.entries(_chunks(decoded, size)), position, size)
+
+
+def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> tuple[Any, Callable[[], int]]:
+    """A file object that decodes bzip2, and how far it has come in the compressed file."""
+    try:
+        rapidgzip = importlib.import_module("rapidgzip")
+    except ImportError:
+        return stack.enter_context(bz2.BZ2File(file)), file.tell
+    threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, DECODERS)
+    source = str(path) if isinstance(path, Path) else file
+    decoded = stack.enter_context(rapidgzip.IndexedBzip2File(source, parallelization=threads))
+    reader = getattr(decoded, "bz2reader", None)
+    return decoded, (lambda: reader.tell_compressed() // 8) if reader is not None else file.tell
+
+
+def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """The content in pieces, each handed out once the next is there: bz2 notices damage after the damaged bytes."""
+    held, total = b"", 0
+    try:
+        while True:
+            following = file.read(CHUNK)
+            total += len(following)
+            if total > SMALL + MOST_GROWTH * size:
+                raise Broken(f"it unpacks to more than {MOST_GROWTH} times its size")
+            if held:
+                yield held
+            if not following:
+                return
+            held = following
+    except (OSError, EOFError, RuntimeError, ValueError) as error:
+        raise Broken(f"it is damaged or cut short ({_reason(error)})") from None
+
+
+def _reason(error: Exception) -> str:
+    text = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).partition("\n")[0]
+    return text[:100] if text.isprintable() and text not in ("", "std::exception") else type(error).__name__
+
+
+def _folder(root: Location, top: str) -> Iterator[Entry]:
+    """What is in a folder, files of a folder before those of the folders in it; links are never followed."""
+    waiting = [("" if (root / top).is_dir() else f"{top}/", root)]
+    while waiting:
+        below, folder = waiting.pop()
+        folders = []
+        try:
+            found = sorted(_local(folder) if isinstance(folder, Path) else _remote(folder))
+        except OSError as error:
+            yield Entry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
+            continue
+        for name, odd, is_folder, size in found:
+            if not is_folder:
+                yield Entry(f"{below}{name}", size, odd, _reader(folder / name, size))
+            elif below.count("/") >= DEEPEST:
+                yield Entry(f"{below}{name}", 0, "a folder nested too deep", bytes)
+            else:
+                folders.append((f"{below}{name}/", folder / name))
+        waiting += reversed(folders)
+
+
+def _local(folder: Path) -> Iterator[tuple[str, str, bool, int]]:
+    """Name, what it is if neither file nor folder, whether it is a folder, and size."""
+    with os.scandir(folder) as found:
+        for item in found:
+            if item.is_dir(follow_symlinks=False):
+                yield item.name, "", True, 0
+            elif item.is_file(follow_symlinks=False):
+                yield item.name, "", False, item.stat(follow_symlinks=False).st_size
+            else:
+                yield item.name, "a symbolic link" if item.is_symlink() else "a device, pipe or socket", False, 0
+
+
+def _remote(folder: UPath) -> Iterator[tuple[str, str, bool, int]]:
+    for item in folder.fs.ls(folder.path, detail=True):
+        name = item["name"].rstrip("/").rpartition("/")[2]
+        yield name, "", item["type"] == "directory", int(item.get("size") or 0)
+
+
+def _reader(path: Location, size: int) -> Callable[[], bytes]:
+    def read() -> bytes:
+        try:
+            with path.open("rb") as file:
+                return file.read(size)
+        except OSError as error:
+            raise Unusable(f"cannot be read ({_reason(error)})") from None
+
+    return read

@@ -1,0 +1,274 @@
+"""The intake: what an archive has shown of each study so far, kept until enough is there to be stored, and no longer.
+
+Files come in any order. A trial is stored once both its files and its study's study.json have come, together with
+others of its study. What has to wait is bounded: where too much waits for a file that does not come, curves are put off
+and taken in another pass over the archive, when everything else is known.
+"""
+
+import collections
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from upath import UPath
+
+from results import store
+from results.importers import batches, shallue2018_format
+from results.importers.batches import Batch, Stored
+from results.importers.gathered import Gathered
+from results.importers.shallue2018_format import Place
+from results.importers.tar_stream import Broken, Entry
+from results.importers.untrusted import Holes, Unusable
+
+ENOUGH = 8 << 20  # bytes of text of one study that are worth a part
+MOST_WAITING = 96 << 20  # bytes of text that wait for other files
+MOST_UNDER_WAY = 32 << 20  # bytes of text on their way into the store
+MOST_BATCHES = 32  # on their way into the store
+WORTH_A_PART = 64 << 10  # bytes of text, if too much is waiting
+LARGEST_JSON, LARGEST_CURVE, LARGEST_STUDY = 1 << 20, 64 << 20, 1 << 30  # bytes
+MOST_STUDIES, MOST_TRIALS, MOST_HOLES = 5_000, 2_000_000, 100_000
+
+
+class _UnderWay(NamedTuple):
+    study: Gathered
+    bytes: int
+    future: Future[Stored]
+
+
+class Intake:
+    """Takes an archive's files and hands trials on to the store, in threads.
+
+    Attributes:
+      studies: what has come, by path below the topmost folder.
+      trials, rows: how many were stored that were not there before.
+      left_out: columns that were not imported.
+    """
+
+    def __init__(self, folder: Path | UPath, pool: ThreadPoolExecutor, holes: Holes):
+        self.studies: dict[str, Gathered] = {}
+        self.trials = self.rows = 0
+        self.left_out: set[str] = set()
+        self._folder, self._pool, self._holes = folder, pool, holes
+        self._under_way: collections.deque[_UnderWay] = collections.deque()
+        self._seen = self._waiting = 0
+        self._current: Gathered | None = None
+
+    def take(self, place: Place, entry: Entry) -> None:
+        """Takes a file of the archive.
+
+        Raises:
+          Broken: the archive cannot be read on.
+        """
+        study = self._study(place.study)
+        if self._current is not study:
+            if self._current is not None and self._current.whole and not self._current.at_the_end:
+                self._hand_over(self._current, last=True)
+                self._current.at_the_end = True
+            self._current = study
+        if study.refused:
+            return
+        try:
+            if place.trial is None:
+                self._take_study(study, entry)
+            elif place.file == "metadata.json":
+                self._take_outcome(study, place.trial, entry)
+            else:
+                self._take_curve(study, place.trial, entry)
+        except Unusable as error:
+            self.hole(entry.path, error)
+        self._make_room(study)
+
+    def take_put_off(self, place: Place, entry: Entry) -> None:
+        """Takes a file in another pass: only curves that were put off before."""
+        study = self.studies.get(place.study)
+        if study and place.trial in study.put_off and place.file == "measurements.csv":
+            study.put_off.remove(place.trial)
+            self._read_curve(study, place.trial, entry)
+            self._make_room(study)
+
+    def end_of_pass(self, *, cut: bool) -> bool:
+        """Whether another pass is needed.
+
+        Args:
+          cut: the archive ended early, so that what has not come is not known to be lost.
+        """
+        for study in self.studies.values():
+            if study.recorded is None and not study.refused:
+                self._refuse(study, "its study.json lies where the archive cannot be read" if cut else "no study.json")
+            storable = study.done | study.lost | (study.outcomes.keys() & (study.curves.keys() | study.put_off))
+            if not (storable if cut else study.seen) and not study.refused:
+                self._refuse(study, "its trials lie where the archive cannot be read" if cut else "no trials")
+            if cut or study.refused:
+                study.put_off &= study.outcomes.keys()
+                continue  # what has not come may yet be there
+            without_curve = {t for t, o in study.outcomes.items() if o.status == "COMPLETE" and t not in study.measured}
+            for what, trials in (
+                ("metadata.json", study.measured - study.statuses.keys() - study.lost),
+                ("measurements.csv", without_curve),
+            ):
+                for trial in sorted(trials):
+                    self._lose(study, trial, f"{study.path}/{trial}", f"no {what}")
+        return any(study.put_off for study in self.studies.values())
+
+    def finish(self, *, cut: bool) -> None:
+        """Makes every study visible with all its trials."""
+        for study in self.studies.values():
+            if study.recorded and not study.refused and not (study.visible and not study.outcomes):
+                self._hand_over(study, last=True, without_curves=not cut)
+        self._settle(0)
+
+    def _take_study(self, study: Gathered, entry: Entry) -> None:
+        if study.recorded is not None:
+            raise Unusable("comes twice; the first one stays")
+        try:
+            study.recorded = shallue2018_format.study(study.path, _read(entry, LARGEST_JSON))
+        except Unusable as error:
+            self._refuse(study, f"study.json {error}")
+            return
+        if (self._folder / study.recorded.name).is_dir():
+            study.at_the_end = True
+            study.done |= store.progress(self._folder, study.recorded).settled
+            self._forget(study, study.done)
+
+    def _take_outcome(self, study: Gathered, trial: int, entry: Entry) -> None:
+        if trial in study.statuses:
+            raise Unusable("comes twice; the first one stays")
+        self._count(study, trial)
+        try:
+            outcome = shallue2018_format.outcome(trial, _read(entry, LARGEST_JSON))
+        except Unusable as error:
+            self._lose(study, trial, entry.path, error)
+            return
+        study.statuses[trial] = outcome.status
+        if trial not in study.done and trial not in study.lost:
+            study.take_outcome(trial, outcome)
+
+    def _take_curve(self, study: Gathered, trial: int, entry: Entry) -> None:
+        if trial in study.measured:
+            raise Unusable("comes twice; the first one stays")
+        self._count(study, trial)
+        study.measured.add(trial)
+        if trial not in study.done and trial not in study.lost:
+            self._read_curve(study, trial, entry)
+
+    def _read_curve(self, study: Gathered, trial: int, entry: Entry) -> None:
+        try:
+            text = _read(entry, min(LARGEST_CURVE, LARGEST_STUDY - study.text))
+        except Unusable as error:
+            self._lose(study, trial, entry.path, error)
+            return
+        study.take_curve(trial, text)
+        self._waiting += len(text)
+
+    def _study(self, path: str) -> Gathered:
+        if path not in self.studies:
+            self.studies[path] = Gathered(path)
+        return self.studies[path]
+
+    def _count(self, study: Gathered, trial: int) -> None:
+        if trial not in study.statuses and trial not in study.measured and trial not in study.lost:
+            self._seen += 1
+
+    def hole(self, place: str, why: object) -> None:
+        """Notes what cannot be imported."""
+        self._holes.add(place, why)
+
+    def check_bounds(self) -> None:
+        """Raises Broken if the archive holds more than any published one."""
+        for what, count, most in (
+            ("studies", len(self.studies), MOST_STUDIES),
+            ("trials", self._seen, MOST_TRIALS),
+            ("faults", len(self._holes.lines), MOST_HOLES),
+        ):
+            if count > most:
+                raise Broken(f"it holds more than {most:,} {what}")
+
+    def _refuse(self, study: Gathered, why: str) -> None:
+        self.hole(study.path, why)
+        study.refused = True
+        self._forget(study, study.curves.keys() | study.outcomes.keys())
+
+    def _lose(self, study: Gathered, trial: int, place: str, why: object) -> None:
+        self.hole(place, why)
+        study.lost.add(trial)
+        study.visible = False
+        study.put_off.discard(trial)
+        self._forget(study, {trial})
+
+    def _forget(self, study: Gathered, trials: Iterable[int], *, outcomes: bool = True) -> None:
+        before = study.waiting
+        study.drop(trials, outcomes=outcomes)
+        self._waiting += study.waiting - before
+
+    def _make_room(self, study: Gathered) -> None:
+        """Hands over what is worth a part of a study that something has come of, and more if too much is waiting."""
+        if study.ready >= ENOUGH:
+            self._hand_over(study)
+        while self._waiting > MOST_WAITING:
+            readiest = max(self.studies.values(), key=lambda study: study.ready)
+            fullest = max(self.studies.values(), key=lambda study: study.waiting - study.ready)
+            if readiest.ready >= WORTH_A_PART or fullest.ready == fullest.waiting:
+                self._hand_over(readiest)
+            else:
+                late = fullest.curves.keys() - (fullest.outcomes.keys() if fullest.recorded else set())
+                fullest.put_off |= late
+                self._forget(fullest, late, outcomes=False)
+
+    def _hand_over(self, study: Gathered, *, last: bool = False, without_curves: bool = False) -> None:
+        """Hands what is ready of a study to the store.
+
+        Args:
+          study: a study whose study.json has come.
+          last: whether to make it visible.
+          without_curves: whether trials without measurements are ready, too.
+        """
+        assert study.recorded is not None
+        trials = (
+            study.outcomes.keys() - study.put_off if without_curves else study.outcomes.keys() & study.curves.keys()
+        )
+        batch = Batch(
+            study.recorded,
+            study.seen,
+            {trial: study.outcomes[trial] for trial in trials},
+            {trial: study.curves[trial] for trial in trials if trial in study.curves},
+            frozenset(study.lost) if last else frozenset(),
+            last,
+        )
+        size = sum(map(len, batch.curves.values()))
+        study.done |= trials
+        study.visible = last
+        self._forget(study, trials)
+        self._settle(max(0, MOST_UNDER_WAY - size))
+        study.writing = self._pool.submit(_save, study.writing, self._folder, batch)
+        self._under_way.append(_UnderWay(study, size, study.writing))
+
+    def _settle(self, most: int) -> None:
+        """Waits until at most so many bytes are on their way, and takes in what became of the others."""
+        while self._under_way and (
+            most == 0 or len(self._under_way) > MOST_BATCHES or sum(batch.bytes for batch in self._under_way) > most
+        ):
+            study, _, future = self._under_way.popleft()
+            stored = future.result()
+            self.trials += stored.trials
+            self.rows += stored.rows
+            self.left_out |= stored.left_out
+            study.lost |= stored.broken.keys()
+            for trial, why in stored.broken.items():
+                self.hole(f"{study.path}/{trial}/measurements.csv", why)
+            for trial, rows in stored.repeated.items():
+                place = f"{study.path}/{trial}/measurements.csv"
+                self.hole(place, f"{rows} rows repeat a step; the first of each stays")
+
+
+def _save(before: Future[Stored] | None, folder: Path | UPath, batch: Batch) -> Stored:
+    """Stores a batch once the one before it, which was handed over earlier and so is under way, is stored."""
+    if before is not None:
+        before.result()
+    return batches.save(folder, batch)
+
+
+def _read(entry: Entry, limit: int) -> bytes:
+    if entry.size > limit:
+        raise Unusable(f"holds {entry.size:,} bytes; that is not a file of this kind")
+    return entry.read()

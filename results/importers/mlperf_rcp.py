@@ -1,0 +1,221 @@
+"""MLPerf's reference convergence points: how far several seeds trained until they met a benchmark's quality target.
+
+The source is `rcp_checker/<release>/rcps_<benchmark>.json` of mlcommons/logging (Apache-2.0). A record is a benchmark,
+a batch size, metaparameters set by hand, and a number per seed, called "Epochs to converge" whatever its unit. It
+becomes a study whose trials are its seeds, each with one measurement: `validation_shortfall` 0 at the step at which the
+target was met. Numbers whose unit or size of an epoch is not known are kept, without steps.
+
+Releases repeat each other, under other names too (gnn is rgat, the later ssd is retinanet). Records are one study if
+their benchmark, batch size and numbers are the same and their metaparameters do not contradict each other; a list that
+continues another, or gives the same numbers in another unit, is the same too.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+from upath import UPath
+
+from results import store as stores
+from results.bad_input import BadInput
+from results.importers import mlperf_benchmarks, recording, untrusted
+from results.importers.mlperf_records import ABOUT, Record, read
+from results.importers.recording import Content
+from results.importers.untrusted import Holes
+from results.search_space import SearchSpace
+from results.study import Recorded, digest
+
+SOURCE = "mlperf-rcp"
+METRIC = "validation_shortfall"
+LICENCE = "Apache-2.0"
+CITATION = "MLCommons, reference convergence points, github.com/mlcommons/logging, mlperf_logging/rcp_checker"
+
+_OPTIMIZERS = "adagrad|adamw|adam|lamb|lars|muon|sgd"
+_OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
+
+
+def run(path: Path | UPath, store: Path | UPath, *, report: Callable[[str], None]) -> int:
+    """Imports all releases under ``path``; 1 if there is nothing to import, else 0.
+
+    Args:
+      path: a folder with folders of releases, or a release.
+      store: where to.
+      report: takes a line for the user.
+    """
+    if not path.exists():
+        raise BadInput(f"no folder at {path}; name a copy of mlperf_logging/rcp_checker, or a release in it")
+    holes = Holes()
+    found = read(path, holes)
+    groups = merge(found)
+    if not groups:
+        report(f"error: nothing to import in {path}: no record of rcps_<benchmark>.json could be read")
+        holes.report(report, most=1)
+        return 1
+    if isinstance(store, Path):
+        stores.check_writable(store)
+    stores.check_readable(store)
+    contents = [content(group) for group in groups]
+    stored = recording.there(store, SOURCE)
+    new, older = _new(contents, stored)
+    for each in tqdm(new, "mlperf-rcp", unit="study", disable=None):
+        recording.save(store, each)
+    holes.report(report)
+    for line in notes(groups) + older:
+        report(line)
+    trials = sum(each.study.trials for each in new)
+    report(
+        f"{len(found)} records: {len(groups)} studies, of which {len(new)} are new ({trials:,} trials) and "
+        f"{len(groups) - len(new)} were there; {len(found) - len(groups)} records repeat others; "
+        f"{len(holes.lines)} could not be used"
+    )
+    return 0
+
+
+def merge(records: Iterable[Record]) -> list[list[Record]]:
+    """Records grouped into studies: those that say the same; see the module."""
+    groups: dict[tuple[str, str, int], list[list[Record]]] = {}
+    for each in records:
+        alike = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
+        home = next((group for group in alike if all(_same(each, member) for member in group)), None)
+        if home is None:
+            alike.append([each])
+        else:
+            home.append(each)
+    return [group for alike in groups.values() for group in alike]
+
+
+def content(group: Sequence[Record]) -> Content:
+    """The study of records that say the same, from the one that says most of its runs."""
+    told = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
+    known, samples = told.known, told.samples
+    metaparameters = {name: value for each in group for name, value in each.metaparameters.items()}
+    count = len(told.values)
+    steps = [math.ceil(value / told.batch_size) for value in samples] if samples else [None] * count
+    epochs = told.values if told.unit == "epochs" else None
+    if epochs is None and samples and known.examples:
+        epochs = tuple(value / known.examples for value in samples)
+    columns = {
+        name: untrusted.numeric(value) for name, value in metaparameters.items() if recording.may_be_column(name)
+    }
+    study = Recorded(
+        SOURCE,
+        known.dataset,
+        known.model,
+        optimizer(metaparameters),
+        told.batch_size,
+        SearchSpace({}),
+        _details(group, told, metaparameters),
+        count,
+    )
+    trials = {
+        "trial": range(count),
+        "status": ["COMPLETE"] * count,
+        "steps": steps,
+        "epochs_to_converge": [float(value) for value in epochs] if epochs else [None] * count,
+        "samples_to_converge": [float(value) for value in samples] if samples else [None] * count,
+    } | {name: [value] * count for name, value in columns.items() if value is not None}
+    met = count if samples else 0
+    measurements = {"trial": range(met), "step": steps[:met], METRIC: [0.0] * met}
+    return Content(study, trials, measurements, {"device_kind": study.details["platform"]})
+
+
+def optimizer(metaparameters: Mapping[str, Any]) -> str:
+    """The optimizer by name, where metaparameters give it or are called after it; else unstated."""
+    for name in ("opt_name", "optimizer"):
+        if isinstance(word := metaparameters.get(name), str) and re.fullmatch(r"[A-Za-z][\w.+-]{0,40}", word):
+            return word.lower()
+    named = {match[1] for name in metaparameters if (match := _OF_OPTIMIZER.fullmatch(name))}
+    return "+".join(sorted(named)) or "unstated"
+
+
+def notes(groups: Sequence[Sequence[Record]]) -> list[str]:
+    """What a reader should know of studies without steps, and of runs listed under several sets of metaparameters."""
+    kept: dict[str, int] = {}
+    seen: dict[tuple[object, ...], int] = {}
+    for group in groups:
+        first = group[-1]
+        if first.samples is None:
+            why = first.known.examples_source if first.unit == "epochs" else first.unit_source
+            line = f"{first.known.dataset}, {first.known.model}: kept without steps: an epoch's size {why}"
+            if first.unit != "epochs":
+                line = f"{first.known.model}: kept without steps: {why}"
+            kept[line] = kept.get(line, 0) + 1
+        key = (first.known.model, first.batch_size, first.values)
+        seen[key] = seen.get(key, 0) + (len(set(first.values)) > 1)
+    again = sum(count - 1 for count in seen.values() if count > 1)
+    lines = [f"{line} ({count} studies)" for line, count in kept.items()]
+    if again:
+        lines.append(
+            f"{again} studies list the very runs of another with contradicting metaparameters; both are kept, as "
+            "nothing tells which is right"
+        )
+    return lines
+
+
+def _new(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[Content], list[str]]:
+    """The studies a store does not hold, and a line on those it holds from fewer releases or older ones."""
+    names = {study.name for study in stored}
+    places = {place for study in stored for place in study.details.get("records", ())}
+    others = [each for each in contents if each.study.name not in names]
+    new = [each for each in others if places.isdisjoint(each.study.details["records"])]
+    older = len(others) - len(new)
+    line = f"{older} studies are there as fewer or other releases had them; a new store takes them from all of these"
+    return new, [line] if older else []
+
+
+def _details(group: Sequence[Record], told: Record, metaparameters: Mapping[str, Any]) -> dict[str, Any]:
+    known = told.known
+    about = {
+        key: next((r.about[key] for r in reversed(group) if key in r.about), None) for key in map(str.lower, ABOUT)
+    }
+    spacing = _spacing(told)
+    rule = "samples over the batch size, rounded up to whole steps"
+    if told.unit == "epochs" and told.samples:
+        rule += "; whether the source drops an epoch's last, smaller batch is not stated: up to a step per epoch"
+    return {
+        "benchmark": mlperf_benchmarks.canonical(told.benchmark, told.release),
+        "names": sorted({r.benchmark for r in group}),
+        "releases": list(dict.fromkeys(r.release for r in group)),
+        "records": [r.place for r in group],
+        **about,
+        "metaparameters": dict(metaparameters),
+        "target": "the benchmark's own quality target, which the source does not state",
+        "unit": told.unit,
+        "unit_source": told.unit_source,
+        "training_examples": known.examples,
+        "training_examples_source": known.examples_source,
+        "steps": rule if told.samples else "not known",
+        "evaluation_samples": spacing,
+        "runs": digest({"unit": told.unit, "values": [str(value) for value in told.values]})[:16],
+        "licence": LICENCE,
+        "citation": CITATION,
+    }
+
+
+def _spacing(told: Record) -> float | None:
+    """The largest distance between evaluations that all runs agree with, in samples; None if they tell nothing."""
+    samples = told.samples
+    if samples is None or len(set(samples)) < 2:
+        return None
+    scale = math.lcm(*(value.denominator for value in samples))
+    found = Fraction(math.gcd(*(int(value * scale) for value in samples)), scale)
+    return float(found) if found >= told.batch_size else None
+
+
+def _same(one: Record, other: Record) -> bool:
+    """Whether two records of one benchmark and batch size are of the same runs with metaparameters that agree."""
+    shared = one.metaparameters.keys() & other.metaparameters.keys()
+    if any(one.metaparameters[name] != other.metaparameters[name] for name in shared):
+        return False
+    if len(shared) < min(len(one.metaparameters), len(other.metaparameters)):
+        return False
+    a, b = (one.samples, other.samples) if one.samples and other.samples else (one.values, other.values)
+    if (one.samples is None) == (other.samples is None) and all(x == y for x, y in zip(a, b, strict=False)):
+        return one.samples is not None or one.unit == other.unit
+    if one.unit == other.unit or len(a) != len(b) or len(set(a)) < 3:
+        return False
+    return len({x / y for x, y in zip(one.values, other.values, strict=True)}) == 1

@@ -1,0 +1,40 @@
+"""How far a long piece of work is: a bar on a terminal, anywhere else a line every few seconds."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tqdm import tqdm
+
+SECONDS = 10.0  # between lines
+
+
+@contextmanager
+def shown(what: str, total: int, unit: str, report: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+    """A function that takes how much is done in all.
+
+    Args:
+      what: the work.
+      total: how much there is to do; 0 if nobody knows.
+      unit: of both; bytes are shown as megabytes and so on.
+      report: takes a line where there is no terminal.
+    """
+    if sys.stderr.isatty():
+        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=True) as bar:
+
+            def move(done: int) -> None:
+                bar.update(done - bar.n)
+
+            yield move
+        return
+    said = time.monotonic()
+
+    def tell(done: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= SECONDS:
+            said = time.monotonic()
+            share = f" ({done / total:.0%})" if total else ""
+            report(f"{what}: {tqdm.format_sizeof(done, unit)}{share}")
+
+    yield tell

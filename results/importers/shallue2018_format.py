@@ -1,0 +1,192 @@
+"""The files of the archive released with Shallue et al. 2018, and what they say in our words.
+
+    batch_science/<dataset>/<model>/<optimizer>/<batch_size>/study.json
+    batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/metadata.json
+    batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/measurements.csv
+
+`<dataset>` is one folder or two; study.json drops the first of two, so that the path is what tells.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from results import schema
+from results.bad_input import BadInput
+from results.complement import complement
+from results.importers import recording
+from results.importers.untrusted import MOST_METAPARAMETERS, Unusable, brief, number, numeric, whole
+from results.search_space import Range, Scale, SearchSpace
+from results.study import Recorded
+
+SOURCE = "shallue2018"
+TOP = "batch_science"
+FILES = ("study.json", "metadata.json", "measurements.csv")
+STATUSES = ("COMPLETE", "INCOMPLETE", "INFEASIBLE")
+LONGEST_PATH = 200  # a study's name is made of it, and that of a folder may have 255 bytes
+
+_WORD = r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}"
+_PATH = re.compile(
+    rf"(?:\./)?{TOP}/(?P<study>(?P<dataset>{_WORD}(?:/{_WORD})?)/(?P<model>{_WORD})/(?P<optimizer>{_WORD})"
+    r"/(?P<batch_size>[1-9][0-9]{0,8}))/(?:(?P<trial>0|[1-9][0-9]{0,8})/(?P<file>metadata\.json|measurements\.csv)"
+    r"|study\.json)"
+)
+_SPLITS = {"train": "train", "val": "validation", "test": "test"}
+_KINDS = {
+    "cross_entropy_error": "loss",
+    "classification_error": "error",
+    "average_precision": "average_precision_error",
+}
+_METRICS = {f"{s}/{k}": f"{split}_{kind}" for s, split in _SPLITS.items() for k, kind in _KINDS.items()}
+_SCALES: dict[Any, Scale] = {
+    "": "LINEAR",
+    "LINEAR_SCALE": "LINEAR",
+    "LOG_SCALE": "LOG",
+    "REVERSE_LOG_SCALE": "REVERSE_LOG",
+}
+
+
+class Place(NamedTuple):
+    """What a path says: of which study, of which trial (None: of the study itself), and which file."""
+
+    study: str
+    trial: int | None
+    file: str
+
+
+class Outcome(NamedTuple):
+    """What metadata.json says of a trial."""
+
+    status: str
+    steps: int | None
+    metaparameters: Mapping[str, float]
+
+
+def place(path: str) -> Place | None:
+    """Which file of which study a path is; None if it is none of the format."""
+    match = _PATH.fullmatch(path)
+    if not match or len(match["study"]) > LONGEST_PATH:
+        return None
+    if match["trial"] is None:
+        return Place(match["study"], None, "study.json")
+    return Place(match["study"], int(match["trial"]), match["file"])
+
+
+def metric(column: str) -> str | None:
+    """Our name of a metric; None if we have none."""
+    return _METRICS.get(column)
+
+
+def study(path: str, data: bytes) -> Recorded:
+    """The study in a folder from its study.json; Unusable says what is wrong with that."""
+    dataset, model, optimizer, batch_size = path.rsplit("/", 3)
+    content = _json(data)
+    if whole(content.get("batch_size"), 1) != int(batch_size):
+        raise Unusable(f"says batch_size {brief(content.get('batch_size'))}, and its folder {batch_size}")
+    if not isinstance(content.get("early_stopping"), bool):
+        raise Unusable(f"says early_stopping {brief(content.get('early_stopping'))}, which is neither true nor false")
+    train_steps = whole(content.get("train_steps"), 0)
+    if train_steps is None:
+        raise Unusable(f"says train_steps {brief(content.get('train_steps'))}, which is no number of steps")
+    configs = content.get("parameter_configs")
+    if not isinstance(configs, dict) or not all(isinstance(config, dict) for config in configs.values()):
+        raise Unusable("has parameter_configs of an unknown form")
+    if "Infinity" in json.dumps(configs):  # what 1e999 is read as
+        raise Unusable("has parameter_configs with numbers beyond any")
+    details = {
+        "train_steps": train_steps,
+        "early_stopping": content["early_stopping"],
+        "parameter_configs": configs,
+    }
+    return Recorded(SOURCE, dataset, model, optimizer, int(batch_size), _space(configs), details, trials=0)
+
+
+def outcome(trial: int, data: bytes) -> Outcome:
+    """How a trial went from its metadata.json; Unusable says what is wrong with that."""
+    content = _json(data)
+    named = numeric(content.get("trial_id"))
+    if named != trial:
+        raise Unusable(f"says trial_id {brief(content.get('trial_id'))}")
+    status = content.get("status")
+    if status not in STATUSES:
+        raise Unusable(f"says status {brief(status)}")
+    steps = content.get("steps")
+    if steps is not None and whole(steps, 0) is None:
+        raise Unusable(f"says steps {brief(steps)}")
+    parameters = content.get("parameters")
+    if not isinstance(parameters, dict) or len(parameters) > MOST_METAPARAMETERS:
+        raise Unusable("has parameters of an unknown form")
+    values: dict[str, float] = {}
+    for name, value in parameters.items():
+        own, found = metaparameter(name), numeric(value)
+        if found is None or own in values:
+            raise Unusable(f"says {brief(name)} is {brief(value)}, which is no number")
+        values[own] = found
+    return Outcome(status, None if steps is None else whole(steps, 0), values)
+
+
+@functools.lru_cache(1024)
+def metaparameter(name: str) -> str:
+    """The column of a metaparameter: its name, unless a column of every trial is called so."""
+    own = f"metaparameter_{name}" if name in schema.RESERVED else name
+    if not recording.may_be_column(own):
+        raise Unusable(f"has a metaparameter {brief(name)}, which is no name")
+    return own
+
+
+def as_errors(curves: pa.Table) -> pa.Table:
+    """Curves with every average precision, as the archive has it, turned into an error."""
+    for i, name in enumerate(curves.column_names):
+        if name.endswith("average_precision_error"):
+            precision = curves.column(i)
+            error = pa.array(complement(precision.to_numpy()), mask=precision.is_null().to_numpy())
+            curves = curves.set_column(i, name, error)
+    return curves
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        content = _DECODER.decode(data.decode("utf-8-sig"))
+    except Unusable:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"is not JSON ({str(error).partition(chr(10))[0][:80]})") from None
+    if not isinstance(content, dict):
+        raise Unusable(f"holds {type(content).__name__}, not a JSON object")
+    return content
+
+
+def _no_number(word: str) -> None:
+    raise Unusable(f"is not JSON ({word} is no number of it)")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)  # json.loads would make one for every file
+
+
+def _space(configs: Mapping[str, Mapping[str, Any]]) -> SearchSpace:
+    """The ranges that ours can express; all of them stay in the details as they are."""
+    if len(configs) > MOST_METAPARAMETERS:
+        raise Unusable(f"has {len(configs):,} metaparameters")
+    ranges = {}
+    for name, config in configs.items():
+        found = _range(config)
+        if found is not None:
+            ranges[metaparameter(name)] = found
+    return SearchSpace(ranges)
+
+
+def _range(config: Mapping[str, Any]) -> Range | None:
+    kind, scale = config.get("type"), config.get("scale") or ""
+    try:
+        if kind == "DISCRETE":
+            return Range("DISCRETE", values=tuple(config["feasible_points"]))
+        low, high = number(config.get("min_value")), number(config.get("max_value"))
+        if kind == "INTEGER":
+            return Range("INTEGER", low, high)
+        return Range(_SCALES[scale], low, high) if kind == "DOUBLE" else None
+    except (BadInput, KeyError, TypeError):
+        return None

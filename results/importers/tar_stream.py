@@ -1,0 +1,190 @@
+"""The members of a tar archive, read once from front to back, with a limit on everything it can ask for.
+
+Nothing is ever unpacked: a member is a name, a size and, if asked for, bytes. Only what is needed to name regular files
+is understood (ustar, GNU's and POSIX's long names); links, devices and the like are told of and never followed.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+BLOCK = 512
+CHUNK = 1 << 20
+LONGEST_NAME = 1 << 16  # bytes of a header that holds a name longer than a block has room for
+
+_REGULAR, _FOLDER = (b"0", b"\0", b"7"), b"5"
+_LONG_NAME, _LONG_LINK, _EXTENDED, _GLOBAL = b"L", b"K", b"x", b"g"
+_WITHOUT_DATA = {
+    b"1": "a hard link",
+    b"2": "a symbolic link",
+    b"3": "a device",
+    b"4": "a device",
+    b"6": "a named pipe",
+}
+
+
+class Broken(Exception):
+    """An archive that cannot be read any further, and why."""
+
+
+class Entry(NamedTuple):
+    """A member of an archive or folder.
+
+    Attributes:
+      path: its name with forward slashes.
+      size: in bytes.
+      odd: what it is if it is no regular file, such as "a symbolic link"; else empty.
+      read: its bytes, at most once and before the next entry is asked for.
+    """
+
+    path: str
+    size: int
+    odd: str
+    read: Callable[[], bytes]
+
+
+class _Header(NamedTuple):
+    name: bytes
+    size: int
+    kind: bytes
+
+
+class _Stream:
+    """Bytes from chunks, taken one after the other."""
+
+    def __init__(self, chunks: Iterator[bytes]):
+        self._chunks, self._held, self._at = chunks, b"", 0
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes; fewer only at the end."""
+        end = self._at + count
+        if end <= len(self._held):
+            taken = self._held[self._at : end]
+            self._at = end
+            return taken
+        pieces = [self._held[self._at :]]
+        missing = count - len(pieces[0])
+        self._held, self._at = b"", 0
+        for chunk in self._chunks:
+            pieces.append(chunk[:missing])
+            if len(chunk) >= missing:
+                self._held, self._at = chunk, missing
+                break
+            missing -= len(chunk)
+        return b"".join(pieces)
+
+    def skip(self, count: int) -> None:
+        """Passes over the next ``count`` bytes; Broken if there are fewer."""
+        while count > 0:
+            passed = len(self.take(min(count, CHUNK)))
+            if not passed:
+                raise Broken("it is cut short")
+            count -= passed
+
+
+def entries(chunks: Iterator[bytes]) -> Iterator[Entry]:
+    """The members of a tar archive but folders, as they come.
+
+    Args:
+      chunks: its bytes, in pieces of any size.
+
+    Raises:
+      Broken: it is no tar archive, or cut short, or a header is damaged.
+    """
+    stream = _Stream(chunks)
+    long_name: bytes | None = None
+    long_size: int | None = None
+    first = True
+    while (block := stream.take(BLOCK)) != bytes(BLOCK):
+        header = _header(block, first)
+        first = False
+        if header.kind in (_LONG_NAME, _EXTENDED):
+            data = _payload(stream, header)
+            if header.kind == _LONG_NAME:
+                long_name = data.rstrip(b"\0")
+            else:
+                records = _records(data)
+                long_name = records.get(b"path", long_name)
+                long_size = _decimal(records[b"size"]) if b"size" in records else long_size
+            continue
+        if header.kind in (_LONG_LINK, _GLOBAL):
+            stream.skip(_padded(header.size))
+            continue
+        size = header.size if long_size is None else long_size
+        name = header.name if long_name is None else long_name
+        long_name = long_size = None
+        if header.kind == _FOLDER or (header.kind in _REGULAR and name.endswith(b"/")):
+            continue
+        yield from _entry(stream, name, size, header.kind)
+
+
+def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[Entry]:
+    """One entry; when its user comes back for the next, what was not read of it is passed over."""
+    path = name.decode("utf-8", "backslashreplace")
+    if kind in _WITHOUT_DATA:
+        yield Entry(path, 0, _WITHOUT_DATA[kind], bytes)
+        return
+    left = size
+
+    def read() -> bytes:
+        nonlocal left
+        data, left = stream.take(size), 0
+        if len(data) < size:
+            raise Broken(f"it is cut short within {path!r:.200}")
+        return data
+
+    yield Entry(path, size, "" if kind in _REGULAR else f"of a kind unknown here ({kind!r})", read)
+    stream.skip(left + _padded(size) - size)
+
+
+def _header(block: bytes, first: bool) -> _Header:
+    if len(block) < BLOCK:
+        raise Broken("it is no tar archive" if first else "it is cut short: the mark of its end is missing")
+    try:
+        if int(block[148:156].strip(b" \0"), 8) != sum(block) - sum(block[148:156]) + 8 * 32:
+            raise ValueError
+        size = int(block[124:136].strip(b" \0") or b"0", 8) if block[124] < 0x80 else _binary(block[124:136])
+        if size < 0:
+            raise ValueError
+    except ValueError:
+        raise Broken("it is no tar archive" if first else "a header in it is damaged") from None
+    name = block[:100].partition(b"\0")[0]
+    prefix = block[345:500].partition(b"\0")[0] if block[257:263] == b"ustar\0" else b""
+    return _Header(prefix + b"/" + name if prefix else name, size, block[156:157])
+
+
+def _binary(field: bytes) -> int:
+    if field[0] != 0x80:
+        raise ValueError("negative, or beyond any disk")
+    return int.from_bytes(field[1:])
+
+
+def _decimal(field: bytes) -> int:
+    if not field.isdigit() or len(field) > 20:
+        raise Broken("an extended header in it is damaged")
+    return int(field)
+
+
+def _padded(size: int) -> int:
+    return -(-size // BLOCK) * BLOCK
+
+
+def _payload(stream: _Stream, header: _Header) -> bytes:
+    if header.size > LONGEST_NAME:
+        raise Broken(f"a name in it is said to take {header.size:,} bytes")
+    data = stream.take(_padded(header.size))[: header.size]
+    if len(data) < header.size:
+        raise Broken("it is cut short")
+    return data
+
+
+def _records(data: bytes) -> dict[bytes, bytes]:
+    """What a POSIX extended header says: records of the form `length key=value` and a line end."""
+    found = {}
+    while data:
+        length, space, _ = data.partition(b" ")
+        if not space or not length.isdigit() or len(length) > 6 or not len(length) + 1 < int(length) <= len(data):
+            raise Broken("an extended header in it is damaged")
+        key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
+        found[key] = value
+        data = data[int(length) :]
+    return found

@@ -1,0 +1,138 @@
+"""Reading files nobody vouches for: whatever is wrong with one is a line for the user, and never a crash."""
+
+import json
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+Folder = Path | UPath
+
+SHOWN = 10
+JSON_BYTES = 4 << 20
+MOST_METAPARAMETERS = 256
+
+
+class Unusable(ValueError):
+    """A file or a record that cannot be imported; its text says why, in a few words."""
+
+
+class Holes:
+    """What of a source could not be imported, a line each; a reader sees the first ten and how many more there are."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, place: str, why: object) -> None:
+        self.lines.append(f"{place}: {why}")
+
+    def report(self, report: Callable[[str], None], most: int = SHOWN) -> None:
+        for line in self.lines[:most]:
+            report(line)
+        if len(self.lines) > most:
+            report(f"and {len(self.lines) - most} more")
+
+
+def files(root: Folder, holes: Holes) -> Iterator[tuple[Folder, list[str]]]:
+    """Every folder at and under ``root`` with the names of its files, sorted; links to folders are not followed."""
+
+    def unreadable(error: OSError) -> None:
+        holes.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
+
+    if isinstance(root, Path):
+        for folder, below, names in os.walk(root, onerror=unreadable):
+            below.sort()
+            yield Path(folder), sorted(names)
+    else:
+        for folder, below, found in root.fs.walk(root.path, detail=False):
+            below.sort()
+            inside = os.path.relpath(folder, root.path)
+            yield (root if inside == "." else root / inside), sorted(found)
+
+
+def shown(path: Folder, root: Folder) -> str:
+    """A path for a line of text: relative to ``root`` where it lies under it, in quotes if it would break the line."""
+    text = str(path).removeprefix(str(root)).lstrip("/") or path.name
+    return text if text.isprintable() else ascii(text)
+
+
+def brief(value: object) -> str:
+    """A value of unknown size for a line of text."""
+    text = ascii(value) if not isinstance(value, int) or abs(value) < 10**40 else "a number of more than 40 digits"
+    return text if len(text) <= 40 else f"{text[:36]} ..."
+
+
+def read_bytes(path: Folder, limit: int) -> bytes:
+    """A regular file as bytes; Unusable if it is none, cannot be read, or holds more than ``limit`` bytes."""
+    try:
+        status = path.stat()
+        if isinstance(path, Path) and not stat.S_ISREG(status.st_mode):
+            raise Unusable("is not a regular file")
+        if status.st_size > limit:
+            raise Unusable(f"holds {status.st_size:,} bytes; more than {limit:,} is not a file of this kind")
+        with path.open("rb") as file:
+            return file.read(limit + 1)[:limit]
+    except OSError as error:
+        raise Unusable(error.strerror or "cannot be read") from None
+
+
+def read_json(path: Folder) -> dict[str, Any]:
+    """An object of JSON; Unusable if it is anything else, holds NaN or Infinity, or a name twice."""
+    try:
+        content = json.loads(
+            read_bytes(path, JSON_BYTES).decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_no_number
+        )
+    except Unusable:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"is not JSON ({str(error).splitlines()[0][:80]})") from None
+    if not isinstance(content, dict):
+        raise Unusable(f"holds {type(content).__name__}, not a JSON object")
+    return content
+
+
+def number(value: object) -> float | None:
+    """A finite number as it is, or None; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        return None
+    return float(value)
+
+
+def whole(value: object, least: int, most: int = 2**31 - 1) -> int | None:
+    """A whole number in a range, or None; 32.0 is one."""
+    found = number(value)
+    return int(found) if found is not None and found.is_integer() and least <= found <= most else None
+
+
+def text(value: object, most: int = 200) -> str | None:
+    """A string cut to a sane length, or None if it is none."""
+    return value[:most] if isinstance(value, str) and value.strip() else None
+
+
+def numeric(value: object) -> float | None:
+    """A metaparameter that is a number, also one written as text; a switch is 0 or 1; None if it is neither."""
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            found = float(value) if len(value) < 40 else math.nan
+        except ValueError:
+            return None
+        return found if math.isfinite(found) else None
+    return number(value)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise Unusable(f"has {brief(next(n for n in names if names.count(n) > 1))} twice")
+    return content
+
+
+def _no_number(word: str) -> None:
+    raise Unusable(f"is not JSON ({word} is no number of it)")

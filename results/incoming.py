@@ -1,0 +1,121 @@
+"""What a merge or an export takes in: the studies of a store, of a release, or of a store of schema 1."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results import durable, ledger, migrations, schema, store, table_checks
+from results.commits import Commit, File, Folder, released
+from results.compaction import TABLES, Piece
+from results.durable import Damaged
+from results.study import Recorded, Study
+from results.union import only
+
+MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is written anew
+
+
+class Incoming(NamedTuple):
+    """A study somewhere else.
+
+    Attributes:
+      study: as it was asked for.
+      commit: its commit record; None if its place has none.
+      runs: reads its runs, oldest first, once they are seen to be what was written.
+    """
+
+    study: Study | Recorded
+    commit: Commit | None
+    runs: Callable[[], list[Piece]]
+
+
+def incoming(folder: Folder) -> dict[str, Incoming]:
+    """The visible studies of a store or a release, of any schema up to today's, by name."""
+    if released(folder) is None and folder.is_dir() and (names := migrations.studies_of_1(folder)):
+        return {
+            name: Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name))
+            for name in names
+        }
+    return {commit.name: Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)}
+
+
+def checked(commit: Commit) -> dict[str, bytes]:
+    """All files of a study, by what they hold.
+
+    Raises:
+      Damaged: one is not what the commit record says, or the tables do not hold together.
+      BadInput: one was written under a newer schema.
+    """
+    data = {name: _bytes(file) for name, file in commit.files.items()}
+    files = {table: parquet_file(data[table], table, commit.files[table].path) for table in TABLES}
+    numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
+    for table, file in files.items():
+        if file.metadata.num_rows != commit.files[table].rows:
+            raise Damaged(f"{commit.files[table].path} has another number of rows than its record says")
+    measured = list(files["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
+    if {field.name: str(field.type) for field in measured} != commit.metrics:
+        raise Damaged(f"{commit.files['measurements'].path} has other metrics than its record says")
+    _check(
+        commit.study, {t: table_checks.in_parquet(f) for t, f in files.items()}, numbers, commit.files["studies"].path
+    )
+    trials = files["trials"].read(["trial", "status", "reason"]).to_pandas()
+    if ledger.count(commit.trials, trials) != commit.ledger:
+        raise Damaged(f"{commit.files['trials'].path} does not add up to the ledger of its record")
+    return data
+
+
+def parquet_file(data: bytes, table: str, path: Folder) -> pq.ParquetFile:
+    """A table's file in memory; BadInput, naming ``path``, if it is none or of a schema this software does not read."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+    except (OSError, pa.ArrowException) as error:
+        raise Damaged(f"{path} is no table ({str(error).splitlines()[0]})") from None
+    migrations.upgrade(table, file.schema_arrow.empty_table(), path)
+    return file
+
+
+def _check(
+    study: Study | Recorded, tables: Mapping[str, table_checks.Rows], numbers: frozenset[int] | None, path: Folder
+) -> None:
+    try:
+        flaw = next(table_checks.flaws(study, tables, numbers), None)
+    except (OSError, pa.ArrowException) as error:
+        raise Damaged(f"a table beside {path} cannot be read ({str(error).splitlines()[0]})") from None
+    if flaw:
+        raise Damaged(f"{path.parent}: {flaw.table} of {study.name}: {flaw.what}; look closer with `results verify`")
+
+
+def _bytes(file: File) -> bytes:
+    try:
+        data = durable.read(file.path)
+    except FileNotFoundError:
+        raise Damaged(f"{file.path} is missing; look at all of it with `python -m results verify`") from None
+    if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
+        raise Damaged(f"{file.path} is not what was written; look at all of it with `python -m results verify`")
+    return data
+
+
+def _runs(commit: Commit) -> list[Piece]:
+    data = checked(commit)
+    tables = []
+    for table in TABLES:
+        path = commit.files[table].path
+        tables.append(migrations.upgrade(table, parquet_file(data[table], table, path).read(), path))
+    whole = Piece(*tables)
+    run_of = dict(zip(whole.trials["trial"].to_pylist(), whole.trials["run"].to_pylist(), strict=True))
+    runs = []
+    for row, run in enumerate(whole.studies["run"].to_pylist()):
+        own = only(whole, [trial for trial, number in run_of.items() if number == run])
+        runs.append(own._replace(studies=whole.studies.slice(row, 1)))
+    return runs
+
+
+def _runs_of_1(folder: Folder, name: str) -> list[Piece]:
+    study, runs = migrations.plan_of_1(folder, name), migrations.runs_of_1(folder, name)
+    for tables in runs:
+        path = folder / name / "studies.parquet"
+        _check(study, {table: table_checks.in_memory(rows) for table, rows in tables.items()}, None, path)
+    return [Piece(**tables) for tables in runs]

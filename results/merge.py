@@ -1,0 +1,166 @@
+"""Joining stores and releases into a store: what is new comes in, what is there stays, what contradicts is refused."""
+
+import collections
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from tqdm import tqdm
+
+from results import claims, commits, compaction, durable, schema, store
+from results.bad_input import BadInput
+from results.claims import TakenOver
+from results.commits import Commit, Folder
+from results.compaction import Piece
+from results.incoming import MOST_CLAIMS, Incoming, checked, incoming, parquet_file
+from results.parts import claim_file, commit_file
+from results.study import Recorded, Study
+from results.union import only, union
+
+MOST_LINES = 10
+
+Outcome = Literal["new", "grown", "there"]
+
+
+def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]) -> int:
+    """Brings the studies of stores and releases into a store; 1 if there are none, else 0.
+
+    A study that the store lacks is copied, byte for byte. One that it has takes the trials it lacks, and those finished
+    elsewhere that have yet to be run again here. Everything is read and compared before anything is written.
+
+    Args:
+      sources: folders of stores, also of older schemas, and of releases.
+      into: folder of the store.
+      report: takes a line for the user.
+
+    Raises:
+      BadInput: a source is damaged, or a trial that is finished in two places is not the same in both.
+    """
+    if isinstance(into, Path):
+        store.check_writable(into)
+    store.check_readable(into)
+    found = [incoming(folder) for folder in sources]
+    if not any(found):
+        report(f"nothing to merge: no committed study in {', '.join(map(str, sources))}")
+        return 1
+    for folder, offers in zip(sources, found, strict=True):
+        if waiting := sorted(set(store.names(folder)) - offers.keys()):
+            report(f"{folder}: left out, because nothing is committed: {waiting[0]} and {len(waiting) - 1} more")
+    _check(sources, found, into, report)
+    outcomes: collections.Counter[Outcome] = collections.Counter()
+    try:
+        for offer in tqdm(
+            [offer for offers in found for offer in offers.values()], "merge", unit="study", disable=None
+        ):
+            outcomes[_bring(offer, into)] += 1
+    except TakenOver as error:
+        raise BadInput(f"{error}; what is merged so far stays, and the same command goes on from there") from None
+    except OSError as error:
+        raise BadInput(f"{into} cannot be written ({error.strerror}); the same command goes on from there") from None
+    report(f"{into}: studies: {outcomes['new']} new, {outcomes['grown']} grown, {outcomes['there']} already there")
+    return 0
+
+
+def _check(
+    sources: Sequence[Folder], found: Sequence[dict[str, Incoming]], into: Folder, report: Callable[[str], None]
+) -> None:
+    """Raises BadInput, after a line for each fault, unless everything can be brought together."""
+    faults: list[str] = []
+    for name in tqdm(sorted(set().union(*found)), "compare", unit="study", disable=None):
+        held = _held(into, name)
+        for folder, offers in zip(sources, found, strict=True):
+            if name not in offers:
+                continue
+            store.check_same_plan(into, offers[name].study)
+            if not _is_same(into, offers[name].commit):
+                lines, held = _joined(offers[name], held)
+                faults += [f"{folder}: {name}: {line}" for line in lines]
+    for line in faults[:MOST_LINES]:
+        report(line)
+    if len(faults) > MOST_LINES:
+        report(f"and {len(faults) - MOST_LINES} more")
+    if faults:
+        raise BadInput(f"{len(faults)} conflicts, as told above; nothing was written. Leave a source out, or mend it")
+
+
+def _joined(offer: Incoming, held: Piece | None) -> tuple[list[str], Piece | None]:
+    """What stands against bringing a study in, and what would be held of it then."""
+    theirs = compaction.merge(offer.runs(), offer.study)
+    if held is None:
+        return [], theirs
+    take, conflicts = union(held, theirs, offer.study)
+    if conflicts:
+        return conflicts, held
+    return [], compaction.merge([held, only(theirs, take)], offer.study)
+
+
+def _bring(offer: Incoming, into: Folder) -> Outcome:
+    study = offer.study
+    if _is_same(into, offer.commit):
+        return "there"
+    if offer.commit is not None and 0 < offer.commit.number <= MOST_CLAIMS and _copy(offer.commit, study, into):
+        return "new"
+    held, runs = _held(into, study.name), offer.runs()
+    take = frozenset(trial for run in runs for trial in run.trials["trial"].to_pylist())
+    if held is not None:
+        take, conflicts = union(held, compaction.merge(runs, study), study)
+        if conflicts:
+            raise BadInput(f"{study.name} has changed in {into}: {conflicts[0]}; start again")
+    asked = store.planned(into, study.name)
+    if not take and asked is not None and asked.trials >= study.trials:
+        return "there"
+    store.ask(into, study)
+    for run in runs:
+        wanted = only(run, take)
+        if held is None or len(wanted.trials):
+            with store.claim(into, study.name) as claim:  # anew, because a run is what is written under one claim
+                claim.write(wanted._asdict())
+    with store.claim(into, study.name) as claim:
+        claim.commit(study)
+    return "new" if held is None else "grown"
+
+
+def _held(into: Folder, name: str) -> Piece | None:
+    """What the store has of a study, whether a commit record lists it already or not."""
+    _, base, parts = claims.state(into, name)
+    pieces = claims.pieces(into / name, base, parts)
+    return compaction.merge(pieces) if pieces else None
+
+
+def _is_same(into: Folder, theirs: Commit | None) -> bool:
+    """Whether the store has the very files of a commit."""
+    ours = commits.committed(into, theirs.name) if theirs else None
+    if ours is None or theirs is None or ours.trials < theirs.trials:
+        return False
+    return all(ours.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
+
+
+def _copy(theirs: Commit, study: Study | Recorded, into: Folder) -> bool:
+    """Copies a study the store has nothing of, file by file; False, and nothing done, if it has something.
+
+    The study keeps the number it was sealed under, because its runs are numbered by the claims before; these are made
+    for them here.
+    """
+    data = checked(theirs)
+    version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)
+    folder = into / study.name
+    with store.claim(into, study.name):
+        listing, base, parts = claims.state(into, study.name)
+        if base is not None or parts:
+            return False
+        store.ask(into, study)
+        number = max(theirs.number, len(listing.claims) + 1)
+        for claim in range(1, number + 1):
+            created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, theirs.parts, "merge"))
+        if not created:
+            raise TakenOver(f"{study.name} was taken over by another process")
+        names = {table: f"{table}-{number:06d}{file.path.suffix}" for table, file in theirs.files.items()}
+        for table, name in names.items():
+            durable.create(folder / name, data[table])
+        planned = max([theirs.trials, *listing.plans])
+        missing = theirs.ledger.missing + planned - theirs.trials
+        sealed = theirs._replace(
+            number=number, trials=planned, ledger=theirs.ledger._replace(planned=planned, missing=missing)
+        )
+        durable.create(folder / commit_file(number), durable.seal(commits.record_of(sealed, version, names)))
+    return True

@@ -1,0 +1,260 @@
+"""What must hold of the three tables of a study, whoever measured it and wherever they lie."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from results import migrations, schema
+from results.schema import Column
+from results.search_space import Range
+from results.study import METRICS, REASONS, REASONS_TO_RERUN, Recorded, Study
+
+COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
+NEVER_NULL = {
+    "studies": ("study", "run"),
+    "trials": ("study", "trial", "run", "status"),
+    "measurements": ("study", "trial", "step"),
+}
+_TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
+_OF_ANY = {("COMPLETE", None), ("INFEASIBLE", None), *(("INCOMPLETE", reason) for reason in REASONS)}
+_ENDS: Mapping[type, set[tuple[str, str | None]]] = {Recorded: _OF_ANY, Study: _OF_ANY - {("INCOMPLETE", "unstated")}}
+_METRIC_TYPES = (pa.float32(), pa.float64())  # ours are the first, what others published may be either
+
+
+class Rows(NamedTuple):
+    """A table, to be read in pieces.
+
+    Attributes:
+      schema: as it was written.
+      length: number of rows.
+      read: given names of columns, these in pieces of bounded size.
+      values: given the name of a text column, its distinct values.
+    """
+
+    schema: pa.Schema
+    length: int
+    read: Callable[[Sequence[str]], Iterator[pa.Table]]
+    values: Callable[[str], set]
+
+
+class Flaw(NamedTuple):
+    """Something that does not hold of a table: studies, trials or measurements."""
+
+    table: str
+    what: str
+
+
+def in_memory(table: pa.Table) -> Rows:
+    return Rows(
+        table.schema,
+        len(table),
+        lambda columns: iter([table.select(list(columns))]),
+        lambda column: set(table[column].unique().to_pylist()),
+    )
+
+
+def in_parquet(file: pq.ParquetFile) -> Rows:
+    """A Parquet file, read one row group after the other; one constant in a row group is told by its statistics."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.Table]:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, list(columns), use_threads=False)
+
+    def values(column: str) -> set:
+        found = set()
+        for group in range(file.num_row_groups):
+            told = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
+            if told and told.has_min_max and told.has_null_count and not told.null_count and told.min == told.max:
+                found.add(told.min)
+            else:
+                table = file.read_row_group(group, [column], use_threads=False)
+                found |= set(table[column].unique().to_pylist())
+        return found
+
+    return Rows(file.schema_arrow, file.metadata.num_rows, read, values)
+
+
+def flaws(study: Study | Recorded, tables: Mapping[str, Rows], runs: frozenset[int] | None = None) -> Iterator[Flaw]:
+    """What does not hold of the tables of a study.
+
+    Args:
+      study: the plan, with the trials planned.
+      tables: studies, trials and measurements.
+      runs: numbers of the claims that runs can have; None if nothing tells.
+    """
+    wrong = [Flaw(table, what) for table in COLUMNS for what in _shape(table, tables[table].schema, study)]
+    if wrong:
+        yield from wrong
+        return
+    studies, trials = (_needed(table, tables[table]) for table in ("studies", "trials"))
+    names = {"studies": set(studies["study"].unique().to_pylist()), "trials": set(trials["study"].unique().to_pylist())}
+    names["measurements"] = tables["measurements"].values("study")
+    for table, found in names.items():
+        for name in sorted(map(str, found - {study.name}))[:1]:
+            yield Flaw(table, f"holds rows of another study, {name[:80]!r}")
+    for table, rows in (("studies", studies), ("trials", trials)):
+        nulls = [column for column in NEVER_NULL[table] if rows[column].null_count]
+        for column in nulls:
+            yield Flaw(table, f"{rows[column].null_count} rows have no {column}")
+        if nulls:
+            return
+    for what in _studies(study, studies, runs):
+        yield Flaw("studies", what)
+    of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
+    yield from (Flaw("trials", what) for what in of_trials)
+    curves = scan(tables["measurements"])
+    for what in curves.flaws:
+        yield Flaw("measurements", what)
+    ids = trials["trial"].to_numpy()
+    orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
+    if len(orphans):
+        yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, which trials lacks")
+    if isinstance(study, Study) and not (of_trials or curves.flaws or len(orphans)):
+        for what in _ends(trials, curves):
+            yield Flaw("trials", what)
+
+
+def _needed(table: str, rows: Rows) -> pa.Table:
+    """The rows of a small table, in today's schema, with the columns that are looked at."""
+    today = schema.version(rows.schema) == schema.SCHEMA_VERSION
+    columns = _TOLD if today and table == "studies" else rows.schema.names
+    found = pa.concat_tables(rows.read(columns)) if rows.length else rows.schema.empty_table()
+    return found if today else migrations.upgrade(table, found, table)
+
+
+class Curves(NamedTuple):
+    """Measurements by trial.
+
+    Attributes:
+      trials: ids, int32[trials], sorted if there are no flaws.
+      last: last step of each, int32[trials].
+      flaws: what is wrong with the rows.
+    """
+
+    trials: np.ndarray
+    last: np.ndarray
+    flaws: list[str]
+
+
+def scan(rows: Rows) -> Curves:
+    """Reads who was measured when, and whether the rows are sorted by (trial, step), each once, with steps from 1."""
+    trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # of stretches of rows of one trial
+    wrong, at, twice, before = 0, 0, False, 0
+    for table in rows.read(["trial", "step"]):
+        if table["trial"].null_count or table["step"].null_count:
+            return Curves(trials[0], last[0], ["rows have no trial or no step"])
+        trial, step = (table[name].combine_chunks().to_numpy() for name in ("trial", "step"))
+        change = trial[1:] != trial[:-1]
+        ends, back = np.flatnonzero(change), np.flatnonzero(step[1:] <= step[:-1])
+        odd = np.union1d(back[~change[back]], ends[trial[ends + 1] < trial[ends]]) + 1
+        if before and len(table) and (trial[0], step[0]) <= (trials[-1][-1], last[-1][-1]):
+            odd = np.append(0, odd)
+        if len(odd) and not wrong:
+            at, here = before + int(odd[0]), int(odd[0])
+            pair = (trials[-1][-1], last[-1][-1]) if not here else (trial[here - 1], step[here - 1])
+            twice = pair == (trial[here], step[here])
+        wrong += len(odd)
+        before += len(table)
+        if len(table):
+            trials.append(trial[np.append(0, ends + 1)])
+            first.append(step[np.append(0, ends + 1)])
+            last.append(step[np.append(ends, len(step) - 1)])
+    flaws = []
+    if wrong:
+        how = "are there twice" if twice else "are not sorted by (trial, step)"
+        flaws.append(f"{wrong} or more rows {how}; the first is row {at}")
+    ids, starts, stops = map(np.concatenate, (trials, first, last))
+    if np.any(starts < 1) or np.any(ids < 0):
+        flaws.append("rows have a step below 1 or a trial below 0")
+    whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may go on in the next row group
+    return Curves(ids[whole], stops[whole], flaws)
+
+
+def _shape(table: str, written: pa.Schema, study: Study | Recorded) -> Iterator[str]:
+    """What is wrong with the columns of a table: our own first, in order, then metaparameters or metrics."""
+    columns: tuple[Column, ...] = COLUMNS[table]
+    found = written
+    if (written.metadata or {}).get(schema.VERSION_KEY) != str(schema.SCHEMA_VERSION).encode():
+        found = migrations.upgrade(table, written.empty_table(), table).schema
+    if [(field.name, field.type) for field in found][: len(columns)] != [column[:2] for column in columns]:
+        for column, field in zip(columns, found, strict=False):
+            if (field.name, field.type) != (column.name, column.type):
+                yield f"has column {field.name} ({field.type}) where {column.name} ({column.type}) belongs"
+                return
+    if len(found) < len(columns):
+        yield f"lacks the column {columns[len(found)].name}"
+    for field in list(found)[len(columns) :]:
+        if table == "studies" or (table == "trials" and field.name in schema.RESERVED):
+            yield f"has a column {field.name[:80]!r} that does not belong there"
+        elif table == "trials" and field.type != pa.float64():
+            yield f"has the metaparameter {field.name} as {field.type}, not double"
+        elif table == "measurements" and field.name not in METRICS:
+            yield f"has a column {field.name[:80]!r}, which is no metric"
+        elif table == "measurements" and field.type not in _METRIC_TYPES[: 1 if isinstance(study, Study) else 2]:
+            yield f"has the metric {field.name} as {field.type}"
+    if len(set(found.names)) < len(found.names):
+        yield "has two columns of one name"
+
+
+def _studies(study: Study | Recorded, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
+    told = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
+    for column, value in zip(("dataset", "model", "optimizer", "batch_size", "plan"), told, strict=True):
+        if set(table[column].to_pylist()) - {value, None}:
+            yield f"has another {column} than the plan"
+    run = table["run"].to_numpy()
+    if np.any(np.diff(run) <= 0):
+        yield "does not have every run once, in order"
+    if runs is not None and set(run.tolist()) - runs:
+        yield f"has {_some('run', np.array(sorted(set(run.tolist()) - runs)))}, under which nobody claimed the study"
+
+
+def _trials(study: Study | Recorded, table: pa.Table, runs: set[int]) -> Iterator[str]:
+    ids, steps = table["trial"].to_numpy(), pc.fill_null(table["steps"], 0).to_numpy()
+    if np.any(np.diff(ids) <= 0) or np.any(ids < 0):
+        yield "does not have every trial once, in order, from 0"
+    if set(table["run"].unique().to_pylist()) - runs:
+        yield "has trials of a run that studies lacks"
+    ended = list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
+    for status, reason in sorted(set(ended) - _ENDS[type(study)], key=str):
+        rows = np.array([each == (status, reason) for each in ended])
+        yield f"{_some('trial', ids[rows])} ended as {str(status)[:40]}({str(reason)[:40]}), which there is not"
+    wrong = {"have fewer steps than none": steps < 0}
+    if isinstance(study, Study):
+        wrong["were never asked for"] = ids >= study.trials
+        wrong["have more steps than the budget"] = steps > study.budget_steps
+        wrong["have no steps"] = pc.is_null(table["steps"]).to_numpy()
+        wrong["have no seed"] = pc.is_null(table["seed"]).to_numpy()
+        metaparameters = table.schema.names[len(schema.TRIALS) :]
+        if len(table) and sorted(metaparameters) != sorted(study.space):
+            yield f"has the metaparameters {', '.join(metaparameters)}, and not those of the plan"
+        for name in set(metaparameters) & set(study.space):
+            wrong[f"have a {name} outside of its range"] = _outside(study.space[name], table[name].to_numpy())
+    for what, found in wrong.items():
+        if found.any():
+            yield f"{_some('trial', ids[found])} {what}"
+
+
+def _ends(trials: pa.Table, curves: Curves) -> Iterator[str]:
+    """Of studies of our own: a trial's steps are those of its last measurement; without one it has yet to be run."""
+    ids, steps = trials["trial"].to_numpy(), trials["steps"].to_numpy()
+    last = np.zeros(len(ids), steps.dtype)
+    last[np.searchsorted(ids, curves.trials)] = curves.last
+    to_rerun = pc.is_in(trials["reason"], pa.array(REASONS_TO_RERUN)).to_numpy()
+    if np.any(last != steps):
+        yield f"{_some('trial', ids[last != steps])} ended at other steps than at the last measurement"
+    if np.any((last == 0) & ~to_rerun):
+        yield f"{_some('trial', ids[(last == 0) & ~to_rerun])} ended without any measurement"
+
+
+def _outside(ranged: Range, values: np.ndarray) -> np.ndarray:
+    if ranged.scale == "DISCRETE":
+        return ~np.isin(values, ranged.values)
+    return ~((values >= ranged.low) & (values <= ranged.high))
+
+
+def _some(what: str, ids: np.ndarray) -> str:
+    return f"{what} {ids[0]}" if len(ids) == 1 else f"{len(ids)} {what}s, first {ids[0]},"

@@ -1,0 +1,101 @@
+"""Stores with studies whose numbers are functions of (trial, step), so that two stores agree on what both hold."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from upath import UPath
+
+from results import schema, store
+from results.search_space import SearchSpace
+from results.study import Recorded, Study
+
+MLPERF = {"licence": "Apache-2.0", "citation": "MLCommons, github.com/mlcommons/logging"}
+
+
+@pytest.fixture(scope="session")
+def make_recorded() -> Callable[..., Recorded]:
+    """Builds a study that somebody else published; keywords replace its fields."""
+
+    def make(**changes: object) -> Recorded:
+        fields: dict = {
+            "source": "mlperf-rcp",
+            "dataset": "solution_quality/mnist",
+            "model": "cnn+pool",
+            "optimizer": "sgd",
+            "batch_size": 32,
+            "space": SearchSpace({}),
+            "details": MLPERF,
+            "trials": 3,
+        }
+        return Recorded(**fields | changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def fill() -> Callable[..., None]:
+    """Writes a run of some trials of a study into a store, and commits it."""
+
+    def write(
+        folder: Path | UPath,
+        study: Study | Recorded,
+        ids: Iterable[int] | None = None,
+        *,
+        reason: str | None = None,
+        scale: float = 1.0,
+        started_at: str = "2026-03-04T05:06:07+00:00",
+        commit: bool = True,
+    ) -> None:
+        store.ask(folder, study)
+        with store.claim(folder, study.name) as claim:
+            claim.write(_tables(study, list(range(study.trials) if ids is None else ids), reason, scale, started_at))
+            if commit:
+                claim.commit(study)
+
+    return write
+
+
+def _tables(
+    study: Study | Recorded, ids: list[int], reason: str | None, scale: float, started_at: str
+) -> dict[str, pa.Table]:
+    curves = {i: _curve(study, i) if reason is None else (np.zeros(0, np.int32), np.zeros(0)) for i in ids}
+    metric = "validation_loss" if isinstance(study, Study) else "test_error"
+    drawn = {name: [ranged.at(i * 0.37 % 1) for i in ids] for name, ranged in study.space.items()}
+    about = {"dataset": study.dataset, "model": study.model_label, "optimizer": study.optimizer}
+    about |= {"study": study.name, "plan": study.plan_json, "pruning": study.pruning, "started_at": started_at}
+    trials = {
+        "study": [study.name] * len(ids),
+        "trial": ids,
+        "seed": ids,
+        "status": ["COMPLETE" if reason is None else "INCOMPLETE"] * len(ids),
+        "reason": [reason] * len(ids),
+        "steps": [int(curves[i][0][-1]) if len(curves[i][0]) else 0 for i in ids],
+    }
+    step = np.concatenate([curves[i][0] for i in ids])
+    measured = {
+        "study": [study.name] * len(step),
+        "trial": np.repeat(ids, [len(curves[i][0]) for i in ids]),
+        "step": step,
+        metric: np.concatenate([curves[i][1] for i in ids]) * scale,
+    }
+    row = {name: [value] for name, value in about.items()} | {"batch_size": [study.batch_size]}
+    kind = pa.float32() if isinstance(study, Study) else pa.float64()
+    return {
+        "studies": schema.build(schema.STUDIES, row, {}),
+        "trials": schema.build(schema.TRIALS, trials | drawn, dict.fromkeys(drawn, pa.float64())),
+        "measurements": schema.build(schema.MEASUREMENTS, measured, {metric: kind}),
+    }
+
+
+def _curve(study: Study | Recorded, trial: int) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and losses of a trial until it reached all targets, or its budget."""
+    step = study.evaluations if isinstance(study, Study) else np.array([10, 20, 30], np.int32)
+    loss = np.exp(-step * (1 + trial * 7 % 11) / 500)
+    for target in study.targets:
+        reached = np.flatnonzero(target.reached(loss.astype(np.float32)))
+        stop = int(reached[0]) + 1 if len(reached) else len(step)
+        step, loss = step[:stop], loss[:stop]
+    return step, loss

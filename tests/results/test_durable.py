@@ -1,0 +1,166 @@
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from results import claims, durable, store
+from results.durable import Damaged
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What was asked of the system, in order: opens, writes, flushes, links and removals, with what they were of."""
+    made: list[tuple[str, ...]] = []
+    names: dict[int, str] = {}
+
+    def watched(name: str, function: Callable) -> Callable:
+        def call(*args: Any, **options: Any) -> Any:
+            made.append((name, *[names.get(arg, "?") if isinstance(arg, int) else Path(arg).name for arg in args]))
+            return function(*args, **options)
+
+        return call
+
+    class File:
+        def __init__(self, path: Path, mode: str):
+            made.append(("open", path.name, mode))
+            self._file = open(path, mode)  # noqa: SIM115 (closed by __exit__)
+            names[self._file.fileno()] = path.name
+
+        def __enter__(self) -> "File":
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self._file.close()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._file, name)
+
+        def write(self, data: bytes) -> None:
+            made.append(("write", data.decode()))
+            self._file.write(data)
+
+    opened = os.open
+
+    def open_folder(path: Path, flags: int) -> int:
+        handle = opened(path, flags)
+        names[handle] = Path(path).name
+        return handle
+
+    monkeypatch.setattr(durable, "open", File, raising=False)
+    monkeypatch.setattr(os, "open", open_folder)
+    for name in ("fsync", "link", "unlink"):
+        monkeypatch.setattr(os, name, watched(name, getattr(os, name)))
+    return made
+
+
+def test_a_file_is_on_disk_before_its_name_is_and_the_name_before_anybody_is_told(
+    tmp_path: Path, calls: list[tuple[str, ...]]
+) -> None:
+    assert durable.create(tmp_path / "record", b"all of it")
+    temporary = calls[0][1]
+    assert temporary.startswith(durable.TEMPORARY)
+    assert calls == [
+        ("open", temporary, "xb"),
+        ("write", "all of it"),
+        ("fsync", temporary),
+        ("link", temporary, "record"),
+        ("unlink", temporary),
+        ("fsync", tmp_path.name),
+    ]
+    assert (tmp_path / "record").read_bytes() == b"all of it"
+
+
+def test_a_name_is_taken_once(tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
+    assert durable.create(tmp_path / "record", b"first")
+    assert not durable.create(tmp_path / "record", b"second")
+    assert (tmp_path / "record").read_bytes() == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["record"]
+    remote = UPath(f"memory://{tmp_path.name}/record")
+    assert durable.create(remote, b"first")
+    assert not durable.create(remote, b"second")
+    assert remote.read_bytes() == b"first"
+
+
+def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
+    won: list[int] = []
+    start = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        start.wait()
+        if durable.create(tmp_path / "record", str(number).encode()):
+            won.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [str(number) for number in won] == [(tmp_path / "record").read_text()]
+
+
+def test_a_link_whose_answer_was_lost_has_won(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def linked_and_told_otherwise(source: Path, path: Path) -> None:
+        link(source, path)
+        raise FileExistsError
+
+    monkeypatch.setattr(os, "link", linked_and_told_otherwise)
+    assert durable.create(tmp_path / "record", b"ours")
+    (tmp_path / "taken").write_bytes(b"theirs")
+    monkeypatch.setattr(os, "link", link)
+    assert not durable.create(tmp_path / "taken", b"ours")
+    assert (tmp_path / "taken").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("call", ["fsync", "link"])
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space"):
+        durable.create(tmp_path / "record", b"all of it")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_are_on_disk_before_what_is_in_them(tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
+    durable.make_folder(tmp_path / "a" / "b")
+    assert calls == [("fsync", tmp_path.name), ("fsync", "a")]
+    durable.make_folder(tmp_path / "a" / "b")
+    assert len(calls) == 2
+
+
+def test_temporary_files_go_by_age_alone(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    study.mkdir()
+    for name, age in (("old", durable.LEFTOVER_SECONDS + 60), ("young", durable.LEFTOVER_SECONDS - 60)):
+        (study / f"{durable.TEMPORARY}{name}").touch()
+        os.utime(study / f"{durable.TEMPORARY}{name}", (time.time() - age,) * 2)
+    claims.remove_leftovers(study)
+    assert [path.name for path in study.iterdir()] == [f"{durable.TEMPORARY}young"]
+    with store.claim(tmp_path, "study"):
+        assert (study / f"{durable.TEMPORARY}young").exists()
+
+
+RECORDS = [{"a": 1}, {"text": "Größe \ud800 \x00", "list": [None, True, 1.5, {"b": []}]}, {"n": 10**30}]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_a_sealed_record_comes_back_and_any_other_byte_is_noticed(record: dict[str, Any]) -> None:
+    data = durable.seal(record)
+    assert durable.unseal(data, Path("record")) == record
+    assert json.loads(data)["sha256"]
+    for i in range(len(data)):
+        for other in ({data[i] ^ 1, data[i] ^ 32, 0x20, 0x0A} - {data[i]}) if len(data) < 400 else ():
+            with pytest.raises(Damaged):
+                durable.unseal(data[:i] + bytes([other]) + data[i + 1 :], Path("record"))
+    for bad in (data + b"\n", data[:-1], b" " + data, b"", b"[" * 100_000, b"[]", b"1", b'{"sha256": 1}', b"\xff"):
+        with pytest.raises(Damaged, match="record is not what was written"):
+            durable.unseal(bad, Path("record"))

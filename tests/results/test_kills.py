@@ -1,0 +1,114 @@
+import collections
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.engine import Settings
+from results import store, verify
+from results.study import Study
+from sweeps.launchers import local
+from sweeps.run import run_study
+
+WRITER = Path(__file__).with_name("writer.py")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("pruning", ["exact", pytest.param("off", marks=pytest.mark.slow)])
+def test_killed_at_every_moment_and_run_again_a_study_is_as_if_uninterrupted(tmp_path: Path, pruning: str) -> None:
+    """Before everything durable, and in the middle of every write, of a whole replay; every third is killed twice."""
+    command = [sys.executable, str(WRITER), "kills", str(tmp_path), pruning]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    *killed, ended = [json.loads(line) for line in done.stdout.splitlines()]
+    assert not ended["killed"]
+    assert all(each["killed"] for each in killed)
+    assert len(killed) >= 60
+    before = collections.Counter(each["before"] for each in killed)
+    assert before.keys() == {"mkdir", "open", "write", "half a write", "fsync", "link", "unlink"}
+    created = before["link"]  # plan, claim, two parts, claim, three tables, envelope, commit record
+    assert created >= 10
+    assert before["half a write"] == created
+    assert before["unlink"] == created + 2  # its temporary file, and the parts once they are committed
+    assert [each for each in [*killed, ended] if each["wrong"]] == []
+
+
+# The real engine
+
+
+def reached(folder: Path, moment: str) -> bool:
+    """Whether a study's folder holds something of this name."""
+    return any(folder.glob(moment))
+
+
+def assert_same(one: Path, other: Path, study: Study) -> None:
+    """Two stores hold the same trials and measurements, to the bit, and nothing is wrong with the first."""
+    assert [fault.line for findings in verify.examine(one, print) for fault in findings.faults] == []
+    a, b = store.read(one, study.name), store.read(other, study.name)
+    assert len(a.measurements) > len(a.trials) == study.trials
+    assert a.trials.drop(columns="run").equals(b.trials.drop(columns="run"))
+    assert a.measurements.equals(b.measurements)
+    assert not store.missing(one, study)
+
+
+def test_killed_workers_of_the_engine_change_no_result(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+    """One worker is killed when it has stored two parts, the next when it is about to commit another study."""
+    plans = {"off": (1500, "part-000001-*"), "exact": (1400, "claim-000002.json")}
+    studies = [
+        make_study(pruning=pruning, batch_size=16, budget_steps=steps, trials=6)
+        for pruning, (steps, _) in plans.items()
+    ]
+    settings = Settings(lanes=2, part_seconds=0.0)
+    killed, calm = tmp_path / "killed", tmp_path / "calm"
+    done: list[local.Outcome] = []
+    for study in studies:
+        store.ask(killed, study)
+        store.ask(calm, study)
+    launcher = threading.Thread(target=lambda: done.extend(local.run_all(killed, studies, settings, 1)))
+    launcher.start()
+    for study, (_, moment) in zip(studies, plans.values(), strict=True):
+        while not reached(killed / study.name, moment) and launcher.is_alive():
+            time.sleep(0.001)
+        (worker,) = multiprocessing.active_children()
+        assert worker.pid
+        os.kill(worker.pid, signal.SIGKILL)
+    for study in studies:
+        run_study(calm, study, settings)
+    launcher.join()
+    assert [outcome.failure for outcome in done] == [None, None]
+    for study in studies:
+        assert_same(killed, calm, study)
+        assert len(list((killed / study.name).glob("claim-*"))) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pruning", ["off", "exact"])
+@pytest.mark.parametrize(
+    "moment", [".lock", "claim-000001.json", "part-000000-*", "part-000002-*", "trials-*", "commit-*"]
+)
+def test_a_killed_sweep_goes_on_with_the_same_command(tmp_path: Path, pruning: str, moment: str) -> None:
+    line = f"task=digits_fc optimizer=sgd batch_size=16 trials=6 pruning={pruning} lanes=2 task.budget.steps=3000"
+    command = [sys.executable, "-m", "sweeps", *line.split(), "part_seconds=0", "launcher.workers=1"]
+    killed, calm = tmp_path / "killed", tmp_path / "calm"
+    sweep = subprocess.Popen(
+        [*command, f"store={killed}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while not reached(killed, f"*/{moment}") and sweep.poll() is None:
+        time.sleep(0.001)
+    os.killpg(sweep.pid, signal.SIGKILL)
+    assert sweep.wait() == -signal.SIGKILL
+    assert [fault.line for findings in verify.examine(killed, print) for fault in findings.faults] == []
+    for folder in (killed, calm):
+        subprocess.run([*command, f"store={folder}"], check=True, capture_output=True)
+    (name,) = store.names(calm)
+    study = store.planned(calm, name)
+    assert isinstance(study, Study)
+    assert_same(killed, calm, study)

@@ -1,0 +1,266 @@
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from upath import UPath
+
+from results import durable, merge, release, store, verify
+from results.bad_input import BadInput
+from results.commits import Commit, read_table
+from results.compaction import TABLES, Piece
+from results.study import Recorded, Study, Target
+from results.union import union
+
+STORED = Path(__file__).parent / "stored"
+
+Fill = Callable[..., None]
+
+
+def silent(line: str) -> None:
+    pass
+
+
+def joined(sources: list[Path], into: Path) -> str:
+    """The last line that a merge reports."""
+    lines: list[str] = []
+    assert merge.merge(sources, into, lines.append) == 0
+    return lines[-1].removeprefix(f"{into}: studies: ")
+
+
+def refusal(sources: list[Path], into: Path) -> tuple[list[str], str]:
+    lines: list[str] = []
+    with pytest.raises(BadInput) as refused:
+        merge.merge(sources, into, lines.append)
+    assert "\n" not in str(refused.value)
+    return lines, str(refused.value)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_same(one: Path, other: Path, *, but: tuple[str, ...] = ()) -> None:
+    for ours, theirs in zip(store.read(one), store.read(other), strict=True):
+        dropped = [name for name in but if name in ours]
+        pd.testing.assert_frame_equal(ours.drop(columns=dropped), theirs.drop(columns=dropped))
+
+
+def without_paths(held: list[Commit]) -> list[Commit]:
+    return [c._replace(files={t: f._replace(path=Path()) for t, f in c.files.items()}) for c in held]
+
+
+@pytest.fixture
+def two(tmp_path: Path, make_study: Callable[..., Study], make_recorded: Callable[..., Recorded], fill: Fill) -> Path:
+    """A store with a study that ran twice, and one that somebody else published."""
+    fill(tmp_path / "two", make_study(trials=4), [0, 2])
+    fill(tmp_path / "two", make_study(trials=4), [1])
+    fill(tmp_path / "two", make_recorded())
+    return tmp_path / "two"
+
+
+def test_a_release_merged_into_an_empty_store_is_the_store_again(
+    two: Path, tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    assert release.export(two, tmp_path / "release", silent) == 0
+    back = tmp_path / "back"
+    assert joined([tmp_path / "release"], back) == "2 new, 0 grown, 0 already there"
+    assert without_paths(store.catalogue(back)) == without_paths(store.catalogue(two))
+    assert_same(back, two)
+    assert verify.run(back, silent) == verify.run(tmp_path / "release", silent) == 0
+    assert release.export(back, tmp_path / "again", silent) == 0
+    assert contents(tmp_path / "again") == contents(tmp_path / "release")
+    # And it grows as the first one would: no run gets the number of another.
+    fill(back, make_study(trials=4), [3])
+    found = store.read(back, make_study(trials=4).name)
+    assert found.trials["trial"].tolist() == [0, 1, 2, 3]
+    assert found.studies["run"].tolist() == sorted(set(found.trials["run"])) == [1, 3, 5]
+
+
+def test_a_second_merge_changes_nothing(two: Path, tmp_path: Path) -> None:
+    joined([two], tmp_path / "store")
+    before = contents(tmp_path / "store")
+    assert release.export(two, tmp_path / "release", silent) == 0
+    assert joined([two, tmp_path / "release"], tmp_path / "store") == "0 new, 0 grown, 4 already there"
+    assert joined([tmp_path / "store"], tmp_path / "store") == "0 new, 0 grown, 2 already there"
+    assert contents(tmp_path / "store") == before
+
+
+def test_trials_of_several_places_come_together_with_the_runs_that_made_them(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    study = make_study(trials=6)
+    fill(tmp_path / "a", study, [0, 1, 2], started_at="2026-01-01")
+    fill(tmp_path / "b", study, [2, 3], started_at="2026-01-02")
+    fill(tmp_path / "b", study, [5], started_at="2026-01-03")
+    fill(tmp_path / "whole", study, range(6))
+    assert joined([tmp_path / "b"], tmp_path / "a") == "0 new, 1 grown, 0 already there"
+    found = store.read(tmp_path / "a")
+    assert found.trials["trial"].tolist() == [0, 1, 2, 3, 5]
+    began = found.trials["run"].map(found.studies.set_index("run")["started_at"])
+    assert began.tolist() == ["2026-01-01"] * 3 + ["2026-01-02", "2026-01-03"]
+    (commit,) = store.catalogue(tmp_path / "a")
+    assert commit.ledger.adds_up and commit.ledger.missing == 1
+    assert verify.run(tmp_path / "a", silent) == 0
+    assert joined([tmp_path / "whole", tmp_path / "b"], tmp_path / "a") == "0 new, 1 grown, 1 already there"
+    found, whole = store.read(tmp_path / "a"), store.read(tmp_path / "whole")
+    pd.testing.assert_frame_equal(found.trials.drop(columns="run"), whole.trials.drop(columns="run"))
+    pd.testing.assert_frame_equal(found.measurements, whole.measurements)
+
+
+def test_several_sources_hold_the_same_new_study(tmp_path: Path, make_study: Callable[..., Study], fill: Fill) -> None:
+    for place, ids in (("a", [0, 1]), ("b", [1, 2]), ("c", [0, 2])):
+        fill(tmp_path / place, make_study(trials=3), ids)
+    sources = [tmp_path / place for place in "abc"]
+    assert joined(sources, tmp_path / "store") == "1 new, 1 grown, 1 already there"
+    assert store.read(tmp_path / "store").trials["trial"].tolist() == [0, 1, 2]
+
+
+def test_a_conflict_is_told_and_nothing_is_written(
+    two: Path, tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    study = make_study(trials=20)
+    fill(tmp_path / "a", study)
+    fill(tmp_path / "b", study, scale=1.5)
+    fill(tmp_path / "b", make_study(batch_size=16))
+    before = contents(tmp_path / "a")
+    lines, error = refusal([two, tmp_path / "b"], tmp_path / "a")
+    assert len(lines) == 11 and lines[-1] == "and 10 more"
+    step = study.evaluations[0]
+    assert lines[0].startswith(f"{tmp_path / 'b'}: {study.name}: trial 0: validation_loss at step {step} is 0.99")
+    assert error.startswith("20 conflicts") and "nothing was written" in error
+    assert contents(tmp_path / "a") == before
+    # Two sources that contradict each other are no better.
+    assert len(refusal([tmp_path / "a", tmp_path / "b"], tmp_path / "new")[0]) == 11
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_to_be_run_again_gives_way_to_what_is_finished(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    study = make_study(trials=4)
+    fill(tmp_path / "lost", study, [0, 1, 2], reason="lost")
+    fill(tmp_path / "late", study, [2], reason="time_limit")
+    fill(tmp_path / "done", study, [0, 1])
+    for into, source in (("lost", "done"), ("done", "lost")):
+        shutil.copytree(tmp_path / into, tmp_path / "store")
+        assert joined([tmp_path / source, tmp_path / "late"], tmp_path / "store") == "0 new, 1 grown, 1 already there"
+        found = store.read(tmp_path / "store")
+        assert found.trials["status"].tolist() == ["COMPLETE", "COMPLETE", "INCOMPLETE"]
+        assert found.trials["reason"].tolist()[2] == "lost"
+        assert set(found.measurements["trial"]) == {0, 1}
+        assert store.missing(tmp_path / "store", study) == [2, 3]
+        shutil.rmtree(tmp_path / "store")
+
+
+def test_pruned_curves_are_cut_as_if_one_store_had_run_them_all(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    study = make_study(trials=12, pruning="exact", targets=(Target("validation_loss", 0.5),))
+    fill(tmp_path / "whole", study)
+    fill(tmp_path / "a", study, range(7))
+    fill(tmp_path / "b", study, range(4, 12))
+    steps = {place: store.read(tmp_path / place).trials.set_index("trial")["steps"] for place in ("a", "b", "whole")}
+    assert any((steps[place] > steps["whole"].loc[steps[place].index]).any() for place in "ab")
+    for first, second in (("a", "b"), ("b", "a")):
+        into = tmp_path / f"{first}{second}"
+        joined([tmp_path / first, tmp_path / second], into)
+        found, expected = store.read(into), store.read(tmp_path / "whole")
+        pd.testing.assert_frame_equal(found.trials.drop(columns="run"), expected.trials.drop(columns="run"))
+        pd.testing.assert_frame_equal(found.measurements, expected.measurements)
+
+
+def test_a_study_that_was_asked_for_with_more_trials_keeps_asking(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    small, large = make_study(trials=2), make_study(trials=5)
+    fill(tmp_path / "small", small)
+    shutil.copytree(tmp_path / "small", tmp_path / "large")
+    fill(tmp_path / "large", large, [1])
+    assert joined([tmp_path / "large"], tmp_path / "small") == "0 new, 1 grown, 0 already there"
+    (commit,) = store.catalogue(tmp_path / "small")
+    assert (commit.trials, commit.ledger.missing) == (5, 3)
+    assert store.planned(tmp_path / "small", large.name) == large
+    store.ask(tmp_path / "new", dataclasses.replace(large, trials=9))
+    joined([tmp_path / "large"], tmp_path / "new")
+    (commit,) = store.catalogue(tmp_path / "new")
+    assert (commit.trials, commit.ledger.missing, commit.ledger.adds_up) == (9, 7, True)
+
+
+def test_parts_that_nobody_committed_count_where_they_are_and_stay_behind_elsewhere(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    study = make_study(trials=3)
+    fill(tmp_path / "store", study, [2], commit=False)
+    fill(tmp_path / "source", study, [0, 2])
+    fill(tmp_path / "source", make_study(seed=1), commit=False)
+    lines: list[str] = []
+    assert merge.merge([tmp_path / "source"], tmp_path / "store", lines.append) == 0
+    assert "left out" in lines[0] and make_study(seed=1).name in lines[0]
+    found = store.read(tmp_path / "store")
+    assert found.trials["trial"].tolist() == [0, 2]
+    fill(tmp_path / "conflict", study, [2], commit=False, scale=2.0)
+    assert "trial 2" in refusal([tmp_path / "source"], tmp_path / "conflict")[0][1]
+
+
+def test_types_that_differ_are_a_conflict(tmp_path: Path, make_recorded: Callable[..., Recorded], fill: Fill) -> None:
+    study = make_recorded(trials=2)
+    fill(tmp_path, study)
+    (commit,) = store.catalogue(tmp_path)
+    ours = Piece(*(read_table(commit, table) for table in TABLES))
+    column = ours.measurements["test_error"].cast(pa.float32())
+    theirs = ours._replace(measurements=ours.measurements.set_column(3, "test_error", column))
+    assert union(ours, ours, study) == (frozenset(), [])
+    assert union(ours, theirs, study) == (frozenset(), ["test_error is double here and float there"])
+
+
+def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) -> None:
+    remote = UPath("memory://test-merge/release")
+    assert release.export(two, remote, silent) == 0
+    joined([remote], tmp_path / "local")
+    assert_same(tmp_path / "local", two)
+    into = UPath("memory://test-merge/store")
+    assert joined([two, remote], into) == "2 new, 0 grown, 2 already there"
+    assert_same(into, two)
+    assert joined([into], tmp_path / "local") == "0 new, 0 grown, 2 already there"
+    old = UPath("memory://test-merge/old")
+    for path in (STORED / "schema-1").rglob("*.*"):
+        target = old / str(path.relative_to(STORED / "schema-1"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    assert joined([old], into) == "1 new, 0 grown, 0 already there"
+
+
+def test_places_that_cannot_be_merged_are_refused_in_a_line(
+    two: Path, tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    assert release.export(two, tmp_path / "release", silent) == 0
+    assert "is a release" in refusal([two], tmp_path / "release")[1]
+    assert "no store at" in refusal([tmp_path / "nothing"], tmp_path / "store")[1]
+    (tmp_path / "empty").mkdir()
+    lines: list[str] = []
+    assert merge.merge([tmp_path / "empty"], tmp_path / "store", lines.append) == 1
+    assert lines == [f"nothing to merge: no committed study in {tmp_path / 'empty'}"]
+    damaged = next((tmp_path / "release").glob("trials/**/*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"X")
+    assert f"{damaged} is not what was written" in refusal([two, tmp_path / "release"], tmp_path / "store")[1]
+    damaged.unlink()
+    assert f"{damaged} is missing" in refusal([tmp_path / "release"], tmp_path / "store")[1]
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_study_sealed_under_an_absurd_number_makes_no_claims_by_the_thousand(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    fill(tmp_path / "source", make_study(trials=2))
+    assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
+    path = tmp_path / "release" / "manifest.json"
+    record = durable.unseal(path.read_bytes(), path)
+    record["studies"][0]["number"] = 10**15
+    path.write_bytes(durable.seal(record))
+    joined([tmp_path / "release"], tmp_path / "store")
+    assert len(list((tmp_path / "store").glob("*/claim-*"))) == 2
+    assert_same(tmp_path / "store", tmp_path / "source")

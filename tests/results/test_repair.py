@@ -1,0 +1,225 @@
+import importlib.util
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from upath import UPath
+
+from results import __main__ as door
+from results import durable, repair, store, verify
+from results.bad_input import BadInput
+
+
+@pytest.fixture(scope="session")
+def writer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("writer", Path(__file__).with_name("writer.py"))
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _disk_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # no machine goes down in these tests
+
+
+def faults(folder: Path) -> list[str]:
+    return [fault.line for findings in verify.examine(folder, print) for fault in findings.faults]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def committed(writer: ModuleType, folder: Path) -> None:
+    """A study that grew: two commits, the older with all its files."""
+    for trials in (6, 8):
+        writer.replay(folder, writer.study_of("exact", trials))
+
+
+def in_progress(writer: ModuleType, folder: Path) -> None:
+    """A study of one commit, of parts since, by two runs, and of one that was cut off."""
+    study = writer.study_of("exact", 8)
+    writer.replay(folder, writer.study_of("exact", 2))
+    store.ask(folder, study)
+    with store.claim(folder, study.name) as claim:
+        claim.write(writer.tables(study, [2, 3]))
+        late = sorted((folder / study.name).glob("part-*"))[-1]
+        claim.write(writer.tables(study, [4]))
+    cut_off = late.with_name("part-000003-000003.arrows")
+    with store.claim(folder, study.name) as claim:
+        claim.write(writer.tables(study, [5]))
+    shutil.copy(late, cut_off)
+
+
+def never_committed(writer: ModuleType, folder: Path) -> None:
+    study = writer.study_of("exact", 8)
+    store.ask(folder, study)
+    for ids in ([0, 1], [2], [5]):
+        with store.claim(folder, study.name) as claim:
+            claim.write(writer.tables(study, ids))
+
+
+def flipped(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def cut(path: Path, chance: random.Random) -> None:
+    path.write_bytes(path.read_bytes()[: chance.randrange(path.stat().st_size)])
+
+
+def gone(path: Path, chance: random.Random) -> None:
+    path.unlink()
+
+
+DAMAGES = (flipped, cut, gone)
+STATES = (committed, in_progress, never_committed)
+
+
+@pytest.fixture(scope="module")
+def states(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Stores to be copied and damaged, and one that is whole."""
+    made = {make.__name__: tmp_path_factory.mktemp(make.__name__) for make in STATES}
+    for make in STATES:
+        make(writer, made[make.__name__])
+        assert not faults(made[make.__name__])
+    made["whole"] = tmp_path_factory.mktemp("whole")
+    writer.replay(made["whole"], writer.study_of("exact", 8))
+    return made
+
+
+def assert_goes_on(writer: ModuleType, folder: Path, whole: Path) -> None:
+    """The same command as ever makes the study what it would have been."""
+    study = writer.study_of("exact", 8)
+    writer.replay(folder, study)
+    assert not faults(folder)
+    found, expected = store.read(folder), store.read(whole)
+    assert found.trials.drop(columns="run").equals(expected.trials.drop(columns="run"))
+    assert found.measurements.equals(expected.measurements)
+
+
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.slow) for turn in (1, 2))])
+@pytest.mark.parametrize("state", [state.__name__ for state in STATES])
+def test_whatever_file_is_torn_the_rest_stays_and_the_study_goes_on(
+    writer: ModuleType,
+    states: dict[str, Path],
+    state: str,
+    turn: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chance = random.Random(f"{state}/{turn}")
+    files = sorted(path.relative_to(states[state]) for path in states[state].rglob("*-*") if path.is_file())
+    assert len(files) >= 7
+    for number, file in enumerate(files):
+        damage, folder = DAMAGES[(number + turn) % len(DAMAGES)], tmp_path / str(number)
+        shutil.copytree(states[state], folder)
+        damage(folder / file, chance)
+        before, told = contents(folder), faults(folder)
+        assert told or damage is gone, file
+        capsys.readouterr()
+        assert repair.run(folder, print) == 0, (file, damage)
+        lines = capsys.readouterr().out.splitlines()
+        after = contents(folder)
+        changed = {name for name in before if after.get(name) != before[name]}
+        records = {name for name in changed if "/commit-" in name}
+        merged = {name for name in changed if "/part-" in name and file.name.startswith("envelope-")}
+        assert changed - records - merged <= {str(file)}, "only what is torn is dropped"
+        assert not records or file.name.partition(".")[0][-6:] in str(records)
+        touched = changed | (after.keys() - before.keys())
+        if file.name.startswith("envelope-") and len(touched) > 1:  # committed again
+            touched = {str(file)} | {name for name in touched if "/commit-" in name}
+        assert len(lines) == len(touched) + 1
+        assert all(any(str(folder / name) in line for line in lines) for name in touched)
+        assert_goes_on(writer, folder, states["whole"])
+
+
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 99))])
+def test_much_at_once_may_be_torn_and_missing(
+    writer: ModuleType, states: dict[str, Path], seed: int, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    folder = tmp_path / "store"
+    shutil.copytree(states[chance.choice(STATES).__name__], folder)
+    files = sorted(path for path in folder.rglob("*-*") if path.is_file())
+    for file in chance.sample(files, chance.randint(2, len(files))):
+        chance.choice(DAMAGES)(file, chance)
+    repair.run(folder, print)
+    assert not faults(folder)
+    assert_goes_on(writer, folder, states["whole"])
+
+
+def test_what_is_intact_and_wrong_is_left_alone(
+    writer: ModuleType, states: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "store"
+    shutil.copytree(states["committed"], folder)
+    (study,) = folder.iterdir()
+    (study / "notes.txt").write_text("mine")
+    (study / "claim-000009.json").write_bytes(durable.seal({"claim": 9, "parts": "many"}))
+    (folder / "link").symlink_to(study)
+    before = contents(folder)
+    assert repair.run(folder, print) == 1
+    out = capsys.readouterr().out
+    assert [out.count(what) for what in ("made anew,", "made, with", "left alone", "\n")] == [4, 1, 3, 9]
+    after = contents(folder)
+    assert {name: after[name] for name in before} == before
+
+
+def test_temporary_files_go_by_age(writer: ModuleType, states: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    shutil.copytree(states["committed"], folder)
+    (study,) = folder.iterdir()
+    for place in (folder, study):
+        for name in ("old", "young"):
+            (place / f"{durable.TEMPORARY}{name}").write_text("half")
+        os.utime(place / f"{durable.TEMPORARY}old", (0, 0))
+    assert len(faults(folder)) == 2
+    assert repair.run(folder, print) == 0
+    assert sorted(path.name for path in folder.rglob(f"{durable.TEMPORARY}*")) == [".tmp-young"] * 2
+
+
+def test_a_study_nobody_asked_for_goes_by_age(writer: ModuleType, states: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    shutil.copytree(states["committed"], folder)
+    bare = folder / "bare"
+    bare.mkdir()
+    (bare / ".lock").touch()
+    assert not faults(folder)
+    os.utime(bare, (time.time() - 2 * durable.LEFTOVER_SECONDS,) * 2)
+    assert len(faults(folder)) == 1
+    assert repair.run(folder, print) == 0
+    assert not bare.exists()
+
+
+def test_what_is_not_repaired(
+    states: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], make_release: Callable[[Path], Path]
+) -> None:
+    with pytest.raises(BadInput, match="copy it here"):
+        repair.run(UPath("memory://store"), print)
+    release = make_release(states["committed"])
+    before = contents(release)
+    assert door.main(["repair", "--store", str(release)]) == 2
+    assert "fetch it again" in capsys.readouterr().err
+    assert contents(release) == before
+    assert door.main(["repair", "--store", str(states["committed"])]) == 0
+    assert capsys.readouterr().out == "0 files dropped or made anew; no faults left\n"
+
+
+@pytest.fixture
+def make_release(tmp_path: Path) -> Callable[[Path], Path]:
+    from results import release
+
+    def make(folder: Path) -> Path:
+        assert release.export(folder, tmp_path / "release", print) == 0
+        return tmp_path / "release"
+
+    return make

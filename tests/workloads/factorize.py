@@ -1,0 +1,41 @@
+"""A program: factorizes a small graph on several CPU devices, or as one of two processes, and saves both tables.
+
+Run as `python factorize.py CORES GATHER OUT [PROCESS ADDRESS]`; with a process, two of them share the cores.
+"""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def main(cores: int, gather: str, out: str, process: int | None = None, address: str | None = None) -> None:
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    if process is None:
+        jax.config.update("jax_num_cpu_devices", cores)
+    else:
+        jax.config.update("jax_num_cpu_devices", cores // 2)
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(address, num_processes=2, process_id=process)
+    from graphs import ratings
+
+    from workloads.factorization.half_epoch import AXIS, Weights
+    from workloads.factorization.training import Options, Training
+
+    mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
+    options = Options(16, "rotated_cg", 3, "float32", "float32", "frequency", gather, chunk_slots=128)
+    training = Training(ratings(), options, mesh)
+    weights = Weights(jnp.float32(0.01), jnp.float32(0.02))
+    tables = training.start(seed=0)
+    for _ in range(3):
+        tables = training.column_half(training.row_half(tables, weights), weights)
+    evaluated = training.evaluate(tables, weights)
+    rows, columns = training.in_order(tables)
+    if not process:
+        np.savez(out, rows=rows, columns=columns, **evaluated)
+
+
+if __name__ == "__main__":
+    first, second, third, *others = sys.argv[1:]
+    main(int(first), second, third, *([int(others[0]), others[1]] if others else []))

@@ -1,0 +1,27 @@
+"""A small graph for tests: two communities' worth of links, hubs, empty rows, and rows to be folded in."""
+
+import numpy as np
+
+from workloads.factorization.links import Links, from_pairs
+from workloads.factorization.ratings import Ratings
+
+
+def ratings(rows: int = 300, columns: int = 240, links: int = 6000, seed: int = 0) -> Ratings:
+    """Power-law degrees over ten communities; the last tenth of the rows is held out of training."""
+    rng = np.random.default_rng(seed)
+    row = np.minimum((rng.pareto(1.0, links) * rows / 20).astype(np.int64), rows - 3)
+    column = (row * 7 + 10 * np.minimum((rng.pareto(1.0, links) * 3).astype(np.int64), columns)) % (columns - 2)
+    folded = row % 10 == 9
+    train, merged = from_pairs(row[~folded], column[~folded], (rows, columns))
+    own, _ = from_pairs(row[folded] // 10, column[folded], (rows // 10, columns))
+    in_row = np.repeat(np.arange(own.row_count), own.lengths)
+    hidden = rng.random(len(in_row)) < 0.3
+    parts = [from_pairs(in_row[part], own.columns[part], (own.row_count, columns))[0] for part in (~hidden, hidden)]
+    return Ratings(train, *parts, merged)
+
+
+def dense(links: Links) -> np.ndarray:
+    """The links as float64[rows, columns] of zeros and ones."""
+    matrix = np.zeros((links.row_count, links.column_count))
+    matrix[np.repeat(np.arange(links.row_count), links.lengths), links.columns] = 1
+    return matrix

@@ -1,0 +1,223 @@
+"""Implicit ALS against float64 and brute force, over cores and over processes."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from workloads.factorization import recall, solvers
+from workloads.factorization.half_epoch import AXIS, Weights
+from workloads.factorization.links import Links, from_pairs
+from workloads.factorization.ratings import Ratings
+from workloads.factorization.training import Options, Tables, Training
+
+from .graphs import dense, ratings
+
+ALPHA, PENALTY = 0.01, 0.02
+WEIGHTS = Weights(jnp.float32(ALPHA), jnp.float32(PENALTY))
+
+
+def training(data: Ratings, **changes: object) -> Training:
+    plain = {
+        "dim": 8,
+        "solver": "cholesky",
+        "cg_steps": 3,
+        "table_dtype": "float32",
+        "solver_dtype": "float32",
+        "ridge": "frequency",
+        "gather": "all_gather",
+        "chunk_slots": 128,
+    }
+    mesh = jax.make_mesh((1,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
+    return Training(data, Options(**(plain | changes)), mesh)  # type: ignore[arg-type]
+
+
+def copied(tables: Tables) -> Tables:
+    """A copy, for a half-epoch uses up what it is given."""
+    return Tables(*(jnp.array(table) for table in tables))
+
+
+def solved(matrix: np.ndarray, other: np.ndarray, alpha: float, penalty: float, frequency: bool) -> np.ndarray:
+    """The rows that minimize the objective, one dense float64 solve each."""
+    other = other.astype(np.float64)
+    gram = alpha * other.T @ other
+    rows = np.zeros((len(matrix), other.shape[1]))
+    for row, links in zip(rows, matrix, strict=True):
+        ridge = penalty * (links.sum() + alpha * len(other) if frequency else 1)
+        own = other[links > 0]
+        row[:] = np.linalg.solve(own.T @ own + gram + ridge * np.eye(other.shape[1]), own.sum(0))
+    return rows
+
+
+def loss(matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray, frequency: bool = True) -> float:
+    """The objective in float64, over all pairs."""
+    rows, columns = rows.astype(np.float64), columns.astype(np.float64)
+    scores = rows @ columns.T
+    total = (matrix * (1 - scores) ** 2).sum() + ALPHA * (scores**2).sum()
+    for table, counts, others in ((rows, matrix.sum(1), len(columns)), (columns, matrix.sum(0), len(rows))):
+        ridge = PENALTY * (counts + ALPHA * others) if frequency else PENALTY
+        total += (ridge * (table**2).sum(1)).sum()
+    return float(total)
+
+
+@pytest.mark.parametrize("ridge", ["frequency", "constant"])
+@pytest.mark.parametrize("solver", solvers.NAMES)
+def test_every_solver_solves_every_row(solver: str, ridge: str) -> None:
+    data = ratings()
+    own = training(data, solver=solver, ridge=ridge, cg_steps=20)
+    assert len(own.rows.places.hubs) > 0, "the graph has rows that are split"
+    assert (data.train.lengths == 0).any(), "and empty ones"
+    before = own.start(0)
+    columns = own.in_order(before)[1]
+    found, rotated = own.in_order(own.row_half(before, WEIGHTS))
+    right = solved(dense(data.train), columns, ALPHA, PENALTY, ridge == "frequency")
+    scores = right @ columns.T.astype(np.float64)
+    np.testing.assert_allclose(found @ rotated.T, scores, atol=3e-5 * np.abs(scores).max())
+    assert (found[data.train.lengths == 0] == 0).all()
+
+
+def test_the_objective_is_what_it_says_and_never_rises() -> None:
+    data = ratings()
+    matrix = dense(data.train)
+    own = training(data)
+    tables = own.start(0)
+    values = [loss(matrix, *own.in_order(tables))]
+    for _ in range(4):
+        for half in (own.row_half, own.column_half):
+            tables = half(tables, WEIGHTS)
+            values.append(loss(matrix, *own.in_order(tables)))
+            np.testing.assert_allclose(own.objective(tables, WEIGHTS), values[-1], rtol=1e-5)
+    assert np.all(np.diff(values) <= 1e-6 * np.abs(values[:-1]))
+    assert values[-1] < 0.7 * values[0]
+
+
+def test_folded_in_recall_is_that_of_brute_force() -> None:
+    data = ratings()
+    own = training(data, solver="rotated_cg")
+    tables = own.column_half(own.row_half(own.start(0), WEIGHTS), WEIGHTS)
+    columns = own.in_order(tables)[1]
+    rows = solved(dense(data.history), columns, ALPHA, PENALTY, True)
+    scores = np.where(dense(data.history) > 0, -np.inf, rows @ columns.T.astype(np.float64))
+    ranked = np.argsort(-scores, axis=1, kind="stable")
+    evaluated = own.evaluate(tables, WEIGHTS)
+    for k in (20, 50):
+        hits = [
+            len(set(best[:k]) & set(np.flatnonzero(wanted))) / min(k, int(wanted.sum()))
+            for best, wanted in zip(ranked, dense(data.heldout), strict=True)
+            if wanted.any()
+        ]
+        assert evaluated[f"recall_{k}"] == pytest.approx(np.mean(hits), abs=0.01)
+        assert recall.recall(ranked, data.heldout, k) == pytest.approx(np.mean(hits))
+
+
+def test_a_planted_structure_is_recovered() -> None:
+    # Four groups of rows, each linked to half of its own columns: what is held out is the other half.
+    rng = np.random.default_rng(0)
+    row, column = (x.ravel() for x in np.meshgrid(np.arange(80), np.arange(80), indexing="ij"))
+    own = (row % 4 == column % 4) & (rng.random(len(row)) < 0.5)
+    links, _ = from_pairs(row[own], column[own], (80, 80))
+    rest, _ = from_pairs(*(x[(row % 4 == column % 4) & ~own] for x in (row, column)), (80, 80))
+    data = Ratings(links, links, rest, 0)
+    fitted = training(data, dim=4, solver="rotated_cg", chunk_slots=4096)
+    tables = fitted.start(0)
+    for _ in range(5):
+        tables = fitted.column_half(fitted.row_half(tables, WEIGHTS), WEIGHTS)
+    assert fitted.evaluate(tables, WEIGHTS)["recall_20"] > 0.999
+
+
+def test_bfloat16_tables_keep_recall_and_all_bfloat16_does_not() -> None:
+    data = ratings(rows=800, columns=600, links=40_000)
+    found = {}
+    for name, dtypes in {
+        "32": ("float32", "float32"),
+        "mixed": ("bfloat16", "float32"),
+        "16": ("bfloat16",) * 2,
+    }.items():
+        own = training(data, dim=32, solver="cg", table_dtype=dtypes[0], solver_dtype=dtypes[1], chunk_slots=8192)
+        weights = Weights(jnp.float32(1e-3), jnp.float32(1e-4))
+        tables = own.start(0)
+        for _ in range(6):
+            tables = own.column_half(own.row_half(tables, weights), weights)
+        found[name] = own.evaluate(tables, weights)
+    assert found["mixed"]["recall_20"] > 0.97 * found["32"]["recall_20"]
+    assert not found["16"]["recall_20"] > 0.92 * found["32"]["recall_20"]
+
+
+def test_half_an_epoch_equals_that_of_the_package_implicit() -> None:
+    """Confidence c on links and ridge reg (Hu et al. 2008) are α = 1/(c − 1) and λ = reg/c here, but for a scale."""
+    rng = np.random.default_rng(0)
+    matrix, columns = dense(ratings().train), rng.normal(size=(240, 6))
+    confidence, reg = 40.0, 0.7
+    alpha = 1 / (confidence - 1)
+    ours = solved(matrix, columns / np.sqrt(1 + alpha), alpha, reg / confidence, frequency=False)
+    theirs = np.zeros((len(matrix), 6))
+    for row, links in zip(theirs, matrix, strict=True):
+        weights = 1 + (confidence - 1) * links
+        row[:] = np.linalg.solve(
+            (columns.T * weights) @ columns + reg * np.eye(6), (columns.T * (confidence * links)).sum(1)
+        )
+    scores = ours @ (columns / np.sqrt(1 + alpha)).T
+    np.testing.assert_allclose(theirs @ columns.T, (1 + alpha) * scores, rtol=1e-10, atol=1e-12)
+
+
+def factorized(folder: Path, cores: int, gather: str, processes: int = 1) -> dict[str, np.ndarray]:
+    """What tests/workloads/factorize.py makes, in processes of its own."""
+    out = folder / f"{cores}-{gather}-{processes}.npz"
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    here = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": f"{here}:{here.parent.parent}"}
+    command = [sys.executable, str(here / "factorize.py"), str(cores), gather, str(out)]
+    lines = [[*command, str(i), address] for i in range(processes)] if processes > 1 else [command]
+    running = [
+        subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for line in lines
+    ]
+    said = [process.communicate(timeout=300)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * processes, "\n".join(said)
+    with np.load(out) as saved:
+        return dict(saved)
+
+
+def assert_equal_scores(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    a, b = (made["rows"] @ made["columns"].T for made in (one, other))
+    np.testing.assert_allclose(a, b, atol=2e-5 * np.abs(a).max())
+    assert one["recall_20"] == pytest.approx(other["recall_20"], abs=0.01)
+    assert one["objective"] == pytest.approx(other["objective"], rel=1e-5)
+
+
+def test_two_cores_and_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:
+    alone = factorized(tmp_path, 1, "all_gather")
+    assert_equal_scores(alone, factorized(tmp_path, 2, "all_to_all"))
+    assert_equal_scores(alone, factorized(tmp_path, 2, "all_gather", processes=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cores", [2, 4, 8])
+@pytest.mark.parametrize("gather", ["all_gather", "all_to_all"])
+def test_any_number_of_cores_gives_the_scores_of_one(tmp_path: Path, cores: int, gather: str) -> None:
+    assert_equal_scores(factorized(tmp_path, 1, "all_gather"), factorized(tmp_path, cores, gather))
+
+
+def test_a_half_epoch_lowers_for_tpus() -> None:
+    own = training(ratings(), solver="rotated_cg")
+    tables = own.start(0)
+    lowered = own._row_half.trace(tables.rows, tables.columns, own.rows.work, WEIGHTS).lower(
+        lowering_platforms=("tpu",)
+    )
+    assert "stablehlo" in lowered.as_text()
+
+
+def test_duplicates_are_merged_and_the_transposed_is_the_transposed() -> None:
+    links, merged = from_pairs(np.array([1, 0, 1, 1]), np.array([2, 1, 2, 0]), (3, 3))
+    assert merged == 1
+    np.testing.assert_array_equal(dense(links), [[0, 1, 0], [1, 0, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(dense(links.transposed()), dense(links).T)
+    assert isinstance(links.of_rows(np.array([1])), Links)

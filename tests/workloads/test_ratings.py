@@ -1,0 +1,270 @@
+"""Links gathered from pairs, split for evaluation, and kept on disk."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workloads.factorization import memory, pairs, prepared
+from workloads.factorization.links import Links, from_pairs
+from workloads.factorization.pairs import Pairs
+from workloads.factorization.ratings import BadRatings, Ratings, Source, evaluation, random_bits, split_rows
+
+SHAPE = (70, 50)
+
+
+def dense(links: Links) -> np.ndarray:
+    """bool[rows, columns]."""
+    matrix = np.zeros((links.row_count, links.column_count), bool)
+    matrix[np.repeat(np.arange(links.row_count), links.lengths), links.columns] = True
+    return matrix
+
+
+def some_links(seed: int, count: int = 600) -> Links:
+    random = np.random.default_rng(seed)
+    return from_pairs(random.integers(0, SHAPE[0], count), random.integers(0, SHAPE[1], count), SHAPE)[0]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of these tests."""
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "ratings"
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 20])
+@pytest.mark.parametrize("kind", [np.int8, np.uint32, np.int64])
+def test_pairs_in_any_order_become_a_matrix(block: int, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "BLOCK", block)
+    random = np.random.default_rng(1)
+    rows, columns = random.integers(0, 60, 300).astype(kind), random.integers(0, 40, 300).astype(kind)
+    gathered = Pairs()
+    for part in np.array_split(np.arange(300), 4):
+        gathered.add(rows[part], columns[part], "here")
+    gathered.add(rows[:0], columns[:0], "here")
+    assert (gathered.rows, gathered.columns) == (rows.max() + 1, columns.max() + 1)
+    links, merged = gathered.links(SHAPE)
+    expected = np.zeros(SHAPE, bool)
+    expected[rows, columns] = True
+    np.testing.assert_array_equal(dense(links), expected)
+    assert merged == 300 - expected.sum() > 0
+    assert (links.starts.dtype, links.columns.dtype) == (np.int64, np.int32)
+    for row in range(SHAPE[0]):
+        assert (np.diff(links.columns[links.starts[row] : links.starts[row + 1]]) > 0).all()
+
+
+def test_no_pairs_are_an_empty_matrix() -> None:
+    links, merged = Pairs().links(SHAPE)
+    assert (links.row_count, links.column_count, len(links.columns), merged) == (*SHAPE, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "text"),
+    [
+        ([0, -3], [0, 0], "here: row -3 is negative; ids start at 0"),
+        ([0, 1], [0, 2**31], f"here: col {2**31} is out of range; ids go to {pairs.MOST_IDS - 1}"),
+    ],
+)
+def test_ids_that_cannot_be(rows: list[int], columns: list[int], text: str) -> None:
+    with pytest.raises(BadRatings, match=re.escape(text)):
+        Pairs().add(np.array(rows), np.array(columns), "here")
+
+
+def test_a_fifth_of_every_row_is_held_out() -> None:
+    links = some_links(2, 1500)
+    history, heldout = split_rows(links, seed=5)
+    np.testing.assert_array_equal(dense(history) | dense(heldout), dense(links))
+    assert not (dense(history) & dense(heldout)).any()
+    np.testing.assert_array_equal(heldout.lengths, np.maximum(1, np.rint(links.lengths / 5)))
+    assert (dense(split_rows(links, seed=5)[1]) == dense(heldout)).all()
+    other = dense(split_rows(links, seed=6)[1]) & dense(heldout)
+    assert other.sum() < 0.4 * len(heldout.columns)  # a fifth would be chance
+
+
+def test_random_bits_never_change() -> None:
+    assert random_bits(7, 2).tolist() == [404542462756400999, 5416649575040343389]
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_known_links_are_no_test(given: bool) -> None:
+    train, other, heldout = some_links(3), some_links(4), some_links(5, 60)
+    history, sought, known = evaluation(train, other if given else None, heldout)
+    seen = dense(train) | dense(other) if given else dense(train)
+    expected = dense(heldout) & ~seen
+    rows = np.flatnonzero(expected.any(1))
+    np.testing.assert_array_equal(dense(sought), expected[rows])
+    np.testing.assert_array_equal(dense(history), dense(other if given else train)[rows])
+    assert known == (dense(heldout) & seen).sum() > 0
+
+
+def test_remarks_become_lines() -> None:
+    ratings = Ratings(some_links(0), some_links(1), some_links(2), 0)
+    assert ratings.lines() == ()
+    assert ratings._replace(merged=1234, remarks=("this",)).lines() == ("this", "1,234 duplicate links were merged")
+    assert ratings._replace(merged=1).lines() == ("1 duplicate link was merged",)
+
+
+class Counted:
+    """A source that counts how often it is built; one matrix is empty."""
+
+    def __init__(self) -> None:
+        self.built = 0
+        self.ratings = Ratings(some_links(6), some_links(7), some_links(8).of_rows(np.empty(0, int)), 3, ("a remark",))
+
+    def build(self) -> Ratings:
+        self.built += 1
+        return self.ratings
+
+    def source(self, version: str = "sha256:0123456789abcdef") -> Source:
+        return Source("counted", lambda: version, lambda: None, self.build)
+
+
+def assert_same(one: Ratings, other: Ratings) -> None:
+    for part in prepared.PARTS:
+        for mine, theirs in zip(getattr(one, part), getattr(other, part), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert one.merged == other.merged
+
+
+def leftovers(cache: Path) -> list[Path]:
+    return list(cache.glob(".tmp-*"))
+
+
+def test_ratings_are_prepared_once(cache: Path) -> None:
+    counted = Counted()
+    for _ in range(3):
+        loaded = prepared.load(counted.source())
+        assert_same(loaded, counted.ratings)
+        assert loaded.remarks == ("a remark",)
+        assert type(loaded.train.columns) is np.ndarray
+        assert not loaded.train.columns.flags.writeable
+    assert counted.built == 1
+    prepared.load(counted.source("sha256:other"))
+    assert counted.built == 2
+    assert sorted(path.name for path in cache.iterdir()) == ["counted-1-0123456789abcdef", "counted-1-other"]
+
+
+def damages(place: Path) -> Iterator[tuple[str, Path, bytes | None]]:
+    """What could be wrong: the reason, the file and what it holds then."""
+    columns, contents = place / "train.columns.npy", place / "contents.json"
+    data = columns.read_bytes()
+    yield "train.columns.npy has changed", columns, data[:-1]
+    yield "train.columns.npy has changed", columns, data[:-1] + bytes([data[-1] ^ 1])
+    yield "train.columns.npy: No such file or directory", columns, None
+    yield "contents.json cannot be read", contents, b""
+    yield "contents.json cannot be read", contents, None
+    yield "contents.json has changed", contents, contents.read_bytes().replace(b'"merged": 3', b'"merged": 4')
+    yield "contents.json cannot be read", contents, json.dumps([]).encode()
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_a_corrupted_cache_is_prepared_anew_and_that_is_said(cache: Path, number: int) -> None:
+    counted = Counted()
+    prepared.load(counted.source())
+    place = cache / "counted-1-0123456789abcdef"
+    reason, file, data = list(damages(place))[number]
+    file.unlink()
+    if data is not None:
+        file.write_bytes(data)
+    loaded = prepared.load(counted.source())
+    assert_same(loaded, counted.ratings)
+    assert counted.built == 2
+    said = f"the prepared counted in {place} was corrupted ({reason}) and has been prepared anew"
+    assert loaded.remarks == (said, "a remark")
+    assert prepared.load(counted.source()).remarks == ("a remark",)
+    assert not leftovers(cache)
+
+
+def test_a_file_in_the_place_of_the_folder_is_corruption(cache: Path) -> None:
+    counted = Counted()
+    cache.mkdir(parents=True)
+    (cache / "counted-1-0123456789abcdef").write_text("what")
+    assert "corrupted" in prepared.load(counted.source()).remarks[0]
+
+
+def test_whoever_is_first_wins(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted()
+    first = Counted()
+
+    def overtaken() -> Ratings:
+        prepared.load(first.source())
+        return counted.build()
+
+    source = counted.source()._replace(build=overtaken)
+    assert_same(prepared.load(source), counted.ratings)
+    assert not leftovers(cache)
+    assert (first.built, counted.built) == (1, 1)
+
+
+def test_a_failed_build_leaves_nothing(cache: Path) -> None:
+    def fails() -> Ratings:
+        raise BadRatings("no")
+
+    with pytest.raises(BadRatings, match=r"^no$"):
+        prepared.load(Counted().source()._replace(build=fails))
+    assert not cache.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(BadRatings, match=r"kept in .*: Not a directory; SCALING_LIMITS_CACHE=DIR puts") as raised:
+        prepared.load(Counted().source())
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_prepared_needs_no_check() -> None:
+    def refuses() -> None:
+        raise BadRatings("too large")
+
+    source = Counted().source()
+    with pytest.raises(BadRatings, match="too large"):
+        prepared.check(source._replace(check=refuses))
+    prepared.load(source)
+    prepared.check(source._replace(check=refuses))
+    prepared.load(source._replace(check=refuses))
+
+
+def test_what_killed_processes_left_is_removed_once_it_is_old(cache: Path) -> None:
+    old, young = cache / ".tmp-old", cache / ".tmp-young"
+    for folder in (old, young):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    prepared.load(Counted().source())
+    assert leftovers(cache) == [young]
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SCALING_LIMITS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert prepared.cache_dir() == Path("/somewhere/scaling-limits/ratings")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert prepared.cache_dir() == Path.home() / ".cache/scaling-limits/ratings"
+
+
+def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = memory.available()
+    assert free is None or 1 << 20 < free < 1 << 50
+    meminfo, group = tmp_path / "meminfo", tmp_path / "cgroup"
+    meminfo.write_text("MemTotal: 9000000 kB\nMemAvailable: 6000000 kB\n")
+    group.write_text("0::/user/job\n")
+    inner = tmp_path / "groups" / "user" / "job"
+    inner.mkdir(parents=True)
+    monkeypatch.setattr(memory, "MEMINFO", meminfo)
+    monkeypatch.setattr(memory, "OWN_GROUP", group)
+    monkeypatch.setattr(memory, "GROUPS", tmp_path / "groups")
+    assert memory.available() == 6_144_000_000
+    (inner / "memory.max").write_text("max\n")
+    assert memory.available() == 6_144_000_000
+    for name, text in (("max", "3000"), ("current", "2500"), ("stat", "inactive_file 100\nactive_file 7\nanon 1")):
+        (inner.parent / f"memory.{name}").write_text(text)
+    assert memory.available() == 607
+    meminfo.write_text("MemAvailable: 6000000 kB\n")
+    (inner.parent / "memory.max").unlink()
+    memory.require(6_000_000_000, "it", "take less")
+    with pytest.raises(BadRatings, match=r"^it needs about 7\.0 GB of memory and 6\.1 GB are free; take less$"):
+        memory.require(7_000_000_000, "it", "take less")

@@ -1,0 +1,64 @@
+"""TFDS's array_record files: where a data set lies, whether it is whole, which one it is, and its records.
+
+Records are parsed here and not by TFDS, whose decoding takes six times as long; neither needs TensorFlow.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from workloads.datasets.tfds_images import data_dir
+from workloads.factorization.ratings import file_digest
+from workloads.workload import DataAbsent
+
+BATCH = 4096  # records read at once
+
+
+def folder(name: str, version: str, within: Path | None = None) -> Path:
+    """The folder of a data set (``web_graph/in-dense``), in ``within`` or where TFDS looks."""
+    return (within or data_dir()) / name / version
+
+
+def check(name: str, place: Path, splits: Sequence[str]) -> None:
+    """Raises DataAbsent unless array_record files of all splits are there; looks at names of files alone."""
+    if (place / "dataset_info.json").is_file() and all(_files(place, name, split) for split in splits):
+        return
+    if any(place.glob("*.tfrecord*")):
+        raise DataAbsent(
+            f"{place} holds {name} as tfrecord files, which only TensorFlow reads; python -m workloads.prepare {name} "
+            "--data-dir DIR writes array_record files elsewhere, and TFDS_DATA_DIR=DIR has them found"
+        )
+    what = "holds no complete array_record files" if place.exists() else "does not exist"
+    raise DataAbsent(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
+
+
+def digest(name: str, place: Path, splits: Sequence[str]) -> str:
+    """The hashes of the files of some splits."""
+    return " ".join(file_digest(file) for split in splits for file in _files(place, name, split))
+
+
+def stored_bytes(name: str, place: Path, splits: Sequence[str]) -> int:
+    """Size of the files of some splits."""
+    return sum(file.stat().st_size for split in splits for file in _files(place, name, split))
+
+
+def records(name: str, place: Path, split: str) -> Iterator[Any]:
+    """All records of a split, mappings from names to ``tf.train.Feature``; raises DataAbsent if one is damaged."""
+    import tensorflow_datasets as tfds  # a second to import
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    try:
+        builder = tfds.builder_from_directory(place)
+        source = builder.as_data_source(split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
+        for start in range(0, len(source), BATCH):
+            for record in source.__getitems__(list(range(start, min(start + BATCH, len(source))))):
+                yield tf_example_pb2.Example.FromString(record).features.feature
+    except Exception as error:  # the libraries under TFDS raise what they like
+        reason = " ".join(str(error).split())[:160]
+        raise DataAbsent(
+            f"{place} cannot be read ({reason}); delete it and run python -m workloads.prepare {name}"
+        ) from None
+
+
+def _files(place: Path, name: str, split: str) -> list[Path]:
+    return sorted(place.glob(f"{name.split('/')[0]}-{split}.array_record*"))

@@ -1,0 +1,96 @@
+"""TFDS's builders of image data sets, except that they unpack, read and encode images without TensorFlow.
+
+Addresses, checksums, keys (and so the order of examples) and features are TFDS's own.
+"""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from workloads.datasets import tfds_images
+
+Rows = Iterator[tuple[int, dict[str, Any]]]  # as TFDS wants them: key and features
+
+
+def builder(name: str, within: Path) -> Any:
+    """The builder of a key of ``tfds_images.SOURCES``, which writes into the folder ``within``."""
+    from tensorflow_datasets.core import registered
+    from tensorflow_datasets.image_classification import cifar, mnist
+
+    real, split_generators = {
+        "mnist": (mnist.MNIST, _mnist_splits),
+        "fashion_mnist": (mnist.FashionMNIST, _mnist_splits),
+        "cifar10": (cifar.Cifar10, _cifar_splits),
+    }[name]
+    parts = {"name": name, "__module__": real.__module__, "_split_generators": split_generators}
+    with registered.skip_registration():
+        return type(real.__name__, (real,), parts)(data_dir=str(within), version=tfds_images.SOURCES[name].version)
+
+
+def _mnist_splits(self: Any, dl_manager: Any) -> dict[str, Rows]:
+    """Of MNIST and its likes: two idx files per split."""
+    files = {
+        (split, kind): f"{self.URL}{stem}-{kind}-ubyte.gz"
+        for split, stem in (("train", "train"), ("test", "t10k"))
+        for kind in ("images-idx3", "labels-idx1")
+    }
+    paths = dict(zip(files, dl_manager.download(list(files.values())), strict=True))
+    return {split: _mnist_rows(paths[split, "images-idx3"], paths[split, "labels-idx1"]) for split in ("train", "test")}
+
+
+def _mnist_rows(images: Path, labels: Path) -> Rows:
+    for index, (image, label) in enumerate(zip(_idx(images), _idx(labels), strict=True)):
+        yield index, {"image": _png(image), "label": int(label)}
+
+
+def _idx(path: Path) -> np.ndarray:
+    """A gzipped idx file of bytes: two zeros, type 8, number of axes, big-endian sizes, uint8 data."""
+    data = gzip.decompress(path.read_bytes())
+    axes = data[3]
+    shape = np.frombuffer(data, ">u4", axes, offset=4)
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def _cifar_splits(self: Any, dl_manager: Any) -> dict[str, Rows]:
+    """Of CIFAR-10: batches of 3,073 bytes per example in a tar, a label before 3×32×32 pixels."""
+    source = self._cifar_info
+    archive = dl_manager.download(source.url)
+    folder = PurePosixPath(source.prefix)
+    with tarfile.open(archive) as tar:
+        names = _member(tar, folder / source.label_files[0]).decode().split()
+    self.info.features["label"].names = names
+    return {
+        "train": _cifar_rows(archive, folder, source.train_files, "train_"),
+        "test": _cifar_rows(archive, folder, source.test_files, "test_"),
+    }
+
+
+def _cifar_rows(archive: Path, folder: PurePosixPath, batches: Sequence[str], prefix: str) -> Rows:
+    index = 0
+    with tarfile.open(archive) as tar:
+        for batch in batches:
+            for row in np.frombuffer(_member(tar, folder / batch), np.uint8).reshape(-1, 1 + 3 * 32 * 32):
+                image = row[1:].reshape(3, 32, 32).transpose(1, 2, 0)
+                yield index, {"id": f"{prefix}{index:05d}", "image": _png(image), "label": int(row[0])}
+                index += 1
+
+
+def _member(tar: tarfile.TarFile, path: PurePosixPath) -> bytes:
+    file = tar.extractfile(str(path))
+    if file is None:
+        raise tarfile.ReadError(f"{path} is no file")
+    return file.read()
+
+
+def _png(image: np.ndarray) -> bytes:
+    """PNG of uint8[H, W] or uint8[H, W, 3]."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(image)).save(buffer, "png")
+    return buffer.getvalue()

@@ -1,0 +1,164 @@
+"""Files of links: SciPy CSR matrices (``.npz``) and parquet files with integer columns ``row`` and ``col``.
+
+Values are not used: a link is a link, and an explicit zero is none.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from workloads.factorization import pairs
+from workloads.factorization.ratings import BadRatings
+
+BATCH = 1 << 20  # rows of parquet read at once
+HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
+
+Shape = tuple[int, int]
+
+
+class Header(NamedTuple):
+    """What a file says of itself before its links are read.
+
+    Attributes:
+      shape: of a matrix; None of a parquet file.
+      links: that are stored.
+      bytes: of a matrix's arrays that are in memory at once while it is read.
+    """
+
+    shape: Shape | None
+    links: int
+    bytes: int
+
+
+def header(file: Path) -> Header:
+    """What a file says of itself; raises BadRatings unless it is one of the two kinds."""
+    if not file.exists():
+        raise BadRatings(f"{file} does not exist; it should be {HOW}")
+    if not file.is_file():
+        raise BadRatings(f"{file} is no file; it should be {HOW}")
+    try:
+        with open(file, "rb") as opened:
+            start = opened.read(4)
+    except OSError as error:
+        raise BadRatings(f"{file} cannot be read: {error.strerror}") from None
+    if start == b"PAR1":
+        return _table_header(file)
+    if start.startswith(b"PK"):
+        return _matrix_header(file)
+    raise BadRatings(f"{file} is neither of the two kinds: it should be {HOW}")
+
+
+def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The links of a file: rows and columns, integer[links], block by block."""
+    return _matrix(file) if header(file).shape else _table(file)
+
+
+def size_text(shape: Shape) -> str:
+    """A shape, for people."""
+    return f"{shape[0]:,} × {shape[1]:,}"
+
+
+def _matrix_header(file: Path) -> Header:
+    try:
+        with zipfile.ZipFile(file) as archive, np.load(file, allow_pickle=False) as members:
+            kind, shape = bytes(np.asarray(members["format"], "S").item()), members["shape"]
+            names = ("indptr", "indices", "data") if kind == b"csr" else ()
+            arrays = {name: _array_header(archive, name) for name in names}
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise _unreadable(file, error) from None
+    if not arrays or shape.shape != (2,):
+        raise BadRatings(f"{file} is a {kind.decode(errors='replace')} matrix; save it with .tocsr()")
+    rows, columns = (int(size) for size in shape)
+    if not (0 < rows <= pairs.MOST_IDS and 0 < columns <= pairs.MOST_IDS):
+        raise BadRatings(
+            f"{file} is {size_text((rows, columns))}; there must be 1 to {pairs.MOST_IDS:,} rows and columns"
+        )
+    (indptr, _), (indices, _), (data, _) = arrays.values()
+    integers = all(np.issubdtype(arrays[name][1], np.integer) for name in ("indptr", "indices"))
+    if indptr != (rows + 1,) or len(indices) != 1 or indices != data or not integers:
+        raise BadRatings(f"{file} is damaged: its arrays do not fit together; write it again")
+    size = sum(int(np.prod(shape)) * kind.itemsize for shape, kind in arrays.values())
+    return Header((rows, columns), indices[0], size)
+
+
+def _array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of an array in an ``.npz``, without reading it."""
+    with archive.open(f"{name}.npy") as member:
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(member)
+    return shape, kind
+
+
+def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The links of a CSR matrix, in blocks."""
+    try:
+        with np.load(file, allow_pickle=False) as members:
+            shape = members["shape"]
+            starts = members["indptr"].astype(np.int64)
+            there = members["data"] != 0
+            indices = members["indices"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise _unreadable(file, error) from None
+    if starts[0] != 0 or starts[-1] != len(indices) or (np.diff(starts) < 0).any():
+        raise BadRatings(f"{file} is damaged: its row pointers do not fit its {len(indices):,} links; write it again")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < shape[1]):
+        wrong = int(np.flatnonzero((indices < 0) | (indices >= shape[1]))[0])
+        row = int(np.searchsorted(starts, wrong, side="right")) - 1
+        raise BadRatings(f"{file}: col {indices[wrong]} in row {row} is out of range; there are {shape[1]} columns")
+    first = 0
+    while first < shape[0]:
+        last = max(first + 1, int(np.searchsorted(starts, starts[first] + pairs.BLOCK, side="right")) - 1)
+        span = slice(starts[first], starts[last])
+        rows = np.repeat(np.arange(first, last), np.diff(starts[first : last + 1]))
+        yield rows[there[span]], indices[span][there[span]]
+        first = last
+
+
+def _table_header(file: Path) -> Header:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file) as table:
+            schema, count = table.schema_arrow, table.metadata.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(file, error) from None
+    for name in ("row", "col"):
+        if schema.names.count(name) != 1:
+            have = ", ".join(schema.names[:8]) or "none"
+            raise BadRatings(f"{file} has no column {name} (it has {have}); it needs integer columns row and col")
+        kind = schema.field(name).type
+        if not pa.types.is_integer(kind):
+            raise BadRatings(f"{file}: column {name} is {kind}; ids must be integers, none missing")
+    return Header(None, count, 0)
+
+
+def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The links of a parquet file, in blocks."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file) as table:
+            for batch in table.iter_batches(BATCH, columns=["row", "col"]):
+                ids = []
+                for name in ("row", "col"):
+                    column = batch.column(name)
+                    if column.null_count:
+                        raise BadRatings(f"{file}: column {name} has missing values; every link needs both its ids")
+                    ids.append(column.to_numpy())
+                yield ids[0], ids[1]
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> BadRatings:
+    if isinstance(error, KeyError):
+        return BadRatings(f"{file} is no SciPy sparse matrix: {error.args[0]}; it should be {HOW}")
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return BadRatings(f"{file} cannot be read: {reason[:200]}; it should be {HOW}")

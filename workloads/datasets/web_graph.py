@@ -1,0 +1,148 @@
+"""WebGraph, the links of a crawl of the web (ALX, arXiv 2112.02194), from TFDS's ``web_graph``, without TensorFlow.
+
+A row is a page, a column a page it links to; both have the numbers TFDS gives them, and sizes come from the largest of
+these. Evaluation rows are the split ``test``, which does not occur in ``train``: their rows there are empty. Their
+``col_tag`` is history, their ``gt_tag`` held out. The split ``train_t`` holds the links of ``train`` once more, by
+columns, and is not read.
+"""
+
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from workloads.datasets import array_records
+from workloads.factorization import memory, pairs
+from workloads.factorization.pairs import Pairs
+from workloads.factorization.ratings import BadRatings, Ratings, Source, evaluation, left_out, short
+from workloads.workload import DataAbsent
+
+VERSION = "1.0.0"  # of TFDS
+READER = 1  # counts the versions of what follows; part of the data's identity
+SPLITS = ("train", "train_t", "test")
+READ = ("train", "test")
+BYTES_OF_A_LINK = 3  # stored, at least
+BATCH = 1 << 14  # rows handled at once
+
+
+class Variant(NamedTuple):
+    """What TFDS's catalog says of a variant.
+
+    Attributes:
+      subfolder, shards: of the originals, at gs://gresearch/web_graph; ``shards`` files for each split.
+      links: about.
+      stored_bytes: of all splits, about; the originals are as large.
+      rows: of each split.
+    """
+
+    subfolder: str
+    shards: int
+    links: int
+    stored_bytes: int
+    rows: dict[str, int]
+
+
+def _row(subfolder: str, shards: int, links: float, gib: float, *rows: int) -> Variant:
+    return Variant(subfolder, shards, int(links), int(gib * 2**30), dict(zip(SPLITS, rows, strict=True)))
+
+
+VARIANTS: dict[str, Variant] = {
+    "sparse": _row("web_graph_min_10", 1000, 30e9, 273.38, 372_049_054, 410_867_007, 39_871_321),
+    "dense": _row("web_graph_min_50", 1000, 22e9, 170.87, 122_815_749, 136_019_364, 13_256_496),
+    "de-sparse": _row("web_graph_tld_de_min_10", 100, 1.19e9, 10.25, 17_688_633, 19_566_045, 1_903_443),
+    "de-dense": _row("web_graph_tld_de_min_50", 100, 0.82e9, 5.90, 5_118_902, 5_672_473, 553_270),
+    "in-sparse": _row("web_graph_tld_in_min_10", 10, 0.14e9, 0.94, 1_309_063, 1_445_042, 140_313),
+    "in-dense": _row("web_graph_tld_in_min_50", 10, 0.12e9, 0.70, 443_786, 491_634, 47_894),
+}
+
+
+def source(variant: str) -> Source:
+    """The data set of a key of VARIANTS."""
+    if variant not in VARIANTS:
+        raise BadRatings(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
+    calls = (functools.partial(call, variant) for call in (version, check, build))
+    return Source(f"web_graph-{variant}", *calls)  # type: ignore[arg-type]
+
+
+def folder(variant: str, within: Path | None = None) -> Path:
+    """The folder of a variant's files."""
+    return array_records.folder(f"web_graph/{variant}", VERSION, within)
+
+
+def check_files(variant: str, within: Path | None = None) -> None:
+    """Raises DataAbsent unless all splits are there."""
+    array_records.check(f"web_graph/{variant}", folder(variant, within), SPLITS)
+
+
+def version(variant: str) -> str:
+    """Hash of the files that are read."""
+    check_files(variant)
+    digest = array_records.digest(f"web_graph/{variant}", folder(variant), READ)
+    return short(READER, digest)
+
+
+def needed_bytes(links: int, rows: int) -> int:
+    """Memory that reading takes at its peak, about."""
+    return links * pairs.BYTES_PER_LINK + 2 * rows * pairs.BYTES_PER_ROW
+
+
+def study_bytes(variant: str, dim: int = 128) -> int:
+    """Memory that a study with float32 tables takes, about: reading, or the tables and the links from both sides."""
+    row = VARIANTS[variant]
+    tables = (row.rows["train"] + row.rows["test"] + row.rows["train_t"]) * dim * 4
+    return max(needed_bytes(row.links, sum(row.rows[split] for split in READ)), tables + 14 * row.links)
+
+
+def check(variant: str) -> None:
+    """Raises DataAbsent where the files are not there, BadRatings where memory does not suffice."""
+    check_files(variant)
+    stored = array_records.stored_bytes(f"web_graph/{variant}", folder(variant), READ)
+    links = min(VARIANTS[variant].links, stored // BYTES_OF_A_LINK)
+    needed = needed_bytes(links, min(sum(VARIANTS[variant].rows[split] for split in READ), links))
+    memory.require(needed, f"reading web_graph/{variant}, about {links:,} links,", "take a smaller variant")
+
+
+def build(variant: str) -> Ratings:
+    """Reads a variant."""
+    train, known, sought = Pairs(), Pairs(), Pairs()
+    found = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, sought)}
+    expected = {split: VARIANTS[variant].rows[split] for split in READ}
+    if found != expected:
+        raise DataAbsent(
+            f"{folder(variant)} holds {found} rows and not {expected}; delete it and run python -m workloads.prepare "
+            f"web_graph/{variant}"
+        )
+    shape = max(part.rows for part in (train, known, sought)), max(part.columns for part in (train, known, sought))
+    (links, *merged), (history, *more), (heldout, *most) = (part.links(shape) for part in (train, known, sought))
+    history, heldout, seen = evaluation(links, history, heldout)
+    if not heldout.row_count or not len(links.columns):
+        raise DataAbsent(f"{folder(variant)} holds no links; delete it and run the preparation again")
+    return Ratings(links, history, heldout, sum(merged + more + most), left_out(seen))
+
+
+def _gather(variant: str, split: str, known: Pairs, sought: Pairs | None = None) -> int:
+    """Adds the ``col_tag`` of all rows of a split to ``known`` and their ``gt_tag`` to ``sought``; counts the rows."""
+    place = folder(variant)
+    rows: list[int] = []
+    tags: dict[str, list[np.ndarray]] = {"col_tag": [], "gt_tag": []}
+    targets = {"col_tag": known} | ({"gt_tag": sought} if sought else {})
+    count = 0
+
+    def flush() -> None:
+        for tag, target in targets.items():
+            lengths = [len(columns) for columns in tags[tag]]
+            target.add(np.repeat(rows, lengths), np.concatenate(tags[tag]), f"{place} ({split}, {tag})")
+            tags[tag].clear()
+        rows.clear()
+
+    for record in array_records.records(f"web_graph/{variant}", place, split):
+        rows.append(record["row_tag"].int64_list.value[0])
+        for tag in targets:
+            tags[tag].append(np.array(record[tag].int64_list.value, np.int64))
+        count += 1
+        if len(rows) == BATCH:
+            flush()
+    if rows:
+        flush()
+    return count

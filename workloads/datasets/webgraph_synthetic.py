@@ -1,0 +1,257 @@
+"""A synthetic web graph: power-law degrees, communities grouped into topics, any size, drawn block by block.
+
+Every row has a home among the communities, popular ones more often. Of its links two thirds go to columns of its home,
+a fifth to those of communities with the same topic, the others anywhere; what was drawn twice goes anywhere too. Within
+a community as in the whole, the popularity of columns is a power law, so that no list of popular columns does what
+knowing a row's community does. Evaluation rows are further rows of the same kind, absent from training as in ALX (arXiv
+2112.02194).
+
+Raw random bits, sorts and quantiles rounded to 2⁻¹⁶ decide, so that machines agree on a graph.
+"""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from workloads.factorization import memory
+from workloads.factorization.links import Links
+from workloads.factorization.pairs import MOST_IDS
+from workloads.factorization.ratings import BadRatings, Ratings, Source, random_bits, short, split_rows
+
+GENERATOR = 1  # counts the versions of what follows; part of the data's identity
+TOPIC = 16  # communities of a topic
+HOME, SAME_TOPIC = 170, 51  # of 256 links; the others go anywhere
+LONGEST = 16  # a row links to at most this fraction of the columns, or to four times the mean
+FEWEST = 5  # links of an evaluation row: one of them is held out
+BLOCK = 1 << 16  # links made at once, so that sorting happens within a core's cache
+ROUNDS, AT_HOME = 16, 2  # of drawing what was drawn twice again; after the second, from anywhere
+
+
+@dataclasses.dataclass(frozen=True)
+class WebGraph:
+    """Parameters of a graph.
+
+    Attributes:
+      rows, columns: of training.
+      links: of training, in all; a few per mille fewer where rows are dense.
+      communities: of columns; each has columns / communities of them.
+      exponent: of the power laws of degrees, larger than 2.
+      heldout_rows: evaluation rows, beside ``rows``; 80 % of their links are history, 20 % held out.
+      seed: of everything.
+    """
+
+    rows: int = 50_000
+    columns: int = 50_000
+    links: int = 2_000_000
+    communities: int = 500
+    exponent: float = 2.5
+    heldout_rows: int = 5_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise BadRatings(f"{field.name} must be a number, not {value!r}")
+            if field.name != "exponent":
+                if value != value or int(value) != value:
+                    raise BadRatings(f"{field.name} must be a whole number, not {value!r}")
+                object.__setattr__(self, field.name, int(value))
+        for name, low, high in (
+            ("rows", 1, MOST_IDS),
+            ("columns", 80, MOST_IDS),
+            ("communities", 1, self.columns),
+            ("heldout_rows", 1, MOST_IDS),
+            ("links", 1, self.rows * self.columns // 8),
+            ("seed", 0, 2**63 - 1),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise BadRatings(f"{name} must be from {low:,} to {high:,}, not {getattr(self, name):,}")
+        if not 2 < self.exponent <= 100:
+            raise BadRatings(f"exponent must be above 2, where degrees have a mean, up to 100, not {self.exponent}")
+
+
+def source(
+    rows: int = 50_000,
+    columns: int = 50_000,
+    links: int = 2_000_000,
+    communities: int = 500,
+    exponent: float = 2.5,
+    heldout_rows: int = 5_000,
+    seed: int = 0,
+) -> Source:
+    """The data set with these parameters of ``WebGraph``; raises BadRatings if one of them makes no sense."""
+    graph = WebGraph(rows, columns, links, communities, exponent, heldout_rows, seed)
+    return Source(
+        "webgraph_synthetic",
+        functools.partial(version, graph),
+        functools.partial(check, graph),
+        functools.partial(build, graph),
+    )
+
+
+def version(graph: WebGraph) -> str:
+    """Hash of the parameters and of the generator's version."""
+    return short(GENERATOR, dataclasses.asdict(graph))
+
+
+def needed_bytes(graph: WebGraph) -> int:
+    """Memory that making the graph takes at its peak, about."""
+    heldout = 40 * round(graph.links * graph.heldout_rows / graph.rows)  # their links are split all at once
+    return 200_000_000 + 5 * graph.links + heldout + 50 * (graph.rows + graph.heldout_rows) + 20 * graph.columns
+
+
+def check(graph: WebGraph) -> None:
+    """Raises BadRatings if the graph does not fit in memory."""
+    what = f"a synthetic web graph of {graph.links:,} links, {graph.rows:,} rows and {graph.columns:,} columns"
+    memory.require(needed_bytes(graph), what, "ask for fewer")
+
+
+def build(graph: WebGraph) -> Ratings:
+    """Makes the graph."""
+    drawing = _drawing(graph)
+    train = _links(graph, drawing, graph.rows, graph.links, 0)
+    fewest = max(round(graph.links / graph.rows), FEWEST)
+    evaluated = _links(graph, drawing, graph.heldout_rows, fewest * graph.heldout_rows, 1)
+    history, heldout = split_rows(evaluated, _seed(graph, 3, 0))
+    return Ratings(train, history, heldout, 0)
+
+
+class _Drawing(NamedTuple):
+    """What every link is drawn with.
+
+    Attributes:
+      within, anywhere: quantiles of power laws over the ranks in a community, and over all columns.
+      home: those over the communities.
+      column_of: int32[columns], the id of a column by its rank; column ``rank * communities + c`` is of community c.
+    """
+
+    within: np.ndarray
+    anywhere: np.ndarray
+    home: np.ndarray
+    column_of: np.ndarray
+
+
+def _drawing(graph: WebGraph) -> _Drawing:
+    exponent = 1 / (graph.exponent - 1)  # of sizes over ranks, where ``graph.exponent`` is that of their distribution
+    return _Drawing(
+        within=_quantiles(graph.columns // graph.communities, exponent),
+        anywhere=_quantiles(graph.columns, exponent),
+        home=_quantiles(graph.communities, exponent),
+        column_of=_shuffled(graph.columns, _seed(graph, 2, 0)),
+    )
+
+
+def _quantiles(count: int, exponent: float) -> np.ndarray:
+    """float64[2 ** 16 + 1], quantiles of the power law over [0, count), rounded so that machines agree on them."""
+    power = 1 - exponent
+    ranks = (1 + np.linspace(0, 1, (1 << 16) + 1) * ((count + 1) ** power - 1)) ** (1 / power) - 1
+    return np.minimum(np.rint(np.maximum(ranks, 0) * 65536) / 65536, np.nextafter(count, 0))
+
+
+def _drawn(quantiles: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    """int64 ranks for 32 random bits each, by interpolating between quantiles."""
+    cell = bits >> 16
+    low = quantiles[cell]
+    return (low + (quantiles[cell + 1] - low) * ((bits & 0xFFFF) / 65536)).astype(np.int64)
+
+
+def _seed(graph: WebGraph, stream: int, block: int) -> int:
+    """A seed for a part of the graph."""
+    text = f"{graph.seed} {stream} {block}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def _shuffled(count: int, seed: int) -> np.ndarray:
+    """int32[count], a random order, by one sort of random bits with the index packed beneath them."""
+    mask = (1 << count.bit_length()) - 1
+    keys = random_bits(seed, count)
+    keys &= ~mask
+    keys |= np.arange(count)
+    keys.sort()
+    keys &= mask
+    return keys.astype(np.int32)
+
+
+def _degrees(graph: WebGraph, rows: int, links: int, seed: int) -> np.ndarray:
+    """int64[rows] that sum to ``links``, a power law in random order without its longest end."""
+    most = max(graph.columns // LONGEST, 4 * -(-links // rows))
+    weights = ((_shuffled(rows, seed) + 0.5) / rows) ** (-1 / (graph.exponent - 1))
+    scale = 1.0
+    for _ in range(20):  # until what the long rows were cut by is with the others
+        degrees = np.minimum(weights * scale, most)
+        scale *= links / degrees.sum()
+    ends = np.cumsum(np.rint(degrees * 65536).astype(np.int64))
+    return np.diff(np.rint(ends / ends[-1] * links).astype(np.int64), prepend=0)
+
+
+def _links(graph: WebGraph, drawing: _Drawing, rows: int, links: int, stream: int) -> Links:
+    """Draws the links of all rows of one kind."""
+    degrees = _degrees(graph, rows, links, _seed(graph, 4, stream))
+    if stream:
+        np.maximum(degrees, FEWEST, out=degrees)
+    columns = np.empty(int(degrees.sum()), np.int32)
+    starts = np.zeros(rows + 1, np.int64)
+    end = 0
+    for number, (first, last) in enumerate(_blocks(degrees)):
+        keys = _block(graph, drawing, degrees[first:last], _seed(graph, 5 + stream, number))
+        columns[end : end + len(keys)] = keys & 0xFFFFFFFF
+        end += len(keys)
+        starts[first + 1 : last + 1] = np.bincount(keys >> 32, minlength=last - first)
+    return Links(np.cumsum(starts, out=starts), columns[:end], graph.columns)
+
+
+def _blocks(degrees: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Ranges of rows that have about BLOCK links each."""
+    ends = np.cumsum(degrees)
+    first = 0
+    while first < len(degrees):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + BLOCK, side="right")))
+        last = min(last, first + BLOCK)
+        yield first, last
+        first = last
+
+
+def _block(graph: WebGraph, drawing: _Drawing, degrees: np.ndarray, seed: int) -> np.ndarray:
+    """Draws the links of some rows until they are distinct; int64[links], row above column, sorted."""
+    home = _drawn(drawing.home, random_bits(seed, len(degrees)) >> 31)
+    keys = np.empty(0, np.int64)
+    missing = degrees
+    for attempt in range(ROUNDS):
+        row = np.repeat(np.arange(len(degrees)), missing)
+        bits = random_bits(seed + 1 + attempt, len(row))
+        if attempt < AT_HOME:
+            columns = _columns(graph, drawing, home[row], bits)
+        else:
+            columns = drawing.column_of[_drawn(drawing.anywhere, bits >> 31)]
+        drawn = row << 32 | columns
+        drawn.sort()
+        keys = np.concatenate([keys, drawn])
+        keys.sort(kind="stable")  # which merges the two
+        distinct = np.empty(len(keys), bool)
+        distinct[:1] = True
+        np.not_equal(keys[1:], keys[:-1], out=distinct[1:])
+        if distinct.all():
+            break
+        keys = keys[distinct]
+        missing = degrees - np.bincount(keys >> 32, minlength=len(degrees))
+    return keys
+
+
+def _columns(graph: WebGraph, drawing: _Drawing, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    """A column for each home and 63 random bits: 32 draw the rank, 23 the community, 8 where the link goes."""
+    kind, high = bits & 255, bits >> 31
+    community = home.copy()
+    topical = np.flatnonzero(kind >= HOME)
+    first = home[topical] // TOPIC * TOPIC
+    pick = bits[topical] >> 8 & 0x7FFFFF
+    community[topical] = first + (pick * np.minimum(TOPIC, graph.communities - first) >> 23)
+    rank = _drawn(drawing.within, high) * graph.communities + community
+    far = np.flatnonzero(kind >= HOME + SAME_TOPIC)
+    rank[far] = _drawn(drawing.anywhere, high[far])
+    return drawing.column_of[rank]

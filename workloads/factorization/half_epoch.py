@@ -1,0 +1,258 @@
+"""Half an epoch: solves all rows of one side against the other side's table, sharded over cores; and the objective."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import Mesh, PartitionSpec
+
+from workloads.factorization import solvers
+from workloads.factorization.routes import Places, Route
+from workloads.factorization.solvers import Observed, System
+
+AXIS = "cores"
+_SUMMED = 1024  # rows summed in float32; their sums are added up on the host in float64
+
+
+class Numerics(NamedTuple):
+    """How rows are solved.
+
+    Attributes:
+      solver: a name of ``solvers.NAMES``.
+      cg_steps: of the solvers by conjugate gradients.
+      solver_dtype: of everything a solver computes.
+      frequency_ridge: ridge λ (links of the row + α · other rows), as in ALX; else λ alone.
+    """
+
+    solver: solvers.Name
+    cg_steps: int
+    solver_dtype: Any
+    frequency_ridge: bool
+
+
+class Weights(NamedTuple):
+    """What is tuned: the weight of unobserved pairs α and the norm penalty λ, float32[]."""
+
+    unobserved: Array
+    norm: Array
+
+
+def solved_rows(
+    own: Array, other: Array, work: Route, weights: Weights, *, places: Places, other_rows: int, numerics: Numerics
+) -> tuple[Array, Array]:
+    """One core's half-epoch, for inside ``shard_map`` over ``AXIS``.
+
+    Args:
+      own: [slots, d], this core's shard of the table to be solved: where the solvers start.
+      other: [other slots, d], its shard of the other table; the last row is zero.
+      work: which links to solve; its arrays without the axis of cores.
+      weights: α and λ.
+      places: of the rows to be solved.
+      other_rows: how many rows the other side really has.
+      numerics: how.
+
+    Returns:
+      The new shard, and the other one, rotated if the solver rotates.
+    """
+    kind = numerics.solver_dtype
+    gram = _gram(other, kind)
+    if numerics.solver == "rotated_cg":
+        values, rotation = jnp.linalg.eigh(gram.astype(jnp.promote_types(kind, jnp.float32)))
+        own, other = (_rotated(table, rotation) for table in (own, other))
+        gram = jnp.maximum(values, 0).astype(kind)
+    shared = weights.unobserved.astype(kind) * gram
+
+    def solve(links: Observed, ridge: Array, start: Array) -> Array:
+        return solvers.solve(numerics.solver, System(links, shared, ridge, start), numerics.cg_steps)
+
+    ridge = _ridge(work.counts, weights, other_rows, numerics.frequency_ridge).astype(kind)
+    return _over_rows(solve, own.astype(kind), ridge, other, work, places).astype(own.dtype), other
+
+
+def objective_terms(
+    own: Array,
+    other: Array,
+    work: Route,
+    other_counts: Array,
+    weights: Weights,
+    *,
+    places: Places,
+    sizes: tuple[int, int],
+    frequency_ridge: bool,
+) -> Array:
+    """One core's terms of the objective but for a 1 of every link, for inside ``shard_map``: float32[terms].
+
+    Σ_observed ((1 − u·v)² − 1) + α Σ_all (u·v)² + Σ ridge |u|² + Σ ridge |v|², summed over few rows each.
+
+    Args:
+      own, other, work, weights, places: as of ``solved_rows``; nothing is changed.
+      other_counts: float32[other slots], links of every row of the other side.
+      sizes: how many rows and columns there really are.
+      frequency_ridge: as of ``Numerics``.
+    """
+    own, other = own.astype(jnp.float32), other.astype(jnp.float32)
+
+    def loss(links: Observed, ridge: Array, x: Array) -> Array:
+        score = jnp.sum(x * (2 * links.residual(x) + links.product(x)), axis=-1)  # Σ 2s − s²
+        return (ridge * jnp.sum(x * x, axis=-1) - score)[:, None]
+
+    ridge = _ridge(work.counts, weights, sizes[1], frequency_ridge)
+    rows = _over_rows(loss, own, ridge, other, work, places)[:, 0]
+    columns = _ridge(other_counts, weights, sizes[0], frequency_ridge) * jnp.sum(other * other, axis=-1)
+    shared = weights.unobserved * jnp.sum(_gram(own, jnp.float32) * _gram(other, jnp.float32))
+    once = jnp.where(jax.lax.axis_index(AXIS) == 0, shared, 0)
+    return jnp.concatenate([*(_summed(terms) for terms in (rows, columns)), once[None]])
+
+
+def half_epoch(
+    mesh: Mesh, *, places: Places, other_rows: int, numerics: Numerics, donate: tuple[int, ...] = (0, 1)
+) -> Callable[[Array, Array, Route, Weights], tuple[Array, Array]]:
+    """``solved_rows`` over all cores of ``mesh``, compiled at its first call; by default donates both tables.
+
+    Its arguments are those of ``solved_rows`` with tables [cores · slots, d] sharded by rows and the arrays of the
+    route with their axis of cores.
+    """
+
+    def of_core(own: Array, other: Array, work: Route, weights: Weights) -> tuple[Array, Array]:
+        mine = jax.tree.map(lambda array: array[0], work)
+        return solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, numerics=numerics)
+
+    spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    return jax.jit(
+        jax.shard_map(
+            of_core,
+            mesh=mesh,
+            in_specs=(spread, spread, spread, everywhere),
+            out_specs=(spread, spread),
+            check_vma=False,
+        ),
+        donate_argnums=donate,
+    )
+
+
+def objective(
+    mesh: Mesh, *, places: Places, sizes: tuple[int, int], frequency_ridge: bool
+) -> Callable[[Array, Array, Route, Array, Weights], Array]:
+    """``objective_terms`` over all cores of ``mesh``, on every core, compiled at its first call."""
+
+    def of_core(own: Array, other: Array, work: Route, other_counts: Array, weights: Weights) -> Array:
+        mine, counts = jax.tree.map(lambda array: array[0], (work, other_counts))
+        terms = objective_terms(
+            own, other, mine, counts, weights, places=places, sizes=sizes, frequency_ridge=frequency_ridge
+        )
+        return jax.lax.all_gather(terms, AXIS, tiled=True)
+
+    spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    return jax.jit(
+        jax.shard_map(
+            of_core,
+            mesh=mesh,
+            in_specs=(spread, spread, spread, spread, everywhere),
+            out_specs=everywhere,
+            check_vma=False,
+        )
+    )
+
+
+def _over_rows(
+    of_rows: Callable[[Observed, Array, Array], Array],
+    start: Array,
+    ridge: Array,
+    other: Array,
+    work: Route,
+    places: Places,
+) -> Array:
+    """What ``of_rows`` (links, ridge[rows], start[rows, d]) gives for all rows of a core, [slots, width].
+
+    Rows without links, and the zero row at the end, give zeros.
+    """
+    kind = start.dtype
+    fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)
+    pieces, at = [], len(places.hubs) // places.cores
+    if at:
+        everybody = [jax.lax.all_gather(array[:at], AXIS, tiled=True) for array in (ridge, start)]
+        found = of_rows(_of_hubs(fetch, work, kind, len(places.hubs), start.shape[1]), *everybody)
+        pieces.append(jax.lax.dynamic_slice_in_dim(found, jax.lax.axis_index(AXIS) * at, at))
+    for bucket, (_, rows, chunks) in enumerate(places.buckets):
+        count = chunks * rows
+        blocks = work.columns[bucket].shape[:2]  # of chunks; the last one may hold more of them than there are
+
+        def block(_: None, step: tuple[Any, ...]) -> tuple[None, Array]:
+            send, *of_chunks = step
+            table = fetch(send)
+
+            def chunk(_: None, step: tuple[Array, Array, Array]) -> tuple[None, Array]:
+                columns, ridge, start = step
+                return None, of_rows(solvers.of_chunk(_gathered(table, columns, kind)), ridge, start)
+
+            return jax.lax.scan(chunk, None, tuple(of_chunks))
+
+        send = work.sends[bucket] if work.sends else None
+        starts = [_blocked(array[at : at + count], blocks, rows) for array in (ridge, start)]
+        found = jax.lax.scan(block, None, (send, work.columns[bucket], *starts))[1]
+        pieces.append(found.reshape(-1, found.shape[-1])[:count])
+        at += count
+    width = pieces[0].shape[1] if pieces else start.shape[1]
+    return jnp.concatenate([*pieces, jnp.zeros((len(start) - at, width), kind)])
+
+
+def _of_hubs(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hubs: int, size: int) -> Observed:
+    """The links of rows that are split over all cores; every function sums over segments, then over cores."""
+
+    def over_segments(per_segment: Callable[[Observed, Array], Array], shape: tuple[int, ...]) -> Array:
+        def block(total: Array, step: tuple[Any, ...]) -> tuple[Array, None]:
+            send, *of_chunks = step
+            table = fetch(send)
+
+            def chunk(total: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
+                columns, of = step
+                return total.at[of].add(per_segment(solvers.of_chunk(_gathered(table, columns, kind)), of)), None
+
+            return jax.lax.scan(chunk, total, tuple(of_chunks))
+
+        start = jnp.zeros((hubs, *shape), kind)
+        total, _ = jax.lax.scan(block, start, (work.hub_sends, work.hub_columns, work.hub_of))
+        return jax.lax.psum(total, AXIS)
+
+    return Observed(
+        residual=lambda x: over_segments(lambda links, of: links.residual(x[of]), (size,)),
+        product=lambda x: over_segments(lambda links, of: links.product(x[of]), (size,)),
+        gram=lambda: over_segments(lambda links, of: links.gram(), (size, size)),
+    )
+
+
+def _fetch(other: Array, exchange: bool) -> Callable[[Array | None], Array]:
+    """What gives a block its table of columns: everybody's shards at once, or what this block needs of them."""
+    if not exchange:
+        everything = jax.lax.all_gather(other, AXIS, tiled=True)
+        return lambda send: everything
+    return lambda send: jax.lax.all_to_all(other[send], AXIS, 0, 0).reshape(-1, other.shape[1])
+
+
+def _gathered(table: Array, columns: Array, kind: Any) -> Array:
+    return table.at[columns].get(mode="promise_in_bounds").astype(kind)
+
+
+def _blocked(array: Array, blocks: tuple[int, int], rows: int) -> Array:
+    """Rows [chunks · rows, …] as [blocks, chunks of a block, rows, …], filled up with ones."""
+    fill = blocks[0] * blocks[1] * rows - len(array)
+    filled = jnp.pad(array, [(0, fill)] + [(0, 0)] * (array.ndim - 1), constant_values=1)
+    return filled.reshape(*blocks, rows, *array.shape[1:])
+
+
+def _gram(table: Array, kind: Any) -> Array:
+    return jax.lax.psum(jnp.einsum("nd,ne->de", table.astype(kind), table.astype(kind)), AXIS)
+
+
+def _ridge(counts: Array, weights: Weights, others: int, frequency: bool) -> Array:
+    return weights.norm * (counts + weights.unobserved * others if frequency else jnp.ones_like(counts))
+
+
+def _rotated(table: Array, rotation: Array) -> Array:
+    return (table.astype(rotation.dtype) @ rotation).astype(table.dtype)
+
+
+def _summed(terms: Array) -> Array:
+    return jnp.sum(jnp.pad(terms, (0, -len(terms) % _SUMMED)).reshape(-1, _SUMMED), axis=1)

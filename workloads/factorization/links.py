@@ -1,0 +1,59 @@
+"""Links: which columns each row is linked to, as a compressed sparse row matrix without values."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Links(NamedTuple):
+    """A binary sparse matrix.
+
+    Attributes:
+      starts: int64[rows + 1], where each row's columns start in ``columns``.
+      columns: int32[links], sorted and distinct within a row.
+      column_count: how many columns there are.
+    """
+
+    starts: np.ndarray
+    columns: np.ndarray
+    column_count: int
+
+    @property
+    def row_count(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64[rows], links of every row."""
+        return np.diff(self.starts)
+
+    def of_rows(self, rows: np.ndarray) -> "Links":
+        """The links of some rows, in their order."""
+        lengths = self.lengths[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        return Links(starts, self.columns[np.repeat(self.starts[rows], lengths) + within], self.column_count)
+
+    def transposed(self) -> "Links":
+        """The same links, seen from the columns."""
+        order = np.argsort(self.columns, kind="stable")
+        rows = np.repeat(np.arange(self.row_count, dtype=np.int32), self.lengths)
+        counts = np.bincount(self.columns, minlength=self.column_count)
+        return Links(np.concatenate([[0], np.cumsum(counts)]), rows[order], self.row_count)
+
+
+def from_pairs(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> tuple[Links, int]:
+    """Links from pairs of ids, and how many were duplicates of others.
+
+    Args:
+      rows, columns: integer[pairs], within ``shape``.
+      shape: rows and columns there are.
+    """
+    keys = rows.astype(np.int64) * shape[1] + columns
+    keys.sort()
+    distinct = np.ones(len(keys), bool)
+    np.not_equal(keys[1:], keys[:-1], out=distinct[1:])
+    kept = keys[distinct]
+    counts = np.bincount(kept // shape[1], minlength=shape[0])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    return Links(starts, (kept % shape[1]).astype(np.int32), shape[1]), len(keys) - len(kept)

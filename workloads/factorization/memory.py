@@ -1,0 +1,69 @@
+"""Memory: how much is free for this process, and the error where a graph would not fit."""
+
+import os
+from pathlib import Path
+
+from workloads.factorization.ratings import BadRatings
+
+MEMINFO = Path("/proc/meminfo")
+OWN_GROUP = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def require(needed: int, what: str, instead: str) -> None:
+    """Raises BadRatings unless ``needed`` bytes are free.
+
+    Args:
+      needed: bytes.
+      what: the thing that needs them, the start of the line.
+      instead: what the user could do, its end.
+    """
+    free = available()
+    if free is not None and needed > free:
+        raise BadRatings(f"{what} needs about {_text(needed)} of memory and {_text(free)} are free; {instead}")
+
+
+def available() -> int | None:
+    """Bytes this process could still take without swapping, within its control group; None where nobody says."""
+    bounds = [bound for bound in (_of_machine(), _of_group()) if bound is not None]
+    return min(bounds, default=None)
+
+
+def _of_machine() -> int | None:
+    try:
+        lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:  # macOS: all there is, free or not
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _of_group() -> int | None:
+    """What is left of the tightest limit of the control groups (version 2) above this process."""
+    try:
+        lines = OWN_GROUP.read_text().splitlines()
+    except OSError:
+        return None
+    own = next((line[4:] for line in lines if line.startswith("0::/")), None)
+    if own is None:
+        return None
+    folder, left = GROUPS / own, []
+    while True:
+        try:
+            limit = int((folder / "memory.max").read_text())
+            used = int((folder / "memory.current").read_text())
+            numbers = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            cached = int(numbers["inactive_file"]) + int(numbers["active_file"])  # the kernel gives these up
+            left.append(max(0, limit - used + cached))
+        except (OSError, KeyError, ValueError):
+            pass  # no limit here
+        if folder == GROUPS:
+            return min(left, default=None)
+        folder = folder.parent
+
+
+def _text(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count < 1e11 else f"{count / 1e9:.0f} GB"

@@ -1,0 +1,184 @@
+"""Prepared ratings: kept on disk under the hash of what they were made from, memory-mapped when they are loaded."""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workloads.factorization.links import Links
+from workloads.factorization.ratings import BadRatings, Ratings, Source
+
+FORMAT = 1  # of the folders; another one is another folder
+PARTS = ("train", "history", "heldout")
+TEMPORARY = ".tmp-"
+LEFTOVER_SECONDS = 24 * 3600
+
+
+class Corrupted(Exception):
+    """A folder that is not what was written; the text says what of it."""
+
+
+def cache_dir() -> Path:
+    """The folder of all prepared ratings: in SCALING_LIMITS_CACHE, or else in the user's cache folder."""
+    home = os.environ.get("SCALING_LIMITS_CACHE")
+    if not home:
+        home = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scaling-limits")
+    return Path(home).expanduser() / "ratings"
+
+
+def check(source: Source) -> None:
+    """Raises what ``load`` would, as far as that can be told beforehand; what is prepared already needs no more."""
+    if not _place(source).exists():
+        source.check()
+
+
+def load(source: Source) -> Ratings:
+    """The ratings of a source, prepared now unless they are already.
+
+    What is on disk is hashed before it is believed. If it is not what was written, it is prepared anew, and a remark
+    says so.
+
+    Returns:
+      Ratings on read-only arrays that are pages of files: memory is taken as they are looked at, and given back under
+      pressure.
+    """
+    place = _place(source)
+    remarks: tuple[str, ...] = ()
+    try:
+        return _read(place)
+    except FileNotFoundError:
+        pass
+    except Corrupted as error:
+        remarks = (f"the prepared {source.name} in {place} was corrupted ({error}) and has been prepared anew",)
+        _discard(place)
+    source.check()
+    ratings = source.build()
+    try:
+        _write(place, ratings)
+        del ratings  # which the files replace
+        loaded = _read(place)
+    except (OSError, Corrupted) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise BadRatings(
+            f"prepared ratings cannot be kept in {place.parent}: {reason}; SCALING_LIMITS_CACHE=DIR puts them elsewhere"
+        ) from None
+    return loaded._replace(remarks=remarks + loaded.remarks)
+
+
+def _place(source: Source) -> Path:
+    return cache_dir() / f"{source.name}-{FORMAT}-{source.version().removeprefix('sha256:')}"
+
+
+def _write(place: Path, ratings: Ratings) -> None:
+    """Writes beside the place, flushes and renames; if somebody else was faster, theirs stays."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(place.parent)
+    folder = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    folder.mkdir()
+    try:
+        files = {}
+        for part in PARTS:
+            links: Links = getattr(ratings, part)
+            for name, array in (("starts", links.starts), ("columns", links.columns)):
+                path = folder / f"{part}.{name}.npy"
+                with open(path, "xb") as file:
+                    np.save(file, array)
+                    file.flush()
+                    os.fsync(file.fileno())
+                files[path.name] = _digest(path)
+        contents = {
+            "columns": ratings.train.column_count,
+            "merged": ratings.merged,
+            "remarks": list(ratings.remarks),
+            "files": files,
+        }
+        with open(folder / "contents.json", "x") as file:
+            json.dump(contents | {"sha256": _seal(contents)}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync(folder)
+        try:
+            folder.rename(place)
+        except OSError:
+            if not place.is_dir():
+                raise
+        _sync(place.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(place: Path) -> Ratings:
+    """Ratings as they were written; FileNotFoundError where there are none, Corrupted where they are not those."""
+    if not place.exists():
+        raise FileNotFoundError(place)
+    try:
+        contents = json.loads((place / "contents.json").read_text())
+        seal = contents.pop("sha256")
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        raise Corrupted("contents.json cannot be read") from None
+    if seal != _seal(contents):
+        raise Corrupted("contents.json has changed")
+    for name, digest in contents["files"].items():
+        try:
+            found = _digest(place / name)
+        except OSError as error:
+            raise Corrupted(f"{name}: {error.strerror}") from None
+        if found != digest:
+            raise Corrupted(f"{name} has changed")
+    parts = {part: _links(place, part, contents["columns"]) for part in PARTS}
+    return Ratings(**parts, merged=contents["merged"], remarks=tuple(contents["remarks"]))
+
+
+def _links(place: Path, part: str, column_count: int) -> Links:
+    arrays = (np.load(place / f"{part}.{name}.npy", mmap_mode="r") for name in ("starts", "columns"))
+    starts, columns = (np.asarray(array) for array in arrays)  # as plain arrays
+    return Links(starts, columns, column_count)
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _seal(contents: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+
+def _discard(place: Path) -> None:
+    """Takes a folder away in one step, so that nobody finds half of it."""
+    grave = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        place.rename(grave)
+    except FileNotFoundError:  # somebody else did
+        return
+    except OSError as error:
+        raise BadRatings(f"{place} is corrupted and cannot be removed: {error.strerror}; remove it") from None
+    if grave.is_dir():
+        shutil.rmtree(grave, ignore_errors=True)
+    else:
+        grave.unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what killed processes left, once it is old."""
+    for leftover in folder.glob(f"{TEMPORARY}*"):
+        try:
+            old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
+        except FileNotFoundError:
+            continue
+        if old:
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

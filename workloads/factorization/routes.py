@@ -1,0 +1,224 @@
+"""Routes: where every row of a sparse matrix lies on the cores, and in which chunks of work its links are solved.
+
+Rows are relabelled so that a core's shard of the new table is what its chunks give, one after the other: hubs, rows so
+long that they are split in segments over all cores; buckets of rows of nearly one length, padded to the bucket's; rows
+without links; and a zero row, which all padding points to. All of this is worked out once, on the host.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workloads.factorization.links import Links
+
+MOST_BUCKETS = 24  # each is a loop of its own in the program and costs compile time
+PADDING = 1.15  # gathered links over links that is good enough
+
+
+class Places(NamedTuple):
+    """Where the rows of one side lie: ``slot`` int32[rows] in a table of ``cores * slots_per_core`` rows.
+
+    Attributes:
+      slot: of every row, in the table of all cores.
+      slots_per_core: rows of a core's shard; the last one is always zero.
+      cores: how many.
+      buckets: of every bucket its length, its rows per chunk and its chunks per core.
+      hubs: rows too long for a bucket, padded to a multiple of the cores with -1.
+      bucket_rows: of every bucket the rows, int64[cores, chunks, rows per chunk], -1 where there is none.
+    """
+
+    slot: np.ndarray
+    slots_per_core: int
+    cores: int
+    buckets: tuple[tuple[int, int, int], ...]
+    hubs: np.ndarray
+    bucket_rows: tuple[np.ndarray, ...]
+
+
+class Route(NamedTuple):
+    """The work of one side's half-epoch: NumPy's or JAX's arrays with a leading axis of cores.
+
+    Attributes:
+      columns: of every bucket, int32[cores, blocks, chunks, rows, length]: slots in the other side's table, or, with
+        ``sends``, in what a core receives for the block. Without, there is one block.
+      sends: of every bucket, int32[cores, blocks, receiving cores, slots]: what a core sends of its shard of the other
+        table before a block; empty if every core holds all of it.
+      hub_columns: int32[cores, blocks, chunks, segments, length], links of rows that are split.
+      hub_of: int32[cores, blocks, chunks, segments], which hub a segment is of.
+      hub_sends: as ``sends``, or None.
+      counts: float32[cores, slots per core], links of the row in every slot.
+    """
+
+    columns: tuple[Any, ...]
+    sends: tuple[Any, ...]
+    hub_columns: Any
+    hub_of: Any
+    hub_sends: Any
+    counts: Any
+
+
+def bucket_lengths(lengths: np.ndarray) -> list[int]:
+    """The lengths to pad rows to: as few as keep to ``PADDING``, and those with the fewest padded links in all.
+
+    Args:
+      lengths: of the rows, each at least 1.
+    """
+    if not len(lengths):
+        return []
+    found, counts = np.unique(lengths, return_counts=True)
+    if len(found) > 256:  # near the best is enough: let candidates grow by 2 %
+        grid = np.unique(np.ceil(found[0] * 1.02 ** np.arange(0, np.log(found[-1] / found[0]) / np.log(1.02) + 2)))
+        cell = np.searchsorted(grid, found)
+        counts = np.bincount(cell, counts, minlength=len(grid))
+        largest = np.zeros(len(grid), np.int64)
+        np.maximum.at(largest, cell, found)
+        found, counts = largest[counts > 0], counts[counts > 0]
+    below = np.concatenate([[0], np.cumsum(counts)])  # rows with one of the first i lengths
+    least = found * below[1:]  # slots if all rows up to i are padded to length i: one bucket
+    chosen: list[np.ndarray] = []
+    while len(chosen) < min(MOST_BUCKETS, len(found)) - 1 and least[-1] > PADDING * lengths.sum():
+        # cost[i, j]: lengths up to j in earlier buckets, j + 1 … i in one of length i
+        cost = least[None, :] + found[:, None] * (below[1:, None] - below[None, 1:])
+        cost = np.where(np.arange(len(found))[None, :] < np.arange(len(found))[:, None], cost, np.iinfo(np.int64).max)
+        before = np.argmin(cost, axis=1)
+        better = cost[np.arange(len(found)), before] < least
+        chosen.append(np.where(better, before, -1))
+        least = np.where(better, cost[np.arange(len(found)), before], least)
+    ends, at = [], len(found) - 1
+    for before in reversed(chosen):
+        if before[at] >= 0:
+            ends.append(int(found[at]))
+            at = int(before[at])
+    return sorted([*ends, int(found[at])])
+
+
+def places(lengths: np.ndarray, cores: int, chunk_slots: int, hub_length: int) -> Places:
+    """Lays out the rows of one side.
+
+    Args:
+      lengths: int[rows], links of every row.
+      cores: to lay them out over.
+      chunk_slots: links, padding included, that one step of a loop gathers.
+      hub_length: rows longer than this are split.
+    """
+    rows = np.argsort(-lengths, kind="stable")
+    sorted_lengths = lengths[rows]
+    hubs = rows[sorted_lengths > hub_length]
+    hubs = np.concatenate([hubs, np.full(-len(hubs) % cores, -1)])
+    empty = rows[sorted_lengths == 0]
+    ends = bucket_lengths(sorted_lengths[(sorted_lengths > 0) & (sorted_lengths <= hub_length)])
+    slot = np.empty(len(lengths), np.int64)
+    at = len(hubs) // cores
+    shapes, bucket_rows = [], []
+    for low, length in zip([0, *ends[:-1]], ends, strict=True):
+        own = rows[(sorted_lengths > low) & (sorted_lengths <= length)]
+        per_core = -(-len(own) // cores)
+        chunks = -(-per_core // max(1, chunk_slots // length))
+        in_chunk = -(-per_core // chunks)
+        dealt = np.full(cores * chunks * in_chunk, -1)
+        dealt[: len(own)] = own
+        by_core = dealt.reshape(chunks * in_chunk, cores).T  # dealt out like cards, so that cores have equal work
+        there = by_core >= 0
+        core, place = np.nonzero(there)
+        slot[by_core[there]] = core * (1 << 40) + at + place
+        at += chunks * in_chunk
+        shapes.append((length, in_chunk, chunks))
+        bucket_rows.append(by_core.reshape(cores, chunks, in_chunk))
+    index = np.arange(len(empty))
+    slot[empty] = (index % cores) * (1 << 40) + at + index // cores
+    at += -(-len(empty) // cores) + 1
+    real = hubs >= 0
+    index = np.flatnonzero(real)
+    per_core = max(1, len(hubs) // cores)
+    slot[hubs[real]] = (index // per_core) * (1 << 40) + index % per_core
+    core, place = np.divmod(slot, 1 << 40)
+    return Places((core * at + place).astype(np.int32), at, cores, tuple(shapes), hubs, tuple(bucket_rows))
+
+
+def route(links: Links, own: Places, other: Places, chunk_slots: int, hub_length: int) -> Route:
+    """The work of solving the rows of ``links``, whose columns lie where ``other`` says."""
+    pad = other.slots_per_core - 1
+    slots = np.append(other.slot[links.columns], pad).astype(np.int32)
+    lengths = np.append(links.lengths, 0)
+    starts = links.starts
+    columns = []
+    for (length, _, _), rows in zip(own.buckets, own.bucket_rows, strict=True):
+        at = starts[rows][..., None] + np.arange(length)
+        columns.append(slots[np.where(np.arange(length) < lengths[rows][..., None], at, len(slots) - 1)])
+    counts = np.zeros(own.cores * own.slots_per_core, np.float32)
+    counts[own.slot] = links.lengths
+    hub_columns, hub_of = _segments(links, own, slots, chunk_slots, max(1, hub_length // 4))
+    whole = tuple(each[:, None] for each in columns)
+    return Route(whole, (), hub_columns[:, None], hub_of[:, None], None, counts.reshape(own.cores, -1))
+
+
+def exchanged(route: Route, other: Places, received_slots: int) -> Route:
+    """The same work for cores that cannot hold the other table: before each block of it they exchange what it needs.
+
+    Args:
+      route: from ``route``.
+      other: places of the other table.
+      received_slots: of the other table that a core may receive at once, about; a block has at least one chunk.
+    """
+    made = [_exchanged(columns, other, received_slots) for columns in route.columns]
+    hub_columns, hub_of, hub_sends = route.hub_columns, route.hub_of, None
+    if hub_of.size:
+        hub_columns, hub_sends = _exchanged(hub_columns, other, received_slots)
+        short = hub_columns.shape[1] * hub_columns.shape[2] - hub_of.shape[2]
+        hub_of = np.pad(hub_of[:, 0], ((0, 0), (0, short), (0, 0))).reshape(hub_columns.shape[:4])
+    return Route(tuple(c for c, _ in made), tuple(s for _, s in made), hub_columns, hub_of, hub_sends, route.counts)
+
+
+def _exchanged(columns: np.ndarray, other: Places, received_slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns [cores, 1, chunks, rows, length] in blocks of what is received, and what each core sends."""
+    cores, _, chunks, rows, length = columns.shape
+    in_block = int(np.clip(received_slots // (rows * length), 1, chunks))
+    blocks = -(-chunks // in_block)
+    in_block = -(-chunks // blocks)
+    zero = other.slots_per_core - 1
+    short = blocks * in_block - chunks
+    blocked = np.pad(columns[:, 0], ((0, 0), (0, short), (0, 0), (0, 0)), constant_values=zero)
+    blocked = blocked.reshape(cores, blocks, -1)
+    needed = [[np.unique(blocked[core, block]) for block in range(blocks)] for core in range(cores)]
+    owners = [[each // other.slots_per_core for each in own] for own in needed]
+    widest = max(int(np.bincount(o, minlength=1).max()) for own in owners for o in own) + 1  # the last one sent is zero
+    sends = np.full((cores, blocks, cores, widest), zero, np.int32)
+    received = np.empty_like(blocked)
+    for core in range(cores):
+        for block in range(blocks):
+            slots, owner = needed[core][block], owners[core][block]
+            rank = np.arange(len(slots)) - np.searchsorted(owner, np.arange(cores))[owner]
+            sends[owner, block, core, rank] = slots % other.slots_per_core
+            at = owner * widest + rank
+            received[core, block] = at[np.searchsorted(slots, blocked[core, block])]
+    return received.reshape(cores, blocks, in_block, rows, length), sends
+
+
+def _segments(
+    links: Links, own: Places, slots: np.ndarray, chunk_slots: int, segment: int
+) -> tuple[np.ndarray, np.ndarray]:
+    per_chunk = max(1, chunk_slots // segment)
+    starts, hub_of = [], []
+    for number, row in enumerate(own.hubs):
+        if row >= 0:
+            first = np.arange(links.starts[row], links.starts[row + 1], segment)
+            starts.append(first)
+            hub_of.append(np.full(len(first), number))
+    if not starts:
+        return np.empty((own.cores, 0, per_chunk, segment), np.int32), np.empty((own.cores, 0, per_chunk), np.int32)
+    first, of = np.concatenate(starts), np.concatenate(hub_of)
+    short = -len(first) % (own.cores * per_chunk)
+    end = np.append(links.starts[own.hubs[of] + 1], np.zeros(short, np.int64))
+    first, of = np.append(first, np.zeros(short, np.int64)), np.append(of, np.zeros(short, np.int64))
+    at = first[:, None] + np.arange(segment)
+    columns = slots[np.where(at < end[:, None], at, len(slots) - 1)]
+    shape = (-1, own.cores, per_chunk)
+    return (
+        np.ascontiguousarray(columns.reshape(*shape, segment).swapaxes(0, 1)),
+        np.ascontiguousarray(of.reshape(shape).swapaxes(0, 1).astype(np.int32)),
+    )
+
+
+def padding(links: Links, made: Route) -> float:
+    """Gathered links, padding included, over links that there are."""
+    return sum(columns.size for columns in (*made.columns, made.hub_columns)) / max(1, len(links.columns))

@@ -1,0 +1,133 @@
+"""Solvers of a row's normal equations, by name; batched over rows.
+
+A row x of the factors minimizes Σ_observed (1 − x·v)² + α Σ_all (x·v)² + ridge |x|² (ALX, arXiv 2112.02194), so
+
+    (Σ_observed v vᵀ + α G + ridge I) x = Σ_observed v,    G = Σ_all v vᵀ.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+Name = Literal["cg", "rotated_cg", "cholesky", "lu", "qr"]
+NAMES: tuple[Name, ...] = ("cg", "rotated_cg", "cholesky", "lu", "qr")
+
+
+class Observed(NamedTuple):
+    """What rows see of their links, each a function that gathers as it needs.
+
+    Attributes:
+      residual: x[rows, d] → Σ v (1 − v·x), [rows, d].
+      product: x[rows, d] → Σ v (v·x), [rows, d].
+      gram: () → Σ v vᵀ, [rows, d, d].
+    """
+
+    residual: Callable[[Array], Array]
+    product: Callable[[Array], Array]
+    gram: Callable[[], Array]
+
+
+class System(NamedTuple):
+    """The normal equations of some rows.
+
+    Attributes:
+      observed: their links.
+      shared: α G: [d, d], or only its diagonal [d] where the tables are rotated to make it one.
+      ridge: [rows].
+      start: [rows, d], the solution of the epoch before.
+    """
+
+    observed: Observed
+    shared: Array
+    ridge: Array
+    start: Array
+
+
+def conjugate_gradients(system: System, steps: int) -> Array:
+    """``steps`` steps from the epoch before; with a diagonal α G preconditioned by it and the ridge.
+
+    Returns:
+      [rows, d], in the dtype of ``start``.
+    """
+    diagonal = system.shared.ndim == 1
+    ridge = system.ridge[:, None]
+
+    def smooth(x: Array) -> Array:
+        return (x * system.shared if diagonal else x @ system.shared) + ridge * x
+
+    def precondition(residual: Array) -> Array:
+        return residual / (system.shared + ridge) if diagonal else residual
+
+    x = system.start
+    residual = system.observed.residual(x) - smooth(x)
+    direction = preconditioned = precondition(residual)
+    size = jnp.sum(residual * preconditioned, -1, keepdims=True)
+    for step in range(steps):
+        image = system.observed.product(direction) + smooth(direction)
+        curvature = jnp.sum(direction * image, -1, keepdims=True)
+        length = jnp.where(curvature > 0, size / jnp.where(curvature > 0, curvature, 1), 0)
+        x = x + length * direction
+        if step + 1 < steps:
+            residual = residual - length * image
+            preconditioned = precondition(residual)
+            last, size = size, jnp.sum(residual * preconditioned, -1, keepdims=True)
+            direction = preconditioned + jnp.where(last > 0, size / jnp.where(last > 0, last, 1), 0) * direction
+    return x
+
+
+def dense(system: System, method: Name) -> Array:
+    """The exact solution from the matrices themselves, in float32 or better whatever the dtype of ``start``.
+
+    Returns:
+      [rows, d], in the dtype of ``start``.
+    """
+    dtype = system.start.dtype
+    precise = jnp.promote_types(dtype, jnp.float32)
+    unit = jnp.eye(system.start.shape[-1], dtype=dtype)
+    matrix = (system.observed.gram() + system.shared + system.ridge[:, None, None] * unit).astype(precise)
+    right = system.observed.residual(jnp.zeros_like(system.start)).astype(precise)[..., None]
+    batched = functools.partial(_solution, method=method)
+
+    def one_by_one(matrix: Array, right: Array) -> Array:
+        # Batched LAPACK calls of several CPU devices wait for each other's threads for ever (jaxlib 0.10.2).
+        return jax.lax.map(lambda row: batched(*row), (matrix, right))
+
+    return jax.lax.platform_dependent(matrix, right, cpu=one_by_one, default=batched)[..., 0].astype(dtype)
+
+
+def _solution(matrix: Array, right: Array, *, method: Name) -> Array:
+    if method == "cholesky":
+        lower = jnp.linalg.cholesky(matrix)
+        half = jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True)
+        return jax.lax.linalg.triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
+    if method == "lu":
+        return jnp.linalg.solve(matrix, right)
+    q, r = jnp.linalg.qr(matrix)
+    return jax.lax.linalg.triangular_solve(r, jnp.swapaxes(q, -1, -2) @ right, left_side=True)
+
+
+def solve(name: Name, system: System, cg_steps: int) -> Array:
+    """The rows that solve ``system``, [rows, d]; ``rotated_cg`` is ``cg`` on rotated tables."""
+    if name in ("cg", "rotated_cg"):
+        return conjugate_gradients(system, cg_steps)
+    return dense(system, name)
+
+
+def of_chunk(vectors: Array) -> Observed:
+    """The links of rows whose columns' vectors [rows, length, d] are gathered already; zero where there is none."""
+
+    def along(x: Array) -> Array:
+        return jnp.einsum("rld,rd->rl", vectors, x)
+
+    def back(weights: Array) -> Array:
+        return jnp.einsum("rld,rl->rd", vectors, weights)
+
+    return Observed(
+        residual=lambda x: back(1 - along(x)),
+        product=lambda x: back(along(x)),
+        gram=lambda: jnp.einsum("rld,rle->rde", vectors, vectors),
+    )

@@ -1,0 +1,172 @@
+"""A factorization on its cores: tables, work and compiled programs, ready to be run epoch by epoch."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from workloads.factorization import half_epoch, recall, routes
+from workloads.factorization.half_epoch import AXIS, Numerics, Weights
+from workloads.factorization.ratings import Ratings
+from workloads.factorization.routes import Places, Route
+
+BEST = 50  # columns a row is ranked to
+GATHER_BYTES = 2 << 30  # the largest table that every core holds a copy of
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Everything about a factorization but its data, its cores and what is tuned.
+
+    Attributes:
+      dim: length of a row of the tables.
+      solver, cg_steps: see ``solvers``.
+      table_dtype, solver_dtype: float32 or bfloat16.
+      ridge: frequency or constant.
+      gather: all_gather (every core holds a copy of the other table), all_to_all (cores exchange what a block of work
+        needs), or auto: the copy if it is at most ``GATHER_BYTES``.
+      chunk_slots: links gathered at once; None chooses for the cache.
+    """
+
+    dim: int
+    solver: Any
+    cg_steps: int
+    table_dtype: str
+    solver_dtype: str
+    ridge: str
+    gather: str
+    chunk_slots: int | None = None
+
+
+class Tables(NamedTuple):
+    """Both tables, [cores · slots, d], sharded by rows over the cores."""
+
+    rows: Array
+    columns: Array
+
+
+class Side(NamedTuple):
+    """One side's places, its work on the cores, and which row lies in each slot (int32[cores, slots], -1 for none)."""
+
+    places: Places
+    work: Route
+    row_of: Array
+
+
+class Training:
+    """A factorization on the cores of ``mesh``; see ``start``, ``row_half``, ``column_half`` and ``evaluate``."""
+
+    def __init__(self, ratings: Ratings, options: Options, mesh: Mesh):
+        self.ratings, self.options, self.mesh = ratings, options, mesh
+        self._spread = NamedSharding(mesh, PartitionSpec(AXIS))
+        self._everywhere = NamedSharding(mesh, PartitionSpec())
+        # 4 MiB of vectors, about what a core's share of the cache holds.
+        self.chunk_slots = options.chunk_slots or max(1024, (1 << 20) // options.dim)
+        cores = mesh.shape[AXIS]
+        by_column = ratings.train.transposed()
+        sides = [self._places(links.lengths, cores) for links in (ratings.train, by_column, ratings.history)]
+        numerics = Numerics(
+            options.solver, options.cg_steps, jnp.dtype(options.solver_dtype), options.ridge == "frequency"
+        )
+        self.rows = self._side(ratings.train, sides[0], sides[1])
+        self.columns = self._side(by_column, sides[1], sides[0])
+        row_count, column_count = ratings.train.row_count, ratings.train.column_count
+        self._row_half = half_epoch.half_epoch(mesh, places=sides[0], other_rows=column_count, numerics=numerics)
+        self._column_half = half_epoch.half_epoch(mesh, places=sides[1], other_rows=row_count, numerics=numerics)
+        self._objective = half_epoch.objective(
+            mesh, places=sides[0], sizes=(row_count, column_count), frequency_ridge=numerics.frequency_ridge
+        )
+        self.evaluated = self._side(ratings.history, sides[2], sides[1])
+        exact = numerics._replace(solver="cholesky", solver_dtype=jnp.float32)
+        self._fold_in = half_epoch.half_epoch(
+            mesh, places=sides[2], other_rows=column_count, numerics=exact, donate=(0,)
+        )
+        self._ranked = recall.program(mesh, sides[1], min(BEST, column_count))
+        batches = recall.batches(ratings.history, sides[2], sides[1])
+        self._batches = jax.tree.map(lambda array: self._put(array, self._everywhere), batches)
+
+    def start(self, seed: int) -> Tables:
+        """Both tables at the start: normal of variance 1/d by row and seed, whatever the cores; zero without links."""
+        key = jax.random.key(seed)
+        made = [self._drawn(jax.random.fold_in(key, i), side) for i, side in enumerate((self.rows, self.columns))]
+        return Tables(*made)
+
+    def row_half(self, tables: Tables, weights: Weights) -> Tables:
+        """Solves all rows. The tables that are given are used up."""
+        return Tables(*self._row_half(tables.rows, tables.columns, self.rows.work, weights))
+
+    def column_half(self, tables: Tables, weights: Weights) -> Tables:
+        """Solves all columns. The tables that are given are used up."""
+        columns, rows = self._column_half(tables.columns, tables.rows, self.columns.work, weights)
+        return Tables(rows, columns)
+
+    def objective(self, tables: Tables, weights: Weights) -> float:
+        """The objective, summed in float64 over terms of float32."""
+        terms = self._objective(tables.rows, tables.columns, self.rows.work, self.columns.work.counts, weights)
+        return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
+
+    def found(self, tables: Tables, weights: Weights) -> np.ndarray:
+        """The best columns of every evaluation row, folded in from its history, without that: int32[rows, best]."""
+        places = self.evaluated.places
+        zero = self._put(np.zeros((places.cores * places.slots_per_core, self.options.dim), np.float32), self._spread)
+        folded, _ = self._fold_in(zero, tables.columns, self.evaluated.work, weights)
+        real = (self.columns.row_of >= 0).reshape(-1)
+        slots = np.asarray(self._ranked(folded, tables.columns, real, self._batches))
+        column_of = np.full(self.columns.places.cores * self.columns.places.slots_per_core, -1, np.int32)
+        column_of[self.columns.places.slot] = np.arange(self.ratings.train.column_count)
+        ranked: np.ndarray = column_of[slots.reshape(-1, slots.shape[-1])[: self.ratings.history.row_count]]
+        return ranked
+
+    def evaluate(self, tables: Tables, weights: Weights) -> dict[str, float]:
+        """recall_20, recall_50 and objective."""
+        found = self.found(tables, weights)
+        recalls = {f"recall_{k}": recall.recall(found, self.ratings.heldout, k) for k in (20, 50)}
+        return recalls | {"objective": self.objective(tables, weights)}
+
+    def in_order(self, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+        """Both tables on the host, [rows, d] and [columns, d], in the order of the data."""
+        rows, columns = jax.jit(lambda both: both, out_shardings=self._everywhere)(tables)
+        return np.asarray(rows)[self.rows.places.slot], np.asarray(columns)[self.columns.places.slot]
+
+    def bytes_per_core(self) -> int:
+        """Of both tables and all work, on each core."""
+        tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.options.dim
+        work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
+        return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
+
+    def _places(self, lengths: np.ndarray, cores: int) -> Places:
+        return routes.places(lengths, cores, self.chunk_slots, self.chunk_slots // 8)
+
+    def _side(self, links: Any, own: Places, other: Places) -> Side:
+        work = routes.route(links, own, other, self.chunk_slots, self.chunk_slots // 8)
+        table_bytes = (
+            other.cores * other.slots_per_core * self.options.dim * jnp.dtype(self.options.table_dtype).itemsize
+        )
+        gather = self.options.gather
+        if gather == "all_to_all" or (gather == "auto" and table_bytes > GATHER_BYTES):
+            work = routes.exchanged(work, other, GATHER_BYTES // (self.options.dim * 4))
+        row_of = np.full(own.cores * own.slots_per_core, -1, np.int32)
+        row_of[own.slot] = np.arange(len(own.slot))
+        held = (work, row_of.reshape(own.cores, -1))
+        spread = jax.tree.map(lambda array: self._put(array, self._spread), held)
+        return Side(own, *spread)
+
+    def _drawn(self, key: Array, side: Side) -> Array:
+        dim, dtype = self.options.dim, jnp.dtype(self.options.table_dtype)
+
+        def of_core(row_of: Array, counts: Array) -> Array:
+            draw = jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), (dim,)))
+            there = (counts[0] > 0)[:, None]
+            return jnp.where(there, draw(row_of[0].astype(jnp.uint32)) / np.float32(dim**0.5), 0).astype(dtype)
+
+        spread = PartitionSpec(AXIS)
+        mapped = jax.shard_map(of_core, mesh=self.mesh, in_specs=(spread, spread), out_specs=spread)
+        return jax.jit(mapped)(side.row_of, side.work.counts)
+
+    def _put(self, array: np.ndarray, sharding: NamedSharding) -> Array:
+        # With several processes each puts what its own cores hold.
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])

@@ -1,0 +1,116 @@
+"""What ``workloads.prepare`` can prepare, and what that takes."""
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from workloads.datasets import image_originals, movielens, rating_originals, tfds_images, web_graph
+
+
+class Preparable(NamedTuple):
+    """A data set that can be prepared.
+
+    Attributes:
+      holds: what, in words.
+      download_bytes: what is fetched.
+      stored_bytes: of the array_record files, about.
+      folder: theirs, within the folder of all data sets.
+      check: raises DataAbsent unless they are all there.
+      builder: TFDS's, given the folder of all data sets and one for originals that were downloaded by hand.
+      examples: how many each split must have in the end.
+      checksums: whether TFDS knows those of the originals.
+      notes: further lines on what it takes.
+    """
+
+    holds: str
+    download_bytes: int
+    stored_bytes: int
+    folder: Callable[[Path], Path]
+    check: Callable[[Path], None]
+    builder: Callable[[Path, Path], Any]
+    examples: Mapping[str, int]
+    checksums: bool = True
+    notes: tuple[str, ...] = ()
+
+    def sizes(self) -> str:
+        return f"{size_text(self.download_bytes)} to download, about {size_text(self.stored_bytes)}"
+
+
+def names() -> tuple[str, ...]:
+    """Names of all data sets that can be prepared."""
+    graphs = tuple(f"web_graph/{variant}" for variant in web_graph.VARIANTS)
+    return (*tfds_images.SOURCES, *(f"movielens/{size}" for size in movielens.SIZES), *graphs)
+
+
+def preparable(name: str) -> Preparable:
+    """What is known of a data set of ``names``."""
+    kind, _, part = name.partition("/")
+    if kind == "web_graph":
+        return _web_graph(part)
+    return _movielens(part) if kind == "movielens" else _images(name)
+
+
+def _images(name: str) -> Preparable:
+    source = tfds_images.SOURCES[name]
+    return Preparable(
+        f"{source.train_examples + source.validation_examples + source.test_examples:,} images",
+        source.download_bytes,
+        source.stored_bytes,
+        functools.partial(tfds_images.folder, name),
+        functools.partial(tfds_images.check, name),
+        lambda within, manual: image_originals.builder(name, within),
+        {"train": source.train_examples + source.validation_examples, "test": source.test_examples},
+    )
+
+
+def _movielens(size: str) -> Preparable:
+    row = movielens.SIZES[size]
+    return Preparable(
+        f"{row.ratings:,} ratings",
+        row.download_bytes,
+        row.stored_bytes,
+        functools.partial(movielens.folder, size),
+        functools.partial(movielens.check_files, size),
+        lambda within, manual: rating_originals.movielens_builder(size, within),
+        {"train": row.ratings},
+        notes=(f"This takes about {_duration(row.ratings * rating_originals.SECONDS_PER_RATING)} on one core.",),
+    )
+
+
+def _web_graph(variant: str) -> Preparable:
+    row = web_graph.VARIANTS[variant]
+    seconds = sum(row.rows.values()) * rating_originals.SECONDS_PER_ROW
+    seconds += 2 * row.links * rating_originals.SECONDS_PER_LINK  # train and train_t
+    notes = [
+        f"This takes about {_duration(seconds)} on one core and {size_text(row.stored_bytes)} more of disk meanwhile.",
+        "TFDS has no checksums of these originals; those inside them are checked, and the number of rows.",
+        f"A study with als.dim=128 in float32 takes about {size_text(web_graph.study_bytes(variant))} of memory.",
+    ]
+    if seconds > 24 * 3600:
+        notes += [
+            "Many machines are quicker: with TensorFlow, Apache Beam and a runner for it, "
+            f"tfds build web_graph/{variant} --file_format=array_record --data_dir=DIR --beam_pipeline_options=…",
+        ]
+    return Preparable(
+        f"about {row.links:,} links from {row.rows['train'] + row.rows['test']:,} pages",
+        row.stored_bytes,
+        row.stored_bytes,
+        functools.partial(web_graph.folder, variant),
+        functools.partial(web_graph.check_files, variant),
+        functools.partial(rating_originals.web_graph_builder, variant),
+        row.rows,
+        checksums=False,
+        notes=tuple(notes),
+    )
+
+
+def size_text(count: int) -> str:
+    """A number of bytes, for people."""
+    if count < 1e9:
+        return f"{count / 1e6:.0f} MB"
+    return f"{count / 1e9:.1f} GB" if count < 1e11 else f"{count / 1e9:.0f} GB"
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(1, round(seconds / 60))} minutes" if seconds < 2 * 3600 else f"{seconds / 3600:.0f} hours"
