@@ -28,6 +28,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/lanes.py
+	$(BIN)/python benchmarks/results.py
 
 # Versions of everything, for every Python and system at once; names and versions only.
 lock: .venv/installed

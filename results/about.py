@@ -8,6 +8,7 @@ import pyarrow as pa
 from results.study import METRICS, Recorded, Study, Target
 
 METRIC_TYPES = {"float": pa.float32(), "double": pa.float64()}  # by Arrow's names for them
+_METRICS = frozenset(METRICS)
 
 
 class About(NamedTuple):
@@ -44,9 +45,11 @@ class About(NamedTuple):
         counts = (self.batch_size, self.rows, self.complete, self.infeasible, self.incomplete)
         texts = (self.study, self.source or "", self.dataset, self.model, self.optimizer)
         return (
-            all(type(text) is str for text in texts)
-            and all(type(count) is int and 0 <= count < 2**31 for count in counts)
-            and all(name in METRICS and kind in METRIC_TYPES for name, kind in self.metrics.items())
+            {*map(type, texts)} == {str}
+            and {*map(type, counts)} == {int}
+            and 0 <= min(counts) <= max(counts) < 2**31
+            and self.metrics.keys() <= _METRICS
+            and {*self.metrics.values()} <= METRIC_TYPES.keys()
             and all(Target(*own) for own in self.targets)
             and isinstance(self.seconds_per_epoch, float | None)
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from upath import UPath
 
@@ -296,9 +297,13 @@ def _part_content(path: Folder, found: Findings) -> None:
         return
     most = max(found.plans)
     try:
-        tables = zip(TABLES, compaction.read_part(path), strict=True)
-        rows = {table: table_checks.in_memory(content) for table, content in tables}
-        flaws = table_checks.flaws(from_plan(found.plans[most], most), rows)
+        piece = compaction.read_part(path)
+        asked = max(most, pc.max(piece.studies["planned_trials"]).as_py() or 0)
+        plan = path.parent / plan_file(asked)
+        if asked > most and all(fault.path != plan for fault in found.faults):
+            found.fault(plan, "is missing, and a part is of as many trials", torn=True)
+        rows = {table: table_checks.in_memory(content) for table, content in piece._asdict().items()}
+        flaws = table_checks.flaws(from_plan(found.plans[most], asked), rows)
         found.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
         found.ended |= outcomes(rows["trials"])
     except BadInput as error:

@@ -107,6 +107,7 @@ def _study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
         newest = max(mended.claims, default=0)
         if fence or (newest and mended.claims[newest].parts > _count(mended, listed(folder))):
             yield from _fenced(folder, mended)
+        yield from _envelopes(folder, mended)
 
 
 def _round(folder: Path, findings: Findings) -> list[Action]:
@@ -116,8 +117,7 @@ def _round(folder: Path, findings: Findings) -> list[Action]:
     plan = _plan(folder, findings, listing)
     acted = [*_plans(folder, torn, listing, plan), *_claims(folder, findings, listing), *_commits(folder, torn)]
     acted = acted or list(_parts(folder, findings, torn, listing, plan))
-    acted = acted or list(_holes(folder, findings, listing) if plan else ())
-    return acted or list(_envelopes(folder, findings, torn))
+    return acted or list(_holes(folder, findings, listing) if plan else ())
 
 
 def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: Told | None) -> Iterator[Action]:
@@ -205,18 +205,18 @@ def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Actio
             yield Action(f"{path}: made anew as an empty part; it was missing", fence=True)
 
 
-def _envelopes(folder: Path, findings: Findings, torn: Mapping[str, str]) -> Iterator[Action]:
+def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
     """Envelopes; that of the newest commit is made again with all else by another commit of the same tables."""
-    for name, what in torn.items():
-        number = study_checks.commit_number(name)
-        if number is None or name != envelope.file_name(number):
+    for path, what, torn in findings.faults:
+        number = study_checks.commit_number(path.name)
+        if not torn or number is None or path.name != envelope.file_name(number):
             continue
-        (folder / name).unlink(missing_ok=True)
-        yield Action(f"{folder / name}: dropped; it {what}")
+        path.unlink(missing_ok=True)
+        yield f"{path}: dropped; it {what}"
         if findings.commit and findings.commit.number == number:
             Claim(folder.parent, folder.name).commit(findings.commit.study)
             record = folder / commit_file(max(listed(folder).commits))
-            yield Action(f"{record}: made, with the same tables and an envelope")
+            yield f"{record}: made, with the same tables and an envelope"
 
 
 def _fenced(folder: Path, findings: Findings) -> Iterator[str]:
@@ -244,23 +244,21 @@ def _count(findings: Findings, listing: Listing) -> int:
 
 
 def _plan(folder: Path, findings: Findings, listing: Listing) -> Told | None:
-    """The plan of the study, and a number of trials that it was asked for with, from whatever is intact."""
-    for number in reversed(listing.commits):
+    """The plan of the study, and the most trials that it was asked for with, from whatever is intact."""
+    told = [Told(plan, trials) for trials, plan in findings.plans.items()]
+    for number in listing.commits:
         path = folder / commit_file(number)
         record = _record(path)
         if record is not None:
             commit = commit_of(record, folder, path)
-            if _is_of(commit.plan, folder):
-                return Told(commit.plan, commit.trials)
-    if findings.plans:
-        return Told(findings.plans[max(findings.plans)], max(findings.plans))
+            told.append(Told(commit.plan, commit.trials))
     for part in findings.parts:
         studies = compaction.read_part(folder / part.file).studies
         for row in studies.select(["plan", "planned_trials"]).to_pylist():
             trials = max([row["planned_trials"] or 0, *listing.plans])
-            if trials and row["plan"] and _is_of(plan := json.loads(row["plan"]), folder):
-                return Told(plan, trials)
-    return None
+            if trials and row["plan"]:
+                told.append(Told(json.loads(row["plan"]), trials))
+    return max((each for each in told if _is_of(each.plan, folder)), key=lambda each: each.trials, default=None)
 
 
 def _is_of(plan: Mapping[str, Any], folder: Path) -> bool:

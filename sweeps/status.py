@@ -1,8 +1,8 @@
 """python -m sweeps.status [store=DIR]: what is done, running, missing and failed, study by study.
 
-planned = complete + infeasible + incomplete (pruned, time limit, lost, failed) + missing. A study is `running` while a
-process of this machine is on it, `unfinished` while the sweep that asked for it has something left to do: the same
-`python -m sweeps` command runs just that. store=DIR is results/local if it is not said.
+planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
+study is `running` while a process of this machine is on it, `unfinished` while the sweep that asked for it has
+something left to do: the same `python -m sweeps` command runs just that. store=DIR is results/local if it is not said.
 """
 
 import sys
@@ -11,6 +11,7 @@ from pathlib import Path
 from results import store
 from results.bad_input import BadInput, nearest
 from results.ledger import Ledger
+from results.study import Study
 from sweeps import doors
 
 
@@ -35,7 +36,8 @@ def _row(folder: Path, name: str) -> tuple:
     planned = store.planned(folder, name)
     assert planned is not None  # names() lists what was planned
     progress = store.progress(folder, planned)
-    unfinished = progress.ledger.unfinished or not progress.visible
+    ours = isinstance(planned, Study)  # a study somebody else measured is as finished as it will ever be
+    unfinished = (ours and progress.ledger.unfinished) or not progress.visible
     state = "running" if store.running(folder, name) else "unfinished" if unfinished else "done"
     return (name, state, *progress.ledger)
 

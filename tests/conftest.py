@@ -1,8 +1,12 @@
-"""What tests share: the CPU, strict dtype promotion for our own code, and a small study to vary."""
+"""What tests share: the CPU, strict dtype promotion for our own code, and a small study to vary, archives."""
 
 import dataclasses
+import importlib.util
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 os.environ["JAX_PLATFORMS"] = "cpu"  # whose promises the tests are about; worker processes inherit it
 
@@ -40,3 +44,14 @@ def make_study() -> Callable[..., Study]:
         return dataclasses.replace(small, **changes)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def archives() -> ModuleType:
+    """The module benchmarks/archives.py, which is no package's: archives in the published format with known answers."""
+    spec = importlib.util.spec_from_file_location("archives", Path(__file__).parents[1] / "benchmarks" / "archives.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["archives"] = module
+    spec.loader.exec_module(module)
+    return module

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from upath import UPath
 
-from results import commits, ledger, schema, store
+from results import commits, schema, store
 from results.study import Recorded
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -60,9 +60,12 @@ def _is_stored(folder: Path | UPath, study: Recorded, tables: Mapping[str, pa.Ta
     commit = commits.committed(folder, study.name)
     if commit is None:
         return False
-    counts = ledger.count(study.trials, tables["trials"].select(["status", "reason"]).to_pandas())
-    rows = {name: file.rows for name, file in commit.files.items() if name != "studies"}
-    return commit.ledger == counts and rows == {name: tables[name].num_rows for name in rows}
+    for name, keys in (("trials", ["trial"]), ("measurements", ["trial", "step"])):
+        held = commits.frame(commits.read_table(commit, name)).drop(columns="run", errors="ignore")
+        new = commits.frame(tables[name]).drop(columns="run", errors="ignore").sort_values(keys, ignore_index=True)
+        if not held.equals(new):
+            return False
+    return commit.trials == study.trials
 
 
 def _tables(content: Content) -> dict[str, pa.Table]:

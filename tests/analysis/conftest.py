@@ -1,6 +1,5 @@
 """Stores with known answers, written through the same doors as real ones."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,7 +66,7 @@ def publish(
         "budget_steps": study.budget_steps,
         "pruning": study.pruning,
         "planned_trials": study.trials,
-        "plan": json.dumps(study.plan()),
+        "plan": study.plan_json,
         "emulated": False,
     }
     trial_rows = {

@@ -222,7 +222,7 @@ def kills(folder: Path, pruning: str) -> None:
         place = folder / str(kill_at)
         code, where = _killed(place, study, kill_at)
         wrong = faults(place)
-        if code and kill_at % 3 == 0:  # and a second time on the way
+        if code and kill_at % 5 == 0:  # and a second time on the way
             _killed(place, study, 1 + kill_at * 7 % 40)
             wrong += faults(place)
         wrong += ["exit code"] if _replayed(place, study) else []

@@ -1,0 +1,44 @@
+"""The made-up store that speed is measured on, and the script that is called like a package."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+STORE = f"""
+import sys
+sys.path.insert(0, {str(BENCHMARKS)!r})
+from pathlib import Path
+import numpy as np
+import synthetic_store
+from results import overview, scan, answers, store
+from results.study import Target
+
+made = synthetic_store.studies()
+assert len(made) == 454
+assert abs(sum(m.study.trials for m in made) - synthetic_store.TRIALS) < 454
+assert abs(sum(len(synthetic_store.tables(m, np.random.default_rng(0))["measurements"]) for m in made[:4])
+           / sum(m.study.trials for m in made[:4]) - synthetic_store.ROWS / synthetic_store.TRIALS) < 80
+
+folder = Path(sys.argv[1])
+for m in synthetic_store.studies(0.05)[:2]:
+    assert synthetic_store._write((folder, m, 0)) > 1000
+held, target = overview.survey(folder), Target("validation_error", 0.1)
+found = held.answers(target, held.abouts)
+assert len(found) == len(held.envelopes) == 2
+assert found == answers.best(scan.intervals(store.catalogue(folder), target))
+"""
+
+
+@pytest.mark.parametrize("first", [str(BENCHMARKS), ""])
+def test_the_package_is_found_beside_a_script_of_its_name(first: str) -> None:
+    program = f"import sys; sys.path.insert(0, {first!r}); import results, results.study; print(results.__path__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert str(BENCHMARKS.parent / "results") in done.stdout
+
+
+def test_a_synthetic_store_is_of_the_published_size_and_is_answered(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", STORE, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
