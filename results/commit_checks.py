@@ -1,4 +1,4 @@
-"""What must hold of a study's commits and parts: files as listed, tables as planned, ledgers that add up."""
+"""What must hold of a study's commits: files as listed, tables as planned, ledgers that add up."""
 
 import collections
 import hashlib
@@ -8,22 +8,20 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from upath import UPath
 
-from results import compaction, envelope, parts, schema, table_checks
+from results import envelope, schema, table_checks
 from results.bad_input import BadInput
 from results.commits import Commit, File, commit_of, read_table, record_of
 from results.compaction import TABLES, Piece
 from results.entries import Entry
 from results.faults import TORN, Fault, Findings, Folder, OnBytes, brief, sha256
 from results.ledger import Ledger
-from results.parts import Listing, Part, claim_file, commit_file, plan_file
+from results.parts import Listing, claim_file, commit_file, plan_file
 from results.study import REASONS, Recorded, Study, from_plan
 from results.table_checks import Rows
 
-DIGEST_BYTES = 32
 IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; of others, little is
 
 Source: TypeAlias = pa.Buffer | Path | UPath
@@ -207,34 +205,6 @@ def _envelope(commit: Commit, study: Study | Recorded, source: Source, rebuild: 
     return []
 
 
-def parts_beyond(
-    folder: Folder, listing: Listing, files: Mapping[str, Entry], found: Findings, on_bytes: OnBytes
-) -> None:
-    """Looks at every part; more closely at those that count beyond the commit, and at how their trials ended."""
-    merged = found.commit.parts if found.commit else 0
-    waiting = [part for part in listing.parts if part.seq >= merged]
-    counting: list[Part] = []
-    try:
-        counting = parts.counting(waiting, {number: claim.parts for number, claim in found.claims.items()}, merged)
-        newest = max(found.claims, default=0)
-        if newest and merged + len(counting) < found.claims[newest].parts:
-            what = f"has {merged + len(counting)} parts, and {claim_file(newest)} counted {found.claims[newest].parts}"
-            found.fault(folder, what, torn=True)
-    except LookupError as error:
-        found.fault(folder, str(error), torn=True)
-    for part in listing.parts:
-        path, claim = folder / part.file, found.claims.get(part.token)
-        if claim and (claim.purpose == "commit" or part.seq < claim.parts):
-            found.fault(path, f"is not what {claim_file(part.token)} gives a right to write")
-        if not _is_intact(path, files[part.file], found, on_bytes):
-            continue
-        found.parts.append(part)
-        if part in counting:
-            _part_content(path, found)
-        else:
-            found.leftovers["replaced" if part.seq < merged else "cut off"] += 1
-
-
 def outcomes(rows: Rows) -> dict[int, tuple[str, str | None]]:
     """How each trial ended: its status and reason."""
     table = pa.concat_tables(rows.read(["trial", "status", "reason"]))
@@ -244,7 +214,9 @@ def outcomes(rows: Rows) -> dict[int, tuple[str, str | None]]:
 
 def tally(planned: int, ended: Collection[tuple[str, str | None]]) -> Ledger:
     """The ledger of a study of ``planned`` trials, from the status and reason of each that is there."""
-    counts = collections.Counter(reason if status == "INCOMPLETE" else status for status, reason in ended)
+    counts: collections.Counter[str | None] = collections.Counter()
+    for (status, reason), count in collections.Counter(ended).items():
+        counts[reason if status == "INCOMPLETE" else status] += count
     kinds = {kind.lower(): counts[kind] for kind in ("COMPLETE", "INFEASIBLE", *REASONS)}
     return Ledger(planned=planned, **kinds, missing=planned - len(ended))
 
@@ -275,38 +247,3 @@ def _unlike(
         found.fault(folder / plan_file(commit.trials), "is missing, and a commit is of as many trials", torn=True)
     elif found.plans.get(commit.trials, commit.plan) != commit.plan:
         yield f"holds another plan than {plan_file(commit.trials)}"
-
-
-def _is_intact(path: Folder, entry: Entry, found: Findings, on_bytes: OnBytes) -> bool:
-    """Whether a part ends in the hash of all that is before; a fault if not."""
-    payload = max(0, entry.bytes - DIGEST_BYTES)
-    try:
-        with path.open("rb") as file:
-            file.seek(payload)
-            digest = file.read(DIGEST_BYTES + 1)
-        if sha256(path, on_bytes, payload) == digest.hex():
-            return True
-        found.fault(path, TORN, torn=True)
-    except OSError as error:
-        found.fault(path, f"cannot be read ({error.strerror})")
-    return False
-
-
-def _part_content(path: Folder, found: Findings) -> None:
-    if not found.plans:
-        return
-    most = max(found.plans)
-    try:
-        piece = compaction.read_part(path)
-        asked = max(most, pc.max(piece.studies["planned_trials"]).as_py() or 0)
-        plan = path.parent / plan_file(asked)
-        if asked > most and all(fault.path != plan for fault in found.faults):
-            found.fault(plan, "is missing, and a part is of as many trials", torn=True)
-        rows = {table: table_checks.in_memory(content) for table, content in piece._asdict().items()}
-        flaws = table_checks.flaws(from_plan(found.plans[most], asked), rows)
-        found.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
-        found.ended |= outcomes(rows["trials"])
-    except BadInput as error:
-        found.fault(path, str(error).removeprefix(f"{path} "))
-    except Exception as error:  # a file that nobody vouches for can do anything to its reader
-        found.fault(path, f"cannot be read ({brief(error)})")

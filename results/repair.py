@@ -95,7 +95,7 @@ def _study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
         return
     if store.running(folder.parent, folder.name):
         report(f"waiting for the process that writes {shown(folder)}")
-    with store._lock(folder.parent, folder.name):
+    with store.lock(folder.parent, folder.name):
         for fault in findings.faults:
             if fault.path == folder / study_checks.LOCK and fault.torn:  # taking it has emptied it
                 yield f"{fault.path}: emptied; it {fault.what}"

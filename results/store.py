@@ -187,7 +187,7 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
     The wait is a file lock, which the kernel releases however a process ends; no result depends on it. Where it does
     not reach, as between machines that share a file system without locks, the newer claim wins.
     """
-    with _lock(store, name):
+    with lock(store, name):
         if isinstance(store, Path):
             claims.remove_leftovers(store / name)
         yield claims.Claim(store, name)
@@ -207,7 +207,8 @@ def running(store: Folder, name: str) -> bool:
 
 
 @contextlib.contextmanager
-def _lock(store: Folder, name: str) -> Iterator[None]:
+def lock(store: Folder, name: str) -> Iterator[None]:
+    """Keeps other processes of this machine from the study, waiting for them; ends with the process."""
     path = store / name / ".lock"
     if not isinstance(path, Path):
         yield

@@ -252,7 +252,10 @@ class Recorded:
 def from_plan(plan: Mapping[str, Any], trials: int) -> Study | Recorded:
     """The study a plan describes, of whichever kind; BadInput if another version of this software wrote it."""
     kinds: dict[Any, Any] = {"batch": Study, "recorded": Recorded}
-    return kinds.get(plan.get("kind"), Study).from_plan(plan, trials)
+    try:
+        return kinds.get(plan.get("kind"), Study).from_plan(plan, trials)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise BadInput(f"a plan is not one of scaling-limits {COMPARABLE}: {str(error)[:80]}") from None
 
 
 def canonical(plan: Mapping[str, Any]) -> str:

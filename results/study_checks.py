@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from results import commit_checks, durable, parts
+from results import commit_checks, durable, part_checks, parts
 from results.bad_input import BadInput
 from results.durable import Damaged
 from results.entries import Entry, entries
@@ -54,7 +54,7 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
     _plans(folder, listing, records, found)
     _claims(folder, listing, records, found)
     listed = commit_checks.commits(folder, listing, records, files, found, on_bytes, rebuild=rebuild)
-    commit_checks.parts_beyond(folder, listing, files, found, on_bytes)
+    part_checks.check(folder, listing, files, found, on_bytes)
     for name in listing.others:
         if name not in listed:
             _unlisted(folder / name, listing, found)
