@@ -12,7 +12,9 @@ from analysis.weights import relative_weights
 from results import scan, store
 from results.commits import Commit, read_table
 from results.overview import Overview
-from results.study import REASONS_TO_RERUN, Recorded, Study, Target, canonical, digest
+from results.plans import AnyStudy
+from results.recorded import Recorded
+from results.study import REASONS_TO_RERUN, Target, canonical, digest
 
 # A curve varies these and nothing else of a study's plan: budgets and search spaces may have to follow the batch size,
 # and so does what a source tells beside.
@@ -72,7 +74,8 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
     """The curves of a store, sorted as the table of steps is."""
     commits = {commit.name: commit for commit in store.catalogue(held.folder)}
     alike: dict[tuple[str, str, str, Target], dict[str, list[Commit]]] = {}
-    for row in steps.table(held, asked).to_dict("records"):
+    table = steps.table(held, asked)
+    for row in table[table["batch_size"].notna()].to_dict("records"):
         looks = (row["dataset"], row["model"], row["optimizer"], Target(row["target_metric"], row["target_value"]))
         commit = commits[row["study"]]
         alike.setdefault(looks, {}).setdefault(digest(shared_plan(commit.study)), []).append(commit)
@@ -83,7 +86,7 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
     ]
 
 
-def shared_plan(study: Study | Recorded) -> dict[str, object]:
+def shared_plan(study: AnyStudy) -> dict[str, object]:
     """What all studies of a curve agree on: the plan without ``VARIED``."""
     return {field: value for field, value in study.plan().items() if field not in VARIED}
 
@@ -133,7 +136,7 @@ def _curve(looks: tuple[str, str, str, Target], key: str, members: Sequence[Comm
         distinction=distinction,
         pruned=studies[0].pruning == "exact",
         exact=all(steps.is_exact(study.targets, target) for study in studies),
-        batch_sizes=tuple(sorted({study.batch_size for study in studies})),
+        batch_sizes=tuple(sorted({study.batch_size for study in studies if study.batch_size})),
         trials=_outcomes(members, target).sort_values(["batch_size", "study", "trial"]),
     )
 
@@ -154,9 +157,9 @@ def _outcomes(members: Sequence[Commit], target: Target) -> pd.DataFrame:
     return trials.loc[counts, ["study", "batch_size", "budget_steps", "trial", "steps_low", "steps_high"]]
 
 
-def _budget(study: Study | Recorded, trials: pd.DataFrame) -> int:
+def _budget(study: AnyStudy, trials: pd.DataFrame) -> int:
     """The most steps a trial may take; of a study whose source does not say that, the most that one took."""
-    if isinstance(study, Study):
+    if not isinstance(study, Recorded):
         return study.budget_steps
     most = trials["steps"].max()
     return 1 if pd.isna(most) else int(most)

@@ -11,7 +11,7 @@ from results import overview
 from results.about import About
 from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice
-from results.commits import Folder
+from results.durable import Folder
 from results.overview import Overview
 from results.study import Target
 
@@ -136,7 +136,7 @@ def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
         [
             *(row["dataset"], row["model"], row["optimizer"]),
             f"{row['target_metric']} {rule.sign} {row['target_value']:g}",
-            f"{row['batch_size']:,}",
+            "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
             "not reached" if pd.isna(row["steps_high"]) else f"({row['steps_low']:,}, {row['steps_high']:,}]",
             *("" if pd.isna(row[column]) else f"{row[column]:,}" for column in whole),
             text.number(row["seconds_per_epoch"]),

@@ -20,7 +20,7 @@ from report import Report
 from tqdm import tqdm
 
 from results import durable, store
-from results.study import Recorded
+from results.recorded import Recorded
 
 PAIRS = 3
 METRIC, VALUE = "validation_error", 0.05

@@ -20,8 +20,8 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from results import schema, store
+from results.recorded import Recorded
 from results.search_space import Range, SearchSpace
-from results.study import Recorded
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "shallue2018_studies.csv"
 TRIALS, ROWS = 168_000, 70_000_000

@@ -2,13 +2,13 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
 
 from harness.frontier import Best, Ended, Frontier, Live
-from harness.lanes import Spans, default_strategy, programs_for
+from harness.lanes import Programs, Spans, default_strategy, programs_for
 from results.study import Study, Trial
 from workloads import registry, schedules
 
@@ -95,30 +95,10 @@ def run(
     # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
     in_turn = np.arange(programs.lanes).reshape(devices, -1).T.ravel().tolist()
     frontier = Frontier(study, trials, in_turn, best or {})
+    tape = _Tape(programs, strategy, programs.compile_seconds if built else 0.0)
     carry = programs.empty()
-    rows: list[tuple[int, int, np.ndarray]] = []
-    train_seconds = evaluate_seconds = 0.0
-    trial_steps = 0
     handed_over: set[int] = set()
-    began = last_part = time.perf_counter()
-
-    def record(ids: Collection[int]) -> Record:
-        own = sorted((row for row in rows if row[0] in ids), key=lambda row: row[:2])
-        measured_rows = np.array([row[2] for row in own], np.float32).reshape(len(own), len(programs.metrics))
-        return Record(
-            ended={i: frontier.ended[i] for i in ids},
-            trial=np.array([row[0] for row in own], np.int32),
-            step=np.array([row[1] for row in own], np.int32),
-            metrics={name: measured_rows[:, i] for i, name in enumerate(programs.metrics)},
-            lanes=programs.lanes,
-            lane_strategy=strategy,
-            compile_seconds=programs.compile_seconds if built else 0.0,
-            train_seconds=train_seconds,
-            evaluate_seconds=evaluate_seconds,
-            run_seconds=time.perf_counter() - began,
-            trial_steps=trial_steps,
-        )
-
+    last_part = tape.began
     while going := frontier.next():
         before = time.perf_counter()
         spans = _spans(study, frontier, going, programs.lanes)
@@ -128,25 +108,57 @@ def run(
         active[[live.lane for live in going]] = True
         metrics, finite = jax.device_get(programs.evaluate(carry, active))
         evaluated = time.perf_counter()
-        train_seconds += trained - before
-        evaluate_seconds += evaluated - trained
-        trial_steps += int(np.sum(spans.stop - spans.start))
+        tape.train_seconds += trained - before
+        tape.evaluate_seconds += evaluated - trained
+        tape.trial_steps += int(np.sum(spans.stop - spans.start))
         for live in going:
             measured = metrics[live.lane]
-            rows.append((live.trial.id, frontier.stop(live), measured))
+            tape.rows.append((live.trial.id, frontier.stop(live), measured))
             frontier.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
         frontier.prune()
         on_progress(len(frontier.ended))
-        if settings.time_limit_seconds is not None and evaluated - began > settings.time_limit_seconds:
+        if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
             frontier.give_up("time_limit")
         finished = frontier.ended.keys() - handed_over
         if finished and evaluated - last_part > settings.part_seconds:
-            on_finished(record(finished))
+            on_finished(tape.record({i: frontier.ended[i] for i in finished}))
             handed_over |= finished
             last_part = time.perf_counter()
     if finished := frontier.ended.keys() - handed_over:
-        on_finished(record(finished))
-    return record(frontier.ended.keys())
+        on_finished(tape.record({i: frontier.ended[i] for i in finished}))
+    return tape.record(frontier.ended)
+
+
+@dataclasses.dataclass
+class _Tape:
+    """All that a run has measured so far: rows (trial, step, float32[metrics]) as they came, and times."""
+
+    programs: Programs
+    strategy: str
+    compile_seconds: float
+    rows: list[tuple[int, int, np.ndarray]] = dataclasses.field(default_factory=list)
+    train_seconds: float = 0.0
+    evaluate_seconds: float = 0.0
+    trial_steps: int = 0
+    began: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def record(self, ended: Mapping[int, Ended]) -> Record:
+        """What was measured of the trials that ended so."""
+        rows = sorted((row for row in self.rows if row[0] in ended), key=lambda row: row[:2])
+        measured = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(self.programs.metrics))
+        return Record(
+            ended=dict(ended),
+            trial=np.array([row[0] for row in rows], np.int32),
+            step=np.array([row[1] for row in rows], np.int32),
+            metrics={name: measured[:, i] for i, name in enumerate(self.programs.metrics)},
+            lanes=self.programs.lanes,
+            lane_strategy=self.strategy,
+            compile_seconds=self.compile_seconds,
+            train_seconds=self.train_seconds,
+            evaluate_seconds=self.evaluate_seconds,
+            run_seconds=time.perf_counter() - self.began,
+            trial_steps=self.trial_steps,
+        )
 
 
 def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:

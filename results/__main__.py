@@ -4,13 +4,11 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
-
-from upath import UPath
 
 from results import durable
 from results.bad_input import BadInput
+from results.durable import Folder
 
 HELP = """\
 The dataset: check it, bring published data in, publish it.
@@ -60,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         return 141
 
 
-def _location(text: str) -> Path | UPath:
+def _location(text: str) -> Folder:
     try:
         return durable.location(text)
     except BadInput as error:

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from results.study import METRICS, Recorded, Study, Target
+from results.plans import AnyStudy
+from results.recorded import Recorded
+from results.study import METRICS, Target
 
 METRIC_TYPES = {"float": pa.float32(), "double": pa.float64()}  # by Arrow's names for them
 _METRICS = frozenset(METRICS)
@@ -17,7 +19,7 @@ class About(NamedTuple):
     Attributes:
       study: its name.
       source: who published it; None if it was measured here.
-      dataset, model, optimizer, batch_size: as tables show them.
+      dataset, model, optimizer, batch_size: as tables show them; factorizations have no batches.
       targets: its own, pairs of metric and value.
       metrics: that it measured, with Arrow's names of their types.
       rows: number of its measurements.
@@ -30,7 +32,7 @@ class About(NamedTuple):
     dataset: str
     model: str
     optimizer: str
-    batch_size: int
+    batch_size: int | None
     targets: Sequence[tuple[str, float]]
     metrics: Mapping[str, str]
     rows: int
@@ -42,7 +44,7 @@ class About(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether all of it is of the types it must be, wherever it was read."""
-        counts = (self.batch_size, self.rows, self.complete, self.infeasible, self.incomplete)
+        counts = (self.batch_size or 0, self.rows, self.complete, self.infeasible, self.incomplete)
         texts = (self.study, self.source or "", self.dataset, self.model, self.optimizer)
         return (
             {*map(type, texts)} == {str}
@@ -55,9 +57,7 @@ class About(NamedTuple):
         )
 
 
-def of_study(
-    study: Study | Recorded, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int
-) -> About:
+def of_study(study: AnyStudy, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int) -> About:
     """What a table of answers says of a study.
 
     Args:
@@ -76,7 +76,7 @@ def of_study(
         optimizer=study.optimizer,
         batch_size=study.batch_size,
         targets=[(target.metric, target.value) for target in study.targets],
-        metrics=dict(metrics),
+        metrics={name: kind for name, kind in metrics.items() if name in _METRICS},
         rows=rows,
         complete=status.count("COMPLETE"),
         infeasible=status.count("INFEASIBLE"),

@@ -12,11 +12,12 @@ import pandas as pd
 import pyarrow as pa
 
 from results import compaction, durable, envelope, ledger, parts, schema
-from results.commits import Commit, Folder, Tables, committed, frame, listed, read_table, steady
+from results.commits import Commit, Tables, committed, frame, listed, read_table, steady
 from results.compaction import TABLES, Piece
-from results.durable import Damaged
+from results.durable import Damaged, Folder
 from results.parts import Listing, Part, claim_file, commit_file
-from results.study import REASONS_TO_RERUN, Recorded, Study
+from results.plans import AnyStudy
+from results.study import REASONS_TO_RERUN
 
 
 class TakenOver(Exception):
@@ -73,7 +74,7 @@ class Claim:
         self._next += 1
         self._parts.append(part)
 
-    def commit(self, study: Study | Recorded) -> None:
+    def commit(self, study: AnyStudy) -> None:
         """Merges what was committed with the parts since, and makes that visible.
 
         Args:
@@ -103,7 +104,7 @@ class Claim:
 
         return steady(look)
 
-    def _record(self, number: int, study: Study | Recorded, whole: Piece) -> dict[str, Any]:
+    def _record(self, number: int, study: AnyStudy, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit, and gives its record."""
         planned = max(study.trials, self._base.trials if self._base else 0, *self._listing.plans)
         files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}

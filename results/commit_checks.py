@@ -9,25 +9,26 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from upath import UPath
 
 from results import envelope, schema, table_checks
 from results.bad_input import BadInput
 from results.commits import Commit, File, commit_of, read_table, record_of
 from results.compaction import TABLES, Piece
+from results.durable import Folder
 from results.entries import Entry
-from results.faults import TORN, Fault, Findings, Folder, OnBytes, brief, sha256
+from results.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.ledger import Ledger
 from results.parts import Listing, claim_file, commit_file, plan_file
-from results.study import REASONS, Recorded, Study, from_plan
+from results.plans import AnyStudy, from_plan
+from results.study import REASONS
 from results.table_checks import Rows
 
 IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; of others, little is
 
-Source: TypeAlias = pa.Buffer | Path | UPath
+Source: TypeAlias = pa.Buffer | Folder
 
 
-def study_of(plan: Any, trials: int, name: str) -> Study | Recorded:
+def study_of(plan: Any, trials: int, name: str) -> AnyStudy:
     """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
     try:
         study = from_plan(plan, trials)
@@ -83,7 +84,7 @@ def commits(
 
 def whole(
     commit: Commit,
-    study: Study | Recorded,
+    study: AnyStudy,
     record: Folder,
     there: Mapping[str, Entry],
     found: Findings,
@@ -146,7 +147,7 @@ def _is_listed(file: File, entry: Entry | None, found: Findings, on_bytes: OnByt
 
 def _content(
     commit: Commit,
-    study: Study | Recorded,
+    study: AnyStudy,
     record: Folder,
     sources: Mapping[str, Source],
     found: Findings,
@@ -186,7 +187,7 @@ def _content(
     return faults
 
 
-def _envelope(commit: Commit, study: Study | Recorded, source: Source, rebuild: bool) -> list[Fault]:
+def _envelope(commit: Commit, study: AnyStudy, source: Source, rebuild: bool) -> list[Fault]:
     """What does not hold of the envelope of a commit whose files are as listed and hold what they must."""
     file = commit.files["envelope"]
     try:

@@ -10,15 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from upath import UPath
 
 from results import durable, ledger, migrations, parts, schema
 from results.bad_input import BadInput
-from results.durable import Damaged
+from results.durable import Damaged, Folder
 from results.parts import Listing, commit_file
-from results.study import Recorded, Study, from_plan
+from results.plans import AnyStudy, from_plan
 
-Folder = Path | UPath
 T = TypeVar("T")
 
 _COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
@@ -72,7 +70,7 @@ class Commit(NamedTuple):
     ledger: ledger.Ledger
 
     @property
-    def study(self) -> Study | Recorded:
+    def study(self) -> AnyStudy:
         """As it was asked for; BadInput if the plan is of other software, or of another study."""
         try:
             study = from_plan(self.plan, self.trials)

@@ -2,17 +2,16 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from upath import UPath
 
 from results import durable, migrations, pruning, schema
-from results.durable import Damaged
-from results.study import Recorded, Study
+from results.durable import Damaged, Folder
+from results.plans import AnyStudy
+from results.study import Study
 
 TABLES = ("studies", "trials", "measurements")
 _DIGEST_BYTES = 32
@@ -36,7 +35,7 @@ def part_bytes(piece: Piece) -> bytes:
     return payload + hashlib.sha256(payload).digest()
 
 
-def read_part(path: Path | UPath) -> Piece:
+def read_part(path: Folder) -> Piece:
     """The tables of a part; Damaged if the file is not what was written."""
     data = durable.read(path)
     payload, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
@@ -53,7 +52,7 @@ def read_part(path: Path | UPath) -> Piece:
     return Piece(*tables)
 
 
-def merge(pieces: Sequence[Piece], study: Study | Recorded | None = None) -> Piece:
+def merge(pieces: Sequence[Piece], study: AnyStudy | None = None) -> Piece:
     """All pieces as one: of a trial in several of them the last counts, with its measurements and no others'.
 
     Args:

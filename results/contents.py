@@ -18,6 +18,7 @@ TABLES = {
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 # What the folders of trials and measurements tell; in studies these are columns.
 PARTITIONS = ("dataset", "model", "optimizer", "batch_size")
+_COSTS = {column.name: column.meaning for column in schema.COSTS}
 _PARTITION_FIELDS = [pa.field(c.name, c.type) for c in schema.STUDIES if c.name in PARTITIONS]
 
 
@@ -103,6 +104,8 @@ def total(commits: Iterable[Commit]) -> ledger.Ledger:
 
 
 def _meaning(name: str, drawn: bool) -> str:
+    if name in _COSTS:
+        return _COSTS[name]
     if name in METRICS:
         split, kind = name.split("_", 1)
         return f"{METRIC_KINDS[kind]}; on the {split} split"

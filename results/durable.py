@@ -23,11 +23,14 @@ TEMPORARY = ".tmp-"
 LEFTOVER_SECONDS = 24 * 3600  # nobody stays stalled in the middle of a write for longer, and then goes on
 
 
+Folder = Path | UPath
+
+
 class Damaged(BadInput):
     """A durable file that is not what was written."""
 
 
-def location(text: str | Path) -> Path | UPath:
+def location(text: str | Path) -> Folder:
     """A local path, or a place that fsspec knows if ``text`` is a URL, such as gs://bucket/folder."""
     if "://" not in str(text):
         return Path(text).expanduser()
@@ -37,7 +40,7 @@ def location(text: str | Path) -> Path | UPath:
         raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
 
 
-def create(path: Path | UPath, data: bytes) -> bool:
+def create(path: Folder, data: bytes) -> bool:
     """Creates a file, whole and for good; False, and nothing changed, if the name is taken.
 
     Args:
@@ -71,7 +74,7 @@ def sync(folder: Path) -> None:
         os.close(handle)
 
 
-def make_folder(folder: Path | UPath) -> None:
+def make_folder(folder: Folder) -> None:
     """Makes a folder, and those above it, durably."""
     if folder.is_dir():
         return
@@ -88,7 +91,7 @@ def seal(record: Mapping[str, Any]) -> bytes:
     return f'{body[:-2]},\n "sha256": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'.encode()
 
 
-def unseal(data: bytes, path: Path | UPath) -> dict[str, Any]:
+def unseal(data: bytes, path: Folder) -> dict[str, Any]:
     """The record that ``seal`` wrote; Damaged, naming ``path``, unless every byte is as it was written."""
     try:
         record = json.loads(data)
@@ -101,7 +104,7 @@ def unseal(data: bytes, path: Path | UPath) -> dict[str, Any]:
     return record
 
 
-def read(path: Path | UPath) -> bytes:
+def read(path: Folder) -> bytes:
     """All of a file; Damaged if it cannot be read, FileNotFoundError if there is none."""
     check_file(path)
     try:
@@ -114,13 +117,13 @@ def read(path: Path | UPath) -> bytes:
         raise Damaged(f"{path} cannot be read ({error.strerror}); look at its permissions, or its disk") from None
 
 
-def check_file(path: Path | UPath) -> None:
+def check_file(path: Folder) -> None:
     """Raises Damaged if a local path is there and no file, but a folder, say, or a pipe, which would be waited for."""
     if isinstance(path, Path) and path.exists() and not path.is_file():
         raise Damaged(f"{path} is no file; look at all of it with `python -m results verify`")
 
 
-def read_sealed(path: Path | UPath) -> dict[str, Any]:
+def read_sealed(path: Folder) -> dict[str, Any]:
     """The record in a sealed file; Damaged unless it can be read, and every byte is as it was written."""
     return unseal(read(path), path)
 

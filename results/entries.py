@@ -9,6 +9,7 @@ from typing import NamedTuple
 from upath import UPath
 
 from results.bad_input import BadInput
+from results.durable import Folder
 
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
@@ -29,7 +30,7 @@ class Entry(NamedTuple):
     modified: float
 
 
-def entries(folder: Path | UPath) -> list[Entry]:
+def entries(folder: Folder) -> list[Entry]:
     """Everything in a folder, sorted by name; BadInput if it cannot be listed."""
     try:
         found = _local(folder) if isinstance(folder, Path) else _remote(folder)

@@ -24,7 +24,8 @@ from results.about import METRIC_TYPES, About, of_study
 from results.answers import Answer, Rule, in_type
 from results.compaction import Piece
 from results.durable import Damaged
-from results.study import Recorded, Study, Target
+from results.plans import AnyStudy
+from results.study import METRICS, Target
 
 FORMAT = 1
 BATCHES = {"minimum": 1, "released": 2}  # of the stream, from its start, that a rule takes
@@ -47,7 +48,7 @@ def file_name(number: int) -> str:
     return f"envelope-{number:06d}.arrow"
 
 
-def build(study: Study | Recorded, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
+def build(study: AnyStudy, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
     """The envelope of a study as a file, and its number of rows.
 
     Args:
@@ -59,7 +60,7 @@ def build(study: Study | Recorded, whole: Piece, hashes: Mapping[str, str]) -> t
     starts = _starts(trial)
     complete = whole.trials["trial"].to_numpy()[whole.trials["status"].to_numpy() == "COMPLETE"]
     rank = np.where(np.isin(trial, complete), np.searchsorted(complete, trial), NOT_COMPLETE).astype(np.int32)
-    metrics = {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]}
+    metrics = {f.name: str(f.type) for f in whole.measurements.schema if f.name in METRICS}
     values = {name: whole.measurements[name].to_numpy() for name in metrics}
     keep = _decisive(starts, step, rank, list(values.values()))
     columns = dict(zip(COLUMNS, (trial, rank, np.where(starts, 0, np.roll(step, 1)), step), strict=True)) | values

@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from upath import UPath
-
 from results import durable
 from results.bad_input import BadInput
 from results.commits import Commit
+from results.durable import Folder
 from results.entries import Entry, shown
 from results.ledger import Ledger
 from results.parts import Part
 
-Folder = Path | UPath
 OnBytes = Callable[[int], None]
 
 TORN = "is not what was written: torn, or a byte has changed"

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results import durable, ledger, migrations, schema, store, table_checks
-from results.commits import Commit, File, Folder, released
+from results.commits import Commit, File, released
 from results.compaction import TABLES, Piece
-from results.durable import Damaged
-from results.study import Recorded, Study
+from results.durable import Damaged, Folder
+from results.plans import AnyStudy
 from results.union import only
 
 MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is written anew
@@ -27,7 +27,7 @@ class Incoming(NamedTuple):
       runs: reads its runs, oldest first, once they are seen to be what was written.
     """
 
-    study: Study | Recorded
+    study: AnyStudy
     commit: Commit | None
     runs: Callable[[], list[Piece]]
 
@@ -78,7 +78,7 @@ def parquet_file(data: bytes, table: str, path: Folder) -> pq.ParquetFile:
 
 
 def _check(
-    study: Study | Recorded, tables: Mapping[str, table_checks.Rows], numbers: frozenset[int] | None, path: Folder
+    study: AnyStudy, tables: Mapping[str, table_checks.Rows], numbers: frozenset[int] | None, path: Folder
 ) -> None:
     try:
         flaw = next(table_checks.flaws(study, tables, numbers), None)

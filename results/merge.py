@@ -10,11 +10,12 @@ from tqdm import tqdm
 from results import claims, commits, compaction, durable, schema, store
 from results.bad_input import BadInput
 from results.claims import TakenOver
-from results.commits import Commit, Folder
+from results.commits import Commit
 from results.compaction import Piece
+from results.durable import Folder
 from results.incoming import MOST_CLAIMS, Incoming, checked, incoming, parquet_file
 from results.parts import claim_file, commit_file
-from results.study import Recorded, Study
+from results.plans import AnyStudy
 from results.union import only, union
 
 MOST_LINES = 10
@@ -135,7 +136,7 @@ def _is_same(into: Folder, theirs: Commit | None) -> bool:
     return all(ours.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
 
 
-def _copy(theirs: Commit, study: Study | Recorded, into: Folder) -> bool:
+def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
     """Copies a study the store has nothing of, file by file; False, and nothing done, if it has something.
 
     The study keeps the number it was sealed under, because its runs are numbered by the claims before; these are made

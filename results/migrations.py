@@ -6,18 +6,14 @@ folder, STORE/<study>/<run>/{studies,trials,measurements}.parquet. Of a trial in
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from upath import UPath
 
 from results import durable, schema
 from results.bad_input import BadInput
-from results.durable import Damaged
-from results.study import Recorded, Study, from_plan
-
-Folder = Path | UPath
+from results.durable import Damaged, Folder
+from results.plans import AnyStudy, from_plan
 
 _RUN = "[0-9]" * 6
 
@@ -63,7 +59,7 @@ def studies_of_1(store: Folder) -> list[str]:
     return sorted({path.parent.parent.name for path in store.glob(f"*/{_RUN}/studies.parquet")})
 
 
-def plan_of_1(store: Folder, name: str) -> Study | Recorded:
+def plan_of_1(store: Folder, name: str) -> AnyStudy:
     """A study of a store of schema 1, as asked for with the most trials."""
     paths: list[Folder] = sorted((store / name).glob("plan-*.json"), key=lambda path: path.name)
     if not paths:

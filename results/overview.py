@@ -11,8 +11,8 @@ from typing import NamedTuple
 from results import about, answers, durable, envelope, store
 from results.about import About
 from results.answers import MINIMUM, Answer, Rule
-from results.commits import MANIFEST, Commit, Folder, committed, listed, read_table, steady
-from results.durable import Damaged
+from results.commits import MANIFEST, Commit, committed, listed, read_table, steady
+from results.durable import Damaged, Folder
 from results.envelope import Envelope
 from results.study import Target
 

@@ -7,10 +7,11 @@ import pyarrow.compute as pc
 from results import compaction, parts, table_checks
 from results.bad_input import BadInput
 from results.commit_checks import outcomes
+from results.durable import Folder
 from results.entries import Entry
-from results.faults import TORN, Fault, Findings, Folder, OnBytes, brief, sha256
+from results.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.parts import Listing, Part, claim_file, plan_file
-from results.study import from_plan
+from results.plans import from_plan
 
 DIGEST_BYTES = 32
 

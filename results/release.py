@@ -36,8 +36,9 @@ from results import (
     store,
 )
 from results.bad_input import BadInput
-from results.commits import MANIFEST, Commit, Folder
+from results.commits import MANIFEST, Commit
 from results.contents import Contents
+from results.durable import Folder
 from results.release_lists import SUMS
 
 

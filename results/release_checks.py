@@ -7,9 +7,9 @@ from results import commits, release_lists
 from results.bad_input import BadInput
 from results.commit_checks import whole
 from results.commits import MANIFEST, Commit
-from results.durable import Damaged
+from results.durable import Damaged, Folder
 from results.entries import Entry, entries
-from results.faults import TORN, Findings, Folder, OnBytes, sha256
+from results.faults import TORN, Findings, OnBytes, sha256
 from results.release_lists import SUMS, place
 
 LIST_BYTES = 1 << 30  # no list comes near

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from results import commits, contents, durable
-from results.commits import MANIFEST, Commit, Folder
+from results.commits import MANIFEST, Commit
 from results.contents import Contents
-from results.durable import Damaged
+from results.durable import Damaged, Folder
 
 SUMS = "SHA256SUMS"
+NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what readers of such folders take for null
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
@@ -20,7 +21,7 @@ def place(commit: Commit, table: str) -> str:
     values = zip(
         contents.PARTITIONS, (study.dataset, study.model_label, study.optimizer, study.batch_size), strict=True
     )
-    folders = "/".join(f"{name}={quote(str(value), safe='')}" for name, value in values)
+    folders = "/".join(f"{name}={NOTHING if value is None else quote(str(value), safe='')}" for name, value in values)
     return f"{table}/{folders}/{commit.name}{commit.files[table].path.suffix}"
 
 

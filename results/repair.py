@@ -22,8 +22,9 @@ from results.claims import Claim, claim_bytes
 from results.commit_checks import study_of
 from results.commits import commit_of, listed
 from results.compaction import Piece
+from results.durable import Folder
 from results.entries import entries, shown
-from results.faults import Findings, Folder
+from results.faults import Findings
 from results.parts import Listing, Part, claim_file, commit_file, plan_file
 
 MOST_ANEW = 10_000  # files; whoever lacks more of a study has to fetch it again

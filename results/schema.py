@@ -27,7 +27,7 @@ STUDIES = (
     Column("dataset", pa.string(), "name of the data set"),
     Column("model", pa.string(), "name of the model, then its options"),
     Column("optimizer", pa.string(), "name of the optimizer"),
-    Column("batch_size", pa.int32(), "global batch size, examples"),
+    Column("batch_size", pa.int32(), "global batch size, examples; null where all data are taken at once"),
     Column("budget_steps", pa.int32(), "the most steps a trial takes"),
     Column("evaluation_ratio", pa.float64(), "evaluations are at steps growing by this factor"),
     Column("evaluation_spacing", pa.float64(), "steps per evaluation that the cap on their cost left at least"),
@@ -75,11 +75,19 @@ TRIALS = (
 MEASUREMENTS = (
     Column("study", _TEXT, "name of the study"),
     Column("trial", pa.int32(), "number of the trial within its study"),
-    Column("step", pa.int32(), "training steps taken before this evaluation"),
+    Column("step", pa.int32(), "training steps taken before this evaluation; of a factorization, epochs"),
 )  # then one column per metric, under its own name: float32 as computed here, float64 as published elsewhere
 
+# Of measurements of factorizations, after their metrics: what the epoch before the measurement took.
+COSTS = (
+    Column("row_half_seconds", pa.float32(), "seconds of solving all rows, without compiling"),
+    Column("column_half_seconds", pa.float32(), "seconds of solving all columns, without compiling"),
+    Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling"),
+    Column("bytes_per_core", pa.int64(), "bytes of both tables and all work that each core holds"),
+)
+
 # A metaparameter becomes a column of `trials`, so it may not be called like one.
-RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS)) | frozenset(METRICS)
+RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS, *COSTS)) | frozenset(METRICS)
 
 
 def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[str, pa.DataType]) -> pa.Table:

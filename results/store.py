@@ -22,11 +22,12 @@ import pandas as pd
 
 from results import claims, durable, ledger
 from results.bad_input import BadInput
-from results.commits import Commit, Folder, Tables, committed, frame, listed, read_table, released, steady
+from results.commits import Commit, Tables, committed, frame, listed, read_table, released, steady
 from results.compaction import TABLES
-from results.durable import Damaged
+from results.durable import Damaged, Folder
 from results.parts import plan_file
-from results.study import REASONS_TO_RERUN, Recorded, Study, from_plan
+from results.plans import AnyStudy, from_plan
+from results.study import REASONS_TO_RERUN, Study
 
 # What was asked for
 
@@ -58,7 +59,7 @@ def names(store: Folder) -> list[str]:
     return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and listed(f).plans)
 
 
-def planned(store: Folder, name: str) -> Study | Recorded | None:
+def planned(store: Folder, name: str) -> AnyStudy | None:
     """The study as last asked for (with the most trials), or None if it never was."""
     plans = listed(store / name).plans
     if not plans:
@@ -68,7 +69,7 @@ def planned(store: Folder, name: str) -> Study | Recorded | None:
     return from_plan(record["plan"], record["trials"])
 
 
-def ask(store: Folder, study: Study | Recorded) -> None:
+def ask(store: Folder, study: AnyStudy) -> None:
     """Records that ``study`` is wanted; refuses a name that stands for another plan, and says what differs."""
     check_same_plan(store, study)
     folder = store / study.name
@@ -78,7 +79,7 @@ def ask(store: Folder, study: Study | Recorded) -> None:
         durable.create(folder / plan_file(study.trials), durable.seal(record))
 
 
-def check_same_plan(store: Folder, study: Study | Recorded) -> None:
+def check_same_plan(store: Folder, study: AnyStudy) -> None:
     """Raises BadInput if the store holds another plan under this study's name."""
     stored = planned(store, study.name)
     if stored is None:
@@ -162,7 +163,7 @@ class Progress(NamedTuple):
     ledger: ledger.Ledger
 
 
-def progress(store: Folder, study: Study | Recorded) -> Progress:
+def progress(store: Folder, study: AnyStudy) -> Progress:
     """How far a study is, counting parts that no commit record lists yet."""
 
     def look() -> Progress:

@@ -1,12 +1,11 @@
-"""Target, Trial, Study and Recorded: the plan of a measurement, as plain data that is valid once built."""
+"""Target, Trial and Study: the plan of a measurement, as plain data that is valid once built."""
 
 import dataclasses
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +23,9 @@ METRIC_KINDS = {
     "word_error_rate": "word errors per word of the reference",
     "ssim_error": "1 − structural similarity",
     "bleu_error": "1 − BLEU, with BLEU in [0, 1]",
+    "recall_20_error": "1 − Recall@20 of held-out links",
+    "recall_50_error": "1 − Recall@50 of held-out links",
+    "objective": "what a factorization minimizes, with its ridge",
     "shortfall": "0 once a benchmark's own quality target is met; of sources that tell nothing else",
 }
 SPLITS = ("train", "validation", "test")
@@ -34,13 +36,11 @@ REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a 
 # Trials that ended for one of these reasons are run again when the study is asked for again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
-
 SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
 
 
-def _whole(what: str, value: object, least: int) -> int:
+def whole(what: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
     return int(value)
@@ -119,10 +119,10 @@ class Study:
     comparable: str = COMPARABLE
 
     def __post_init__(self) -> None:
-        _whole("batch_size", self.batch_size, 1)
-        _whole("trials", self.trials, 1)
-        _whole("budget_steps", self.budget_steps, 1)
-        _whole("seed", self.seed, 0)
+        whole("batch_size", self.batch_size, 1)
+        whole("trials", self.trials, 1)
+        whole("budget_steps", self.budget_steps, 1)
+        whole("seed", self.seed, 0)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("pruning", self.pruning, PRUNING)
         object.__setattr__(self, "evaluation_ratio", finite("evaluation_ratio", self.evaluation_ratio))
@@ -182,80 +182,6 @@ class Study:
     def stream(self) -> str:
         """What all randomness of the study derives from: the identity without ``pruning``, which draws nothing."""
         return digest({k: v for k, v in self.plan().items() if k != "pruning"})
-
-
-@dataclasses.dataclass(frozen=True)
-class Recorded:
-    """A study somebody else measured and published: what its source tells of it.
-
-    Attributes:
-      source: where it is from: shallue2018, mlperf-rcp, algoperf.
-      dataset, model, optimizer: as the source names them; ``/`` is allowed.
-      batch_size: global, in examples.
-      space: the ranges metaparameters were drawn from; empty where the source does not tell.
-      details: whatever else tells this study from others or is needed to read it, as plain JSON data.
-      trials: how many trials the source holds. Not part of the identity.
-    """
-
-    source: str
-    dataset: str
-    model: str
-    optimizer: str
-    batch_size: int
-    space: SearchSpace
-    details: Mapping[str, Any]
-    trials: int
-
-    targets: ClassVar[tuple[Target, ...]] = ()
-    pruning: ClassVar[str] = "off"
-
-    def __post_init__(self) -> None:
-        for field in ("source", "dataset", "model", "optimizer"):
-            if not _NAME.fullmatch(getattr(self, field)):
-                raise BadInput(
-                    f"{field} must be a name of letters, digits, _ . + - and /, not {getattr(self, field)!r}"
-                )
-        _whole("batch_size", self.batch_size, 1)
-        _whole("trials", self.trials, 0)
-
-    def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but ``trials``."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
-        return {"kind": "recorded"} | fields | {"details": dict(self.details), "space": self.space.plan()}
-
-    @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Recorded":
-        """The study that ``plan()`` described, with a number of trials."""
-        fields = {k: v for k, v in plan.items() if k != "kind"}
-        if fields.keys() != {field.name for field in dataclasses.fields(cls)} - {"trials"}:
-            raise BadInput(f"not the plan of a recorded study: {', '.join(sorted(fields))}")
-        fields["space"] = SearchSpace.from_plan(plan["space"])
-        return cls(**fields, trials=trials)
-
-    @property
-    def name(self) -> str:
-        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
-        words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
-        return f"{words}-b{self.batch_size}-{digest(self.plan())[:8]}"
-
-    @property
-    def model_label(self) -> str:
-        """The model's name."""
-        return self.model
-
-    @property
-    def plan_json(self) -> str:
-        """The identity in its one canonical JSON form."""
-        return canonical(self.plan())
-
-
-def from_plan(plan: Mapping[str, Any], trials: int) -> Study | Recorded:
-    """The study a plan describes, of whichever kind; BadInput if another version of this software wrote it."""
-    kinds: dict[Any, Any] = {"batch": Study, "recorded": Recorded}
-    try:
-        return kinds.get(plan.get("kind"), Study).from_plan(plan, trials)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise BadInput(f"a plan is not one of scaling-limits {COMPARABLE}: {str(error)[:80]}") from None
 
 
 def canonical(plan: Mapping[str, Any]) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from results import commit_checks, durable, part_checks, parts
 from results.bad_input import BadInput
-from results.durable import Damaged
+from results.durable import Damaged, Folder
 from results.entries import Entry, entries
-from results.faults import TORN, Claimed, Findings, Folder, OnBytes
+from results.faults import TORN, Claimed, Findings, OnBytes
 from results.parts import Listing, claim_file, plan_file
 
 LOCK = ".lock"

@@ -9,9 +9,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results import migrations, schema
+from results.factorization import Factorization
+from results.plans import AnyStudy
+from results.recorded import Recorded
 from results.schema import Column
 from results.search_space import Range
-from results.study import METRICS, REASONS, REASONS_TO_RERUN, Recorded, Study
+from results.study import METRICS, REASONS, REASONS_TO_RERUN, Study
 
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 NEVER_NULL = {
@@ -21,7 +24,8 @@ NEVER_NULL = {
 }
 _TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
 _OF_ANY = {("COMPLETE", None), ("INFEASIBLE", None), *(("INCOMPLETE", reason) for reason in REASONS)}
-_ENDS: Mapping[type, set[tuple[str, str | None]]] = {Recorded: _OF_ANY, Study: _OF_ANY - {("INCOMPLETE", "unstated")}}
+_OF_OURS = _OF_ANY - {("INCOMPLETE", "unstated")}
+_ENDS: Mapping[type, set[tuple[str, str | None]]] = {Recorded: _OF_ANY, Study: _OF_OURS, Factorization: _OF_OURS}
 _METRIC_TYPES = (pa.float32(), pa.float64())  # ours are the first, what others published may be either
 
 
@@ -78,7 +82,7 @@ def in_parquet(file: pq.ParquetFile) -> Rows:
     return Rows(file.schema_arrow, file.metadata.num_rows, read, values)
 
 
-def flaws(study: Study | Recorded, tables: Mapping[str, Rows], runs: frozenset[int] | None = None) -> Iterator[Flaw]:
+def flaws(study: AnyStudy, tables: Mapping[str, Rows], runs: frozenset[int] | None = None) -> Iterator[Flaw]:
     """What does not hold of the tables of a study.
 
     Args:
@@ -113,7 +117,7 @@ def flaws(study: Study | Recorded, tables: Mapping[str, Rows], runs: frozenset[i
     orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
     if len(orphans):
         yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, which trials lacks")
-    if isinstance(study, Study) and not (of_trials or curves.flaws or len(orphans)):
+    if not isinstance(study, Recorded) and not (of_trials or curves.flaws or len(orphans)):
         for what in _ends(trials, curves):
             yield Flaw("trials", what)
 
@@ -174,9 +178,10 @@ def scan(rows: Rows) -> Curves:
     return Curves(ids[whole], stops[whole], flaws)
 
 
-def _shape(table: str, written: pa.Schema, study: Study | Recorded) -> Iterator[str]:
+def _shape(table: str, written: pa.Schema, study: AnyStudy) -> Iterator[str]:
     """What is wrong with the columns of a table: our own first, in order, then metaparameters or metrics."""
     columns: tuple[Column, ...] = COLUMNS[table]
+    costs = {column.name: column.type for column in schema.COSTS} if isinstance(study, Factorization) else {}
     found = written
     if (written.metadata or {}).get(schema.VERSION_KEY) != str(schema.SCHEMA_VERSION).encode():
         found = migrations.upgrade(table, written.empty_table(), table).schema
@@ -192,15 +197,18 @@ def _shape(table: str, written: pa.Schema, study: Study | Recorded) -> Iterator[
             yield f"has a column {field.name[:80]!r} that does not belong there"
         elif table == "trials" and field.type != pa.float64():
             yield f"has the metaparameter {field.name} as {field.type}, not double"
+        elif table == "measurements" and field.name in costs:
+            if field.type != costs[field.name]:
+                yield f"has {field.name} as {field.type}, not {costs[field.name]}"
         elif table == "measurements" and field.name not in METRICS:
             yield f"has a column {field.name[:80]!r}, which is no metric"
-        elif table == "measurements" and field.type not in _METRIC_TYPES[: 1 if isinstance(study, Study) else 2]:
+        elif table == "measurements" and field.type not in _METRIC_TYPES[: 2 if isinstance(study, Recorded) else 1]:
             yield f"has the metric {field.name} as {field.type}"
     if len(set(found.names)) < len(found.names):
         yield "has two columns of one name"
 
 
-def _studies(study: Study | Recorded, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
+def _studies(study: AnyStudy, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
     told = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
     for column, value in zip(("dataset", "model", "optimizer", "batch_size", "plan"), told, strict=True):
         if set(table[column].to_pylist()) - {value, None}:
@@ -212,7 +220,7 @@ def _studies(study: Study | Recorded, table: pa.Table, runs: frozenset[int] | No
         yield f"has {_some('run', np.array(sorted(set(run.tolist()) - runs)))}, under which nobody claimed the study"
 
 
-def _trials(study: Study | Recorded, table: pa.Table, runs: set[int]) -> Iterator[str]:
+def _trials(study: AnyStudy, table: pa.Table, runs: set[int]) -> Iterator[str]:
     ids, steps = table["trial"].to_numpy(), pc.fill_null(table["steps"], 0).to_numpy()
     if np.any(np.diff(ids) <= 0) or np.any(ids < 0):
         yield "does not have every trial once, in order, from 0"
@@ -223,7 +231,7 @@ def _trials(study: Study | Recorded, table: pa.Table, runs: set[int]) -> Iterato
         rows = np.array([each == (status, reason) for each in ended])
         yield f"{_some('trial', ids[rows])} ended as {str(status)[:40]}({str(reason)[:40]}), which there is not"
     wrong = {"have fewer steps than none": steps < 0}
-    if isinstance(study, Study):
+    if not isinstance(study, Recorded):
         wrong["were never asked for"] = ids >= study.trials
         wrong["have more steps than the budget"] = steps > study.budget_steps
         wrong["have no steps"] = pc.is_null(table["steps"]).to_numpy()

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from results import compaction
 from results.compaction import Piece
-from results.study import REASONS_TO_RERUN, Recorded, Study
+from results.plans import AnyStudy
+from results.study import REASONS_TO_RERUN
 
 
 class Union(NamedTuple):
@@ -24,7 +25,7 @@ class Union(NamedTuple):
     conflicts: list[str]
 
 
-def union(ours: Piece, theirs: Piece, study: Study | Recorded) -> Union:
+def union(ours: Piece, theirs: Piece, study: AnyStudy) -> Union:
     """Compares what two places hold of a study; which run made a trial, where and how fast, is no difference.
 
     Args:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from results import durable, migrations, release_checks, study_checks
+from results import durable, migrations, progress, release_checks, study_checks
 from results.bad_input import BadInput
+from results.durable import Folder
 from results.entries import Entry, entries
-from results.faults import Findings, Folder, OnBytes, brief
-from results.importers import progress
+from results.faults import Findings, OnBytes, brief
 from results.ledger import Ledger
 
 Report = Callable[[str], None]

@@ -11,8 +11,12 @@ from types import ModuleType
 os.environ["JAX_PLATFORMS"] = "cpu"  # whose promises the tests are about; worker processes inherit it
 
 import jax
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from results import schema, store
+from results.factorization import Factorization
 from results.search_space import Range, SearchSpace
 from results.study import Study, Target
 
@@ -55,3 +59,81 @@ def archives() -> ModuleType:
     sys.modules["archives"] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def factorization() -> Factorization:
+    """A small study of kind ``cores``."""
+    space = {"unobserved_weight": {"scale": "LOG", "low": 1e-3, "high": 1.0}}
+    space["norm_penalty"] = {"scale": "LOG", "low": 1e-4, "high": 1e-1}
+    return Factorization(
+        dataset="webgraph_synthetic",
+        dataset_version="sha256:0123456789abcdef",
+        dataset_options={"rows": 1000, "links": 20_000},
+        dim=16,
+        solver="rotated_cg",
+        cg_steps=2,
+        table_dtype="float32",
+        solver_dtype="float32",
+        ridge="frequency",
+        gather="auto",
+        cores=1,
+        epochs=3,
+        space=SearchSpace.from_plan(space),
+        seed=0,
+        trials=2,
+    )
+
+
+@pytest.fixture(scope="session")
+def publish_factorization() -> Callable[..., None]:
+    """Stores a study of kind ``cores`` whose recalls are functions of trial and epoch.
+
+    Keywords: ``seconds`` of a half-epoch, ``emulated``, ``device_kind``, ``recall`` (of the last epoch of trial 0),
+    and ``bytes_type``.
+    """
+
+    def publish(
+        folder: Path,
+        study: Factorization,
+        *,
+        seconds: float = 0.5,
+        emulated: bool = False,
+        device_kind: str = "cpu",
+        recall: float = 0.5,
+        bytes_type: str = "int64",
+    ) -> None:
+        ids, epochs = list(range(study.trials)), np.arange(1, study.epochs + 1)
+        rows = [(trial, epoch) for trial in ids for epoch in epochs]
+        found = np.array([recall * (epoch + trial) / study.epochs for trial, epoch in rows])
+        trial, step = zip(*rows, strict=True)
+        measured = {"study": [study.name] * len(rows), "trial": trial, "step": step}
+        further: dict[str, object] = {"test_recall_20_error": 1 - found, "test_recall_50_error": 1 - found / 2}
+        further |= {"train_objective": 1000 / np.array(step), "row_half_seconds": np.full(len(rows), seconds)}
+        further |= {"column_half_seconds": np.full(len(rows), seconds)}
+        further |= {"evaluation_seconds": np.full(len(rows), 0.1), "bytes_per_core": [4096] * len(rows)}
+        kinds = {name: pa.float32() for name in further} | {"bytes_per_core": pa.type_for_alias(bytes_type)}
+        ended: dict[str, object]
+        drawn = {name: [study.space[name].at((i + 0.5) / len(ids)) for i in ids] for name in study.space}
+        ended = {"study": [study.name] * len(ids), "trial": ids, "seed": ids, "status": ["COMPLETE"] * len(ids)}
+        ended |= {"steps": [study.epochs] * len(ids)} | drawn
+        about = {"study": study.name, "dataset": study.dataset, "model": study.model_label}
+        about |= {"optimizer": study.optimizer, "planned_trials": study.trials, "plan": study.plan_json}
+        about |= {"device_count": study.cores, "physical_cores": 2, "emulated": emulated, "device_kind": device_kind}
+        about |= {"budget_steps": study.epochs, "pruning": study.pruning, "started_at": "2026-03-04T05:06:07+00:00"}
+        store.ask(folder, study)
+        with store.claim(folder, study.name) as claim:
+            claim.write(
+                {
+                    "studies": schema.build(schema.STUDIES, {name: [value] for name, value in about.items()}, {}),
+                    "trials": schema.build(
+                        schema.TRIALS,
+                        ended | {"steps": [study.epochs] * len(ids)} | drawn,
+                        dict.fromkeys(drawn, pa.float64()),
+                    ),
+                    "measurements": schema.build(schema.MEASUREMENTS, measured | further, kinds),
+                }
+            )
+            claim.commit(study)
+
+    return publish

@@ -17,17 +17,17 @@ from typing import Any
 
 import pyarrow as pa
 from tqdm import tqdm
-from upath import UPath
 
 from results import store as stores
 from results.bad_input import BadInput
+from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
 from results.importers.algoperf_folders import EXTERNAL, Key, Place, places
 from results.importers.algoperf_trials import METAPARAMETERS, Trial
 from results.importers.recording import Content
-from results.importers.untrusted import Folder, Holes, Unusable
+from results.importers.untrusted import Holes, Unusable
+from results.recorded import Recorded
 from results.search_space import SearchSpace
-from results.study import Recorded
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"
@@ -38,7 +38,7 @@ CITATION = (
 MOST_TRIALS = 10_000  # of a study
 
 
-def run(path: Path | UPath, store: Path | UPath, *, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     """Imports all trials under ``path``; 1 if there is nothing to import, else 0.
 
     Args:
@@ -120,7 +120,7 @@ def study(key: Key, found: Sequence[Place], path: Folder, holes: Holes) -> Conte
     return Content(recorded, _trial_columns(trials, absent), _measurement_columns(trials), about)
 
 
-def _check(store: Path | UPath) -> None:
+def _check(store: Folder) -> None:
     if isinstance(store, Path):
         stores.check_writable(store)
     stores.check_readable(store)

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
+from results.durable import Folder
 from results.importers import algoperf_trials, untrusted
 from results.importers.algoperf_trials import FLAGS
-from results.importers.untrusted import Folder, Holes, Unusable
+from results.importers.untrusted import Holes, Unusable
 
 _TRIAL = re.compile(r"trial_(\d{1,6})")
 _STUDY = re.compile(r"study_?(\d+)")

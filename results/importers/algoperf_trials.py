@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from results.durable import Folder
 from results.importers import algoperf_workloads, untrusted
-from results.importers.untrusted import Folder, Unusable
+from results.importers.untrusted import Unusable
 
 EVALUATIONS, METADATA, FLAGS, METAPARAMETERS = (
     "eval_measurements.csv",

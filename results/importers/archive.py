@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from upath import UPath
 
+from results.durable import Folder
 from results.importers import tar_stream
 from results.importers.tar_stream import CHUNK, Broken, Entry
 from results.importers.untrusted import Unusable
@@ -25,7 +26,7 @@ DEEPEST = 12  # folders within folders
 MOST_GROWTH, SMALL = 300, 64 << 20
 _MAGIC = b"BZh"
 
-Location = Path | UPath
+Location = Folder
 
 
 class Source(NamedTuple):

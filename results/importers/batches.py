@@ -1,18 +1,16 @@
 """Batches: trials of one study of Shallue et al. 2018 on their way from the archive's text into a store."""
 
 import dataclasses
-import importlib.metadata
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from upath import UPath
 
 from results import claims, schema, store
-from results.importers import curves_csv, shallue2018_format
+from results.durable import Folder
+from results.importers import curves_csv, recording, shallue2018_format
 from results.importers.shallue2018_format import Outcome
-from results.study import Recorded
+from results.recorded import Recorded
 
 
 class Batch(NamedTuple):
@@ -52,7 +50,7 @@ class Stored(NamedTuple):
     left_out: frozenset[str]
 
 
-def save(folder: Path | UPath, batch: Batch) -> Stored:
+def save(folder: Folder, batch: Batch) -> Stored:
     """Stores what the store does not have of a batch, as one part.
 
     Raises:
@@ -86,24 +84,10 @@ def _tables(
     study: Recorded, outcomes: Mapping[int, Outcome], lost: frozenset[int] | set[int], curves: pa.Table
 ) -> dict[str, pa.Table]:
     return {
-        "studies": _studies(study),
+        "studies": recording.studies(study, {}),
         "trials": _trials(study, outcomes, lost),
         "measurements": _measurements(study, curves),
     }
-
-
-def _studies(study: Recorded) -> pa.Table:
-    row = {
-        "study": study.name,
-        "dataset": study.dataset,
-        "model": study.model_label,
-        "optimizer": study.optimizer,
-        "batch_size": study.batch_size,
-        "pruning": study.pruning,
-        "plan": study.plan_json,
-        "code_version": importlib.metadata.version("scaling-limits"),
-    }
-    return schema.build(schema.STUDIES, {name: [value] for name, value in row.items()}, {})
 
 
 def _trials(study: Recorded, outcomes: Mapping[int, Outcome], lost: frozenset[int] | set[int]) -> pa.Table:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from results.importers.batches import Stored
 from results.importers.shallue2018_format import Outcome
-from results.study import Recorded
+from results.recorded import Recorded
 
 
 @dataclasses.dataclass

@@ -8,12 +8,10 @@ and taken in another pass over the archive, when everything else is known.
 import collections
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
-from upath import UPath
-
 from results import store
+from results.durable import Folder
 from results.importers import batches, shallue2018_format
 from results.importers.batches import Batch, Stored
 from results.importers.gathered import Gathered
@@ -45,7 +43,7 @@ class Intake:
       left_out: columns that were not imported.
     """
 
-    def __init__(self, folder: Path | UPath, pool: ThreadPoolExecutor, holes: Holes):
+    def __init__(self, folder: Folder, pool: ThreadPoolExecutor, holes: Holes):
         self.studies: dict[str, Gathered] = {}
         self.trials = self.rows = 0
         self.left_out: set[str] = set()
@@ -261,7 +259,7 @@ class Intake:
                 self.hole(place, f"{rows} rows repeat a step; the first of each stays")
 
 
-def _save(before: Future[Stored] | None, folder: Path | UPath, batch: Batch) -> Stored:
+def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored:
     """Stores a batch once the one before it, which was handed over earlier and so is under way, is stored."""
     if before is not None:
         before.result()

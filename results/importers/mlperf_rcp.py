@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
-from upath import UPath
 
 from results import store as stores
 from results.bad_input import BadInput
+from results.durable import Folder
 from results.importers import mlperf_benchmarks, recording, untrusted
 from results.importers.mlperf_records import ABOUT, Record, read
 from results.importers.recording import Content
 from results.importers.untrusted import Holes
+from results.recorded import Recorded
 from results.search_space import SearchSpace
-from results.study import Recorded, digest
+from results.study import digest
 
 SOURCE = "mlperf-rcp"
 METRIC = "validation_shortfall"
@@ -38,7 +39,7 @@ _OPTIMIZERS = "adagrad|adamw|adam|lamb|lars|muon|sgd"
 _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
 
-def run(path: Path | UPath, store: Path | UPath, *, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     """Imports all releases under ``path``; 1 if there is nothing to import, else 0.
 
     Args:

@@ -3,11 +3,9 @@
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from upath import UPath
-
+from results.durable import Folder
 from results.importers import mlperf_benchmarks, untrusted
 from results.importers.mlperf_benchmarks import Benchmark, Unit
 from results.importers.untrusted import Holes, Unusable
@@ -56,7 +54,7 @@ class Record(NamedTuple):
         return tuple(value * scale for value in self.values) if scale else None
 
 
-def read(path: Path | UPath, holes: Holes) -> list[Record]:
+def read(path: Folder, holes: Holes) -> list[Record]:
     """All records of all files called rcps_*.json at and under a folder, oldest release first."""
     found = []
     for folder, names in untrusted.files(path, holes):

@@ -3,14 +3,13 @@
 import importlib.metadata
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from upath import UPath
 
 from results import commits, schema, store
-from results.study import Recorded
+from results.durable import Folder
+from results.recorded import Recorded
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
@@ -36,7 +35,7 @@ def may_be_column(name: str) -> bool:
     return bool(_COLUMN.fullmatch(name)) and name not in schema.RESERVED
 
 
-def there(folder: Path | UPath, source: str) -> list[Recorded]:
+def there(folder: Folder, source: str) -> list[Recorded]:
     """The studies of one source that a store holds already."""
     if not folder.is_dir():
         return []
@@ -44,7 +43,7 @@ def there(folder: Path | UPath, source: str) -> list[Recorded]:
     return [study for study in found if isinstance(study, Recorded) and study.source == source]
 
 
-def save(folder: Path | UPath, content: Content) -> bool:
+def save(folder: Folder, content: Content) -> bool:
     """Stores a study; says whether there was anything new in it."""
     study, tables = content.study, _tables(content)
     if _is_stored(folder, study, tables):
@@ -56,7 +55,7 @@ def save(folder: Path | UPath, content: Content) -> bool:
     return True
 
 
-def _is_stored(folder: Path | UPath, study: Recorded, tables: Mapping[str, pa.Table]) -> bool:
+def _is_stored(folder: Folder, study: Recorded, tables: Mapping[str, pa.Table]) -> bool:
     commit = commits.committed(folder, study.name)
     if commit is None:
         return False
@@ -68,8 +67,8 @@ def _is_stored(folder: Path | UPath, study: Recorded, tables: Mapping[str, pa.Ta
     return commit.trials == study.trials
 
 
-def _tables(content: Content) -> dict[str, pa.Table]:
-    study = content.study
+def studies(study: Recorded, about: Mapping[str, Any]) -> pa.Table:
+    """The studies table of one published study; ``about`` fills further columns."""
     row = {
         "study": study.name,
         "dataset": study.dataset,
@@ -77,13 +76,17 @@ def _tables(content: Content) -> dict[str, pa.Table]:
         "optimizer": study.optimizer,
         "batch_size": study.batch_size,
         "pruning": study.pruning,
-        "planned_trials": study.trials,
         "plan": study.plan_json,
         "code_version": importlib.metadata.version("scaling-limits"),
-        **content.about,
+        **about,
     }
+    return schema.build(schema.STUDIES, {name: [value] for name, value in row.items()}, {})
+
+
+def _tables(content: Content) -> dict[str, pa.Table]:
+    study = content.study
     return {
-        "studies": schema.build(schema.STUDIES, {name: [value] for name, value in row.items()}, {}),
+        "studies": studies(study, {"planned_trials": study.trials, **content.about}),
         "trials": _named(schema.TRIALS, study.name, content.trials),
         "measurements": _named(schema.MEASUREMENTS, study.name, content.measurements),
     }

@@ -10,11 +10,10 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from upath import UPath
-
-from results import claims, store
+from results import claims, progress, store
 from results.bad_input import BadInput
-from results.importers import archive, progress, shallue2018_format
+from results.durable import Folder
+from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, Holes
@@ -28,7 +27,7 @@ Counts = tuple[int, int, int]  # trials that are complete, incomplete, infeasibl
 Report = Callable[[str], None]
 
 
-def run(path: Path | UPath, folder: Path | UPath, *, any_checksum: bool, report: Report) -> int:
+def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> int:
     """Imports the archive into a store; what is there already stays and is not read again.
 
     Args:
@@ -98,7 +97,7 @@ def differences(found: Mapping[str, Counts]) -> list[str]:
     return lines + [f"{path}: not in the table" for path in sorted(found.keys() - published.keys())]
 
 
-def _check_sha256(path: Path | UPath, report: Report) -> None:
+def _check_sha256(path: Folder, report: Report) -> None:
     if path.is_dir():
         raise BadInput(f"{path} is a folder, which has no checksum to go by; --any-checksum imports it all the same")
     if not path.is_file():
@@ -119,7 +118,7 @@ def _check_sha256(path: Path | UPath, report: Report) -> None:
         )
 
 
-def _pass(path: Path | UPath, intake: Intake, report: Report) -> str:
+def _pass(path: Folder, intake: Intake, report: Report) -> str:
     """Takes in every file; returns why the archive could not be read to its end, or nothing."""
     try:
         with contextlib.closing(_entries(path, "import", report)) as entries:
@@ -145,7 +144,7 @@ def _not_to_be_read(entry: archive.Entry) -> str:
     return ""
 
 
-def _second_pass(path: Path | UPath, intake: Intake, report: Report) -> None:
+def _second_pass(path: Folder, intake: Intake, report: Report) -> None:
     try:
         with contextlib.closing(_entries(path, "second pass", report)) as entries:
             for entry in entries:
@@ -155,7 +154,7 @@ def _second_pass(path: Path | UPath, intake: Intake, report: Report) -> None:
         return
 
 
-def _entries(path: Path | UPath, what: str, report: Report) -> Generator[archive.Entry]:
+def _entries(path: Folder, what: str, report: Report) -> Generator[archive.Entry]:
     with archive.opened(path, shallue2018_format.TOP) as source:
         unit = "B" if source.size else " files"
         with progress.shown(what, source.size, unit, report) as tell:
@@ -165,7 +164,7 @@ def _entries(path: Path | UPath, what: str, report: Report) -> Generator[archive
                     tell(source.position() if source.size else count)
 
 
-def _tell(path: Path | UPath, folder: Path | UPath, intake: Intake, broken: str, holes: Holes, report: Report) -> int:
+def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, holes: Holes, report: Report) -> int:
     """Says what was imported and what was not; returns the exit code."""
     imported = {study.path: study.counts() for study in intake.studies.values() if study.recorded and not study.refused}
     if not imported:

@@ -19,9 +19,18 @@ from results import schema
 from results.bad_input import BadInput
 from results.complement import complement
 from results.importers import recording
-from results.importers.untrusted import MOST_METAPARAMETERS, Unusable, brief, number, numeric, whole
+from results.importers.untrusted import (
+    MOST_METAPARAMETERS,
+    Unusable,
+    brief,
+    json_object,
+    no_number,
+    number,
+    numeric,
+    whole,
+)
+from results.recorded import Recorded
 from results.search_space import Range, Scale, SearchSpace
-from results.study import Recorded
 
 SOURCE = "shallue2018"
 TOP = "batch_science"
@@ -84,7 +93,7 @@ def metric(column: str) -> str | None:
 def study(path: str, data: bytes) -> Recorded:
     """The study in a folder from its study.json; Unusable says what is wrong with that."""
     dataset, model, optimizer, batch_size = path.rsplit("/", 3)
-    content = _json(data)
+    content = json_object(data, _DECODER)
     if whole(content.get("batch_size"), 1) != int(batch_size):
         raise Unusable(f"says batch_size {brief(content.get('batch_size'))}, and its folder {batch_size}")
     if not isinstance(content.get("early_stopping"), bool):
@@ -107,7 +116,7 @@ def study(path: str, data: bytes) -> Recorded:
 
 def outcome(trial: int, data: bytes) -> Outcome:
     """How a trial went from its metadata.json; Unusable says what is wrong with that."""
-    content = _json(data)
+    content = json_object(data, _DECODER)
     named = numeric(content.get("trial_id"))
     if named != trial:
         raise Unusable(f"says trial_id {brief(content.get('trial_id'))}")
@@ -148,23 +157,7 @@ def as_errors(curves: pa.Table) -> pa.Table:
     return curves
 
 
-def _json(data: bytes) -> dict[str, Any]:
-    try:
-        content = _DECODER.decode(data.decode("utf-8-sig"))
-    except Unusable:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise Unusable(f"is not JSON ({str(error).partition(chr(10))[0][:80]})") from None
-    if not isinstance(content, dict):
-        raise Unusable(f"holds {type(content).__name__}, not a JSON object")
-    return content
-
-
-def _no_number(word: str) -> None:
-    raise Unusable(f"is not JSON ({word} is no number of it)")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_number)  # json.loads would make one for every file
+_DECODER = json.JSONDecoder(parse_constant=no_number)  # json.loads would make one for every file
 
 
 def _space(configs: Mapping[str, Mapping[str, Any]]) -> SearchSpace:

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from upath import UPath
-
-Folder = Path | UPath
+from results.durable import Folder
 
 SHOWN = 10
 JSON_BYTES = 4 << 20
@@ -82,10 +80,13 @@ def read_bytes(path: Folder, limit: int) -> bytes:
 
 def read_json(path: Folder) -> dict[str, Any]:
     """An object of JSON; Unusable if it is anything else, holds NaN or Infinity, or a name twice."""
+    return json_object(read_bytes(path, JSON_BYTES), _STRICT)
+
+
+def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
+    """What an object of JSON holds; Unusable if ``data`` is anything else."""
     try:
-        content = json.loads(
-            read_bytes(path, JSON_BYTES).decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_no_number
-        )
+        content = decoder.decode(data.decode("utf-8-sig"))
     except Unusable:
         raise
     except (ValueError, RecursionError) as error:
@@ -134,5 +135,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _no_number(word: str) -> None:
+def no_number(word: str) -> None:
+    """Refuses NaN and Infinity, which Python's decoder takes for numbers."""
     raise Unusable(f"is not JSON ({word} is no number of it)")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=no_number)

@@ -11,8 +11,8 @@ from results import schema, store
 from results.answers import Answer, Rule
 from results.commits import Folder
 from results.compaction import Piece
+from results.recorded import Recorded
 from results.search_space import SearchSpace
-from results.study import Recorded
 
 METRIC = "validation_error"
 

@@ -1,7 +1,9 @@
-"""Stores with studies whose numbers are functions of (trial, step), so that two stores agree on what both hold."""
+"""The replaying writer, and stores of numbers that are functions of (trial, step): two agree on what both hold."""
 
+import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +11,22 @@ import pytest
 from upath import UPath
 
 from results import schema, store
+from results.plans import AnyStudy
+from results.recorded import Recorded
 from results.search_space import SearchSpace
-from results.study import Recorded, Study
+from results.study import Study
 
 MLPERF = {"licence": "Apache-2.0", "citation": "MLCommons, github.com/mlcommons/logging"}
+
+
+@pytest.fixture(scope="session")
+def writer() -> ModuleType:
+    """The program writer.py, which replays a study, as a module."""
+    spec = importlib.util.spec_from_file_location("writer", Path(__file__).with_name("writer.py"))
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +55,7 @@ def fill() -> Callable[..., None]:
 
     def write(
         folder: Path | UPath,
-        study: Study | Recorded,
+        study: AnyStudy,
         ids: Iterable[int] | None = None,
         *,
         reason: str | None = None,
@@ -58,9 +72,7 @@ def fill() -> Callable[..., None]:
     return write
 
 
-def _tables(
-    study: Study | Recorded, ids: list[int], reason: str | None, scale: float, started_at: str
-) -> dict[str, pa.Table]:
+def _tables(study: AnyStudy, ids: list[int], reason: str | None, scale: float, started_at: str) -> dict[str, pa.Table]:
     curves = {i: _curve(study, i) if reason is None else (np.zeros(0, np.int32), np.zeros(0)) for i in ids}
     metric = "validation_loss" if isinstance(study, Study) else "test_error"
     drawn = {name: [ranged.at(i * 0.37 % 1) for i in ids] for name, ranged in study.space.items()}
@@ -90,7 +102,7 @@ def _tables(
     }
 
 
-def _curve(study: Study | Recorded, trial: int) -> tuple[np.ndarray, np.ndarray]:
+def _curve(study: AnyStudy, trial: int) -> tuple[np.ndarray, np.ndarray]:
     """Steps and losses of a trial until it reached all targets, or its budget."""
     step = study.evaluations if isinstance(study, Study) else np.array([10, 20, 30], np.int32)
     loss = np.exp(-step * (1 + trial * 7 % 11) / 500)

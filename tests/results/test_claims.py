@@ -1,5 +1,4 @@
 import functools
-import importlib.util
 import os
 import random
 import threading
@@ -15,15 +14,6 @@ from results.claims import Claim, TakenOver
 from results.durable import Damaged
 from results.parts import Part, claim_file
 from results.study import Study
-
-
-@pytest.fixture(scope="module")
-def writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("writer", Path(__file__).with_name("writer.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(autouse=True)

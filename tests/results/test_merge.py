@@ -12,7 +12,8 @@ from results import durable, merge, release, store, verify
 from results.bad_input import BadInput
 from results.commits import Commit, read_table
 from results.compaction import TABLES, Piece
-from results.study import Recorded, Study, Target
+from results.recorded import Recorded
+from results.study import Study, Target
 from results.union import union
 
 STORED = Path(__file__).parent / "stored"

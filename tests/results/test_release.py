@@ -19,7 +19,8 @@ from upath import UPath
 from results import commits, durable, release, release_lists, schema, store
 from results.bad_input import BadInput
 from results.durable import Damaged
-from results.study import Recorded, Study
+from results.recorded import Recorded
+from results.study import Study
 
 STORED = Path(__file__).parent / "stored"
 

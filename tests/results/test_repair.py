@@ -1,4 +1,3 @@
-import importlib.util
 import os
 import random
 import shutil
@@ -13,15 +12,6 @@ from upath import UPath
 from results import __main__ as door
 from results import durable, repair, store, verify
 from results.bad_input import BadInput
-
-
-@pytest.fixture(scope="session")
-def writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("writer", Path(__file__).with_name("writer.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 import contextlib
 import hashlib
-import importlib.util
 import os
 import random
 import shutil
@@ -25,19 +24,10 @@ from results import compaction, durable, merge, release, schema, store, verify
 from results.bad_input import BadInput
 from results.claims import Claim
 from results.compaction import Piece
+from results.recorded import Recorded
 from results.search_space import Range, SearchSpace
-from results.study import Recorded
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("writer", Path(__file__).with_name("writer.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def published() -> tuple[Recorded, dict[str, pa.Table]]:

@@ -2,8 +2,16 @@
 
 import numpy as np
 
-from workloads.factorization.links import Links, from_pairs
+from workloads.factorization.links import Links
+from workloads.factorization.pairs import Pairs
 from workloads.factorization.ratings import Ratings
+
+
+def from_pairs(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> tuple[Links, int]:
+    """Links from pairs of ids, and how many were duplicates."""
+    pairs = Pairs()
+    pairs.add(rows, columns, "test")
+    return pairs.links(shape)
 
 
 def ratings(rows: int = 300, columns: int = 240, links: int = 6000, seed: int = 0) -> Ratings:

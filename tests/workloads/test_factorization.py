@@ -13,11 +13,11 @@ import pytest
 
 from workloads.factorization import recall, solvers
 from workloads.factorization.half_epoch import AXIS, Weights
-from workloads.factorization.links import Links, from_pairs
+from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings
 from workloads.factorization.training import Options, Tables, Training
 
-from .graphs import dense, ratings
+from .graphs import dense, from_pairs, ratings
 
 ALPHA, PENALTY = 0.01, 0.02
 WEIGHTS = Weights(jnp.float32(ALPHA), jnp.float32(PENALTY))

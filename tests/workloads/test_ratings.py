@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from workloads.factorization import memory, pairs, prepared
-from workloads.factorization.links import Links, from_pairs
+from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
 from workloads.factorization.ratings import BadRatings, Ratings, Source, evaluation, random_bits, split_rows
+
+from .graphs import from_pairs
 
 SHAPE = (70, 50)
 

@@ -40,20 +40,3 @@ class Links(NamedTuple):
         rows = np.repeat(np.arange(self.row_count, dtype=np.int32), self.lengths)
         counts = np.bincount(self.columns, minlength=self.column_count)
         return Links(np.concatenate([[0], np.cumsum(counts)]), rows[order], self.row_count)
-
-
-def from_pairs(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> tuple[Links, int]:
-    """Links from pairs of ids, and how many were duplicates of others.
-
-    Args:
-      rows, columns: integer[pairs], within ``shape``.
-      shape: rows and columns there are.
-    """
-    keys = rows.astype(np.int64) * shape[1] + columns
-    keys.sort()
-    distinct = np.ones(len(keys), bool)
-    np.not_equal(keys[1:], keys[:-1], out=distinct[1:])
-    kept = keys[distinct]
-    counts = np.bincount(kept // shape[1], minlength=shape[0])
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    return Links(starts, (kept % shape[1]).astype(np.int32), shape[1]), len(keys) - len(kept)

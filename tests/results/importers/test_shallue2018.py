@@ -17,10 +17,10 @@ import pandas as pd
 import pytest
 from upath import UPath
 
-from results import store
+from results import progress, store
 from results.bad_input import BadInput
 from results.complement import complement
-from results.importers import archive, curves_csv, intake, progress, shallue2018, shallue2018_format
+from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
 from results.search_space import Range
 
 FOLDER = "solution_quality/mnist/simple_cnn_base/momentum/64"
@@ -480,7 +480,7 @@ def test_differences_are_told_in_few_lines(tmp_path: Path) -> None:
 
 
 def test_progress_elsewhere_than_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.0)
     lines: list[str] = []
     with progress.shown("import", 4_000_000, "B", lines.append) as tell:
         tell(1_000_000)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
+FIRST_SECONDS = 2.0  # until the first line
 SECONDS = 10.0  # between lines
 
 
@@ -28,12 +29,12 @@ def shown(what: str, total: int, unit: str, report: Callable[[str], None]) -> It
 
             yield move
         return
-    said = time.monotonic()
+    due = time.monotonic() + FIRST_SECONDS
 
     def tell(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= SECONDS:
-            said = time.monotonic()
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + SECONDS
             share = f" ({done / total:.0%})" if total else ""
             report(f"{what}: {tqdm.format_sizeof(done, unit)}{share}")
 

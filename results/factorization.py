@@ -1,0 +1,121 @@
+"""Factorization: the plan of a study of kind ``cores``, implicit ALS of a matrix of links on so many cores."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from results.bad_input import BadInput, check_choice
+from results.search_space import SearchSpace
+from results.study import COMPARABLE, Target, canonical, digest, whole
+
+SOLVERS = ("cg", "rotated_cg", "cholesky", "lu", "qr")
+DTYPES = ("float32", "bfloat16")
+RIDGES = ("frequency", "constant")
+GATHERS = ("auto", "all_gather", "all_to_all")
+METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
+
+
+@dataclasses.dataclass(frozen=True)
+class Factorization:
+    """The trials of one factorization on one number of cores: everything that decides a result, and nothing else.
+
+    The objective is that of ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the links that are
+    there, α · score² on all pairs, and a ridge.
+
+    Attributes:
+      dataset: name of the ratings.
+      dataset_version: hash of their content.
+      dataset_options: numbers they were generated from; empty for data that were not.
+      dim: length of a row of both tables.
+      solver: of a row's least squares: cg (conjugate gradients from where the row was), rotated_cg (on tables rotated
+        to a diagonal Gramian), cholesky, lu or qr.
+      cg_steps: of the first two.
+      table_dtype, solver_dtype: float32 or bfloat16.
+      ridge: frequency, λ · (links of the row + α · rows of the other table), or constant, λ.
+      gather: all_gather (every core copies the other table), all_to_all (cores exchange what they need), or auto.
+      cores: devices the tables and the work are spread over.
+      epochs: of every trial; one solves all rows, then all columns.
+      space: ranges of ``METAPARAMETERS``.
+      seed: of the search and of every trial.
+      trials: how many are asked for. Not part of the identity: asking for more later adds only the new ones.
+      comparable: Major.Minor of the software; results of different ones are not comparable.
+    """
+
+    dataset: str
+    dataset_version: str
+    dataset_options: Mapping[str, Any]
+    dim: int
+    solver: str
+    cg_steps: int
+    table_dtype: str
+    solver_dtype: str
+    ridge: str
+    gather: str
+    cores: int
+    epochs: int
+    space: SearchSpace
+    seed: int
+    trials: int
+    comparable: str = COMPARABLE
+
+    targets: ClassVar[tuple[Target, ...]] = ()
+    pruning: ClassVar[str] = "off"
+    batch_size: ClassVar[None] = None  # an epoch takes all data at once
+    optimizer: ClassVar[str] = "als"
+
+    def __post_init__(self) -> None:
+        for field in ("dim", "cg_steps", "cores", "epochs", "trials"):
+            whole(field, getattr(self, field), 1)
+        whole("seed", self.seed, 0)
+        for field, choices in (("solver", SOLVERS), ("table_dtype", DTYPES), ("solver_dtype", DTYPES)):
+            check_choice(field, getattr(self, field), choices)
+        check_choice("ridge", self.ridge, RIDGES)
+        check_choice("gather", self.gather, GATHERS)
+        if sorted(self.space) != sorted(METAPARAMETERS):
+            raise BadInput(f"a factorization tunes {' and '.join(METAPARAMETERS)}, not {', '.join(sorted(self.space))}")
+        for name in self.space:
+            least = self.space[name].at(0.0) if self.space[name].scale != "DISCRETE" else min(self.space[name].values)
+            if not least > 0:
+                raise BadInput(f"{name} must be above 0, not {least:g}")
+
+    def plan(self) -> dict[str, Any]:
+        """The identity as plain JSON data: every field but ``trials``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
+        return {"kind": "cores"} | fields | {"dataset_options": dict(self.dataset_options), "space": self.space.plan()}
+
+    @classmethod
+    def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Factorization":
+        """The study that ``plan()`` described, with a number of trials; BadInput if another software wrote it."""
+        fields = {k: v for k, v in plan.items() if k != "kind"}
+        known = {field.name for field in dataclasses.fields(cls)} - {"trials"}
+        if fields.keys() != known:
+            odd = ", ".join(sorted(fields.keys() ^ known))
+            raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
+        fields["space"] = SearchSpace.from_plan(plan["space"])
+        return cls(**fields, trials=trials)
+
+    @property
+    def name(self) -> str:
+        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
+        return f"{self.dataset}-als-{self.solver}-d{self.dim}-c{self.cores}-{digest(self.plan())[:8]}"
+
+    @property
+    def plan_json(self) -> str:
+        """The identity in its one canonical JSON form."""
+        return canonical(self.plan())
+
+    @property
+    def model_label(self) -> str:
+        """The model's name followed by its options, as tables show it: matrix_factorization_64."""
+        return f"matrix_factorization_{self.dim}"
+
+    @property
+    def budget_steps(self) -> int:
+        """The most steps of a trial: an epoch is one."""
+        return self.epochs
+
+    @property
+    def stream(self) -> str:
+        """What all randomness derives from: data, search and seed, so that cores and solvers share trials."""
+        shared = ("kind", "dataset", "dataset_version", "dataset_options", "ridge", "space", "seed", "comparable")
+        return digest({field: value for field, value in self.plan().items() if field in shared})

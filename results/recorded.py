@@ -1,0 +1,77 @@
+"""Recorded: the plan of a study that somebody else measured and published."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from results.bad_input import BadInput
+from results.search_space import SearchSpace
+from results.study import Target, canonical, digest, whole
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+    """A study somebody else measured and published: what its source tells of it.
+
+    Attributes:
+      source: where it is from: shallue2018, mlperf-rcp, algoperf.
+      dataset, model, optimizer: as the source names them; ``/`` is allowed.
+      batch_size: global, in examples.
+      space: the ranges metaparameters were drawn from; empty where the source does not tell.
+      details: whatever else tells this study from others or is needed to read it, as plain JSON data.
+      trials: how many trials the source holds. Not part of the identity.
+    """
+
+    source: str
+    dataset: str
+    model: str
+    optimizer: str
+    batch_size: int
+    space: SearchSpace
+    details: Mapping[str, Any]
+    trials: int
+
+    targets: ClassVar[tuple[Target, ...]] = ()
+    pruning: ClassVar[str] = "off"
+
+    def __post_init__(self) -> None:
+        for field in ("source", "dataset", "model", "optimizer"):
+            if not _NAME.fullmatch(getattr(self, field)):
+                raise BadInput(
+                    f"{field} must be a name of letters, digits, _ . + - and /, not {getattr(self, field)!r}"
+                )
+        whole("batch_size", self.batch_size, 1)
+        whole("trials", self.trials, 0)
+
+    def plan(self) -> dict[str, Any]:
+        """The identity as plain JSON data: every field but ``trials``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
+        return {"kind": "recorded"} | fields | {"details": dict(self.details), "space": self.space.plan()}
+
+    @classmethod
+    def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Recorded":
+        """The study that ``plan()`` described, with a number of trials."""
+        fields = {k: v for k, v in plan.items() if k != "kind"}
+        if fields.keys() != {field.name for field in dataclasses.fields(cls)} - {"trials"}:
+            raise BadInput(f"not the plan of a recorded study: {', '.join(sorted(fields))}")
+        fields["space"] = SearchSpace.from_plan(plan["space"])
+        return cls(**fields, trials=trials)
+
+    @property
+    def name(self) -> str:
+        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
+        words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
+        return f"{words}-b{self.batch_size}-{digest(self.plan())[:8]}"
+
+    @property
+    def model_label(self) -> str:
+        """The model's name."""
+        return self.model
+
+    @property
+    def plan_json(self) -> str:
+        """The identity in its one canonical JSON form."""
+        return canonical(self.plan())

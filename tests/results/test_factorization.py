@@ -1,0 +1,105 @@
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+from analysis import curves, steps
+from results import contents, merge, plans, release, store, verify
+from results.bad_input import BadInput
+from results.commits import read_table
+from results.factorization import Factorization
+from results.study import Study
+
+
+def test_plan_and_back(factorization: Factorization) -> None:
+    assert plans.from_plan(factorization.plan(), factorization.trials) == factorization
+    assert plans.from_plan(factorization.plan(), 7).name == factorization.name
+    assert factorization.name.startswith("webgraph_synthetic-als-rotated_cg-d16-c1-")
+
+
+def test_cores_and_solvers_share_trials_and_data_do_not(factorization: Factorization) -> None:
+    for change in ({"cores": 2}, {"solver": "lu"}, {"dim": 32}, {"table_dtype": "bfloat16"}, {"gather": "all_gather"}):
+        other = dataclasses.replace(factorization, **change)
+        assert other.stream == factorization.stream
+        assert other.name != factorization.name
+    for change in ({"seed": 1}, {"dataset_version": "another"}, {"ridge": "constant"}):
+        assert dataclasses.replace(factorization, **change).stream != factorization.stream
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("solver", "svd", "solver"),
+        ("cores", 0, "cores must be a whole number of at least 1"),
+        ("dim", 1.5, "dim must be a whole number"),
+        ("table_dtype", "float16", "table_dtype"),
+    ],
+)
+def test_bad_fields(factorization: Factorization, field: str, value: object, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        dataclasses.replace(factorization, **{field: value})
+
+
+def test_penalties_are_positive(factorization: Factorization) -> None:
+    plan = factorization.plan()
+    plan["space"]["norm_penalty"] = {"scale": "LINEAR", "low": 0.0, "high": 1.0}
+    with pytest.raises(BadInput, match="norm_penalty must be above 0, not 0"):
+        plans.from_plan(plan, 2)
+    del plan["space"]["norm_penalty"]
+    with pytest.raises(BadInput, match="a factorization tunes unobserved_weight and norm_penalty"):
+        plans.from_plan(plan, 2)
+
+
+def test_store_release_and_back(
+    factorization: Factorization,
+    make_study: Callable[..., Study],
+    publish_factorization: Callable[..., None],
+    fill: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    folder, out, back = tmp_path / "store", tmp_path / "release", tmp_path / "back"
+    fill(folder, make_study(trials=1))
+    publish_factorization(folder, factorization)
+    publish_factorization(folder, dataclasses.replace(factorization, cores=2))
+    for place in (folder, out, back):
+        if place == out:
+            assert release.export(folder, out, lambda line: None) == 0
+        if place == back:
+            assert merge.merge([out], back, lambda line: None) == 0
+        assert verify.run(place, lambda line: None) == 0
+        assert [commit.plan.get("cores") for commit in store.catalogue(place)] == [None, 1, 2]
+    described = {column.name: column for column in contents.described(_contents(out), "measurements")}
+    assert described["row_half_seconds"].meaning == "seconds of solving all rows, without compiling"
+    assert described["bytes_per_core"].type == "int64"
+    measured = pyarrow.dataset.dataset(out / "measurements", format="parquet", partitioning="hive").to_table()
+    assert len(measured) == sum(len(read_table(commit, "measurements")) for commit in store.catalogue(folder))
+    assert measured["batch_size"].null_count == 2 * factorization.trials * factorization.epochs
+
+
+def test_epochs_to_a_recall_are_steps_to_a_target(
+    factorization: Factorization, publish_factorization: Callable[..., None], tmp_path: Path
+) -> None:
+    publish_factorization(tmp_path, factorization)
+    held, target = steps.load(tmp_path, ("test_recall_20_error", 0.55))
+    table = steps.table(held, target)
+    assert list(zip(table["steps_low"], table["steps_high"], table["trial"], strict=True)) == [(1, 2, 1)]
+    assert "matrix_factorization_16" in steps.readable(table)
+    assert curves.curves(held, target) == []
+    with pytest.raises(BadInput, match="no study has a target"):
+        steps.table(*steps.load(tmp_path))
+
+
+def test_a_cost_of_another_type_is_a_fault(
+    factorization: Factorization, publish_factorization: Callable[..., None], tmp_path: Path
+) -> None:
+    publish_factorization(tmp_path, factorization, bytes_type="double")
+    (found,) = [f for f in verify.examine(tmp_path, lambda line: None) if f.faults]
+    assert "has bytes_per_core as double, not int64" in found.faults[0].line
+
+
+def _contents(folder: Path) -> contents.Contents:
+    held = store.catalogue(folder)
+    schemas = {table: [read_table(commit, table).schema for commit in held] for table in contents.TABLES}
+    return contents.Contents(held, contents.columns(schemas), {}, None, "")
