@@ -10,7 +10,7 @@ is the work, without the start of Python. Runs of 1 are processes of their own, 
 1. First step at a target for every workload and batch size: by the scan, commit records included; by `analysis steps`
    from envelopes, by both rules, the quickest of twenty; by reading everything into pandas. All must agree.
 2. Creating a file, and claiming, writing and committing a study of a few rows, against one fsync.
-3. `python -m results verify`, by processor time.
+3. `python -m results verify` on one core, by processor time.
 4. What benchmarks/imports.py measures.
 """
 

@@ -23,7 +23,7 @@ from results.plans import AnyStudy, from_plan
 from results.study import REASONS
 from results.table_checks import Rows
 
-IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; of others, little is
+IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then
 
 Source: TypeAlias = pa.Buffer | Folder
 
@@ -160,10 +160,7 @@ def _content(
         file = commit.files[table]
         try:
             opened = _open(sources[table])
-            if table == "trials":  # which are looked at more than once
-                rows[table] = table_checks.in_memory(opened.read(use_threads=False))
-            else:
-                rows[table] = table_checks.in_parquet(opened)
+            rows[table] = (table_checks.held if table == "trials" else table_checks.in_parquet)(opened)
         except Exception as error:  # a file that nobody vouches for can do anything to its reader
             faults.append(Fault(file.path, f"is no Parquet file that can be read ({brief(error)})"))
             continue
@@ -225,7 +222,8 @@ def tally(planned: int, ended: Collection[tuple[str, str | None]]) -> Ledger:
 def _open(source: Source) -> pq.ParquetFile:
     if isinstance(source, pa.Buffer):
         return pq.ParquetFile(pa.BufferReader(source))
-    return pq.ParquetFile(str(source) if isinstance(source, Path) else source.open("rb"))
+    # What has just been hashed is in memory already, and is not copied again.
+    return pq.ParquetFile(pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb"))
 
 
 def _unlike(

@@ -87,6 +87,9 @@ def parquet_bytes(table: pa.Table) -> bytes:
     floats = [f.name for f in table.schema if pa.types.is_floating(f.type)]
     texts = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
     coded = texts + [c for c in ("trial", "step") if c in table.column_names]
+    table = table.cast(
+        pa.schema([f.with_nullable(f.name not in schema.NEVER_NULL) for f in table.schema], table.schema.metadata)
+    )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", use_byte_stream_split=floats, use_dictionary=coded)
     return sink.getvalue().to_pybytes()

@@ -1,6 +1,7 @@
 """Factorization: the plan of a study of kind ``cores``, implicit ALS of a matrix of links on so many cores."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -94,12 +95,12 @@ class Factorization:
         fields["space"] = SearchSpace.from_plan(plan["space"])
         return cls(**fields, trials=trials)
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
         return f"{self.dataset}-als-{self.solver}-d{self.dim}-c{self.cores}-{digest(self.plan())[:8]}"
 
-    @property
+    @functools.cached_property
     def plan_json(self) -> str:
         """The identity in its one canonical JSON form."""
         return canonical(self.plan())

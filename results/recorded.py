@@ -1,6 +1,7 @@
 """Recorded: the plan of a study that somebody else measured and published."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -60,7 +61,7 @@ class Recorded:
         fields["space"] = SearchSpace.from_plan(plan["space"])
         return cls(**fields, trials=trials)
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
         words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
@@ -71,7 +72,7 @@ class Recorded:
         """The model's name."""
         return self.model
 
-    @property
+    @functools.cached_property
     def plan_json(self) -> str:
         """The identity in its one canonical JSON form."""
         return canonical(self.plan())

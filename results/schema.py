@@ -86,6 +86,8 @@ COSTS = (
     Column("bytes_per_core", pa.int64(), "bytes of both tables and all work that each core holds"),
 )
 
+NEVER_NULL = ("study", "run", "trial", "status", "step")  # in any of the tables
+
 # A metaparameter becomes a column of `trials`, so it may not be called like one.
 RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS, *COSTS)) | frozenset(METRICS)
 

@@ -1,6 +1,7 @@
 """Target, Trial and Study: the plan of a measurement, as plain data that is valid once built."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -157,12 +158,12 @@ class Study:
         fields["targets"] = tuple(Target(**t) for t in plan["targets"])
         return cls(**fields, trials=trials)
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
         return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}-{digest(self.plan())[:8]}"
 
-    @property
+    @functools.cached_property
     def plan_json(self) -> str:
         """The identity in its one canonical JSON form."""
         return canonical(self.plan())

@@ -17,11 +17,6 @@ from results.search_space import Range
 from results.study import METRICS, REASONS, REASONS_TO_RERUN, Study
 
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
-NEVER_NULL = {
-    "studies": ("study", "run"),
-    "trials": ("study", "trial", "run", "status"),
-    "measurements": ("study", "trial", "step"),
-}
 _TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
 _OF_ANY = {("COMPLETE", None), ("INFEASIBLE", None), *(("INCOMPLETE", reason) for reason in REASONS)}
 _OF_OURS = _OF_ANY - {("INCOMPLETE", "unstated")}
@@ -61,6 +56,23 @@ def in_memory(table: pa.Table) -> Rows:
     )
 
 
+def held(file: pq.ParquetFile) -> Rows:
+    """A Parquet file whose columns are read once, when they are first asked for."""
+    columns: dict[str, pa.ChunkedArray] = {}
+
+    def read(names: Sequence[str]) -> Iterator[pa.Table]:
+        new = [name for name in names if name not in columns]
+        columns.update(zip(new, file.read(new, use_threads=False).columns if new else (), strict=True))
+        yield pa.table({name: columns[name] for name in names})
+
+    return Rows(
+        file.schema_arrow,
+        file.metadata.num_rows,
+        read,
+        lambda column: set(next(read([column]))[column].unique().to_pylist()),
+    )
+
+
 def in_parquet(file: pq.ParquetFile) -> Rows:
     """A Parquet file, read one row group after the other; one constant in a row group is told by its statistics."""
 
@@ -94,14 +106,16 @@ def flaws(study: AnyStudy, tables: Mapping[str, Rows], runs: frozenset[int] | No
     if wrong:
         yield from wrong
         return
-    studies, trials = (_needed(table, tables[table]) for table in ("studies", "trials"))
+    drawn = [] if isinstance(study, Recorded) else tables["trials"].schema.names[len(schema.TRIALS) :]
+    studies = _needed("studies", tables["studies"], _TOLD)
+    trials = _needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *drawn])
     names = {"studies": set(studies["study"].unique().to_pylist()), "trials": set(trials["study"].unique().to_pylist())}
     names["measurements"] = tables["measurements"].values("study")
     for table, found in names.items():
         for name in sorted(map(str, found - {study.name}))[:1]:
             yield Flaw(table, f"holds rows of another study, {name[:80]!r}")
     for table, rows in (("studies", studies), ("trials", trials)):
-        nulls = [column for column in NEVER_NULL[table] if rows[column].null_count]
+        nulls = [column for column in schema.NEVER_NULL if column in rows.column_names and rows[column].null_count]
         for column in nulls:
             yield Flaw(table, f"{rows[column].null_count} rows have no {column}")
         if nulls:
@@ -122,11 +136,14 @@ def flaws(study: AnyStudy, tables: Mapping[str, Rows], runs: frozenset[int] | No
             yield Flaw("trials", what)
 
 
-def _needed(table: str, rows: Rows) -> pa.Table:
+def _needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
     """The rows of a small table, in today's schema, with the columns that are looked at."""
     today = schema.version(rows.schema) == schema.SCHEMA_VERSION
-    columns = _TOLD if today and table == "studies" else rows.schema.names
-    found = pa.concat_tables(rows.read(columns)) if rows.length else rows.schema.empty_table()
+    found = (
+        pa.concat_tables(rows.read(columns if today else rows.schema.names))
+        if rows.length
+        else rows.schema.empty_table()
+    )
     return found if today else migrations.upgrade(table, found, table)
 
 
@@ -226,9 +243,11 @@ def _trials(study: AnyStudy, table: pa.Table, runs: set[int]) -> Iterator[str]:
         yield "does not have every trial once, in order, from 0"
     if set(table["run"].unique().to_pylist()) - runs:
         yield "has trials of a run that studies lacks"
-    ended = list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
-    for status, reason in sorted(set(ended) - _ENDS[type(study)], key=str):
-        rows = np.array([each == (status, reason) for each in ended])
+    ended = table.group_by(["status", "reason"], use_threads=False).aggregate([])
+    ways = set(zip(ended["status"].to_pylist(), ended["reason"].to_pylist(), strict=True))
+    for status, reason in sorted(ways - _ENDS[type(study)], key=str):
+        each = zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True)
+        rows = np.array([way == (status, reason) for way in each])
         yield f"{_some('trial', ids[rows])} ended as {str(status)[:40]}({str(reason)[:40]}), which there is not"
     wrong = {"have fewer steps than none": steps < 0}
     if not isinstance(study, Recorded):

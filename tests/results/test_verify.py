@@ -209,7 +209,7 @@ def column(table: pa.Table, name: str, values: Any) -> pa.Table:
     values = (
         values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, table.schema.field(index).type)
     )
-    return table.set_column(index, table.schema.field(index).with_type(values.type), values)
+    return table.set_column(index, table.schema.field(index).with_type(values.type).with_nullable(True), values)
 
 
 def first(table: pa.Table, name: str, value: Any) -> pa.Table:
