@@ -1,15 +1,17 @@
 """A published archive, as .tar.bz2, .tar or a folder: its checksum, and its files one after the other.
 
-Nothing is unpacked to disk. bzip2 is decoded on all cores by rapidgzip, or, where that is not installed, on one by the
-standard library.
+Nothing is unpacked to disk. bzip2 is decoded by rapidgzip on all cores but one, or, where that is not installed, on one
+by the standard library; and always ahead, in a thread of its own, of what is done with the data.
 """
 
 import bz2
+import collections
 import contextlib
 import hashlib
 import importlib
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -20,6 +22,7 @@ from results.importers import tar_stream
 from results.importers.tar_stream import CHUNK, Broken, Entry
 from results.importers.untrusted import Unusable
 
+AHEAD = 8  # chunks that are decoded before they are asked for
 DECODERS = 8  # threads at most: more would only wait for the reader, and each holds decoded data
 DEEPEST = 12  # folders within folders
 # Text of numbers shrinks to a fifth; what grows more than this was made to fill a disk or a memory.
@@ -78,7 +81,10 @@ def opened(path: Location, top: str) -> Iterator[Source]:
             decoded, position = _decoder(path, file, stack) if compressed else (file, file.tell)
         except (OSError, RuntimeError, ValueError) as error:
             raise Broken(f"it cannot be opened ({_reason(error)})") from None
-        yield Source(tar_stream.entries(_chunks(decoded, size)), position, size)
+        pool = ThreadPoolExecutor(1)  # so that chunks come in order
+        stack.callback(pool.shutdown, cancel_futures=True)  # before the file is closed
+        chunks = _Chunks(decoded, position, size, pool)
+        yield Source(tar_stream.entries(iter(chunks)), lambda: chunks.position, size)
 
 
 def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> tuple[Any, Callable[[], int]]:
@@ -87,29 +93,42 @@ def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> tuple[An
         rapidgzip = importlib.import_module("rapidgzip")
     except ImportError:
         return stack.enter_context(bz2.BZ2File(file)), file.tell
-    threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, DECODERS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # One is left to what is done with the data: a decoder that is not scheduled decodes twice what it lost meanwhile.
+    threads = max(1, min(cores - 1, DECODERS))
     source = str(path) if isinstance(path, Path) else file
     decoded = stack.enter_context(rapidgzip.IndexedBzip2File(source, parallelization=threads))
     reader = getattr(decoded, "bz2reader", None)
     return decoded, (lambda: reader.tell_compressed() // 8) if reader is not None else file.tell
 
 
-def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
+class _Chunks:
     """The content in pieces, each handed out once the next is there: bz2 notices damage after the damaged bytes."""
-    held, total = b"", 0
-    try:
-        while True:
-            following = file.read(CHUNK)
-            total += len(following)
-            if total > SMALL + MOST_GROWTH * size:
-                raise Broken(f"it unpacks to more than {MOST_GROWTH} times its size")
-            if held:
-                yield held
-            if not following:
-                return
-            held = following
-    except (OSError, EOFError, RuntimeError, ValueError) as error:
-        raise Broken(f"it is damaged or cut short ({_reason(error)})") from None
+
+    def __init__(self, file: BinaryIO, position: Callable[[], int], size: int, pool: ThreadPoolExecutor):
+        self._file, self._tell, self._size, self._pool = file, position, size, pool
+        self.position = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        held, total = b"", 0
+        ahead = collections.deque(self._pool.submit(self._read) for _ in range(AHEAD))
+        try:
+            while True:
+                following, self.position = ahead.popleft().result()
+                ahead.append(self._pool.submit(self._read))
+                total += len(following)
+                if total > SMALL + MOST_GROWTH * self._size:
+                    raise Broken(f"it unpacks to more than {MOST_GROWTH} times its size")
+                if held:
+                    yield held
+                if not following:
+                    return
+                held = following
+        except (OSError, EOFError, RuntimeError, ValueError) as error:
+            raise Broken(f"it is damaged or cut short ({_reason(error)})") from None
+
+    def _read(self) -> tuple[bytes, int]:
+        return self._file.read(CHUNK), self._tell()
 
 
 def _reason(error: Exception) -> str:
