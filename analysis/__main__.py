@@ -1,4 +1,4 @@
-"""The door: python -m analysis steps | fit | figures."""
+"""The door: python -m analysis steps | fit | epochs | figures."""
 
 import argparse
 import os
@@ -6,60 +6,10 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from analysis import steps
+from analysis import manual, steps
 from results import durable
 from results.answers import MINIMUM, RULES, Rule
 from results.bad_input import BadInput
-
-HELP = """\
-Numbers, regimes and figures from a store of results.
-
-  python -m analysis steps --store results/local
-  python -m analysis fit --store results/local
-  python -m analysis figures --store results/local --out figures
-
-DIR of --store is the folder of a store or of a release, or a URL that fsspec knows, such as gs://bucket/folder.
-"""
-STEPS_HELP = """\
-Steps to target: how many steps the best trial of every study needed to reach its target.
-
-  python -m analysis steps --store results/local
-  python -m analysis steps --store results/local --csv > steps.csv
-  python -m analysis steps --store results/local --metric test_error --value 0.05
-  python -m analysis steps --store results/published --metric validation_error --value 0.01 --rule released
-
---rule minimum    a trial reached a target once it is at or below it; all trials count, however they ended
---rule released   the analysis published with Shallue et al. (2018): strictly below, and of each study only the first
-                  trials that are COMPLETE count, by number: --first 100 of them, or all if there are fewer
-
-columns of --csv, one row per study and target:
-"""
-FIT_HELP = """\
-The critical batch size of every curve: up to where a larger batch keeps saving steps, with a 90 % interval.
-
-  python -m analysis fit --store results/local
-  python -m analysis fit --points steps.csv --csv
-
-A curve is the studies that differ in batch size alone. The model of steps S at batch size B is
-ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness;
-the interval is a profile over both parameters, so it does not rely on the knee being a hyperbola.
-
---points takes a CSV file with batch_size and either steps, or steps_low and steps_high; rows that agree in all
-other columns make a curve. What `steps --csv` writes is such a file.
-
-columns of --csv, after those that name the curve:
-"""
-FIT_LIMITS = """
-Not in the interval: a slope other than -1 at small batch sizes, and a search that gets harder with batch size,
-which pulls the critical batch size down by up to half an octave. Look at the figures beside the numbers.
-"""
-FIGURES_HELP = """\
-Draws figures of a store as PNG and SVG.
-
-  python -m analysis figures --list
-  python -m analysis figures --store results/local --out figures
-  python -m analysis figures --store results/local --out figures --name optimizers
-"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -86,16 +36,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> Parser:
     """All commands with their help."""
-    from analysis import fits
+    from analysis import core_counts, epochs, fits
 
-    manual = argparse.RawDescriptionHelpFormatter
-    top = Parser(prog="python -m analysis", description=HELP, formatter_class=manual)
-    commands = top.add_subparsers(required=True, metavar="steps | fit | figures")
+    as_written = argparse.RawDescriptionHelpFormatter
+    top = Parser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
+    commands = top.add_subparsers(required=True, metavar="steps | fit | epochs | figures")
 
     def command(name: str, summary: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=summary, description=text, formatter_class=manual)
+        return commands.add_parser(name, help=summary, description=text, formatter_class=as_written)
 
-    sub = command("steps", "steps to target of every study", STEPS_HELP + _meanings(steps.COLUMNS))
+    sub = command("steps", "steps to target of every study", manual.STEPS + manual.meanings(steps.COLUMNS))
     sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
     _add_target(sub)
     sub.add_argument(
@@ -107,7 +57,9 @@ def parser() -> Parser:
     sub.add_argument("--csv", action="store_true", help="write CSV")
     sub.set_defaults(command=_steps)
 
-    sub = command("fit", "critical batch sizes with intervals", FIT_HELP + _meanings(fits.COLUMNS) + FIT_LIMITS)
+    sub = command(
+        "fit", "critical batch sizes with intervals", manual.FIT + manual.meanings(fits.COLUMNS) + manual.FIT_LIMITS
+    )
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
@@ -115,7 +67,14 @@ def parser() -> Parser:
     sub.add_argument("--csv", action="store_true", help="write CSV")
     sub.set_defaults(command=_fit)
 
-    sub = command("figures", "figures as PNG and SVG", FIGURES_HELP)
+    meanings = manual.meanings(epochs.COLUMNS) + manual.EPOCHS_FIT + manual.meanings(core_counts.COLUMNS)
+    sub = command("epochs", "seconds per epoch and recall of factorizations over cores", manual.EPOCHS + meanings)
+    sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+    sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
+    sub.add_argument("--csv", action="store_true", help="write CSV")
+    sub.set_defaults(command=_epochs)
+
+    sub = command("figures", "figures as PNG and SVG", manual.FIGURES)
     sub.add_argument("--list", action="store_true", help="name the figures and stop")
     sub.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
     sub.add_argument("--out", type=Path, metavar="DIR", help="folder to write to; made if it is not there")
@@ -149,11 +108,6 @@ def _rule(options: argparse.Namespace) -> Rule:
     return Rule("released", first)
 
 
-def _meanings(columns: dict[str, str]) -> str:
-    width = max(map(len, columns)) + 2
-    return "\n".join(f"  {name:{width}}{meaning}" for name, meaning in columns.items()) + "\n"
-
-
 def _steps(options: argparse.Namespace) -> None:
     asked, rule = _asked(options), _rule(options)
     held, target = steps.load(options.store, asked, rule)
@@ -180,6 +134,24 @@ def _fit(options: argparse.Namespace) -> None:
     print(fits.readable(table))
     if options.store:
         print(f"next: python -m analysis figures --store {options.store} --out figures")
+
+
+def _epochs(options: argparse.Namespace) -> None:
+    from analysis import core_counts, epochs, factorizations
+
+    held = factorizations.load(options.store)
+    if not held:
+        raise factorizations.nothing_there(options.store)
+    table = epochs.table(held)
+    for note in epochs.notes(held, factorizations.waiting(options.store, held)):
+        print(f"note: {note}", file=sys.stderr)
+    judged = [core_counts.judge(curve) for curve in core_counts.of(held)] if options.fit else []
+    if options.csv:
+        (core_counts.table(judged) if options.fit else table).to_csv(sys.stdout, index=False)
+        return
+    print(core_counts.readable(judged) if options.fit else epochs.readable(table))
+    then = f"figures --store {options.store} --out figures" if options.fit else f"epochs --store {options.store} --fit"
+    print(f"\nnext: python -m analysis {then}")
 
 
 def _figures(options: argparse.Namespace) -> None:

@@ -80,8 +80,9 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
         commit = commits[row["study"]]
         alike.setdefault(looks, {}).setdefault(digest(shared_plan(commit.study)), []).append(commit)
     return [
-        _curve(looks, key, members, _distinction(key, lookalikes))
+        _curve(looks, key, members, distinction(key, plans))
         for looks, lookalikes in alike.items()
+        for plans in [{other: shared_plan(some[0].study) for other, some in lookalikes.items()}]
         for key, members in sorted(lookalikes.items())
     ]
 
@@ -194,9 +195,8 @@ def _refusal(curve: Curve, reached: pd.DataFrame, counts: pd.Series) -> str:
     return ""
 
 
-def _distinction(key: str, lookalikes: Mapping[str, Sequence[Commit]]) -> str:
-    """The fields, with their values, in which the curve ``key`` differs from others that look like it."""
-    plans = {other: shared_plan(members[0].study) for other, members in lookalikes.items()}
+def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
+    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``; empty if none."""
     own = plans[key]
     fields = [field for field in own if any(plan.get(field) != own[field] for plan in plans.values())]
     return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)

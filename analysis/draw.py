@@ -38,6 +38,7 @@ STYLES = (
     Style("#7F7F7F", ">", (0, (5, 1, 1, 1))),
 )
 INK = "#333333"
+GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
 REGIME_SHOWN = 0.8  # the least probability at which a regime is named
 STRIP = 0.085  # height of the strip of names above the axes, of the height of the axes
@@ -61,11 +62,11 @@ def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[floa
     low, high = math.log2(min(steps)) - 0.9, math.log2(max(steps)) + 0.6
     lack = max(0.0, 3 - (high - low)) / 2  # a flat curve should look flat
     ax.set_ylim(2 ** (low - lack), 2 ** (high + lack))
-    _in_powers_of_two(ax.xaxis, ax.get_xlim())
-    _in_powers_of_two(ax.yaxis, ax.get_ylim())
+    in_powers_of_two(ax.xaxis, ax.get_xlim())
+    in_powers_of_two(ax.yaxis, ax.get_ylim())
     ax.set_xlabel("batch size (examples)")
     ax.set_ylabel("steps to target")
-    ax.grid(True, which="major", color="#DDDDDD", linewidth=0.5, zorder=0.5)
+    ax.grid(**GRID)
 
 
 def measured(ax: Axes, points: Points, style: Style, label: str | None) -> None:
@@ -239,20 +240,21 @@ def critical_in_words(judged: Judged) -> str:
     return f"{text.number(fit.critical_batch_size)} [{text.number(fit.low)}, {text.number(fit.high)}]"
 
 
-def _between(fit: regimes.Fit) -> np.ndarray:
-    return np.geomspace(fit.batch_size[0], fit.batch_size[-1], 201)
-
-
-def _in_powers_of_two(axis: Axis, limits: tuple[float, float]) -> None:
+def in_powers_of_two(axis: Axis, limits: tuple[float, float]) -> None:
+    """Ticks at powers of two within ``limits``, every so many if there are too many."""
     first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
     stride = math.ceil((last - first + 1) / MOST_TICKS)
     axis.set_major_locator(FixedLocator([2.0**power for power in range(first, last + 1, stride)]))
     axis.set_minor_locator(FixedLocator([2.0**power for power in range(first, last + 1)]))
     in_full = last < 17  # longer numbers are not read at a glance
     axis.set_major_formatter(
-        lambda x, _: (f"{x:,.0f}" if x >= 1 else f"{x:g}") if in_full else f"$2^{{{math.log2(x):.0f}}}$"
+        lambda x, _: (f"{x:,.0f}" if x >= 1 else f"{x:.3g}") if in_full else f"$2^{{{math.log2(x):.0f}}}$"
     )
     axis.set_minor_formatter(NullFormatter())
+
+
+def _between(fit: regimes.Fit) -> np.ndarray:
+    return np.geomspace(fit.batch_size[0], fit.batch_size[-1], 201)
 
 
 def _fitting(name: str, share: float) -> str:

@@ -107,23 +107,23 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
     found, rule = [], held.rule
     abouts = [held.abouts[name] for name in dict.fromkeys(shown["study"])]
     if held.waiting:
-        found.append(f"not in the table, as no run has ended yet: {_some(held.waiting)}")
+        found.append(f"not in the table, as no run has ended yet: {text.some(held.waiting)}")
     inexact = [a.study for a in abouts if asked and not is_exact([Target(*own) for own in a.targets], asked, rule)]
     if inexact:
         found.append(
             "trials stopped once they had decided their own targets, so steps to this one may be too many or missing: "
-            + _some(inexact)
+            + text.some(inexact)
         )
     few = [about for about in abouts if rule.first is not None and about.complete < rule.first]
     if few:
         counts = [f"{about.study} ({about.complete})" for about in few]
-        found.append(f"fewer than {rule.first} trials are COMPLETE, and all of them count: {_some(counts)}")
+        found.append(f"fewer than {rule.first} trials are COMPLETE, and all of them count: {text.some(counts)}")
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     ends = [about.study for about in abouts if about.study in reached and _only_ends(about)]
     if ends:
         found.append(
             "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
-            f"nothing: {_some(ends)}"
+            f"nothing: {text.some(ends)}"
         )
     return found
 
@@ -153,7 +153,3 @@ def _workload(about: About) -> tuple[str, str, str]:
 def _only_ends(about: About) -> bool:
     """Whether a study that others measured has no more than one measurement a trial."""
     return about.source is not None and about.rows <= about.complete + about.infeasible + about.incomplete
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -24,3 +24,8 @@ def number(value: float, digits: int = 3) -> str:
         return ""
     rounded = float(f"{value:.{digits}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first three of ``names``, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

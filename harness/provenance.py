@@ -24,11 +24,11 @@ def software() -> dict[str, Any]:
     }
 
 
-def device() -> dict[str, Any]:
-    """Columns that tell what the computation ran on; starts JAX if nothing did yet."""
+def device(cores: int | None = None) -> dict[str, Any]:
+    """Columns that tell what the computation ran on, the first ``cores`` devices or all; starts JAX if nothing did."""
     import jax
 
-    devices = jax.local_devices()
+    devices = jax.local_devices()[:cores]
     backend = jax.default_backend()
     return {
         "backend": backend,

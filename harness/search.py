@@ -6,14 +6,16 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.stats import qmc
 
+from results.factorization import Factorization
 from results.study import Study, Trial
 
 
-def draw(study: Study, ids: Iterable[int]) -> list[Trial]:
-    """The trials of a study with these ids: a pure function of (study identity, id).
+def draw(study: Study | Factorization, ids: Iterable[int]) -> list[Trial]:
+    """The trials of a study with these ids: a pure function of (stream of the study, id).
 
-    The first trials of a longer search are those of a shorter one, and no two studies share points: the scrambling
-    derives from the study's identity (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
+    The first trials of a longer search are those of a shorter one, and no two studies of networks share points: the
+    scrambling derives from the study's stream (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
+    Factorizations of the same data share them.
 
     Args:
       study: whose ``stream`` all randomness derives from.

@@ -1,64 +1,78 @@
 """python -m sweeps: runs one study, or with -m a sweep of them; what the store has already is not run again."""
 
+import contextlib
+import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tqdm import tqdm
 
 from results import store
+from results.factorization import Factorization
 from results.study import Study
-from sweeps import config, doors
-from sweeps.launchers import local
+from sweeps import config, doors, factorizations
+from sweeps.factorizations import Asked
+from sweeps.launchers import alone, local
+
+Studies = Sequence[Study | Factorization]
 
 
 class _Bar:
-    """Progress in trials: a bar on a terminal, elsewhere a line for every study that ended."""
+    """Progress in trials or epochs: a bar on a terminal, elsewhere a line for every study that ended."""
 
-    def __init__(self, studies: Sequence[Study], new_trials: int):
+    def __init__(self, studies: Studies, unit: str, total: int, count: "_Count"):
         silent = not sys.stderr.isatty()
-        self._bar = tqdm(total=new_trials, unit="trial", desc="starting workers", dynamic_ncols=True, disable=silent)
+        self._bar = tqdm(total=total, unit=unit, desc="starting workers", dynamic_ncols=True, disable=silent)
         self._settled = dict.fromkeys((study.name for study in studies), 0)
-        self._ended = 0
+        self._count = count
 
     def __call__(self, progress: local.Progress) -> None:
         name, outcome = progress.study.name, progress.outcome
-        settled = outcome.summary.ran if outcome else progress.settled
-        self._ended += outcome is not None
-        self._bar.set_description(f"{self._ended}/{len(self._settled)} studies", refresh=False)
-        self._bar.update(settled - self._settled[name])
-        self._settled[name] = settled
+        self._count.ended += outcome is not None
+        self._bar.set_description(f"{self._count} studies", refresh=False)
+        self._bar.update(progress.settled - self._settled[name])
+        self._settled[name] = progress.settled
         if outcome is None:
             return
         how = f"{outcome.summary.ran} trials in {outcome.summary.seconds:.1f} s"
         if outcome.failure:
             how = f"failed: {outcome.failure.strip().splitlines()[-1]}"
         if self._bar.disable or outcome.failure:
-            tqdm.write(f"[{self._ended}/{len(self._settled)}] {name}: {how}", file=sys.stderr)
+            tqdm.write(f"[{self._count}] {name}: {how}", file=sys.stderr)
 
     def close(self) -> None:
         self._bar.close()
 
 
+@dataclasses.dataclass
+class _Count:
+    """Of studies that have ended."""
+
+    total: int
+    ended: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.ended}/{self.total}"
+
+
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
     request = config.request(doors.read(argv, __doc__ or ""))
-    for study in request.studies:
-        store.ask(request.store, study)
-    missing = {study.name: len(store.missing(request.store, study)) for study in request.studies}
+    progress = {study.name: store.progress(request.store, study) for study in request.studies}
+    missing = {s.name: s.trials - len(progress[s.name].settled & set(range(s.trials))) for s in request.studies}
     # A run that was killed before its commit record has nothing to train, and still something to do.
-    to_run = [s for s in request.studies if missing[s.name] or not store.progress(request.store, s).visible]
+    to_run = [s for s in request.studies if missing[s.name] or not progress[s.name].visible]
     stored = sum(study.trials for study in request.studies) - sum(missing.values())
     if not to_run:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
         return 0
-    new_trials = sum(missing.values())
+    asked = [Asked(s, request.ratings[s.name]) for s in to_run if isinstance(s, Factorization)]
+    factorizations.make_ready(asked, _say)
+    for study in to_run:
+        store.ask(request.store, study)
     already = f"; {stored:,} trials are stored already" if stored else ""
-    print(f"{len(to_run)} studies, {new_trials:,} trials to run{already}", file=sys.stderr, flush=True)
-    bar = _Bar(to_run, new_trials)
-    try:
-        outcomes = local.run_all(request.store, to_run, request.settings, request.workers, bar)
-    finally:
-        bar.close()
+    _say(f"{len(to_run)} studies, {sum(missing.values()):,} trials to run{already}")
+    outcomes = _run(request, to_run, missing)
     rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, f"{s.seconds:.1f}") for s, _ in sorted(outcomes)]
     print(doors.table(("study", "ran", "complete", "infeasible", "incomplete", "seconds"), rows))
     failures = [(outcome.summary.study, outcome.failure) for outcome in outcomes if outcome.failure]
@@ -67,8 +81,30 @@ def main(argv: list[str]) -> int:
     if failures:
         print(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again", file=sys.stderr)
         return 1
-    print(f"stored in {request.store}; next: python -m analysis steps --store {request.store}")
+    kinds = {"epochs" if isinstance(study, Factorization) else "steps" for study in request.studies}
+    commands = [f"python -m analysis {command} --store {request.store}" for command in sorted(kinds)]
+    print(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
+
+
+def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -> list[local.Outcome]:
+    """Runs networks side by side, then factorizations alone, one after the other."""
+    networks = [study for study in to_run if isinstance(study, Study)]
+    factorized = [study for study in to_run if isinstance(study, Factorization)]
+    count, outcomes = _Count(len(to_run)), []
+    if networks:
+        bar = _Bar(networks, "trial", sum(missing[study.name] for study in networks), count)
+        with contextlib.closing(bar):
+            outcomes += local.run_all(request.store, networks, request.settings, request.workers, bar)
+    if factorized:
+        bar = _Bar(factorized, "epoch", sum(missing[study.name] * study.epochs for study in factorized), count)
+        with contextlib.closing(bar):
+            outcomes += alone.run_all(request.store, factorized, request.ratings, request.settings, bar)
+    return outcomes
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,15 @@ from harness.engine import Settings
 from harness.lanes import STRATEGIES
 from results import store
 from results.bad_input import BadInput, check_choice, nearest
+from results.factorization import Factorization
 from results.schema import RESERVED
 from results.search_space import SearchSpace
 from results.study import SCHEDULES, Study, Target
-from sweeps import overrides
+from sweeps import composition, factorizations, overrides, ranges
 from workloads import registry
 from workloads.workload import DataAbsent
+
+DEFAULT_TRIALS = 32  # per study
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +27,15 @@ class Request:
 
     Attributes:
       studies: with distinct names, in the order asked for.
+      ratings: of every factorization among them, by its name: what its data are built from. See
+        ``workloads.registry.ratings``.
       settings: how each is run.
       store: the folder results go to.
       workers: of the local launcher; None leaves it to the machine.
     """
 
-    studies: tuple[Study, ...]
+    studies: tuple[Study | Factorization, ...]
+    ratings: Mapping[str, Mapping[str, Any]]
     settings: Settings
     store: Path
     workers: int | None
@@ -41,14 +47,20 @@ def request(line: overrides.CommandLine) -> Request:
     Raises:
       BadInput: for the first thing wrong with any study of the sweep.
     """
-    configs = overrides.compose_all(line)
+    configs = composition.compose_all(line)
     first = configs[0]
     for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
         if any(config[key] != first[key] for config in configs):
             raise BadInput(f"{key} is one for the whole sweep; it cannot be swept over")
-    studies: dict[str, Study] = {}
+    studies: dict[str, Study | Factorization] = {}
+    ratings: dict[str, Mapping[str, Any]] = {}
     for config in configs:
-        study = _study(config)
+        study: Study | Factorization
+        if config["ratings"] is None:
+            study = _study(config)
+        else:
+            study, of_study = factorizations.asked(config)
+            ratings[study.name] = of_study
         kept = studies.get(study.name)
         studies[study.name] = study if kept is None or kept.trials < study.trials else kept
     folder = Path(first["store"]).expanduser()
@@ -56,7 +68,8 @@ def request(line: overrides.CommandLine) -> Request:
     store.check_readable(folder)
     for study in studies.values():
         store.check_same_plan(folder, study)
-    return Request(tuple(studies.values()), _settings(first), folder, _positive("launcher.workers", first["launcher"]))
+    workers = _positive("launcher.workers", first["launcher"])
+    return Request(tuple(studies.values()), ratings, _settings(first), folder, workers)
 
 
 def _settings(config: Mapping[str, Any]) -> Settings:
@@ -109,14 +122,14 @@ def _study(config: Mapping[str, Any]) -> Study:
         optimizer=optimizer["name"],
         schedule=task["schedule"],
         batch_size=config["batch_size"],
-        space=SearchSpace.from_plan(_ranges(space)),
+        space=SearchSpace.from_plan(ranges.plan(space)),
         targets=targets,
         budget_steps=_budget_steps(task, max(config["batch_size"], 1)),
         evaluation_ratio=task["evaluation_ratio"],
         evaluation_spacing=_evaluation_spacing(task, max(config["batch_size"], 1)),
         seed=config["seed"],
         pruning=config["pruning"],
-        trials=config["trials"],
+        trials=DEFAULT_TRIALS if config["trials"] is None else config["trials"],
     )
 
 
@@ -133,24 +146,6 @@ def _check_model(name: Any, options: Mapping[str, Any], classes: int) -> None:
         registry.MODELS[name](classes=classes, **options)
     except (TypeError, ValueError) as error:
         raise BadInput(f"task.model: {error}") from None
-
-
-def _ranges(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The fields of each range that are set; a range may also be a lone number, which fixes the metaparameter."""
-    fields = ("scale", "low", "high", "values")
-    ranges = {}
-    for name, given in space.items():
-        if isinstance(given, int | float):
-            given = {"scale": "DISCRETE", "values": [given]}
-        if not isinstance(given, Mapping):
-            raise BadInput(f"search space of {name}: {given!r} is no range; write {{scale: LOG, low: 1e-3, high: 1}}")
-        for field in given:
-            if field not in fields:
-                raise BadInput(f"search space of {name}: unknown field {field!r}; {nearest(field, fields)}")
-        if "scale" not in given:
-            raise BadInput(f"search space of {name}: scale is missing; write {{scale: LOG, low: 1e-3, high: 1}}")
-        ranges[name] = {field: value for field, value in given.items() if value is not None}
-    return ranges
 
 
 def _check_space(space: Mapping[str, Any], dataset: str, optimizer: str, schedule: str) -> None:

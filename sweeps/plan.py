@@ -3,6 +3,7 @@
 import sys
 
 from results import store
+from results.study import Study
 from sweeps import config, doors
 
 
@@ -11,17 +12,20 @@ def plan(argv: list[str]) -> int:
     request = config.request(doors.read(argv, __doc__ or ""))
     rows, new_trials, new_steps = [], 0, 0
     for study in request.studies:
-        missing = len(store.missing(request.store, study))
+        missing = study.trials - len(store.progress(request.store, study).settled & set(range(study.trials)))
         steps = missing * study.budget_steps
         rows.append((study.name, study.trials, study.trials - missing, missing, study.budget_steps, steps))
         new_trials, new_steps = new_trials + missing, new_steps + steps
-    pruned = request.studies[0].pruning == "exact"
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     print(doors.table(header, rows))
-    print(
-        f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps "
-        f"(a trial ends once it reached its targets{', or cannot win' if pruned else ''})"
-    )
+    networks = [study for study in request.studies if isinstance(study, Study)]
+    notes = []
+    if networks:
+        pruned = any(study.pruning == "exact" for study in networks)
+        notes.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
+    if len(networks) < len(request.studies):
+        notes.append("a step of als is an epoch; its studies run one after the other")
+    print(f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps ({'; '.join(notes)})")
     return 0
 
 

@@ -3,19 +3,21 @@
 import collections
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
-from harness import compile_cache, engine, provenance, search
-from harness.engine import Record, Settings
+from harness import compile_cache, cores, engine, provenance, search
+from harness.checkpoints import Checkpoints
+from harness.engine import Settings
 from harness.frontier import Best, Ended
-from results import answers, schema, store
+from results import answers, store
 from results.claims import Claim
+from results.factorization import Factorization
 from results.study import Study, Trial
+from sweeps.rows import Record, tables
 from workloads import registry
+from workloads.factorization import prepared
 
 
 class Summary(NamedTuple):
@@ -30,7 +32,12 @@ class Summary(NamedTuple):
 
 
 def run_study(
-    folder: Path, study: Study, settings: Settings, on_progress: Callable[[int], None] = lambda settled: None
+    folder: Path,
+    study: Study | Factorization,
+    settings: Settings,
+    on_progress: Callable[[int], None] = lambda settled: None,
+    *,
+    ratings: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Runs the trials of ``study`` that the store at ``folder`` lacks; safe to repeat, and to run twice at once.
 
@@ -38,28 +45,35 @@ def run_study(
       folder: of the store.
       study: what is asked for.
       settings: how to run it.
-      on_progress: called with the number of trials settled so far.
+      on_progress: called with the number of trials settled so far; of a factorization, of epochs.
+      ratings: of a factorization, the name of its data in the registry and their options.
     """
     began = time.perf_counter()
     started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    ended: dict[int, Ended] = {}
+    ended: Mapping[int, Ended] = {}
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim))
         if trials:
             compile_cache.enable()
-            about = provenance.software() | provenance.device() | {"started_at": started_at}
-            best = _best(study, claim) if study.pruning == "exact" else {}
+            devices = study.cores if isinstance(study, Factorization) else None
+            about = provenance.software() | provenance.device(devices) | {"started_at": started_at}
 
             def write(part: Record) -> None:
                 claim.write(tables(study, [t for t in trials if t.id in part.ended], part, about))
 
-            ended = engine.run(study, trials, settings, best=best, on_progress=on_progress, on_finished=write).ended
+            if isinstance(study, Factorization):
+                assert ratings is not None
+                ended = _factorize(folder, study, trials, settings, on_progress, write, ratings)
+            else:
+                best = _best(study, claim) if study.pruning == "exact" else {}
+                record = engine.run(study, trials, settings, best=best, on_progress=on_progress, on_finished=write)
+                ended = record.ended
         if not claim.visible:
             claim.commit(study)
     return _summary(study, ended, time.perf_counter() - began)
 
 
-def record_failure(folder: Path, study: Study, reason: str) -> Summary:
+def record_failure(folder: Path, study: Study | Factorization, reason: str) -> Summary:
     """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim))
@@ -74,82 +88,30 @@ def record_failure(folder: Path, study: Study, reason: str) -> Summary:
     return _summary(study, ended, 0.0)
 
 
-def tables(
-    study: Study,
+def _factorize(
+    folder: Path,
+    study: Factorization,
     trials: Sequence[Trial],
-    record: Record | None,
-    about: dict[str, Any],
-    ended: dict[int, Ended] | None = None,
-) -> dict[str, pa.Table]:
-    """The three tables of a part, as ``results.claims.Claim.write`` takes them.
-
-    Args:
-      study, trials: what has finished.
-      record: what it measured, or None if it failed.
-      about: columns of provenance.
-      ended: how the trials ended, where there is no record.
-    """
-    outcomes = ended if record is None else record.ended
-    assert outcomes is not None
-    by_id = sorted(trials, key=lambda trial: trial.id)
-    trial_rows = {
-        "study": [study.name] * len(by_id),
-        "trial": [trial.id for trial in by_id],
-        "seed": [trial.seed for trial in by_id],
-        "status": [outcomes[trial.id].status for trial in by_id],
-        "reason": [outcomes[trial.id].reason for trial in by_id],
-        "steps": [outcomes[trial.id].steps for trial in by_id],
-    } | {name: [trial.metaparameters[name] for trial in by_id] for name in study.space}
-    measured: dict[str, Any] = {"study": [], "trial": [], "step": []}
-    metrics: dict[str, Any] = {}
-    if record is not None:
-        metrics = record.metrics
-        measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
-    study_row = about | _study_columns(study)
-    study_row |= _timing_columns(study, record) if record is not None else {}
-    return {
-        "studies": schema.build(schema.STUDIES, {name: [value] for name, value in study_row.items()}, {}),
-        "trials": schema.build(schema.TRIALS, trial_rows, dict.fromkeys(study.space, pa.float64())),
-        "measurements": schema.build(schema.MEASUREMENTS, measured | metrics, dict.fromkeys(metrics, pa.float32())),
-    }
+    settings: Settings,
+    on_progress: Callable[[int], None],
+    on_finished: Callable[[Record], None],
+    ratings: Mapping[str, Any],
+) -> Mapping[int, Ended]:
+    source = registry.ratings(ratings)
+    if source.version() != study.dataset_version:
+        raise RuntimeError(f"{source.name} has changed since the study was planned; run the same command again")
+    return cores.run(
+        study,
+        trials,
+        prepared.load(source),
+        Checkpoints(folder, study.name),
+        time_limit_seconds=settings.time_limit_seconds,
+        on_progress=on_progress,
+        on_finished=on_finished,
+    )
 
 
-def _study_columns(study: Study) -> dict[str, Any]:
-    return {
-        "study": study.name,
-        "dataset": study.dataset,
-        "model": study.model_label,
-        "optimizer": study.optimizer,
-        "batch_size": study.batch_size,
-        "budget_steps": study.budget_steps,
-        "evaluation_ratio": study.evaluation_ratio,
-        "evaluation_spacing": study.evaluation_spacing,
-        "pruning": study.pruning,
-        "planned_trials": study.trials,
-        "plan": study.plan_json,
-    }
-
-
-def _timing_columns(study: Study, record: Record) -> dict[str, Any]:
-    seconds_per_step = record.train_seconds / record.trial_steps if record.trial_steps else None
-    examples = registry.DATASETS[study.dataset].train_examples
-    epoch = None
-    if seconds_per_step is not None and examples is not None:
-        epoch = seconds_per_step * examples / study.batch_size
-    return {
-        "lanes": record.lanes,
-        "lane_strategy": record.lane_strategy,
-        "compile_seconds": record.compile_seconds,
-        "run_seconds": record.run_seconds,
-        "train_seconds": record.train_seconds,
-        "evaluate_seconds": record.evaluate_seconds,
-        "trial_steps": record.trial_steps,
-        "seconds_per_step": seconds_per_step,
-        "seconds_per_epoch": epoch,
-    }
-
-
-def _missing(study: Study, claim: Claim) -> list[int]:
+def _missing(study: Study | Factorization, claim: Claim) -> list[int]:
     return [i for i in range(study.trials) if i not in claim.settled]
 
 
@@ -164,6 +126,6 @@ def _best(study: Study, claim: Claim) -> Best:
     return best
 
 
-def _summary(study: Study, ended: dict[int, Ended], seconds: float) -> Summary:
+def _summary(study: Study | Factorization, ended: Mapping[int, Ended], seconds: float) -> Summary:
     count = collections.Counter(end.status for end in ended.values())
     return Summary(study.name, len(ended), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)

@@ -39,6 +39,20 @@ class OptimizerConfig:
 
 
 @dataclasses.dataclass
+class AlsConfig:
+    dim: int = MISSING
+    epochs: int = MISSING
+    solver: str = "rotated_cg"
+    cg_steps: int = 2
+    table_dtype: str = "float32"
+    solver_dtype: str = "float32"
+    ridge: str = "frequency"
+    gather: str = "auto"
+    unobserved_weight: Any = MISSING  # a number or the fields of a results.study.Range
+    norm_penalty: Any = MISSING
+
+
+@dataclasses.dataclass
 class LauncherConfig:
     name: str = MISSING
     workers: int | None = None
@@ -46,11 +60,16 @@ class LauncherConfig:
 
 @dataclasses.dataclass
 class Config:
-    task: TaskConfig = MISSING
+    """Of a study. A factorization has ``ratings`` with a name and ``als`` and ``cores``; any other has a ``task``."""
+
+    task: TaskConfig | None = None
     optimizer: OptimizerConfig = MISSING
     launcher: LauncherConfig = MISSING
+    ratings: dict[str, Any] | None = None  # the name of a data set and its options
+    als: AlsConfig | None = None
+    cores: int | None = None
     batch_size: int = MISSING
-    trials: int = MISSING
+    trials: int | None = None
     seed: int = MISSING
     pruning: str = MISSING
     store: str = MISSING

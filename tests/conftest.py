@@ -4,7 +4,7 @@ import dataclasses
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -89,37 +89,43 @@ def factorization() -> Factorization:
 def publish_factorization() -> Callable[..., None]:
     """Stores a study of kind ``cores`` whose recalls are functions of trial and epoch.
 
-    Keywords: ``seconds`` of a half-epoch, ``emulated``, ``device_kind``, ``recall`` (of the last epoch of trial 0),
-    and ``bytes_type``.
+    Keywords: ``seconds`` of a half-epoch, or of each, ``emulated``, ``device_kind``, ``physical_cores``, ``recall`` (of
+    the last epoch of trial 0), ``diverged`` (trials without numbers at their last epoch), and ``bytes_type``.
     """
 
     def publish(
         folder: Path,
         study: Factorization,
         *,
-        seconds: float = 0.5,
+        seconds: float | Sequence[float] = 0.5,
         emulated: bool = False,
         device_kind: str = "cpu",
+        physical_cores: int = 2,
+        diverged: Collection[int] = (),
         recall: float = 0.5,
         bytes_type: str = "int64",
     ) -> None:
         ids, epochs = list(range(study.trials)), np.arange(1, study.epochs + 1)
         rows = [(trial, epoch) for trial in ids for epoch in epochs]
-        found = np.array([recall * (epoch + trial) / study.epochs for trial, epoch in rows])
+        lost = np.array([trial in diverged and epoch == study.epochs for trial, epoch in rows])
+        found = np.array([recall * (epoch + trial) / study.epochs for trial, epoch in rows]) + np.where(lost, np.nan, 0)
+        halves = np.tile(np.broadcast_to(seconds, len(epochs)), len(ids))
         trial, step = zip(*rows, strict=True)
         measured = {"study": [study.name] * len(rows), "trial": trial, "step": step}
         further: dict[str, object] = {"test_recall_20_error": 1 - found, "test_recall_50_error": 1 - found / 2}
-        further |= {"train_objective": 1000 / np.array(step), "row_half_seconds": np.full(len(rows), seconds)}
-        further |= {"column_half_seconds": np.full(len(rows), seconds)}
+        further |= {"train_objective": 1000 / np.array(step), "row_half_seconds": halves}
+        further |= {"column_half_seconds": halves}
         further |= {"evaluation_seconds": np.full(len(rows), 0.1), "bytes_per_core": [4096] * len(rows)}
         kinds = {name: pa.float32() for name in further} | {"bytes_per_core": pa.type_for_alias(bytes_type)}
         ended: dict[str, object]
         drawn = {name: [study.space[name].at((i + 0.5) / len(ids)) for i in ids] for name in study.space}
-        ended = {"study": [study.name] * len(ids), "trial": ids, "seed": ids, "status": ["COMPLETE"] * len(ids)}
+        status = ["INFEASIBLE" if i in diverged else "COMPLETE" for i in ids]
+        ended = {"study": [study.name] * len(ids), "trial": ids, "seed": ids, "status": status}
         ended |= {"steps": [study.epochs] * len(ids)} | drawn
         about = {"study": study.name, "dataset": study.dataset, "model": study.model_label}
         about |= {"optimizer": study.optimizer, "planned_trials": study.trials, "plan": study.plan_json}
-        about |= {"device_count": study.cores, "physical_cores": 2, "emulated": emulated, "device_kind": device_kind}
+        about |= {"device_count": study.cores, "emulated": emulated, "device_kind": device_kind}
+        about |= {"physical_cores": physical_cores}
         about |= {"budget_steps": study.epochs, "pruning": study.pruning, "started_at": "2026-03-04T05:06:07+00:00"}
         store.ask(folder, study)
         with store.claim(folder, study.name) as claim:

@@ -1,5 +1,6 @@
 """The registries: a name in a YAML file is a key of exactly one of these dicts."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -8,7 +9,17 @@ from typing import Any
 import jax.numpy as jnp
 
 from workloads import losses, optimizers, schedules
-from workloads.datasets import in_memory, noise, text, tfds_images
+from workloads.datasets import (
+    in_memory,
+    movielens,
+    noise,
+    rating_files,
+    text,
+    tfds_images,
+    web_graph,
+    webgraph_synthetic,
+)
+from workloads.factorization.ratings import Source
 from workloads.models.fully_connected import fully_connected
 from workloads.models.lstm import lstm
 from workloads.models.quadratic import quadratic
@@ -73,6 +84,18 @@ DATASETS: dict[str, Dataset] = {
     "cifar10": _images("cifar10"),
 }
 
+# What builds the ratings of a factorization from its options.
+RATINGS: dict[str, Callable[..., Source]] = {
+    "webgraph_synthetic": webgraph_synthetic.source,
+    "web_graph": web_graph.source,
+    "movielens": movielens.source,
+    "ratings": rating_files.source,
+}
+# Of those, the ones that are made from their options, and what these are in full: they are part of a study's plan.
+GENERATED: dict[str, Callable[..., dict[str, float]]] = {
+    "webgraph_synthetic": lambda **options: dataclasses.asdict(webgraph_synthetic.WebGraph(**options)),
+}
+
 MODELS: dict[str, Callable[..., Model]] = {
     "quadratic": quadratic,
     "fully_connected": fully_connected,
@@ -107,6 +130,26 @@ OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 def model_options(model: str) -> tuple[str, ...]:
     """Names of the options a model takes from a task."""
     return tuple(name for name in inspect.signature(MODELS[model]).parameters if name != "classes")
+
+
+def ratings_options(name: str) -> tuple[str, ...]:
+    """Names of the options that ratings take from a task."""
+    return tuple(inspect.signature(RATINGS[name]).parameters)
+
+
+def ratings(choice: Mapping[str, Any]) -> Source:
+    """What builds ratings.
+
+    Args:
+      choice: their ``name``, a key of RATINGS, and their options.
+    """
+    return RATINGS[choice["name"]](**{key: value for key, value in choice.items() if key != "name"})
+
+
+def generated_from(choice: Mapping[str, Any]) -> dict[str, float]:
+    """All the numbers that ratings are generated from; empty for ratings that are not."""
+    options = {key: value for key, value in choice.items() if key != "name"}
+    return GENERATED[choice["name"]](**options) if choice["name"] in GENERATED else {}
 
 
 def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:

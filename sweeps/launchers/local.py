@@ -13,6 +13,7 @@ from typing import NamedTuple
 from harness import processors
 from harness.engine import Settings
 from harness.lanes import programs_key
+from results.factorization import Factorization
 from results.study import Study
 from sweeps.launchers import worker
 from sweeps.run import Summary, record_failure
@@ -28,15 +29,17 @@ class Outcome(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Something happened to a study: ``settled`` of its trials are, or it has ended with ``outcome``."""
+    """Something happened to a study: ``settled`` of its trials (or epochs) are, or it has ended with ``outcome``."""
 
-    study: Study
+    study: Study | Factorization
     settled: int
     outcome: Outcome | None
 
 
 @dataclasses.dataclass
-class _Worker:
+class Worker:
+    """A process as its parent sees it: where to send orders, and the study it is on."""
+
     slot: int
     process: BaseProcess
     orders: Connection
@@ -56,7 +59,7 @@ def slots(workers: int | None) -> list[tuple[tuple[int, ...], dict[str, str]]]:
         return [(cores[i % len(cores)], {}) for i in range(count)]
     share = f"{0.9 / -(-count // devices):.3f}"
     environments = {
-        "gpu": lambda i: {"CUDA_VISIBLE_DEVICES": _visible(i % devices), "XLA_PYTHON_CLIENT_MEM_FRACTION": share},
+        "gpu": lambda i: {"CUDA_VISIBLE_DEVICES": visible(i % devices), "XLA_PYTHON_CLIENT_MEM_FRACTION": share},
         "tpu": lambda i: {
             "TPU_VISIBLE_CHIPS": str(i % devices),
             "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
@@ -99,15 +102,15 @@ def run_all(
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
     attempts = {study.name: 0 for study in studies}
     outcomes: list[Outcome] = []
-    pool = [_start(i, *slot) for i, slot in enumerate(slots(workers)[: len(studies)])]
+    pool = [start(i, *slot) for i, slot in enumerate(slots(workers)[: len(studies)])]
 
     def end(study: Study, outcome: Outcome) -> None:
         outcomes.append(outcome)
-        on_progress(Progress(study, study.trials, outcome))
+        on_progress(Progress(study, outcome.summary.ran, outcome))
 
-    def died(dead: _Worker) -> None:
+    def died(dead: Worker) -> None:
         dead.process.join()
-        pool[dead.slot] = _start(dead.slot, *slots(workers)[dead.slot])
+        pool[dead.slot] = start(dead.slot, *slots(workers)[dead.slot])
         if dead.study is None:
             return
         if attempts[dead.study.name] < ATTEMPTS:
@@ -157,15 +160,17 @@ def _next(queue: list[Study], in_use: set) -> Study:
     return queue.pop()
 
 
-def _start(slot: int, cpus: tuple[int, ...], environment: dict[str, str]) -> _Worker:
+def start(slot: int, cpus: tuple[int, ...], environment: dict[str, str]) -> Worker:
+    """Starts a process bound to ``cpus``, if there are any, with ``environment`` before it imports JAX."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=worker.main, args=(theirs, cpus, environment), daemon=True)
     process.start()
     theirs.close()
-    return _Worker(slot, process, ours)
+    return Worker(slot, process, ours)
 
 
-def _visible(device: int) -> str:
+def visible(device: int) -> str:
+    """The name of a GPU among those this process may use."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     return listed.split(",")[device] if listed else str(device)

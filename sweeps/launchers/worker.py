@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 
 
 class Order(NamedTuple):
-    """A study to run, as plain data that pickles: its plan, its number of trials, and how to run it."""
+    """A study to run, as plain data that pickles: its plan, its number of trials, how to run it, on what ratings."""
 
     store: str
     plan: dict[str, Any]
     trials: int
     settings: dict[str, Any]
+    ratings: dict[str, Any] | None = None
 
 
 class News(NamedTuple):
-    """What a worker tells of its study: ``progress`` (trials settled), ``done`` (a Summary) or ``failed`` (why)."""
+    """What a worker tells of its study: ``progress`` (what is settled), ``done`` (a Summary) or ``failed`` (why)."""
 
     kind: str
     value: Any
@@ -49,14 +50,20 @@ def main(orders: Connection, cpus: tuple[int, ...], environment: Mapping[str, st
 
 def _run(orders: Connection, order: Order) -> News:
     from harness.engine import Settings
-    from results.study import Study
+    from results.plans import from_plan
+    from results.recorded import Recorded
     from sweeps.run import run_study
 
     try:
-        study = Study.from_plan(order.plan, order.trials)
+        study = from_plan(order.plan, order.trials)
+        assert not isinstance(study, Recorded)
         settings = Settings(**order.settings)
         summary = run_study(
-            Path(order.store), study, settings, on_progress=lambda settled: orders.send(News("progress", settled))
+            Path(order.store),
+            study,
+            settings,
+            on_progress=lambda settled: orders.send(News("progress", settled)),
+            ratings=order.ratings,
         )
     except Exception:
         return News("failed", traceback.format_exc())

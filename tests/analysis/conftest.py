@@ -1,5 +1,6 @@
 """Stores with known answers, written through the same doors as real ones."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from results import schema, store
+from results.factorization import Factorization
 from results.search_space import Range, SearchSpace
 from results.study import Study, Target, evaluation_steps
 
@@ -132,6 +134,20 @@ def _outcomes(study: Study, need: np.ndarray, diverges: np.ndarray) -> list[Ran]
 def folder(tmp_path: Path) -> Path:
     """Where a test puts its store."""
     return tmp_path / "store"
+
+
+@pytest.fixture
+def put(
+    folder: Path, factorization: Factorization, publish_factorization: Callable[..., None]
+) -> Callable[..., Factorization]:
+    """Stores a factorization with changes to its plan; ``how``: keywords of ``publish_factorization``."""
+
+    def write(how: Mapping[str, Any] | None = None, **changes: Any) -> Factorization:
+        study = dataclasses.replace(factorization, **changes)
+        publish_factorization(folder, study, **(how or {}))
+        return study
+
+    return write
 
 
 @pytest.fixture(scope="session")

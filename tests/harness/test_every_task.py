@@ -21,7 +21,8 @@ def images(shape: tuple[int, ...]) -> Splits:
 
 
 SLOW = ("mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
-TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in overrides.options("task")]
+NETWORKS = sorted(set(overrides.options("task")) - set(overrides.factorizations()))
+TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in NETWORKS]
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -38,8 +38,8 @@ def test_the_ci_preset_and_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(*line) == 0
     assert "next: python -m analysis" in capsys.readouterr().out
     tables = store.read(tmp_path)
-    assert len(tables.studies) == 4
-    assert len(tables.trials) == 12
+    assert len(tables.studies) == 5
+    assert len(tables.trials) == 15
     about = tables.studies.set_index("dataset").loc["pydoc"]
     assert about["backend"] == "cpu"
     assert not about["emulated"]
@@ -52,7 +52,7 @@ def test_the_ci_preset_and_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixt
     assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == before
     assert doors.guarded(status.status, [f"store={tmp_path}"]) == 0
     total = capsys.readouterr().out.strip().splitlines()[-1].split()
-    assert total == ["total", "12", "12", "0", "0", "0", "0", "0", "0", "0"]
+    assert total == ["total", "15", "15", "0", "0", "0", "0", "0", "0", "0"]
 
 
 @pytest.mark.parametrize("pruning", ["off", "exact"])

@@ -49,12 +49,18 @@ SIZES: dict[str, Size] = {
 }
 
 
-def source(size: str, seed: int = 0) -> Source:
-    """The data set of a key of SIZES, split by a seed."""
-    if size not in SIZES:
-        raise BadRatings(f"unknown size {size!r} of movielens; choices: {', '.join(SIZES)}")
-    calls = functools.partial(version, size, seed), functools.partial(check, size), functools.partial(build, size, seed)
-    return Source(f"movielens-{size}", *calls)
+def source(variant: str, seed: int = 0) -> Source:
+    """The data set of a key of SIZES, split by a seed; raises BadRatings if there is none."""
+    if variant not in SIZES:
+        raise BadRatings(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise BadRatings(f"seed of movielens must be a whole number of at least 0, not {seed!r}")
+    calls = (
+        functools.partial(version, variant, seed),
+        functools.partial(check, variant),
+        functools.partial(build, variant, seed),
+    )
+    return Source(f"movielens-{variant}", *calls)
 
 
 def folder(size: str, within: Path | None = None) -> Path:

@@ -34,9 +34,11 @@ class Files(NamedTuple):
 
 def source(path: str, heldout: str, history: str | None = None) -> Source:
     """The data set of these files."""
-    for role, text in (("ratings.path", path), ("ratings.heldout", heldout)):
+    for role, text in (("path", path), ("heldout", heldout), ("history", history or " ")):
         if not text:
-            raise BadRatings(f"{role} is missing; it names a file: {HOW}")
+            raise BadRatings(f"ratings.{role} is missing; it names a file: {HOW}")
+        if not isinstance(text, str):
+            raise BadRatings(f"ratings.{role}={text!r} is no name of a file: {HOW}")
     files = Files(Path(path).expanduser(), Path(heldout).expanduser(), Path(history).expanduser() if history else None)
     calls = (functools.partial(call, files) for call in (version, check, build))
     return Source("ratings", *calls)  # type: ignore[arg-type]

@@ -24,12 +24,17 @@ class Corrupted(Exception):
     """A folder that is not what was written; the text says what of it."""
 
 
-def cache_dir() -> Path:
-    """The folder of all prepared ratings: in SCALING_LIMITS_CACHE, or else in the user's cache folder."""
+def cache_home() -> Path:
+    """The folder of everything that can be made again: SCALING_LIMITS_CACHE, or else within the user's cache folder."""
     home = os.environ.get("SCALING_LIMITS_CACHE")
     if not home:
         home = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scaling-limits")
-    return Path(home).expanduser() / "ratings"
+    return Path(home).expanduser()
+
+
+def cache_dir() -> Path:
+    """The folder of all prepared ratings."""
+    return cache_home() / "ratings"
 
 
 def check(source: Source) -> None:

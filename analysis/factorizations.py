@@ -1,0 +1,164 @@
+"""Factorizations: the studies of kind ``cores`` of a store, with every epoch of every trial."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from results import store
+from results.bad_input import BadInput
+from results.commits import Commit, read_table, steady
+from results.durable import Folder
+from results.factorization import DTYPES, SOLVERS, Factorization
+from results.ledger import Ledger
+
+KIND = "cores"
+
+
+class Place(NamedTuple):
+    """Where a trial ran; None where its run does not tell.
+
+    Attributes:
+      backend, device_kind: as JAX calls them.
+      emulated: whether there were more devices than physical cores, so that times say nothing about speed.
+      physical_cores: that the process could run on.
+      affinity: logical processors it was bound to, such as 0,1.
+    """
+
+    backend: str | None
+    device_kind: str | None
+    emulated: bool | None
+    physical_cores: int | None
+    affinity: str | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured:
+    """A study of kind ``cores`` that has run.
+
+    Attributes:
+      study: its plan.
+      ledger: of its trials.
+      trials: one row per trial that ended, by ``trial``: run, status, unobserved_weight, norm_penalty.
+      epochs: one row per trial and epoch, sorted: trial, epoch, seconds (of both halves, without compiling),
+        recall_20, recall_50, objective, bytes_per_core; float64 but for the ids. What was not measured is NaN.
+      places: where each run took place, by its number.
+    """
+
+    study: Factorization
+    ledger: Ledger
+    trials: pd.DataFrame
+    epochs: pd.DataFrame
+    places: dict[int, Place]
+
+    @functools.cached_property
+    def chosen(self) -> int | None:
+        """The trial with the best Recall@20 at its last epoch, of equals the one with the smallest id.
+
+        Of the COMPLETE ones, or, where there is none yet, of those that did not diverge; None if all did.
+        """
+        for status in ("COMPLETE", "INCOMPLETE"):
+            last = self.last.loc[self.last["status"] == status, "recall_20"]
+            if len(last):
+                return int(last.index[int(np.argmax(last.fillna(-np.inf).to_numpy()))])
+        return None
+
+    def result(self, name: str) -> float:
+        """A column of ``last`` of the chosen trial; NaN if there is none."""
+        return math.nan if self.chosen is None else float(self.last[name].to_numpy()[self.last.index == self.chosen][0])
+
+    @functools.cached_property
+    def last(self) -> pd.DataFrame:
+        """``epochs`` at the last epoch of every trial that has any, by ``trial``, and what ``trials`` says of it."""
+        return self.epochs.drop_duplicates("trial", keep="last").set_index("trial").join(self.trials)
+
+    def of(self, trial: int) -> pd.DataFrame:
+        """The epochs of one trial."""
+        return self.epochs[self.epochs["trial"] == trial]
+
+    @functools.cached_property
+    def seconds(self) -> np.ndarray:
+        """Of every epoch of the chosen trial, float64[epochs]; those that were not timed are left out."""
+        seconds = self.of(-1 if self.chosen is None else self.chosen)["seconds"].to_numpy()
+        return seconds[np.isfinite(seconds)]
+
+    @functools.cached_property
+    def place(self) -> Place | None:
+        """Where the chosen trial ran, or, where there is none, the newest run; None if nothing tells."""
+        if self.chosen is None:
+            return next(reversed(self.places.values()), None)
+        return self.places.get(self.trials["run"].to_dict()[self.chosen])
+
+
+def load(folder: Folder) -> list[Measured]:
+    """The studies of kind ``cores`` that have run, of a store or a release; the tables of others are not opened.
+
+    Sorted by what tables show of them and, within all that is alike, by cores.
+
+    Raises:
+      BadInput: there is no store, it was written under a newer schema, or it is damaged.
+    """
+    return steady(lambda: sorted(map(_measured, of_kind(store.catalogue(folder))), key=lambda one: _order(one.study)))
+
+
+def of_kind(commits: Sequence[Commit]) -> list[Commit]:
+    """Those that are of kind ``cores``."""
+    return [commit for commit in commits if commit.plan.get("kind") == KIND]
+
+
+def waiting(folder: Folder, ran: Sequence[Measured]) -> list[str]:
+    """Names of the studies of kind ``cores`` that were asked for and are not visible yet."""
+    others = set(store.names(folder)) - {one.study.name for one in ran}
+    seen = {commit.name for commit in store.catalogue(folder)}
+    plans = {name: store.planned(folder, name) for name in sorted(others - seen)}
+    return [name for name, plan in plans.items() if isinstance(plan, Factorization)]
+
+
+def nothing_there(folder: Folder) -> BadInput:
+    """What to answer who asks for factorizations of a store without."""
+    names = waiting(folder, [])
+    if names:
+        return BadInput(f"no factorization in {folder} has run yet ({len(names)} asked for: {names[0]} …)")
+    fill = f"python -m sweeps +experiment=alx2022/quickstart store={folder} -m"
+    return BadInput(f"no study of kind cores in {folder}; fill it with `{fill}`")
+
+
+def _order(study: Factorization) -> tuple[object, ...]:
+    formats = (DTYPES.index(study.table_dtype), DTYPES.index(study.solver_dtype))
+    looks = (study.dataset, study.dim, SOLVERS.index(study.solver), *formats, study.cg_steps)
+    return (*looks, *(str(value) for field, value in study.plan().items() if field != "cores"), study.cores)
+
+
+def _measured(commit: Commit) -> Measured:
+    study = commit.study
+    assert isinstance(study, Factorization)  # by its kind
+    trials = read_table(commit, "trials").to_pandas()
+    runs = read_table(commit, "studies").select(["run", *Place._fields]).to_pylist()
+    places = {run.pop("run"): Place(**run) for run in runs}
+    columns = ["run", "status", *study.space]
+    return Measured(
+        study, commit.ledger, trials.set_index("trial")[columns], _epochs(commit), dict(sorted(places.items()))
+    )
+
+
+def _epochs(commit: Commit) -> pd.DataFrame:
+    """As ``Measured.epochs``. Numbers of float32 become the shortest decimals that stand for them."""
+    table = read_table(commit, "measurements").to_pandas()
+
+    def column(name: str) -> np.ndarray:
+        return table[name].to_numpy() if name in table else np.full(len(table), np.nan, np.float32)
+
+    one = np.float32(1)
+    found = {
+        "seconds": column("row_half_seconds") + column("column_half_seconds"),
+        "recall_20": one - column("test_recall_20_error"),
+        "recall_50": one - column("test_recall_50_error"),
+        "objective": column("train_objective"),
+        "bytes_per_core": column("bytes_per_core"),
+    }
+    decimal = {name: np.array([float(str(value)) for value in values]) for name, values in found.items()}
+    return pd.DataFrame({"trial": column("trial"), "epoch": column("step")} | decimal)

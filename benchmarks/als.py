@@ -1,0 +1,243 @@
+"""Is implicit ALS fast? Seconds per epoch against the package `implicit`, at the same recall.
+
+    python benchmarks/als.py [--graph FILE.npz --heldout FILE.npz [--history FILE.npz] --dim D] [--gpu] [--json FILE]
+
+Both factorize the same graph from the same initial tables under the same objective (ridge constant; the equivalence is
+tested) for as many epochs, each in a process of its own, on the same cores, in turn: ours with rotated conjugate
+gradients on one device per core, `implicit` with 3 steps of conjugate gradients and as many threads. A ratio is the
+median over rounds of the best epochs. Recall@20 of both is computed by one function, in NumPy, from the columns' table
+alone: held-out rows are solved exactly from their history. Beside the seconds stand floating-point operations and
+bytes, as they follow from the algorithm, against what a matrix product and a copy reach here.
+
+Without --graph: synthetic web graphs of 50,000 rows and columns with 2 million links, and 200,000 with 10 million.
+--gpu compares on an accelerator, with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+from factorizers import Case
+from report import Report
+from tqdm import tqdm
+
+from harness import processors
+from workloads.datasets import rating_files, webgraph_synthetic
+from workloads.datasets.webgraph_synthetic import WebGraph
+from workloads.factorization import recall
+from workloads.factorization.links import Links
+from workloads.factorization.ratings import Ratings
+
+ROUNDS, EPOCHS, THREADS = 5, 8, 2
+LEAST_RECALL = -0.002  # ours less theirs
+# rows and columns, links, dim, steps of ours; what the ratio is to be at least
+GRAPHS = ((50_000, 2_000_000, 64, 2, 1.5), (50_000, 2_000_000, 128, 2, 2.1), (200_000, 10_000_000, 128, 3, 1.5))
+UNOBSERVED_WEIGHT, NORM_PENALTY = 0.01, 0.3
+
+
+class Process:
+    """One of the programs of ``factorizers``, waiting for commands."""
+
+    def __init__(self, which: str, folder: Path):
+        command = [sys.executable, str(Path(__file__).with_name("factorizers.py")), which, str(folder)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment(1)
+        )
+        self._answer()
+
+    def run(self, epochs: int) -> list[float]:
+        self._tell(f"run {epochs}")
+        seconds: list[float] = json.loads(self._answer())
+        return seconds
+
+    def columns(self, path: Path) -> np.ndarray:
+        """The columns' table of the last run, float32[columns, d]."""
+        self._tell(f"save {path}")
+        self._answer()
+        with np.load(path) as tables:
+            columns: np.ndarray = tables["columns"]
+        return columns
+
+    def end(self) -> None:
+        self._process.communicate()
+
+    def _tell(self, line: str) -> None:
+        stream: IO[str] | None = self._process.stdin
+        assert stream is not None
+        stream.write(line + "\n")
+        stream.flush()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"a program that is measured ended with exit code {self._process.wait()}")
+        return line
+
+
+class Peak(NamedTuple):
+    """What this machine reaches on the cores that are used: 10⁹ operations and 10⁹ bytes in a second."""
+
+    gflops: float
+    gbytes: float
+
+
+def measure(report: Report, name: str, ratings: Ratings, case: Case, target: float | None, peak: Peak | None) -> None:
+    """Adds all figures of one graph and one size of tables."""
+    with tempfile.TemporaryDirectory() as spare, contextlib.ExitStack() as stack:
+        folder = Path(spare)
+        _write(folder, ratings, case)
+        programs = {}
+        for which in ("ours", "implicit"):
+            programs[which] = Process(which, folder)
+            stack.callback(programs[which].end)
+        best: dict[str, list[float]] = {which: [] for which in programs}
+        for _ in tqdm(range(ROUNDS), desc=name, disable=not sys.stderr.isatty()):
+            for which, program in programs.items():
+                best[which].append(min(program.run(EPOCHS)))
+        found = {
+            which: quality(program.columns(folder / f"{which}.npz"), ratings, case)
+            for which, program in programs.items()
+        }
+    ours, theirs = (statistics.median(best[which]) for which in ("ours", "implicit"))
+    report.add(f"{name}: ours", ours, "s/epoch")
+    report.add(f"{name}: implicit", theirs, "s/epoch")
+    ratios = [b / a for a, b in zip(best["ours"], best["implicit"], strict=True)]
+    report.add(f"{name}: implicit / ours", statistics.median(ratios), "×", target)
+    report.add(f"{name}: Recall@20 of ours, %", 100 * found["ours"], "%")
+    more = 100 * (found["ours"] - found["implicit"])
+    report.add(f"{name}: Recall@20 of ours less implicit's", more, "points", 100 * LEAST_RECALL)
+    flops, moved = work(ratings, case)
+    if peak:
+        report.add(f"{name}: operations, of what a matrix product reaches", 100 * flops / ours / 1e9 / peak.gflops, "%")
+        report.add(f"{name}: bytes, of what a copy reaches", 100 * moved / ours / 1e9 / peak.gbytes, "%")
+
+
+def quality(columns: np.ndarray, ratings: Ratings, case: Case) -> float:
+    """Recall@20 of held-out rows, solved exactly from their history against ``columns`` float32[columns, d]."""
+    weight, table = case.unobserved_weight, columns.astype(np.float64)
+    shared = weight * table.T @ table + case.norm_penalty * np.eye(case.dim)
+    ranked = []
+    for first in range(0, ratings.history.row_count, 512):
+        rows = np.arange(first, min(first + 512, ratings.history.row_count))
+        scores = _solved(ratings.history, rows, table, shared).astype(np.float32) @ columns.T
+        known = ratings.history.of_rows(rows)
+        scores[np.repeat(np.arange(len(rows)), known.lengths), known.columns] = -np.inf
+        best = np.argpartition(-scores, 20, axis=1)[:, :20]
+        ranked.append(np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, 1), axis=1), 1))
+    return recall.recall(np.concatenate(ranked).astype(np.int32), ratings.heldout, 20)
+
+
+def work(ratings: Ratings, case: Case) -> tuple[float, float]:
+    """Floating-point operations and bytes of an epoch, as they follow from the algorithm.
+
+    A link costs two products with a vector of length d for the first residual and for every step; a row the steps'
+    vectors; a table its Gramian, and, rotated, one product more. Bytes: every link's vector is read once, as a chunk
+    stays in the cache for all steps; every row is read and written.
+    """
+    links, sides = 2 * len(ratings.train.columns), ratings.train.row_count + ratings.train.column_count
+    per_row = 12 * case.dim * case.cg_steps + 2 * case.dim**2 * (
+        3 if case.solver == "rotated_cg" else 1 + case.cg_steps
+    )
+    flops = 4 * case.dim * (1 + case.cg_steps) * links + per_row * sides
+    return float(flops), float(4 * case.dim * (links + 3 * sides))
+
+
+def peak(threads: int) -> Peak:
+    """Measures a product of square matrices and a copy, with as many threads as the cores that are used."""
+    program = (
+        "import time, sys, numpy as np, concurrent.futures as f\n"
+        "a, b = (np.random.default_rng(0).random((4096, 4096), np.float32) for _ in range(2))\n"
+        "def best(work, n=5):\n"
+        "    times = []\n"
+        "    for _ in range(n):\n"
+        "        began = time.perf_counter(); work(); times.append(time.perf_counter() - began)\n"
+        "    return min(times)\n"
+        "big = [np.ones(1 << 26, np.float32) for _ in range(2 * int(sys.argv[1]))]\n"
+        "pool = f.ThreadPoolExecutor(int(sys.argv[1]))\n"
+        "copies = lambda: list(pool.map(lambda i: np.copyto(big[2 * i], big[2 * i + 1]), range(int(sys.argv[1]))))\n"
+        "print(2 * 4096**3 / best(lambda: a @ b) / 1e9, len(big) * big[0].nbytes / best(copies) / 1e9)"
+    )
+    command = [sys.executable, "-c", program, str(threads)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment(threads))
+    return Peak(*map(float, done.stdout.split()))
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """With as many threads for NumPy's products; `implicit` asks for 1, as it has threads of its own."""
+    return dict(os.environ) | {"OPENBLAS_NUM_THREADS": str(threads)}
+
+
+def _solved(history: Links, rows: np.ndarray, table: np.ndarray, shared: np.ndarray) -> np.ndarray:
+    solved = np.zeros((len(rows), table.shape[1]))
+    for i, row in enumerate(rows):
+        vectors = table[history.columns[history.starts[row] : history.starts[row + 1]]]
+        solved[i] = scipy.linalg.solve(shared + vectors.T @ vectors, vectors.sum(0), assume_a="pos")
+    return solved
+
+
+def _write(folder: Path, ratings: Ratings, case: Case) -> None:
+    """The data as SciPy's matrices of one shape, so that evaluation rows are further rows."""
+    rows = ratings.train.row_count
+    for name in ("train", "history", "heldout"):
+        links: Links = getattr(ratings, name)
+        starts = links.starts
+        if name == "train":
+            starts = np.concatenate([starts, np.full(ratings.history.row_count, starts[-1])])
+        else:
+            starts = np.concatenate([np.zeros(rows, np.int64), starts])
+        shape = (rows + ratings.history.row_count, links.column_count)
+        matrix = scipy.sparse.csr_matrix((np.ones(len(links.columns), np.float32), links.columns, starts), shape)
+        scipy.sparse.save_npz(folder / f"{name}.npz", matrix, compressed=False)
+    (folder / "case.json").write_text(json.dumps(case._asdict()))
+
+
+def _graphs(options: argparse.Namespace) -> Iterator[tuple[str, Ratings, int, int, float | None]]:
+    """Name, data, dim, steps and target of everything that is measured."""
+    if options.graph:
+        files = (str(path) for path in (options.graph, options.heldout, options.history) if path)
+        yield f"{options.graph.name}, d={options.dim}", rating_files.source(*files).build(), options.dim, 2, None
+        return
+    for rows, links, dim, steps, target in GRAPHS:
+        graph = WebGraph(rows=rows, columns=rows, links=links, communities=rows // 100, heldout_rows=5_000)
+        name = f"{rows // 1000}k × {rows // 1000}k, {links // 10**6} M links, d={dim}"
+        yield name, webgraph_synthetic.build(graph), dim, steps, None if options.gpu else target
+
+
+def main() -> None:
+    """Reads the command line and measures."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for name in ("--graph", "--heldout", "--history"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--gpu", action="store_true")
+    options, sys.argv[1:] = parser.parse_known_args()
+    with Report(__doc__ or "") as report:
+        if importlib.util.find_spec("implicit") is None:
+            sys.exit("`implicit` is what this is measured against: pip install scaling-limits[bench]")
+        if bool(options.graph) != bool(options.heldout):
+            sys.exit("--graph and --heldout go together")
+        threads = min(THREADS, len(processors.physical_cores()))
+        reached = None if options.gpu else peak(threads)
+        if reached:
+            report.add("matrix product of float32", reached.gflops, "GFLOP/s")
+            report.add("copy in memory, read and written", reached.gbytes, "GB/s")
+        for name, ratings, dim, steps, target in _graphs(options):
+            case = Case(dim, "rotated_cg", steps, UNOBSERVED_WEIGHT, NORM_PENALTY, threads, options.gpu)
+            measure(report, name, ratings, case, target, reached)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Two programs that factorize the same data, each in a process of its own: this software, and `implicit`.
+
+python benchmarks/factorizers.py ours|implicit FOLDER, with what FOLDER/case.json says and a command a line:
+
+run EPOCHS      from the same initial tables; answers with the seconds of every epoch
+save FILE       both tables of the last run, as they solve our objective, into an .npz; answers with nothing
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+
+class Case(NamedTuple):
+    """What is factorized, and how.
+
+    Attributes:
+      dim: length of a row of the tables.
+      solver, cg_steps: of ours; implicit takes 3 steps of conjugate gradients.
+      unobserved_weight, norm_penalty: α and λ, with a constant ridge.
+      threads: cores for either.
+      gpu: whether to use an accelerator.
+    """
+
+    dim: int
+    solver: str
+    cg_steps: int
+    unobserved_weight: float
+    norm_penalty: float
+    threads: int
+    gpu: bool
+
+
+Run = Callable[[int], list[float]]
+Save = Callable[[Path], None]
+
+
+def ours(folder: Path, case: Case) -> tuple[Run, Save]:
+    """This software, on one device per thread."""
+    import jax
+
+    if not case.gpu:
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_num_cpu_devices", case.threads)
+    import jax.numpy as jnp
+
+    from harness import compile_cache
+    from workloads.datasets import rating_files
+    from workloads.factorization.half_epoch import AXIS, Weights
+    from workloads.factorization.training import Options, Training
+
+    compile_cache.enable()
+    files = (str(folder / f"{name}.npz") for name in ("train", "heldout", "history"))
+    cores = jax.device_count()
+    mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
+    options = Options(case.dim, case.solver, case.cg_steps, "float32", "float32", "constant", "auto")
+    training = Training(rating_files.source(*files).build(), options, mesh)
+    weights = Weights(jnp.float32(case.unobserved_weight), jnp.float32(case.norm_penalty))
+    first, held = training.in_order(training.start(0)), {}
+    np.savez(folder / "start.npz", rows=first[0], columns=first[1])
+
+    def run(epochs: int) -> list[float]:
+        tables, seconds = jax.block_until_ready(training.start(0)), []
+        for _ in range(epochs):
+            began = time.perf_counter()
+            tables = jax.block_until_ready(training.row_half(tables, weights))
+            tables = jax.block_until_ready(training.column_half(tables, weights))
+            seconds.append(time.perf_counter() - began)
+        held["tables"] = tables
+        return seconds
+
+    def save(path: Path) -> None:
+        rows, columns = training.in_order(held["tables"])
+        np.savez(path, rows=rows, columns=columns)
+
+    run(1)  # compiles
+    return run, save
+
+
+def theirs(folder: Path, case: Case) -> tuple[Run, Save]:
+    """`implicit`, whose objective is ours with c = 1 + 1/α, regularization λ·c, and tables √(1 + α) times as large."""
+    if case.gpu:
+        from implicit.gpu.als import AlternatingLeastSquares
+    else:
+        from implicit.cpu.als import AlternatingLeastSquares
+
+    confidence = 1 + 1 / case.unobserved_weight
+    scale = np.float32((1 + case.unobserved_weight) ** 0.5)
+    links = scipy.sparse.load_npz(folder / "train.npz").astype(np.float32)
+    model: Any = AlternatingLeastSquares(
+        factors=case.dim, regularization=case.norm_penalty * confidence, alpha=confidence, random_state=0
+    )
+    if not case.gpu:
+        model.num_threads = case.threads
+
+    def run(epochs: int) -> list[float]:
+        with np.load(folder / "start.npz") as start:
+            tables = [np.ascontiguousarray(start[name] * scale) for name in ("rows", "columns")]
+        if case.gpu:
+            import implicit.gpu
+
+            tables = [implicit.gpu.Matrix(table) for table in tables]
+        model.user_factors, model.item_factors = tables
+        model.iterations, seconds = epochs, []
+        model.fit(links, show_progress=False, callback=lambda epoch, took, loss: seconds.append(took))
+        return seconds
+
+    def save(path: Path) -> None:
+        rows, columns = (table.to_numpy() if case.gpu else table for table in (model.user_factors, model.item_factors))
+        np.savez(path, rows=rows / scale, columns=columns / scale)
+
+    return run, save
+
+
+def main(which: str, folder: Path) -> None:
+    """Answers commands until there are no more."""
+    case = Case(**json.loads((folder / "case.json").read_text()))
+    run, save = {"ours": ours, "implicit": theirs}[which](folder, case)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        command, argument = line.split(maxsplit=1)
+        answer = run(int(argument)) if command == "run" else save(Path(argument.strip()))
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,139 @@
+"""Checkpoints: how far a trial of a factorization is, on disk, whole or not at all; only its own trial believes one.
+
+One file per trial: a line of JSON (key, epochs, rows, shapes and dtypes of the arrays), the arrays' bytes, and the
+sha256 of all that. Arrays are kept as they are to the bit, whatever their dtype.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from workloads.factorization.prepared import cache_home
+
+FORMAT = 1
+TEMPORARY = ".tmp-"
+FORGOTTEN_SECONDS = 30 * 24 * 3600  # nobody goes on with a sweep after so long
+DIGEST_BYTES = 32
+
+
+class Checkpoint(NamedTuple):
+    """A trial after some epochs.
+
+    Attributes:
+      epochs: that are done.
+      rows: what was measured after each of them, as plain JSON data.
+      arrays: all that the next epoch needs.
+    """
+
+    epochs: int
+    rows: list[dict[str, float]]
+    arrays: list[np.ndarray]
+
+
+class Checkpoints:
+    """The checkpoints of a study's trials, each a file in a folder of the cache.
+
+    Args:
+      store: folder of the store that results go to.
+      study: name of the study.
+    """
+
+    def __init__(self, store: Path, study: str):
+        place = hashlib.sha256(f"{store.resolve()}/{study}".encode()).hexdigest()[:16]
+        self.folder = cache_home() / "checkpoints" / f"{study}-{place}"
+
+    def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
+        """Keeps a checkpoint in place of the one before.
+
+        Args:
+          trial: its id.
+          key: hash of everything that decides the trial's numbers.
+          checkpoint: to be kept.
+        """
+        _forget(self.folder.parent)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / f"{TEMPORARY}{uuid.uuid4().hex}"
+        about = [[list(array.shape), str(array.dtype)] for array in checkpoint.arrays]
+        line = {"format": FORMAT, "key": key, "epochs": checkpoint.epochs, "rows": checkpoint.rows, "arrays": about}
+        digest = hashlib.sha256()
+        try:
+            with open(temporary, "xb") as file:
+                for piece in (json.dumps(line).encode() + b"\n", *map(_bytes, checkpoint.arrays)):
+                    digest.update(piece)
+                    file.write(piece)
+                file.write(digest.digest())
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(self._path(trial))
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync(self.folder)
+
+    def load(self, trial: int, key: str) -> Checkpoint | None:
+        """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""
+        try:
+            with open(self._path(trial), "rb") as file:
+                return _read(file.read(), key)
+        except OSError:
+            return None
+
+    def remove(self, trial: int) -> None:
+        """Forgets a trial, whose rows are stored now."""
+        self._path(trial).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others are still there, or it never was
+            self.folder.rmdir()
+
+    def _path(self, trial: int) -> Path:
+        return self.folder / f"trial-{trial:06d}"
+
+
+def _read(data: bytes, key: str) -> Checkpoint | None:
+    payload = memoryview(data)[:-DIGEST_BYTES]
+    if hashlib.sha256(payload).digest() != data[-DIGEST_BYTES:]:
+        return None
+    start = data.index(b"\n") + 1
+    about = json.loads(data[:start])
+    if about["format"] != FORMAT or about["key"] != key:
+        return None
+    arrays = []
+    for shape, dtype in about["arrays"]:
+        kind = jnp.dtype(dtype)  # which knows bfloat16
+        count = int(np.prod(shape))
+        arrays.append(np.frombuffer(data, kind, count, start).reshape(shape))
+        start += count * kind.itemsize
+    return Checkpoint(about["epochs"], about["rows"], arrays)
+
+
+def _bytes(array: np.ndarray) -> Any:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _forget(folder: Path) -> None:
+    """Removes what sweeps left that nobody has gone on with, once it is old."""
+    for left in folder.glob("*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > FORGOTTEN_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def key_of(*parts: Sequence[Any] | Any) -> str:
+    """A key: sha256 of plain JSON data."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,227 @@
+"""The trials of one factorization on its cores: timed and evaluated epoch by epoch, each kept for when it is killed."""
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from harness.checkpoints import Checkpoint, Checkpoints, key_of
+from harness.frontier import Ended
+from results.factorization import Factorization
+from results.schema import COSTS
+from results.study import Trial
+from workloads.factorization.half_epoch import AXIS, Weights
+from workloads.factorization.ratings import Ratings
+from workloads.factorization.training import Options, Tables, Training
+
+METRICS = ("test_recall_20_error", "test_recall_50_error", "train_objective")
+LARGEST = float(np.finfo(np.float32).max)
+MEASURED = (*METRICS, *(column.name for column in COSTS))
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What a run of a study measured of one trial, or of several that had no time.
+
+    Attributes:
+      ended: how each of these trials ended, by its id.
+      trial, step: int32[rows], of which trial and after how many epochs a row is; sorted by both.
+      metrics: values[rows] by name: ``METRICS``, then the columns of ``results.schema.COSTS``.
+      compile_seconds: what the first epoch of this process took beyond those after it.
+      train_seconds, evaluate_seconds, run_seconds: inside half-epochs, inside evaluations, and in all, without
+        compiling; of this run so far.
+      trial_steps: epochs taken in this run so far, summed over trials.
+    """
+
+    ended: dict[int, Ended]
+    trial: np.ndarray
+    step: np.ndarray
+    metrics: dict[str, np.ndarray]
+    compile_seconds: float
+    train_seconds: float
+    evaluate_seconds: float
+    run_seconds: float
+    trial_steps: int
+
+
+def run(
+    study: Factorization,
+    trials: Sequence[Trial],
+    ratings: Ratings,
+    checkpoints: Checkpoints,
+    *,
+    time_limit_seconds: float | None = None,
+    on_progress: Callable[[int], None] = lambda epochs: None,
+    on_finished: Callable[[Record], None] = lambda part: None,
+) -> dict[int, Ended]:
+    """Runs trials of a study one after the other, each from its checkpoint if there is one.
+
+    Initial tables are a function of a trial's seed, so studies that differ in cores, solver or dtypes start alike.
+
+    Args:
+      study: the plan. The process must have as many devices as ``study.cores``, or more.
+      trials: of the study, with distinct ids.
+      ratings: the data of the plan.
+      checkpoints: of the study.
+      time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); its checkpoint stays.
+      on_progress: called after each epoch with the number of epochs done, over all trials; those a trial that ended
+        early did not need count.
+      on_finished: called with each trial as soon as it ended. Its checkpoint is removed when this returns.
+
+    Returns:
+      How each trial ended.
+    """
+    running = _Run(study, Training(ratings, _options(study), _mesh(study.cores)), checkpoints, time_limit_seconds)
+    ended: dict[int, Ended] = {}
+    for number, trial in enumerate(trials):
+        done = number * study.epochs
+        rows, end = running.trial(trial, lambda epochs, done=done: on_progress(done + epochs))  # type: ignore[misc]
+        on_finished(running.record(trial, rows, end))
+        ended[trial.id] = end
+        if end.reason != "time_limit":
+            checkpoints.remove(trial.id)
+        on_progress(done + study.epochs)
+    return ended
+
+
+def _options(study: Factorization) -> Options:
+    return Options(
+        study.dim,
+        study.solver,
+        study.cg_steps,
+        study.table_dtype,
+        study.solver_dtype,
+        study.ridge,
+        study.gather,
+    )
+
+
+def _mesh(cores: int) -> jax.sharding.Mesh:
+    devices = jax.devices()[:cores]
+    if len(devices) < cores:
+        raise RuntimeError(f"the study is of {cores} cores, and this process has {len(devices)}")
+    return jax.make_mesh((cores,), (AXIS,), devices=devices, axis_types=(jax.sharding.AxisType.Auto,))
+
+
+@jax.jit
+def _finite(tables: Any) -> Array:
+    return jnp.stack([jnp.isfinite(table).all() for table in jax.tree.leaves(tables)]).all()
+
+
+class _Run:
+    """The one training of a study, which all its trials share, and what it has taken so far."""
+
+    def __init__(self, study: Factorization, training: Training, checkpoints: Checkpoints, limit: float | None):
+        self._study, self._training, self._checkpoints, self._limit = study, training, checkpoints, limit
+        self._bytes = training.bytes_per_core()
+        self._first_seconds: float | None = None  # of the epoch that compiles
+        self._an_epoch_seconds = 0.0
+        self._began = time.perf_counter()
+        self._train_seconds = self._evaluate_seconds = 0.0
+        self._epochs = 0
+
+    def trial(self, trial: Trial, on_epoch: Callable[[int], None]) -> tuple[list[dict[str, float]], Ended]:
+        """Takes a trial to its end; gives what was measured after each of its epochs, and how it ended."""
+        weights = Weights(*(jnp.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
+        if self._late():
+            return [], Ended("INCOMPLETE", "time_limit", 0)
+        key = self._key(trial)
+        saved = self._checkpoints.load(trial.id, key)
+        self._warm_up(weights)
+        tables = self._training.start(trial.seed)
+        if saved is not None:
+            tables = _restored(tables, saved.arrays)
+        rows = list(saved.rows) if saved else []
+        while len(rows) < self._study.epochs:
+            if rows and self._late():
+                return rows, Ended("INCOMPLETE", "time_limit", len(rows))
+            tables, row, finite = self._epoch(tables, weights)
+            rows.append(row)
+            if not finite:
+                return rows, Ended("INFEASIBLE", None, len(rows))
+            if len(rows) < self._study.epochs:
+                arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tables)]
+                self._checkpoints.save(trial.id, key, Checkpoint(len(rows), rows, arrays))
+            on_epoch(len(rows))
+        return rows, Ended("COMPLETE", None, len(rows))
+
+    def record(self, trial: Trial, rows: list[dict[str, float]], end: Ended) -> Record:
+        """What was measured of a trial, and what the run has taken so far."""
+        kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
+        return Record(
+            ended={trial.id: end},
+            trial=np.full(len(rows), trial.id, np.int32),
+            step=np.arange(1, len(rows) + 1, dtype=np.int32),
+            metrics={name: _column([row[name] for row in rows], kinds[name]) for name in MEASURED},
+            compile_seconds=max(0.0, (self._first_seconds or 0.0) - self._an_epoch_seconds),
+            train_seconds=self._train_seconds,
+            evaluate_seconds=self._evaluate_seconds,
+            run_seconds=time.perf_counter() - self._began,
+            trial_steps=self._epochs,
+        )
+
+    def _epoch(self, tables: Tables, weights: Weights) -> tuple[Tables, dict[str, float], bool]:
+        """One epoch; the tables after it, its row, and whether everything is finite."""
+        began = time.perf_counter()
+        tables = jax.block_until_ready(self._training.row_half(tables, weights))
+        halfway = time.perf_counter()
+        tables = jax.block_until_ready(self._training.column_half(tables, weights))
+        trained = time.perf_counter()
+        finite = bool(_finite(tables))
+        nothing = dict.fromkeys(("recall_20", "recall_50", "objective"), float("nan"))
+        metrics = self._training.evaluate(tables, weights) if finite else nothing
+        evaluated = time.perf_counter()
+        self._epochs += 1
+        self._train_seconds += trained - began
+        self._evaluate_seconds += evaluated - trained
+        self._an_epoch_seconds = self._an_epoch_seconds or evaluated - began
+        row = {
+            "test_recall_20_error": 1 - metrics["recall_20"],
+            "test_recall_50_error": 1 - metrics["recall_50"],
+            "train_objective": metrics["objective"],
+            "row_half_seconds": halfway - began,
+            "column_half_seconds": trained - halfway,
+            "evaluation_seconds": evaluated - trained,
+            "bytes_per_core": self._bytes,
+        }
+        return tables, row, finite and abs(metrics["objective"]) <= LARGEST
+
+    def _warm_up(self, weights: Weights) -> None:
+        """Compiles everything, by an epoch on tables of no trial, so that no time that is kept holds compiling."""
+        if self._first_seconds is not None:
+            return
+        began = time.perf_counter()
+        self._epoch(self._training.start(0), weights)
+        self._first_seconds = time.perf_counter() - began
+        self._began, self._epochs, self._an_epoch_seconds = time.perf_counter(), 0, 0.0
+        self._train_seconds = self._evaluate_seconds = 0.0
+
+    def _late(self) -> bool:
+        warm = self._first_seconds is not None
+        return warm and self._limit is not None and time.perf_counter() - self._began > self._limit
+
+    def _key(self, trial: Trial) -> str:
+        """Of everything that decides the trial's tables to the bit, and where their rows lie."""
+        sides = (self._training.rows, self._training.columns)
+        lies = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
+        device = jax.devices()[0]
+        told = [self._study.plan(), trial.id, trial.seed, dict(trial.metaparameters)]
+        return key_of(*told, jax.__version__, device.platform, device.device_kind, lies)
+
+
+def _column(values: list[float], kind: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):  # an objective that is too large is infinite
+        return np.array(values).astype(kind)
+
+
+def _restored(tables: Tables, arrays: Sequence[np.ndarray]) -> Tables:
+    """Saved arrays, spread over the cores as ``tables`` are, in memory of their own, which may be donated."""
+    leaves, structure = jax.tree.flatten(tables)
+    put = [jnp.copy(jax.device_put(saved, leaf.sharding)) for saved, leaf in zip(arrays, leaves, strict=True)]
+    return jax.tree.unflatten(structure, put)

@@ -1,0 +1,216 @@
+"""Composition: from a command line to the configuration of every study it asks for; errors are one line."""
+
+import dataclasses
+import itertools
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from results.bad_input import BadInput, nearest
+from sweeps import overrides, schema
+from sweeps.overrides import GROUPS, CommandLine
+from sweeps.schema import Config
+
+# Keys of studies of one kind only; a dot at the end stands for all that begin so.
+_OF_NETWORKS = (
+    *("task.", "optimizer", "optimizer.", "batch_size", "pruning"),
+    *("lanes", "lane_strategy", "part_seconds", "launcher.workers"),
+)
+_OF_FACTORIZATIONS = ("cores", "als", "als.", "ratings", "ratings.")
+_KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
+_REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError, AssertionError)
+
+
+class _Base(NamedTuple):
+    """What choices from groups come to: the configuration, the name of the task, and the axes of a preset."""
+
+    config: DictConfig
+    task: str
+    axes: Mapping[str, Any]
+
+    @property
+    def factorizes(self) -> bool:
+        return "name" in (self.config.ratings or {})
+
+
+def compose_all(line: CommandLine) -> list[dict[str, Any]]:
+    """Composes the configuration of every study that a command line asks for.
+
+    Hydra composes once for every distinct choice from groups; values are then set on copies of that.
+
+    Returns:
+      Plain data in the shape of ``sweeps.schema.Config``, one per point of the sweep. Of a factorization ``task`` is
+      None, of any other study ``ratings``, ``als`` and ``cores`` are.
+
+    Raises:
+      BadInput: for anything wrong with it, before any study is returned.
+    """
+    given = overrides.parse(line.overrides)
+    for override in given:
+        overrides.check(override)
+    swept = [o for o in given if o.is_sweep_override()]
+    fixed = [o for o in given if not o.is_sweep_override()]
+    if swept and not line.multirun:
+        raise BadInput(f"{swept[0].input_line} is a sweep; add -m to run all of it")
+    ConfigStore.instance().store("schema", Config)
+    with initialize_config_module("conf", version_base="1.3"):
+        spoken_for = {o.key_or_group for o in given}
+        axes = {k: v for k, v in _base(_choices(fixed)).axes.items() if k not in spoken_for}
+        if axes and not line.multirun:
+            command = " ".join(line.overrides)
+            raise BadInput(f"this preset is a sweep over {', '.join(axes)}; run `python -m sweeps {command} -m`")
+        preset = overrides.parse([f"{key}={value}" for key, value in axes.items()])
+        for override in preset:
+            overrides.check(override)
+        values = [list(overrides.values(o)) for o in (*preset, *swept)]
+        read = {text: overrides.parse([text])[0] for text in itertools.chain(*values)}
+        points = [[*fixed, *(read[text] for text in point)] for point in itertools.product(*values)]
+        return list(_points(points, given))
+
+
+def _points(points: Sequence[Sequence[Override]], given: Sequence[Override]) -> Iterator[dict[str, Any]]:
+    """The configuration of each point; BadInput if none of them takes an override of the command line."""
+    bases: dict[tuple[str, ...], _Base] = {}
+    at = []
+    for point in points:
+        choices = _choices(point)
+        if choices not in bases:
+            bases[choices] = _base(choices)
+        at.append(bases[choices])
+    for override in given:
+        if not any(_takes(base, override.key_or_group) for base in bases.values()):
+            raise BadInput(_misplaced(override.key_or_group, at[0]))
+    for point, base in zip(points, at, strict=True):
+        yield _plain(_with(base, [o for o in point if _takes(base, o.key_or_group)]), base.factorizes)
+
+
+def _choices(point: Iterable[Override]) -> tuple[str, ...]:
+    return tuple(str(o.input_line) for o in point if o.key_or_group in GROUPS)
+
+
+def _base(choices: Sequence[str]) -> _Base:
+    config = _compose(choices, with_hydra=True)
+    task, axes = config.hydra.runtime.choices.task, dict(config.hydra.sweeper.params or {})
+    with open_dict(config):
+        del config["hydra"]
+    return _Base(config, task, axes)
+
+
+def _takes(base: _Base, key: str) -> bool:
+    others = _OF_NETWORKS if base.factorizes else _OF_FACTORIZATIONS
+    return not any(key == other or (other[-1] == "." and key.startswith(other)) for other in others)
+
+
+def _misplaced(key: str, base: _Base) -> str:
+    if base.factorizes:
+        known = "cores, als.KEY, ratings.KEY, trials, seed, store and time_limit_seconds"
+        return f"{key} does not go with task={base.task}, which is a factorization; it takes {known}"
+    tasks = ", ".join(f"task={name}" for name in overrides.factorizations())
+    return f"{key} does not go with task={base.task}; it is for factorizations: {tasks}"
+
+
+def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
+    """A base with the values of a point set, as Hydra would compose it; what Hydra refuses, it says."""
+    config = base.config.copy()
+    try:
+        for override in point:
+            if override.key_or_group in GROUPS:
+                continue
+            key, value, adds = override.key_or_group, override.value(), override.is_add() or override.is_force_add()
+            twice = (
+                override.is_add() and not isinstance(value, dict | list) and OmegaConf.select(config, key) is not None
+            )
+            if key.startswith("ratings.") and not adds and key.split(".", 1)[1] not in config.ratings:
+                known = [f"ratings.{name}" for name in config.ratings if name != "name"]
+                raise BadInput(f"unknown key {key!r}; {nearest(key, known)}")
+            if override.package is not None or twice:
+                return _compose([str(o.input_line) for o in point])
+            OmegaConf.update(config, key, value, merge=True, force_add=adds)
+    except BadInput:
+        raise
+    except _REFUSALS:
+        return _compose([str(o.input_line) for o in point])
+    return config
+
+
+def _compose(lines: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
+    try:
+        return compose("config", list(lines), return_hydra_config=with_hydra)
+    except _REFUSALS as error:
+        raise BadInput(_reworded(error, lines)) from None
+
+
+def _reworded(error: Exception, lines: Sequence[str]) -> str:
+    """Hydra's page of text as one line that names the offending word."""
+    text = f"{error}\n{error.__cause__ or ''}"
+    unknown = re.search(r"Could not override '([^']+)'", text)
+    if unknown and unknown[1] not in _keys():
+        return f"unknown key {unknown[1]!r}; {nearest(unknown[1], _keys())}"
+    field = re.search(r"Key '([^']+)' not in '(\w+)'", text)
+    if field:
+        return f"unknown key {field[1]!r}; {nearest(field[1], typing.get_type_hints(getattr(schema, field[2])))}"
+    added = re.search(r"Key '([^']+)' is not in struct", text)
+    if added:
+        return f"{added[1]!r} is not there yet; add it with a plus sign: +task.space.{added[1]}=… or the like"
+    merging = re.search(r"Error merging override (\S+)", text)
+    where = merging[1] if merging else " ".join(lines)
+    kind = re.search(r"Value (.*) of type .* could not be converted to (\w+)", text)
+    if kind:
+        return f"{where}: {kind[1]} is not {_KINDS.get(kind[2], kind[2])}"
+    if "is not Optional" in text:
+        return f"{where}: a value is needed"
+    return f"{where}: {str(error.__cause__ or error).splitlines()[0]}"
+
+
+def _plain(config: DictConfig, factorizes: bool) -> dict[str, Any]:
+    """Plain data without what a preset says for studies of the other kind."""
+    for key in ("task",) if factorizes else ("ratings", "als", "cores"):
+        config[key] = None
+    _check_keys(config, Config, "")
+    for key in ("ratings", "als") if factorizes else ("task",):
+        if config[key] is None:
+            raise BadInput(f"{key}=null: a value is needed")
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise BadInput(str(error).splitlines()[0]) from None
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
+    """Raises BadInput for a key that the schema does not have: Hydra takes any that is added with a plus sign."""
+    fields = _fields(shape)
+    for key in map(str, config):
+        if key not in fields:
+            raise BadInput(f"unknown key {f'{prefix}{key}'!r}; {nearest(f'{prefix}{key}', _keys())}")
+        if dataclasses.is_dataclass(fields[key]) and config[key] is not None:
+            _check_keys(config[key], fields[key], f"{prefix}{key}.")
+
+
+def _keys(shape: Any = Config, prefix: str = "") -> list[str]:
+    """Every key an override may name, dotted, and `experiment`."""
+    keys = ["experiment"] if not prefix else []
+    for key, kind in _fields(shape).items():
+        keys += _keys(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
+        keys += [key] if key in GROUPS else []
+    return keys
+
+
+def _fields(shape: Any) -> dict[str, Any]:
+    """The types of a shape's fields, without ``| None``."""
+    return {name: _unless_none(kind) for name, kind in typing.get_type_hints(shape).items()}
+
+
+def _unless_none(kind: Any) -> Any:
+    parts = [part for part in typing.get_args(kind) if part is not type(None)]
+    return parts[0] if isinstance(kind, types.UnionType) and len(parts) == 1 else kind

@@ -1,0 +1,137 @@
+"""Factorizations: from a composed configuration to plans of kind ``cores``, and their data made ready."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harness import processors
+from results.bad_input import BadInput, check_choice, nearest
+from results.factorization import Factorization
+from results.search_space import SearchSpace
+from sweeps import ranges
+from workloads import registry
+from workloads.factorization import memory, prepared
+from workloads.factorization.ratings import BadRatings, Ratings, Source
+from workloads.factorization.training import GATHER_BYTES
+from workloads.workload import DataAbsent
+
+DEFAULT_TRIALS = 16  # of a search
+# Memory of a training, as measured: of itself, of a link while its routes are made, and of tables and their copies.
+BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
+
+
+class Asked(NamedTuple):
+    """A study, and what its ratings are built from: their name in the registry and its options, plain data."""
+
+    study: Factorization
+    ratings: Mapping[str, Any]
+
+
+def asked(config: Mapping[str, Any]) -> Asked:
+    """The study of a configuration that factorizes.
+
+    Raises:
+      BadInput: for anything wrong with it that can be told without reading the data.
+    """
+    ratings, als = config["ratings"], config["als"]
+    found = _refusing(lambda: _checked(ratings))
+    _check_cores(config["cores"])
+    given = {name: als[name] for name in ("unobserved_weight", "norm_penalty")}
+    space = SearchSpace.from_plan(ranges.plan(given))
+    fixed = all(len(ranged.values) == 1 for ranged in space.values())
+    study = Factorization(
+        dataset=found.name,
+        dataset_version=_refusing(found.version),
+        dataset_options=registry.generated_from(ratings),
+        space=space,
+        seed=config["seed"],
+        trials=(1 if fixed else DEFAULT_TRIALS) if config["trials"] is None else config["trials"],
+        cores=config["cores"],
+        **{name: als[name] for name in als if name not in given},
+    )
+    return Asked(study, dict(ratings))
+
+
+def make_ready(asked_for: Iterable[Asked], say: Callable[[str], None]) -> None:
+    """Prepares the data of all studies on disk, once each.
+
+    Args:
+      asked_for: any studies.
+      say: told, line by line, what a user should know about the data, and about cores that are none.
+
+    Raises:
+      BadInput: for data that cannot be used, and studies that do not go with theirs.
+    """
+    by_data: dict[tuple[str, str], list[Asked]] = {}
+    for one in asked_for:
+        by_data.setdefault((one.study.dataset, one.study.dataset_version), []).append(one)
+    lines: list[str] = []
+    for alike in by_data.values():
+        found = registry.ratings(alike[0].ratings)
+        ratings = _refusing(lambda found=found: prepared.load(found))  # type: ignore[misc]
+        lines += [f"{found.name}: {line}" for line in ratings.lines()]
+        for one in alike:
+            _check_size(one.study, ratings)
+    emulated = sorted({one.study.cores for alike in by_data.values() for one in alike if _is_emulated(one.study)})
+    if emulated:
+        what = f"cores={','.join(map(str, emulated))} on {len(processors.physical_cores())} physical cores"
+        lines.append(f"{what} are emulated: times will say nothing about speed")
+    for line in lines:
+        say(line)
+
+
+def _checked(ratings: Mapping[str, Any]) -> Source:
+    check_choice("ratings", ratings["name"], registry.RATINGS)
+    known = registry.ratings_options(ratings["name"])
+    for key in ratings:
+        if key != "name" and key not in known:
+            raise BadInput(f"ratings.{key}: {ratings['name']} takes no such option; {nearest(key, known)}")
+    try:
+        found = registry.ratings(ratings)
+    except BadRatings as error:
+        about_an_option = str(error).split()[0] in known
+        raise BadInput(f"ratings.{error}" if about_an_option else str(error)) from None
+    prepared.check(found)
+    return found
+
+
+def _refusing(call: Callable[[], Any]) -> Any:
+    """What ``call`` gives; what is wrong with data as BadInput."""
+    try:
+        return call()
+    except (BadRatings, DataAbsent) as error:
+        raise BadInput(str(error)) from None
+
+
+def _check_cores(cores: int | None) -> None:
+    kind, devices = processors.accelerators()
+    if devices and cores is not None and cores > devices:
+        raise BadInput(f"cores={cores}: this machine shows {devices} {kind} devices; at most cores={devices}")
+
+
+def _is_emulated(study: Factorization) -> bool:
+    return not processors.accelerators()[1] and study.cores > len(processors.physical_cores())
+
+
+def _check_size(study: Factorization, ratings: Ratings) -> None:
+    """Raises BadInput if tables are wider than the matrix, or do not fit in memory."""
+    sides = {"rows": ratings.train.row_count, "columns": ratings.train.column_count}
+    smaller = min(sides, key=lambda side: sides[side])
+    if study.dim > sides[smaller]:
+        raise BadInput(
+            f"als.dim={study.dim} is larger than the smaller side of {study.dataset}, {sides[smaller]:,} {smaller}; "
+            f"at most als.dim={sides[smaller]}"
+        )
+    _refusing(lambda: memory.require(*_needed(study, ratings)))
+
+
+def _needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
+    """The memory a study takes at its peak, about, in words for ``memory.require``."""
+    sides = ratings.train.row_count, ratings.train.column_count
+    row = study.dim * np.dtype(np.float32 if study.table_dtype == "float32" else np.float16).itemsize
+    copy = {"all_gather": max(sides) * row, "all_to_all": 0, "auto": min(max(sides) * row, GATHER_BYTES)}[study.gather]
+    copies = study.cores * copy if not processors.accelerators()[1] else 0  # every core holds one meanwhile
+    needed = BYTES + TABLES * sum(sides) * row + COPIES * copies + BYTES_PER_LINK * len(ratings.train.columns)
+    what = f"factorizing {study.dataset} with als.dim={study.dim} on cores={study.cores}"
+    return needed, what, "take a smaller als.dim, fewer cores or table_dtype=bfloat16"

@@ -1,0 +1,67 @@
+import os
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from harness import checkpoints
+from harness.checkpoints import Checkpoint, Checkpoints
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkpoints:
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "cache"))
+    return Checkpoints(tmp_path / "store", "a-study")
+
+
+def checkpoint(epochs: int = 2) -> Checkpoint:
+    every = np.arange(1 << 16, dtype=np.uint16).view(jnp.bfloat16).reshape(256, 256)  # NaNs and all
+    rows = [{"recall": 0.1 + epoch, "objective": float("nan")} for epoch in range(epochs)]
+    return Checkpoint(epochs, rows, [every, np.array([[1e-45, np.inf]], np.float32), np.zeros((0, 3), np.float32)])
+
+
+def test_everything_survives_to_the_bit(kept: Checkpoints) -> None:
+    kept.save(7, "key", checkpoint(1))
+    kept.save(7, "key", checkpoint())
+    found = kept.load(7, "key")
+    assert found is not None
+    assert found.epochs == 2
+    assert repr(found.rows) == repr(checkpoint().rows)
+    for array, saved in zip(checkpoint().arrays, found.arrays, strict=True):
+        assert (array.dtype, array.shape) == (saved.dtype, saved.shape)
+        assert array.tobytes() == saved.tobytes()
+    assert [file.name for file in kept.folder.iterdir()] == ["trial-000007"]
+
+
+def test_only_the_trial_it_is_of_believes_it(kept: Checkpoints) -> None:
+    assert kept.load(0, "key") is None
+    kept.save(0, "key", checkpoint())
+    assert kept.load(0, "another") is None
+    assert kept.load(1, "key") is None
+    assert Checkpoints(kept.folder, "a-study").load(0, "key") is None
+    kept.remove(0)
+    assert kept.load(0, "key") is None
+    assert not kept.folder.exists()
+    kept.remove(0)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "padded"])
+def test_a_damaged_one_is_none(kept: Checkpoints, damage: str) -> None:
+    kept.save(0, "key", checkpoint())
+    (file,) = kept.folder.iterdir()
+    data = file.read_bytes()
+    middle = len(data) // 2
+    flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+    file.write_bytes({"cut": data[:middle], "flipped": flipped, "empty": b"", "padded": data + b"\0"}[damage])
+    assert kept.load(0, "key") is None
+
+
+def test_forgotten_ones_go(kept: Checkpoints) -> None:
+    kept.save(0, "key", checkpoint())
+    old = kept.folder.stat().st_mtime - checkpoints.FORGOTTEN_SECONDS - 1
+    os.utime(kept.folder, (old, old))
+    other = Checkpoints(kept.folder, "another")
+    other.save(0, "key", checkpoint())
+    assert not kept.folder.exists()
+    assert other.load(0, "key") is not None

@@ -1,0 +1,169 @@
+"""Factorizations epoch by epoch: what is kept of a killed one, how trials end, and that no time holds compiling."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness import compile_cache, cores, search
+from harness.checkpoints import Checkpoint, Checkpoints
+from results.factorization import Factorization
+from results.search_space import SearchSpace
+from tests.workloads.graphs import ratings
+from workloads.factorization.ratings import Ratings
+from workloads.factorization.training import Training
+
+EPOCHS = 4
+
+
+def small() -> Ratings:
+    """Few lengths of rows, which are quickly compiled for."""
+    return ratings(rows=60, columns=48, links=300)
+
+
+class Kept(Checkpoints):
+    """Remembers everything it is told to save."""
+
+    def __init__(self, store: Path, study: str):
+        super().__init__(store, study)
+        self.seen: dict[tuple[int, int], list[bytes]] = {}
+
+    def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
+        super().save(trial, key, checkpoint)
+        self.seen[trial, checkpoint.epochs] = [array.tobytes() for array in checkpoint.arrays]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once() -> None:
+    compile_cache.enable()
+
+
+@pytest.fixture(scope="module")
+def study(factorization: Factorization) -> Factorization:
+    return dataclasses.replace(factorization, dim=8, epochs=EPOCHS, table_dtype="bfloat16")
+
+
+def run(study: Factorization, ids: list[int], store: Path, **how: object) -> tuple[list[cores.Record], Kept]:
+    records: list[cores.Record] = []
+    kept = Kept(store, study.name)
+    cores.run(study, search.draw(study, ids), small(), kept, on_finished=records.append, **how)  # type: ignore[arg-type]
+    return records, kept
+
+
+def assert_same(one: cores.Record, other: cores.Record) -> None:
+    assert one.ended == other.ended
+    for name in ("trial", "step"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name in (*cores.METRICS, "bytes_per_core"):
+        np.testing.assert_array_equal(one.metrics[name], other.metrics[name])
+
+
+@pytest.fixture(scope="module")
+def calm(study: Factorization, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[cores.Record], Kept]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SCALING_LIMITS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        told: list[int] = []
+        records, kept = run(study, [0, 1], Path("calm"), on_progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == 2 * EPOCHS
+    assert not kept.folder.exists()
+    return records, kept
+
+
+def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[cores.Record], Kept]) -> None:
+    records, _ = calm
+    assert [record.trial.tolist() for record in records] == [[0] * EPOCHS, [1] * EPOCHS]
+    for record in records:
+        assert record.step.tolist() == [1, 2, 3, 4]
+        assert list(record.metrics) == list(cores.MEASURED)
+        assert all(end.status == "COMPLETE" for end in record.ended.values())
+        assert record.metrics["train_objective"][-1] < record.metrics["train_objective"][0]
+        assert record.metrics["bytes_per_core"].dtype == np.int64
+        for half in ("row_half_seconds", "column_half_seconds", "evaluation_seconds"):
+            assert np.all(record.metrics[half] > 0)
+            assert np.all(record.metrics[half] < record.compile_seconds)
+    assert records[1].trial_steps == 2 * EPOCHS
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills")
+@pytest.mark.parametrize(("where", "epoch"), [("between", 2), ("within", 1), ("saving", 3)])
+def test_a_kill_changes_no_factor_and_no_row(
+    study: Factorization, calm: tuple[list[cores.Record], Kept], where: str, epoch: int, tmp_path: Path
+) -> None:
+    program = Path(__file__).with_name("dying.py")
+    path = os.pathsep.join(map(str, (program.parents[2], program.parents[1] / "workloads")))
+    command = [sys.executable, str(program), str(tmp_path), json.dumps(study.plan()), where, str(epoch)]
+    died = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    saved = epoch - (where == "saving")
+    (record,), kept = run(study, [0], tmp_path)
+    assert_same(record, calm[0][0])
+    assert list(kept.seen) == [(0, done) for done in range(saved + 1, EPOCHS)]
+    for at, arrays in kept.seen.items():
+        assert arrays == calm[1].seen[at]
+
+
+def test_without_time_trials_wait_and_go_on(
+    study: Factorization, calm: tuple[list[cores.Record], Kept], tmp_path: Path
+) -> None:
+    records, kept = run(study, [0, 1], tmp_path, time_limit_seconds=1e-9)
+    assert [end for record in records for end in record.ended.values()] == [
+        cores.Ended("INCOMPLETE", "time_limit", 1),
+        cores.Ended("INCOMPLETE", "time_limit", 0),
+    ]
+    assert [record.step.tolist() for record in records] == [[1], []]
+    assert kept.folder.exists()
+    records, _ = run(study, [0, 1], tmp_path)
+    for record, other in zip(records, calm[0], strict=True):
+        assert_same(record, other)
+    assert not kept.folder.exists()
+
+
+def test_tables_that_are_not_finite_end_a_trial(study: Factorization, tmp_path: Path) -> None:
+    tiny = {name: {"scale": "DISCRETE", "values": [1e-35]} for name in study.space}  # below what float32 can divide by
+    singular = dataclasses.replace(study, solver="cholesky", table_dtype="float32", space=SearchSpace.from_plan(tiny))
+    (record,), kept = run(singular, [0], tmp_path)
+    assert record.ended[0] == cores.Ended("INFEASIBLE", None, 1)
+    assert np.isnan(record.metrics["train_objective"]).all()
+    assert np.isnan(record.metrics["test_recall_20_error"]).all()
+    assert record.metrics["row_half_seconds"][0] > 0
+    assert not kept.folder.exists()
+
+
+def test_an_objective_that_is_not_finite_ends_a_trial_with_what_was_measured(
+    study: Factorization, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated = []
+
+    def overflows(*_: object) -> dict[str, float]:
+        evaluated.append(1)
+        return {"recall_20": 0.25, "recall_50": 0.5, "objective": 1e39 if len(evaluated) > 3 else 1.0}
+
+    monkeypatch.setattr(Training, "evaluate", overflows)
+    (record, other), _ = run(study, [0, 1], tmp_path)
+    assert record.ended[0] == cores.Ended("INFEASIBLE", None, 3)
+    assert record.metrics["test_recall_20_error"].tolist() == [0.75] * 3
+    assert other.ended[1] == cores.Ended("INFEASIBLE", None, 1)
+
+
+def test_a_process_with_too_few_devices_says_so(study: Factorization, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="of 64 cores, and this process has"):
+        run(dataclasses.replace(study, cores=64), [0], tmp_path)
+
+
+def test_cores_and_solvers_start_alike(study: Factorization) -> None:
+    others = [dataclasses.replace(study, **change) for change in ({"cores": 2}, {"solver": "lu"}, {"dim": 9})]
+    for other in others:
+        assert search.draw(other, range(3)) == search.draw(study, range(3))
