@@ -1,7 +1,7 @@
 """A published archive, as .tar.bz2, .tar or a folder: its checksum, and its files one after the other.
 
-Nothing is unpacked to disk. bzip2 is decoded by rapidgzip on all cores but one, or, where that is not installed, on one
-by the standard library; and always ahead, in a thread of its own, of what is done with the data.
+Nothing is unpacked to disk. bzip2 is decoded ahead of what is done with the data, on all cores but one: by rapidgzip if
+that leaves several, else by the standard library, which, unlike rapidgzip with one thread, lets others run meanwhile.
 """
 
 import bz2
@@ -89,17 +89,45 @@ def opened(path: Location, top: str) -> Iterator[Source]:
 
 def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> tuple[Any, Callable[[], int]]:
     """A file object that decodes bzip2, and how far it has come in the compressed file."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if cores <= 2:
+        return _Bzip2(file), file.tell
     try:
         rapidgzip = importlib.import_module("rapidgzip")
     except ImportError:
-        return stack.enter_context(bz2.BZ2File(file)), file.tell
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    # One is left to what is done with the data: a decoder that is not scheduled decodes twice what it lost meanwhile.
-    threads = max(1, min(cores - 1, DECODERS))
+        return _Bzip2(file), file.tell
     source = str(path) if isinstance(path, Path) else file
-    decoded = stack.enter_context(rapidgzip.IndexedBzip2File(source, parallelization=threads))
+    decoded = stack.enter_context(rapidgzip.IndexedBzip2File(source, parallelization=min(cores - 1, DECODERS)))
     reader = getattr(decoded, "bz2reader", None)
     return decoded, (lambda: reader.tell_compressed() // 8) if reader is not None else file.tell
+
+
+class _Bzip2:
+    """The standard library's decoder in large steps: bz2.BZ2File asks for the interpreter's lock every 8 KiB."""
+
+    def __init__(self, file: BinaryIO):
+        self._file, self._decoder = file, bz2.BZ2Decompressor()
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes, at least one but at the end."""
+        while True:
+            rest, starts = b"", self._decoder.eof
+            if starts:
+                rest, self._decoder = self._decoder.unused_data, bz2.BZ2Decompressor()
+            if self._decoder.needs_input:
+                rest = rest or self._file.read(CHUNK)
+                if not rest and starts:
+                    return b""
+                if not rest:
+                    raise EOFError("the compressed file ends too early")
+            try:
+                decoded = self._decoder.decompress(rest, size)
+            except OSError:
+                if starts:  # what follows the last stream is none, and bzip2 itself passes over it
+                    return b""
+                raise
+            if decoded:
+                return decoded
 
 
 class _Chunks:

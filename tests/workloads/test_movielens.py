@@ -125,7 +125,9 @@ def test_a_tenth_of_the_users_is_held_out_by_the_seed(write: Write) -> None:
 
 
 def test_what_cannot_be_read(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadRatings, match=r"unknown variant '2m' of movielens; choices: 100k, latest-small, 1m, 20m, 25m"):
+    with pytest.raises(
+        BadRatings, match=r"unknown variant '2m' of movielens; choices: 100k, latest-small, 1m, 20m, 25m"
+    ):
         movielens.source("2m")
     source = movielens.source("100k")
     for refuses in (source.check, source.version):
