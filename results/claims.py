@@ -41,6 +41,7 @@ class Claim:
 
         self._listing, self._base, self._parts, trials = steady(look)
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
+        self._held: dict[Part, Piece] = {}  # what was written here, and need not be read
         self.number: int | None = None
         keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
         self.settled = frozenset(int(i) for i in keep)
@@ -73,6 +74,7 @@ class Claim:
         self._check_newest(self.number)
         self._next += 1
         self._parts.append(part)
+        self._held[part] = piece
 
     def commit(self, study: AnyStudy) -> None:
         """Merges what was committed with the parts since, and makes that visible.
@@ -89,14 +91,15 @@ class Claim:
         whole = compaction.merge(stored, study)
         durable.create(self._folder / commit_file(number), durable.seal(self._record(number, study, whole)))
         self._remove_merged()
-        self.number, self._parts, self._base = None, [], committed(self._folder.parent, self._name)
+        self.number, self._parts, self._held = None, [], {}
+        self._base = committed(self._folder.parent, self._name)
 
     def _stored(self) -> list[Piece]:
         """All that counts; looks again where a process that had stalled has committed parts meanwhile."""
 
         def look() -> list[Piece]:
             try:
-                return pieces(self._folder, self._base, self._parts)
+                return pieces(self._folder, self._base, self._parts, self._held)
             except FileNotFoundError:
                 _, self._base, counting = state(self._folder.parent, self._name)
                 self._parts = [part for part in counting if part.seq < self._next]
@@ -148,7 +151,7 @@ class Claim:
     def _table(self, name: str, table: pa.Table, number: int) -> dict[str, Any]:
         return self._file(f"{name}-{number:06d}.parquet", compaction.parquet_bytes(table), len(table))
 
-    def _file(self, name: str, data: bytes, rows: int) -> dict[str, Any]:
+    def _file(self, name: str, data: bytes | memoryview, rows: int) -> dict[str, Any]:
         durable.create(self._folder / name, data)
         return {"file": name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
 
@@ -187,9 +190,10 @@ def _cutoff(folder: Folder, number: int) -> int:
     return parts
 
 
-def pieces(folder: Folder, base: Commit | None, parts: list[Part]) -> list[Piece]:
+def pieces(folder: Folder, base: Commit | None, parts: list[Part], held: Mapping[Part, Piece]) -> list[Piece]:
+    """The tables of a commit and of parts; ``held`` are in memory already."""
     committed_piece = [Piece(*(read_table(base, table) for table in TABLES))] if base else []
-    return committed_piece + [compaction.read_part(folder / part.file) for part in parts]
+    return committed_piece + [held.get(part) or compaction.read_part(folder / part.file) for part in parts]
 
 
 def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataFrame:

@@ -31,8 +31,8 @@ def part_bytes(piece: Piece) -> bytes:
     for table in piece:
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
-    payload = sink.getvalue().to_pybytes()
-    return payload + hashlib.sha256(payload).digest()
+    payload = memoryview(sink.getvalue())
+    return b"".join([payload, hashlib.sha256(payload).digest()])
 
 
 def read_part(path: Folder) -> Piece:
@@ -82,7 +82,7 @@ def merge(pieces: Sequence[Piece], study: AnyStudy | None = None) -> Piece:
     return whole
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
+def parquet_bytes(table: pa.Table) -> memoryview:
     """A table as the bytes of a Parquet file: sorted ids as dictionaries, floats split by byte, zstd."""
     floats = [f.name for f in table.schema if pa.types.is_floating(f.type)]
     texts = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
@@ -92,7 +92,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
     )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", use_byte_stream_split=floats, use_dictionary=coded)
-    return sink.getvalue().to_pybytes()
+    return memoryview(sink.getvalue())
 
 
 def with_run(piece: Piece, number: int) -> Piece:

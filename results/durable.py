@@ -40,7 +40,7 @@ def location(text: str | Path) -> Folder:
         raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
 
 
-def create(path: Folder, data: bytes) -> bool:
+def create(path: Folder, data: bytes | memoryview) -> bool:
     """Creates a file, whole and for good; False, and nothing changed, if the name is taken.
 
     Args:
@@ -49,7 +49,7 @@ def create(path: Folder, data: bytes) -> bool:
     """
     if not isinstance(path, Path):
         with contextlib.suppress(FileExistsError):
-            path.fs.pipe_file(path.path, data, mode="create")
+            path.fs.pipe_file(path.path, bytes(data), mode="create")
             return True
         return False
     temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"

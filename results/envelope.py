@@ -33,7 +33,7 @@ KEY = b"scaling_limits_envelope"
 HASHED = ("trials", "measurements")  # what it is made from
 COLUMNS = ("trial", "rank", "step_before", "step")  # then the metrics, in their own types
 NOT_COMPLETE = -1  # as a rank; the others count the COMPLETE trials from 0
-MOST_EDGES = 1024  # of a study's steps, where rows are compared; if it has more, rows are kept that need not be
+MOST_EDGES = 256  # of a study's steps, where rows are compared; if it has more, rows are kept that need not be
 
 
 class Envelope(NamedTuple):

@@ -124,7 +124,7 @@ def _bring(offer: Incoming, into: Folder) -> Outcome:
 def _held(into: Folder, name: str) -> Piece | None:
     """What the store has of a study, whether a commit record lists it already or not."""
     _, base, parts = claims.state(into, name)
-    pieces = claims.pieces(into / name, base, parts)
+    pieces = claims.pieces(into / name, base, parts, {})
     return compaction.merge(pieces) if pieces else None
 
 

@@ -119,11 +119,11 @@ def _describe(held: Sequence[Commit], copied: Sequence[Copied], put: Callable[[s
         for table, found in each.schemas.items():
             files[table].setdefault(tuple(found.names), []).append(release_lists.place(commit, table))
     about = Contents(held, columns, files, max(days, default=None), importlib.metadata.version("scaling-limits"))
-    all_studies = compaction.parquet_bytes(studies)
+    all_studies = bytes(compaction.parquet_bytes(studies))
     documents = {
         "studies.parquet": all_studies,
         **{
-            f"columns/{t}.parquet": compaction.parquet_bytes(columns[t].empty_table())
+            f"columns/{t}.parquet": bytes(compaction.parquet_bytes(columns[t].empty_table()))
             for t in ("trials", "measurements")
         },
         "README.md": dataset_card.readme(about),

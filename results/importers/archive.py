@@ -1,29 +1,30 @@
 """A published archive, as .tar.bz2, .tar or a folder: its checksum, and its files one after the other.
 
-Nothing is unpacked to disk. bzip2 is decoded ahead of what is done with the data, on all cores but one: by rapidgzip if
-that leaves several, else by the standard library, which, unlike rapidgzip with one thread, lets others run meanwhile.
+Nothing is unpacked to disk. bzip2 is decoded ahead of what is done with the data: by a process of its own, on all cores
+but one, or, of what is not on a local disk, by a thread.
 """
 
-import bz2
 import collections
 import contextlib
 import hashlib
-import importlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from upath import UPath
 
 from results.durable import Folder
-from results.importers import tar_stream
+from results.importers import bunzip, tar_stream
 from results.importers.tar_stream import CHUNK, Broken, Entry
 from results.importers.untrusted import Unusable
 
 AHEAD = 8  # chunks that are decoded before they are asked for
 DECODERS = 8  # threads at most: more would only wait for the reader, and each holds decoded data
+DECODE = ("-m", "results.importers.bunzip")
 DEEPEST = 12  # folders within folders
 # Text of numbers shrinks to a fifth; what grows more than this was made to fill a disk or a memory.
 MOST_GROWTH, SMALL = 300, 64 << 20
@@ -78,64 +79,53 @@ def opened(path: Location, top: str) -> Iterator[Source]:
             file = stack.enter_context(path.open("rb"))
             compressed = file.read(len(_MAGIC)) == _MAGIC
             file.seek(0)
-            decoded, position = _decoder(path, file, stack) if compressed else (file, file.tell)
+            decoded = _decoder(path, file, stack) if compressed else bunzip.Decoded(file.read, file.tell)
         except (OSError, RuntimeError, ValueError) as error:
             raise Broken(f"it cannot be opened ({_reason(error)})") from None
         pool = ThreadPoolExecutor(1)  # so that chunks come in order
         stack.callback(pool.shutdown, cancel_futures=True)  # before the file is closed
-        chunks = _Chunks(decoded, position, size, pool)
+        chunks = _Chunks(decoded, size, pool)
         yield Source(tar_stream.entries(iter(chunks)), lambda: chunks.position, size)
 
 
-def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> tuple[Any, Callable[[], int]]:
-    """A file object that decodes bzip2, and how far it has come in the compressed file."""
+def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> bunzip.Decoded:
+    if not isinstance(path, Path):
+        return bunzip.Decoded(bunzip.Decoder(file).read, file.tell)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cores <= 2:
-        return _Bzip2(file), file.tell
-    try:
-        rapidgzip = importlib.import_module("rapidgzip")
-    except ImportError:
-        return _Bzip2(file), file.tell
-    source = str(path) if isinstance(path, Path) else file
-    decoded = stack.enter_context(rapidgzip.IndexedBzip2File(source, parallelization=min(cores - 1, DECODERS)))
-    reader = getattr(decoded, "bz2reader", None)
-    return decoded, (lambda: reader.tell_compressed() // 8) if reader is not None else file.tell
+    decoder = _Process(path, max(1, min(cores - 1, DECODERS)))
+    stack.callback(decoder.end)
+    return bunzip.Decoded(decoder.read, lambda: decoder.position)
 
 
-class _Bzip2:
-    """The standard library's decoder in large steps: bz2.BZ2File asks for the interpreter's lock every 8 KiB."""
+class _Process:
+    """The program ``bunzip``, decoding a file."""
 
-    def __init__(self, file: BinaryIO):
-        self._file, self._decoder = file, bz2.BZ2Decompressor()
+    def __init__(self, path: Path, threads: int):
+        command = [sys.executable, *DECODE, str(path.absolute()), str(threads)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.position = 0
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes, at least one but at the end."""
-        while True:
-            rest, starts = b"", self._decoder.eof
-            if starts:
-                rest, self._decoder = self._decoder.unused_data, bz2.BZ2Decompressor()
-            if self._decoder.needs_input:
-                rest = rest or self._file.read(CHUNK)
-                if not rest and starts:
-                    return b""
-                if not rest:
-                    raise EOFError("the compressed file ends too early")
-            try:
-                decoded = self._decoder.decompress(rest, size)
-            except OSError:
-                if starts:  # what follows the last stream is none, and bzip2 itself passes over it
-                    return b""
-                raise
-            if decoded:
-                return decoded
+        """The next piece, of the decoder's own size; nothing at the end."""
+        assert self._process.stdout and self._process.stderr
+        head = self._process.stdout.read(bunzip.HEAD.size)
+        if len(head) < bunzip.HEAD.size:
+            lines = self._process.stderr.read().decode(errors="replace").splitlines()
+            raise RuntimeError(lines[-1] if lines else "the decoder was killed")
+        position, length = bunzip.HEAD.unpack(head)
+        self.position = max(self.position, position)
+        return self._process.stdout.read(length)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 class _Chunks:
     """The content in pieces, each handed out once the next is there: bz2 notices damage after the damaged bytes."""
 
-    def __init__(self, file: BinaryIO, position: Callable[[], int], size: int, pool: ThreadPoolExecutor):
-        self._file, self._tell, self._size, self._pool = file, position, size, pool
-        self.position = 0
+    def __init__(self, decoded: bunzip.Decoded, size: int, pool: ThreadPoolExecutor):
+        self._decoded, self._size, self._pool, self.position = decoded, size, pool, 0
 
     def __iter__(self) -> Iterator[bytes]:
         held, total = b"", 0
@@ -156,7 +146,7 @@ class _Chunks:
             raise Broken(f"it is damaged or cut short ({_reason(error)})") from None
 
     def _read(self) -> tuple[bytes, int]:
-        return self._file.read(CHUNK), self._tell()
+        return self._decoded.read(CHUNK), self._decoded.position()
 
 
 def _reason(error: Exception) -> str:
