@@ -60,7 +60,8 @@ def commits(
             continue
         try:
             commit = commit_of(record, folder, path)
-            study = study_of(commit.plan, commit.trials, folder.name)
+            same = found.plans.get(commit.trials) == commit.plan
+            study = found.studies[commit.trials] if same else study_of(commit.plan, commit.trials, folder.name)
         except BadInput as error:
             found.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
             continue

@@ -15,6 +15,7 @@ from results.durable import Folder
 from results.entries import Entry, shown
 from results.ledger import Ledger
 from results.parts import Part
+from results.plans import AnyStudy
 
 OnBytes = Callable[[int], None]
 
@@ -51,7 +52,7 @@ class Findings:
       leftovers: how many files there are that nobody needs, and that are no fault, by kind.
       files, bytes: that were looked at.
       ledger: of the study, with the parts that no commit holds yet.
-      plans: that are intact, by their number of trials.
+      plans, studies: that are intact, by their number of trials.
       claims: that are intact, by their number.
       commit: the newest that is intact with all its files.
       parts: that are intact.
@@ -65,6 +66,7 @@ class Findings:
     bytes: int = 0
     ledger: Ledger | None = None
     plans: dict[int, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    studies: dict[int, AnyStudy] = dataclasses.field(default_factory=dict)
     claims: dict[int, Claimed] = dataclasses.field(default_factory=dict)
     commit: Commit | None = None
     parts: list[Part] = dataclasses.field(default_factory=list)

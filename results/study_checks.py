@@ -104,7 +104,7 @@ def _plans(folder: Folder, listing: Listing, records: Mapping[str, Any], found: 
             found.fault(path, "is no plan of as many trials as its name says")
             continue
         try:
-            commit_checks.study_of(record["plan"], trials, folder.name)
+            found.studies[trials] = commit_checks.study_of(record["plan"], trials, folder.name)
         except BadInput as error:
             found.fault(path, str(error))
             continue

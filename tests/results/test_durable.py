@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from upath import UPath
 
 from results import claims, durable, store
@@ -164,3 +166,17 @@ def test_a_sealed_record_comes_back_and_any_other_byte_is_noticed(record: dict[s
     for bad in (data + b"\n", data[:-1], b" " + data, b"", b"[" * 100_000, b"[]", b"1", b'{"sha256": 1}', b"\xff"):
         with pytest.raises(Damaged, match="record is not what was written"):
             durable.unseal(bad, Path("record"))
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+@given(st.dictionaries(st.text(), PLAIN, min_size=1))
+def test_records_are_json_as_the_standard_library_indents_it(record: dict[str, Any]) -> None:
+    record.pop("sha256", None)
+    sealed = durable.seal(record | {"a": 0})
+    indented = json.dumps(record | {"a": 0}, indent=1, sort_keys=True)
+    assert sealed.decode().startswith(indented[:-2] + ',\n "sha256": "')

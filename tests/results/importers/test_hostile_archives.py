@@ -15,7 +15,7 @@ import pytest
 
 from results import store
 from results.bad_input import BadInput
-from results.importers import intake, shallue2018
+from results.importers import archive, intake, shallue2018
 from results.schema import RESERVED
 
 GOOD = "mnist/fc_1024/sgd/64"
