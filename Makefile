@@ -8,6 +8,8 @@ FIGURES ?= figures
 
 quickstart: .venv/installed
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
+	$(BIN)/python -m sweeps +experiment=alx2022/quickstart store=$(STORE) -m
+	$(BIN)/python -m analysis epochs --store $(STORE)
 	$(BIN)/python -m analysis steps --store $(STORE)
 	$(BIN)/python -m analysis fit --store $(STORE)
 	$(BIN)/python -m analysis figures --store $(STORE) --out $(FIGURES)
@@ -29,6 +31,8 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/lanes.py
 	$(BIN)/python benchmarks/results.py
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --editable '.[bench]'
+	$(BIN)/python benchmarks/als.py
 
 # Versions of everything, for every Python and system at once; names and versions only.
 lock: .venv/installed

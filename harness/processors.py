@@ -2,6 +2,7 @@
 
 import math
 import os
+import platform
 from pathlib import Path
 
 
@@ -24,6 +25,14 @@ def physical_cores() -> list[tuple[int, ...]]:
         cores.setdefault(siblings.read_text().strip() if siblings.exists() else str(cpu), []).append(cpu)
     found = [tuple(cpus) for cpus in cores.values()]
     return found[: max(1, math.floor(_quota(len(found))))]
+
+
+def model() -> str:
+    """What the processor is called, such as "AMD EPYC"; times on different ones do not compare."""
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return (named or [platform.processor() or platform.machine() or "cpu"])[0]
 
 
 def accelerators() -> tuple[str, int]:

@@ -32,7 +32,7 @@ def device(cores: int | None = None) -> dict[str, Any]:
     backend = jax.default_backend()
     return {
         "backend": backend,
-        "device_kind": devices[0].device_kind,
+        "device_kind": processors.model() if backend == "cpu" else devices[0].device_kind,
         "device_count": len(devices),
         "emulated": backend == "cpu" and len(devices) > len(processors.physical_cores()),
     }

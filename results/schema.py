@@ -40,7 +40,7 @@ STUDIES = (
     Column("python_version", pa.string(), "version of Python"),
     Column("package_versions", pa.string(), "versions of the packages that computed, JSON"),
     Column("backend", pa.string(), "cpu, gpu or tpu; null if the run failed before it had one"),
-    Column("device_kind", pa.string(), "what JAX calls the device"),
+    Column("device_kind", pa.string(), "what JAX calls the device; of a CPU, the model of the processor"),
     Column("device_count", pa.int32(), "devices the run used"),
     Column("emulated", pa.bool_(), "more devices than physical cores: times say nothing about speed"),
     Column("physical_cores", pa.int32(), "physical cores the process could run on"),

@@ -219,6 +219,7 @@ def _of_hubs(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hub
     return Observed(
         residual=lambda x: over_segments(lambda links, of: links.residual(x[of]), (size,)),
         product=lambda x: over_segments(lambda links, of: links.product(x[of]), (size,)),
+        square=lambda x: over_segments(lambda links, of: links.square(x[of]), (1,)),
         gram=lambda: over_segments(lambda links, of: links.gram(), (size, size)),
     )
 

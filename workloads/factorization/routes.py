@@ -57,11 +57,12 @@ class Route(NamedTuple):
     counts: Any
 
 
-def bucket_lengths(lengths: np.ndarray) -> list[int]:
+def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
     """The lengths to pad rows to: as few as keep to ``PADDING``, and those with the fewest padded links in all.
 
     Args:
       lengths: of the rows, each at least 1.
+      most: buckets.
     """
     if not len(lengths):
         return []
@@ -76,7 +77,7 @@ def bucket_lengths(lengths: np.ndarray) -> list[int]:
     below = np.concatenate([[0], np.cumsum(counts)])  # rows with one of the first i lengths
     least = found * below[1:]  # slots if all rows up to i are padded to length i: one bucket
     chosen: list[np.ndarray] = []
-    while len(chosen) < min(MOST_BUCKETS, len(found)) - 1 and least[-1] > PADDING * lengths.sum():
+    while len(chosen) < min(most, len(found)) - 1 and least[-1] > PADDING * lengths.sum():
         # cost[i, j]: lengths up to j in earlier buckets, j + 1 … i in one of length i
         cost = least[None, :] + found[:, None] * (below[1:, None] - below[None, 1:])
         cost = np.where(np.arange(len(found))[None, :] < np.arange(len(found))[:, None], cost, np.iinfo(np.int64).max)
@@ -92,7 +93,9 @@ def bucket_lengths(lengths: np.ndarray) -> list[int]:
     return sorted([*ends, int(found[at])])
 
 
-def places(lengths: np.ndarray, cores: int, chunk_slots: int, hub_length: int) -> Places:
+def places(
+    lengths: np.ndarray, cores: int, chunk_slots: int, hub_length: int, most_buckets: int = MOST_BUCKETS
+) -> Places:
     """Lays out the rows of one side.
 
     Args:
@@ -100,13 +103,14 @@ def places(lengths: np.ndarray, cores: int, chunk_slots: int, hub_length: int) -
       cores: to lay them out over.
       chunk_slots: links, padding included, that one step of a loop gathers.
       hub_length: rows longer than this are split.
+      most_buckets: see ``bucket_lengths``.
     """
     rows = np.argsort(-lengths, kind="stable")
     sorted_lengths = lengths[rows]
     hubs = rows[sorted_lengths > hub_length]
     hubs = np.concatenate([hubs, np.full(-len(hubs) % cores, -1)])
     empty = rows[sorted_lengths == 0]
-    ends = bucket_lengths(sorted_lengths[(sorted_lengths > 0) & (sorted_lengths <= hub_length)])
+    ends = bucket_lengths(sorted_lengths[(sorted_lengths > 0) & (sorted_lengths <= hub_length)], most_buckets)
     slot = np.empty(len(lengths), np.int64)
     at = len(hubs) // cores
     shapes, bucket_rows = [], []

@@ -23,11 +23,13 @@ class Observed(NamedTuple):
     Attributes:
       residual: x[rows, d] → Σ v (1 − v·x), [rows, d].
       product: x[rows, d] → Σ v (v·x), [rows, d].
+      square: x[rows, d] → Σ (v·x)², [rows, 1].
       gram: () → Σ v vᵀ, [rows, d, d].
     """
 
     residual: Callable[[Array], Array]
     product: Callable[[Array], Array]
+    square: Callable[[Array], Array]
     gram: Callable[[], Array]
 
 
@@ -66,17 +68,21 @@ def conjugate_gradients(system: System, steps: int) -> Array:
     residual = system.observed.residual(x) - smooth(x)
     direction = preconditioned = precondition(residual)
     size = jnp.sum(residual * preconditioned, -1, keepdims=True)
-    for step in range(steps):
+    for _ in range(steps - 1):
         image = system.observed.product(direction) + smooth(direction)
-        curvature = jnp.sum(direction * image, -1, keepdims=True)
-        length = jnp.where(curvature > 0, size / jnp.where(curvature > 0, curvature, 1), 0)
+        length = _ratio(size, jnp.sum(direction * image, -1, keepdims=True))
         x = x + length * direction
-        if step + 1 < steps:
-            residual = residual - length * image
-            preconditioned = precondition(residual)
-            last, size = size, jnp.sum(residual * preconditioned, -1, keepdims=True)
-            direction = preconditioned + jnp.where(last > 0, size / jnp.where(last > 0, last, 1), 0) * direction
-    return x
+        residual = residual - length * image
+        preconditioned = precondition(residual)
+        last, size = size, jnp.sum(residual * preconditioned, -1, keepdims=True)
+        direction = preconditioned + _ratio(size, last) * direction
+    # The last step needs no new residual, so its links are looked at once, not twice.
+    curvature = system.observed.square(direction) + jnp.sum(direction * smooth(direction), -1, keepdims=True)
+    return x + _ratio(size, curvature) * direction
+
+
+def _ratio(over: Array, under: Array) -> Array:
+    return jnp.where(under > 0, over / jnp.where(under > 0, under, 1), 0)
 
 
 def dense(system: System, method: Name) -> Array:
@@ -129,5 +135,6 @@ def of_chunk(vectors: Array) -> Observed:
     return Observed(
         residual=lambda x: back(1 - along(x)),
         product=lambda x: back(along(x)),
+        square=lambda x: jnp.sum(along(x) ** 2, axis=-1, keepdims=True),
         gram=lambda: jnp.einsum("rld,rle->rde", vectors, vectors),
     )

@@ -1,6 +1,7 @@
 """A factorization on its cores: tables, work and compiled programs, ready to be run epoch by epoch."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from workloads.factorization.ratings import Ratings
 from workloads.factorization.routes import Places, Route
 
 BEST = 50  # columns a row is ranked to
+FOLD_IN_BUCKETS = 4  # few, as they take longer to compile than to compute
 GATHER_BYTES = 2 << 30  # the largest table that every core holds a copy of
 
 
@@ -68,7 +70,8 @@ class Training:
         self.chunk_slots = options.chunk_slots or max(1024, (1 << 20) // options.dim)
         cores = mesh.shape[AXIS]
         by_column = ratings.train.transposed()
-        sides = [self._places(links.lengths, cores) for links in (ratings.train, by_column, ratings.history)]
+        sides = [self._places(links.lengths, cores) for links in (ratings.train, by_column)]
+        sides.append(self._places(ratings.history.lengths, cores, FOLD_IN_BUCKETS))
         numerics = Numerics(
             options.solver, options.cg_steps, jnp.dtype(options.solver_dtype), options.ridge == "frequency"
         )
@@ -87,13 +90,15 @@ class Training:
         )
         self._ranked = recall.program(mesh, sides[1], min(BEST, column_count))
         batches = recall.batches(ratings.history, sides[2], sides[1])
+        self._drawn = _start(mesh, options.dim, options.table_dtype)
+        self._gathered = jax.jit(lambda both: both, out_shardings=self._everywhere)
         self._batches = jax.tree.map(lambda array: self._put(array, self._everywhere), batches)
 
     def start(self, seed: int) -> Tables:
         """Both tables at the start: normal of variance 1/d by row and seed, whatever the cores; zero without links."""
         key = jax.random.key(seed)
-        made = [self._drawn(jax.random.fold_in(key, i), side) for i, side in enumerate((self.rows, self.columns))]
-        return Tables(*made)
+        sides = (self.rows, self.columns)
+        return Tables(*(self._drawn(jax.random.fold_in(key, i), s.row_of, s.work.counts) for i, s in enumerate(sides)))
 
     def row_half(self, tables: Tables, weights: Weights) -> Tables:
         """Solves all rows. The tables that are given are used up."""
@@ -129,7 +134,7 @@ class Training:
 
     def in_order(self, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
         """Both tables on the host, [rows, d] and [columns, d], in the order of the data."""
-        rows, columns = jax.jit(lambda both: both, out_shardings=self._everywhere)(tables)
+        rows, columns = self._gathered(tables)
         return np.asarray(rows)[self.rows.places.slot], np.asarray(columns)[self.columns.places.slot]
 
     def bytes_per_core(self) -> int:
@@ -138,8 +143,8 @@ class Training:
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
-    def _places(self, lengths: np.ndarray, cores: int) -> Places:
-        return routes.places(lengths, cores, self.chunk_slots, self.chunk_slots // 8)
+    def _places(self, lengths: np.ndarray, cores: int, buckets: int = routes.MOST_BUCKETS) -> Places:
+        return routes.places(lengths, cores, self.chunk_slots, self.chunk_slots // 8, buckets)
 
     def _side(self, links: Any, own: Places, other: Places) -> Side:
         work = routes.route(links, own, other, self.chunk_slots, self.chunk_slots // 8)
@@ -155,18 +160,18 @@ class Training:
         spread = jax.tree.map(lambda array: self._put(array, self._spread), held)
         return Side(own, *spread)
 
-    def _drawn(self, key: Array, side: Side) -> Array:
-        dim, dtype = self.options.dim, jnp.dtype(self.options.table_dtype)
-
-        def of_core(row_of: Array, counts: Array) -> Array:
-            draw = jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), (dim,)))
-            there = (counts[0] > 0)[:, None]
-            return jnp.where(there, draw(row_of[0].astype(jnp.uint32)) / np.float32(dim**0.5), 0).astype(dtype)
-
-        spread = PartitionSpec(AXIS)
-        mapped = jax.shard_map(of_core, mesh=self.mesh, in_specs=(spread, spread), out_specs=spread)
-        return jax.jit(mapped)(side.row_of, side.work.counts)
-
     def _put(self, array: np.ndarray, sharding: NamedSharding) -> Array:
         # With several processes each puts what its own cores hold.
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
+def _start(mesh: Mesh, dim: int, dtype: str) -> Callable[[Array, Array, Array], Array]:
+    """Draws a table: of a key, of which row lies in each slot, and of the links of that."""
+
+    def of_core(key: Array, row_of: Array, counts: Array) -> Array:
+        draw = jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), (dim,)))
+        there = (counts[0] > 0)[:, None]
+        return jnp.where(there, draw(row_of[0].astype(jnp.uint32)) / np.float32(dim**0.5), 0).astype(dtype)
+
+    spread = PartitionSpec(AXIS)
+    return jax.jit(jax.shard_map(of_core, mesh=mesh, in_specs=(PartitionSpec(), spread, spread), out_specs=spread))
