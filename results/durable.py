@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import time
 import uuid
 from collections.abc import Mapping
@@ -130,7 +131,13 @@ def read(path: Folder) -> bytes:
 
 def check_file(path: Folder) -> None:
     """Raises Damaged if a local path is there and no file, but a folder, say, or a pipe, which would be waited for."""
-    if isinstance(path, Path) and path.exists() and not path.is_file():
+    if not isinstance(path, Path):
+        return
+    try:
+        mode = path.stat().st_mode  # asked once: between two questions it may be removed
+    except OSError:
+        return  # reading it will tell
+    if not stat.S_ISREG(mode):
         raise Damaged(f"{path} is no file; look at all of it with `python -m results verify`")
 
 

@@ -180,3 +180,21 @@ def test_records_are_json_as_the_standard_library_indents_it(record: dict[str, A
     sealed = durable.seal(record | {"a": 0})
     indented = json.dumps(record | {"a": 0}, indent=1, sort_keys=True)
     assert sealed.decode().startswith(indented[:-2] + ',\n "sha256": "')
+
+
+def test_a_file_that_is_removed_while_it_is_looked_at_is_missing_and_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever misses a merged part looks again; whoever took it for damaged would stop."""
+    path = tmp_path / "part"
+    path.write_bytes(b"x")
+    stat = Path.stat
+
+    def seen(self: Path, **options: Any) -> os.stat_result:
+        found = stat(self, **options)
+        self.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "stat", seen)
+    with pytest.raises(FileNotFoundError):
+        durable.read(path)
