@@ -64,7 +64,7 @@ def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
             at["transform"] = ax.transAxes
             ax.text(column, 1.04, f"@{k}", fontsize=8, fontweight="bold", **at)
         ax.set_yticks(range(len(rows)), names)
-        ax.set_ylim(max(len(rows), 4) - 0.4, -0.6)
+        ax.set_ylim(len(rows) - 0.4, -0.6)
         ax.set_xlim(
             0, 1.08 * max((one.result("recall_50") for one in group if one.chosen is not None), default=0) or 1.0
         )

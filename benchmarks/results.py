@@ -2,7 +2,7 @@
 
     python benchmarks/results.py [--store FOLDER] [--share SHARE] [--json FILE]
 
-The store has the 454 published studies with 168,000 made-up trials and 70 million measurements (1.3 GB). It is written
+The store has the 454 published studies with 168,000 made-up trials and 70 million measurements (1.8 GB). It is written
 to FOLDER, or taken from there if it was; without --store it is thrown away. --share 0.01 takes a hundredth of the
 measurements, and has no targets for what depends on how many there are. Files are in the page cache, and what is timed
 is the work, without the start of Python. Runs of 1 are processes of their own, in turn; ratios are medians of pairs.

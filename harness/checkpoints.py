@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from results import durable
 from workloads.factorization.prepared import cache_home
 
 FORMAT = 1
@@ -77,7 +78,7 @@ class Checkpoints:
             temporary.rename(self._path(trial))
         finally:
             temporary.unlink(missing_ok=True)
-        _sync(self.folder)
+        durable.sync(self.folder)
 
     def load(self, trial: int, key: str) -> Checkpoint | None:
         """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""
@@ -124,14 +125,6 @@ def _forget(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > FORGOTTEN_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def key_of(*parts: Sequence[Any] | Any) -> str:

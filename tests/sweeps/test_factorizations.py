@@ -110,7 +110,7 @@ def test_a_search_and_trials_added_later() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_study_whose_process_is_killed_goes_on(here: Path) -> None:
+def test_a_study_whose_process_is_killed_goes_on(here: Path, children: Callable[[int], list[int]]) -> None:
     line = [*GRAPH, "als.dim=4", "als.epochs=60"]
     killed: list[int] = []
 
@@ -134,20 +134,6 @@ def test_a_study_whose_process_is_killed_goes_on(here: Path) -> None:
     for metric in ("test_recall_20_error", "test_recall_50_error", "train_objective"):
         np.testing.assert_array_equal(one[metric], other[metric])
     assert verify.run(Path("killed"), lambda line: None) == 0
-
-
-def children(parent: int) -> list[int]:
-    """Worker processes of this one, by the kernel's own list."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rsplit(")", 1)[1].split()
-            command = (entry.parent / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(fields[1]) == parent and b"spawn_main" in command:
-            found.append(int(entry.parent.name))
-    return found
 
 
 def test_a_process_that_always_dies_loses_its_study_only(

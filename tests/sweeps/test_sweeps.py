@@ -67,22 +67,8 @@ def test_trials_added_later_equal_trials_run_at_once(tmp_path: Path, pruning: st
     assert_same(tmp_path / "grown", tmp_path / "at_once")
 
 
-def children(parent: int) -> list[int]:
-    """Worker processes of a sweep: its children that have run Python for a while, by the kernel's own list."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rsplit(")", 1)[1].split()
-            command = (entry.parent / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(fields[1]) == parent and b"spawn_main" in command:
-            found.append(int(entry.parent.name))
-    return found
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path) -> None:
+def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path, children: Callable[[int], list[int]]) -> None:
     line = [
         "optimizer=sgd",
         "batch_size=2,4",
