@@ -32,6 +32,7 @@ COLUMNS = {
     "cg_steps": "of the solvers cg and rotated_cg",
     "ridge": "frequency (by the links of a row) or constant",
     "gather": "how cores get at rows of the other table",
+    "kernel": "what computed sums over links: xla, or a fused program of C++",
     "data": "numbers the data were generated from, or else the version of the data",
     "backend": "cpu, gpu or tpu",
     "physical_cores": "physical cores the process could run on",
@@ -58,7 +59,7 @@ def _row(one: Measured) -> dict[str, object]:
     study, ledger = one.study, one.ledger
     row = {
         field: getattr(study, field)
-        for field in ("dataset", "dim", "solver", "table_dtype", "cores", "solver_dtype", "ridge", "gather")
+        for field in ("dataset", "dim", "solver", "table_dtype", "cores", "solver_dtype", "ridge", "gather", "kernel")
     }
     row |= {"study": study.name, "data": data(one), "cg_steps": study.cg_steps if study.solver in CONJUGATE else None}
     row |= {"complete": ledger.complete, "infeasible": ledger.infeasible}
@@ -108,7 +109,7 @@ def emulated(one: Measured) -> str:
 def readable(table: pd.DataFrame) -> str:
     """The table for a reader: what tells its rows apart, and a star beside seconds of emulated cores."""
     rows = table.to_dict("records")
-    further = [name for name in ("data", "cg_steps", "ridge", "gather") if table[name].nunique(dropna=False) > 1]
+    further = [name for name in ("data", "cg_steps", "ridge", "gather", "kernel") if table[name].nunique(dropna=False) > 1]
     common = set.intersection(*(set(row["data"].split()) for row in rows))
     header = ["dataset", "dim", "solver", "dtype", *further, "cores", "seconds/epoch"]
     header += ["recall@20", "recall@50", "objective", "trial", "trials", "diverged", "device"]
@@ -129,7 +130,7 @@ def readable(table: pd.DataFrame) -> str:
         ]
         numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
         lines.append([*names, *numbers, shown[0], str(ended), str(row["infeasible"]), shown[1]])
-    return text.aligned(header, lines, left=["dataset", "solver", "dtype", "data", "ridge", "gather", "device"])
+    return text.aligned(header, lines, left=["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"])
 
 
 def _formats(*names: str) -> str:

@@ -59,6 +59,7 @@ def apart(several: Sequence[Measured], always: int = 0) -> list[str]:
             size(one),
             f"{one.study.ridge} ridge",
             one.study.gather,
+            f"{one.study.kernel} kernel",
             f"{one.study.epochs} epochs",
             f"seed {one.study.seed}",
         )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis import core_counts, draw, epochs, labels, text
 from analysis.draw import GRID, INK, Style
@@ -17,9 +17,10 @@ from results.study import canonical
 
 FEWEST_TRIALS = 3  # in a plane
 FORMATS, SOLVERS = ("table_dtype", "solver_dtype"), ("solver", "cg_steps")
-WAYS = ("dim", *SOLVERS, *FORMATS, "ridge", "gather", "epochs", "space", "seed")  # to factorize the same data
+WAYS = ("dim", *SOLVERS, *FORMATS, "ridge", "gather", "kernel", "epochs", "space", "seed")  # to factorize the same data
 WIDE = 9.0  # inches
 STEEP = 3.0  # an objective that falls by this factor is shown on a logarithmic axis
+APART = 5.0  # courses whose seconds differ by this factor are shown on a logarithmic axis
 DIVERGED = "#D55E00"
 WHITE: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
 MARK: dict[str, Any] = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.5}
@@ -166,9 +167,15 @@ def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], 
         right.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         right.yaxis.set_minor_locator(NullLocator())
     right.yaxis.set_major_formatter(EngFormatter(sep=""))
+    ends = [axis.values(one.of(trial)).max() for one in group if len(one.of(trial))]
+    spread = axis.timed and ends and max(ends) > APART * min(ends) > 0
     for ax in (left, right):
         ax.set_xlabel(axis.label)
-        ax.set_xlim(left=0)
+        if spread:
+            ax.set_xscale("log")
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        else:
+            ax.set_xlim(left=0)
         ax.grid(**GRID)
         if not axis.timed:
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -4,8 +4,9 @@
 
 Both factorize the same graph from the same initial tables under the same objective (ridge constant; the equivalence is
 tested) for as many epochs, each in a process of its own, on the same cores, in turn: ours with rotated conjugate
-gradients on one device per core, `implicit` with 3 steps of conjugate gradients and as many threads. A ratio is the
-median over rounds of the best epochs. Recall@20 of both is computed by one function, in NumPy, from the columns' table
+gradients on one device per core, by the programs of XLA and by the fused kernel where there is a C++ compiler (which is
+what the targets are for then); `implicit` with 3 steps of conjugate gradients and as many threads. A ratio is the
+median over rounds of the best epochs. Recall@20 of all is computed by one function, in NumPy, from the columns' table
 alone: held-out rows are solved exactly from their history. Beside the seconds stand floating-point operations and
 bytes, as they follow from the algorithm, against what a matrix product and a copy reach here.
 
@@ -36,7 +37,7 @@ from tqdm import tqdm
 from harness import processors
 from workloads.datasets import rating_files, webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
-from workloads.factorization import recall
+from workloads.factorization import fused, recall
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings
 
@@ -94,13 +95,21 @@ class Peak(NamedTuple):
     gbytes: float
 
 
+class Kernel(NamedTuple):
+    """One of ours, and what `implicit` takes over what it takes is to be at least."""
+
+    name: str
+    target: float | None
+
+
 def measure(report: Report, name: str, ratings: Ratings, case: Case, target: float | None, peak: Peak | None) -> None:
     """Adds all figures of one graph and one size of tables."""
+    kernels = [Kernel("fused", target), Kernel("xla", None)] if _can_fuse(case) else [Kernel("xla", target)]
     with tempfile.TemporaryDirectory() as spare, contextlib.ExitStack() as stack:
         folder = Path(spare)
         _write(folder, ratings, case)
         programs = {}
-        for which in ("ours", "implicit"):
+        for which in (*(kernel.name for kernel in kernels), "implicit"):
             programs[which] = Process(which, folder)
             stack.callback(programs[which].end)
         best: dict[str, list[float]] = {which: [] for which in programs}
@@ -111,18 +120,21 @@ def measure(report: Report, name: str, ratings: Ratings, case: Case, target: flo
             which: quality(program.columns(folder / f"{which}.npz"), ratings, case)
             for which, program in programs.items()
         }
-    ours, theirs = (statistics.median(best[which]) for which in ("ours", "implicit"))
-    report.add(f"{name}: ours", ours, "s/epoch")
+    theirs = statistics.median(best["implicit"])
     report.add(f"{name}: implicit", theirs, "s/epoch")
-    ratios = [b / a for a, b in zip(best["ours"], best["implicit"], strict=True)]
-    report.add(f"{name}: implicit / ours", statistics.median(ratios), "×", target)
-    report.add(f"{name}: Recall@20 of ours, %", 100 * found["ours"], "%")
-    more = 100 * (found["ours"] - found["implicit"])
-    report.add(f"{name}: Recall@20 of ours less implicit's", more, "points", 100 * LEAST_RECALL)
     flops, moved = work(ratings, case)
-    if peak:
-        report.add(f"{name}: operations, of what a matrix product reaches", 100 * flops / ours / 1e9 / peak.gflops, "%")
-        report.add(f"{name}: bytes, of what a copy reaches", 100 * moved / ours / 1e9 / peak.gbytes, "%")
+    for kernel, goal in kernels:
+        ours, label = statistics.median(best[kernel]), f"{name}, {kernel}"
+        report.add(f"{label}: ours", ours, "s/epoch")
+        ratios = [b / a for a, b in zip(best[kernel], best["implicit"], strict=True)]
+        report.add(f"{label}: implicit / ours", statistics.median(ratios), "×", goal)
+        report.add(f"{label}: Recall@20 of ours, %", 100 * found[kernel], "%")
+        more = 100 * (found[kernel] - found["implicit"])
+        report.add(f"{label}: Recall@20 of ours less implicit's", more, "points", 100 * LEAST_RECALL)
+        if peak:
+            reached = 100 * flops / ours / 1e9 / peak.gflops
+            report.add(f"{label}: operations, of what a matrix product reaches", reached, "%")
+            report.add(f"{label}: bytes, of what a copy reaches", 100 * moved / ours / 1e9 / peak.gbytes, "%")
 
 
 def quality(columns: np.ndarray, ratings: Ratings, case: Case) -> float:
@@ -173,6 +185,14 @@ def peak(threads: int) -> Peak:
     command = [sys.executable, "-c", program, str(threads)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment(threads))
     return Peak(*map(float, done.stdout.split()))
+
+
+def _can_fuse(case: Case) -> bool:
+    try:
+        return not case.gpu and bool(fused.compiler())
+    except fused.Unavailable as error:
+        print(error, file=sys.stderr)
+        return False
 
 
 def _environment(threads: int) -> dict[str, str]:

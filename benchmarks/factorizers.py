@@ -1,6 +1,6 @@
-"""Two programs that factorize the same data, each in a process of its own: this software, and `implicit`.
+"""Programs that factorize the same data, each in a process of its own: ours with either kernel, and `implicit`.
 
-python benchmarks/factorizers.py ours|implicit FOLDER, with what FOLDER/case.json says and a command a line:
+python benchmarks/factorizers.py xla|fused|implicit FOLDER, with what FOLDER/case.json says and a command a line:
 
 run EPOCHS      from the same initial tables; answers with the seconds of every epoch
 save FILE       both tables of the last run, as they solve our objective, into an .npz; answers with nothing
@@ -41,7 +41,7 @@ Run = Callable[[int], list[float]]
 Save = Callable[[Path], None]
 
 
-def ours(folder: Path, case: Case) -> tuple[Run, Save]:
+def ours(folder: Path, case: Case, kernel: str) -> tuple[Run, Save]:
     """This software, on one device per thread."""
     import jax
 
@@ -59,7 +59,8 @@ def ours(folder: Path, case: Case) -> tuple[Run, Save]:
     files = (str(folder / f"{name}.npz") for name in ("train", "heldout", "history"))
     cores = jax.device_count()
     mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
-    options = Options(case.dim, case.solver, case.cg_steps, "float32", "float32", "constant", "auto")
+    formats = ("float32", "float32", "constant", "auto")
+    options = Options(case.dim, case.solver, case.cg_steps, *formats, kernel=kernel)
     training = Training(rating_files.source(*files).build(), options, mesh)
     weights = Weights(jnp.float32(case.unobserved_weight), jnp.float32(case.norm_penalty))
     first, held = training.in_order(training.start(0)), {}
@@ -121,7 +122,7 @@ def theirs(folder: Path, case: Case) -> tuple[Run, Save]:
 def main(which: str, folder: Path) -> None:
     """Answers commands until there are no more."""
     case = Case(**json.loads((folder / "case.json").read_text()))
-    run, save = {"ours": ours, "implicit": theirs}[which](folder, case)
+    run, save = theirs(folder, case) if which == "implicit" else ours(folder, case, which)
     print("ready", flush=True)
     for line in sys.stdin:
         command, argument = line.split(maxsplit=1)

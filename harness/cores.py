@@ -99,6 +99,7 @@ def _options(study: Factorization) -> Options:
         study.solver_dtype,
         study.ridge,
         study.gather,
+        kernel=study.kernel,
     )
 
 

@@ -13,6 +13,8 @@ SOLVERS = ("cg", "rotated_cg", "cholesky", "lu", "qr")
 DTYPES = ("float32", "bfloat16")
 RIDGES = ("frequency", "constant")
 GATHERS = ("auto", "all_gather", "all_to_all")
+KERNELS = ("xla", "fused")
+_FUSED = ("rotated_cg", "float32", "float32")  # solver and dtypes
 METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 
 
@@ -34,6 +36,7 @@ class Factorization:
       table_dtype, solver_dtype: float32 or bfloat16.
       ridge: frequency, λ · (links of the row + α · rows of the other table), or constant, λ.
       gather: all_gather (every core copies the other table), all_to_all (cores exchange what they need), or auto.
+      kernel: what computes a row's sums over its links: programs of XLA, or, on CPUs, a fused one of C++.
       cores: devices the tables and the work are spread over.
       epochs: of every trial; one solves all rows, then all columns.
       space: ranges of ``METAPARAMETERS``.
@@ -52,6 +55,7 @@ class Factorization:
     solver_dtype: str
     ridge: str
     gather: str
+    kernel: str
     cores: int
     epochs: int
     space: SearchSpace
@@ -72,6 +76,9 @@ class Factorization:
             check_choice(field, getattr(self, field), choices)
         check_choice("ridge", self.ridge, RIDGES)
         check_choice("gather", self.gather, GATHERS)
+        check_choice("kernel", self.kernel, KERNELS)
+        if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:
+            raise BadInput(f"kernel=fused goes with {_FUSED[0]} in float32 alone; take kernel=xla for the others")
         if sorted(self.space) != sorted(METAPARAMETERS):
             raise BadInput(f"a factorization tunes {' and '.join(METAPARAMETERS)}, not {', '.join(sorted(self.space))}")
         for name in self.space:

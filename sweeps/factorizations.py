@@ -11,7 +11,7 @@ from results.factorization import Factorization
 from results.search_space import SearchSpace
 from sweeps import ranges
 from workloads import registry
-from workloads.factorization import memory, prepared
+from workloads.factorization import fused, memory, prepared
 from workloads.factorization.ratings import BadRatings, Ratings, Source
 from workloads.factorization.training import GATHER_BYTES
 from workloads.workload import DataAbsent
@@ -37,6 +37,8 @@ def asked(config: Mapping[str, Any]) -> Asked:
     ratings, als = config["ratings"], config["als"]
     found = _refusing(lambda: _checked(ratings))
     _check_cores(config["cores"])
+    if als["kernel"] == "fused":
+        _check_fused()
     given = {name: als[name] for name in ("unobserved_weight", "norm_penalty")}
     space = SearchSpace.from_plan(ranges.plan(given))
     fixed = all(len(ranged.values) == 1 for ranged in space.values())
@@ -73,6 +75,8 @@ def make_ready(asked_for: Iterable[Asked], say: Callable[[str], None]) -> None:
         lines += [f"{found.name}: {line}" for line in ratings.lines()]
         for one in alike:
             _check_size(one.study, ratings)
+            if one.study.kernel == "fused":
+                _refusing(lambda dim=one.study.dim: fused.library(dim))  # type: ignore[misc]
     emulated = sorted({one.study.cores for alike in by_data.values() for one in alike if _is_emulated(one.study)})
     if emulated:
         what = f"cores={','.join(map(str, emulated))} on {len(processors.physical_cores())} physical cores"
@@ -97,10 +101,10 @@ def _checked(ratings: Mapping[str, Any]) -> Source:
 
 
 def _refusing(call: Callable[[], Any]) -> Any:
-    """What ``call`` gives; what is wrong with data as BadInput."""
+    """What ``call`` gives; what is wrong with data, or not there, as BadInput."""
     try:
         return call()
-    except (BadRatings, DataAbsent) as error:
+    except (BadRatings, DataAbsent, fused.Unavailable) as error:
         raise BadInput(str(error)) from None
 
 
@@ -108,6 +112,13 @@ def _check_cores(cores: int | None) -> None:
     kind, devices = processors.accelerators()
     if devices and cores is not None and cores > devices:
         raise BadInput(f"cores={cores}: this machine shows {devices} {kind} devices; at most cores={devices}")
+
+
+def _check_fused() -> None:
+    kind, devices = processors.accelerators()
+    if devices:
+        raise BadInput(f"als.kernel=fused is for CPUs, and this machine computes on {kind}; take als.kernel=xla")
+    _refusing(fused.compiler)
 
 
 def _is_emulated(study: Factorization) -> bool:

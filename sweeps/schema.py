@@ -48,6 +48,7 @@ class AlsConfig:
     solver_dtype: str = "float32"
     ridge: str = "frequency"
     gather: str = "auto"
+    kernel: str = "xla"
     unobserved_weight: Any = MISSING  # a number or the fields of a results.study.Range
     norm_penalty: Any = MISSING
 

@@ -77,6 +77,7 @@ def factorization() -> Factorization:
         solver_dtype="float32",
         ridge="frequency",
         gather="auto",
+        kernel="xla",
         cores=1,
         epochs=3,
         space=SearchSpace.from_plan(space),

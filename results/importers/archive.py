@@ -102,7 +102,7 @@ class _Process:
 
     def __init__(self, path: Path, threads: int):
         command = [sys.executable, *DECODE, str(path.absolute()), str(threads)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=CHUNK)
         self.position = 0
 
     def read(self, size: int) -> bytes:

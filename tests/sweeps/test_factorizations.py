@@ -23,7 +23,7 @@ from sweeps import run as run_module
 from sweeps.factorizations import Asked
 from sweeps.launchers import alone
 from workloads import registry
-from workloads.factorization import memory, prepared
+from workloads.factorization import fused, memory, prepared
 
 GRAPH = [
     *("task=webgraph_synthetic", "ratings.rows=90", "ratings.columns=80", "ratings.links=500"),
@@ -216,6 +216,17 @@ def assert_refused(line: list[str], message: str, capsys: pytest.CaptureFixture[
     assert err.count("\n") == 1
     assert message in err
     assert not Path("new").exists()
+
+
+def test_a_fused_kernel_without_a_compiler(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [*files, "als.dim=4", "als.kernel=fused"]
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert_refused(line, "als.kernel=fused needs CXX=no-such-compiler, which is not there; install one", capsys)
+    monkeypatch.setenv("CXX", "false")
+    fused.library.cache_clear()
+    assert_refused(line, "/false cannot compile it (exit code 1); take als.kernel=xla", capsys)
 
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:

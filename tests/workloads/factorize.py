@@ -1,6 +1,6 @@
 """A program: factorizes a small graph on several CPU devices, or as one of two processes, and saves both tables.
 
-Run as `python factorize.py CORES GATHER OUT [PROCESS ADDRESS]`; with a process, two of them share the cores.
+Run as `python factorize.py CORES GATHER KERNEL OUT [PROCESS ADDRESS]`; with a process, two of them share the cores.
 """
 
 import sys
@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def main(cores: int, gather: str, out: str, process: int | None = None, address: str | None = None) -> None:
+def main(
+    cores: int, gather: str, kernel: str, out: str, process: int | None = None, address: str | None = None
+) -> None:
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     if process is None:
         jax.config.update("jax_num_cpu_devices", cores)
@@ -24,7 +26,7 @@ def main(cores: int, gather: str, out: str, process: int | None = None, address:
     from workloads.factorization.training import Options, Training
 
     mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
-    options = Options(16, "rotated_cg", 3, "float32", "float32", "frequency", gather, chunk_slots=128)
+    options = Options(16, "rotated_cg", 3, "float32", "float32", "frequency", gather, 128, kernel)
     training = Training(ratings(), options, mesh)
     weights = Weights(jnp.float32(0.01), jnp.float32(0.02))
     tables = training.start(seed=0)
@@ -37,5 +39,5 @@ def main(cores: int, gather: str, out: str, process: int | None = None, address:
 
 
 if __name__ == "__main__":
-    first, second, third, *others = sys.argv[1:]
-    main(int(first), second, third, *([int(others[0]), others[1]] if others else []))
+    first, second, third, fourth, *others = sys.argv[1:]
+    main(int(first), second, third, fourth, *([int(others[0]), others[1]] if others else []))

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from workloads.datasets import webgraph_synthetic
+from workloads.datasets.webgraph_synthetic import WebGraph
 from workloads.factorization import recall, solvers
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.links import Links
@@ -20,6 +22,7 @@ from workloads.factorization.training import Options, Tables, Training
 from .graphs import dense, from_pairs, ratings
 
 ALPHA, PENALTY = 0.01, 0.02
+FLOAT, BFLOAT = ("float32", "float32"), ("bfloat16", "bfloat16")
 WEIGHTS = Weights(jnp.float32(ALPHA), jnp.float32(PENALTY))
 
 
@@ -148,15 +151,15 @@ def test_half_an_epoch_equals_that_of_the_package_implicit() -> None:
     np.testing.assert_allclose(theirs @ columns.T, (1 + alpha) * scores, rtol=1e-10, atol=1e-12)
 
 
-def factorized(folder: Path, cores: int, gather: str, processes: int = 1) -> dict[str, np.ndarray]:
+def factorized(folder: Path, cores: int, gather: str, processes: int = 1, kernel: str = "xla") -> dict[str, np.ndarray]:
     """What tests/workloads/factorize.py makes, in processes of its own."""
-    out = folder / f"{cores}-{gather}-{processes}.npz"
+    out = folder / f"{cores}-{gather}-{processes}-{kernel}.npz"
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     here = Path(__file__).parent
     environment = os.environ | {"PYTHONPATH": f"{here}:{here.parent.parent}"}
-    command = [sys.executable, str(here / "factorize.py"), str(cores), gather, str(out)]
+    command = [sys.executable, str(here / "factorize.py"), str(cores), gather, kernel, str(out)]
     lines = [[*command, str(i), address] for i in range(processes)] if processes > 1 else [command]
     running = [
         subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -179,6 +182,7 @@ def test_two_cores_and_two_processes_give_the_scores_of_one(tmp_path: Path) -> N
     alone = factorized(tmp_path, 1, "all_gather")
     assert_equal_scores(alone, factorized(tmp_path, 2, "all_to_all"))
     assert_equal_scores(alone, factorized(tmp_path, 2, "all_gather", processes=2))
+    assert_equal_scores(alone, factorized(tmp_path, 2, "all_to_all", kernel="fused"))
 
 
 @pytest.mark.slow
@@ -203,3 +207,23 @@ def test_duplicates_are_merged_and_the_transposed_is_the_transposed() -> None:
     np.testing.assert_array_equal(dense(links), [[0, 1, 0], [1, 0, 1], [0, 0, 0]])
     np.testing.assert_array_equal(dense(links.transposed()), dense(links).T)
     assert isinstance(links.of_rows(np.array([1])), Links)
+
+
+def test_bfloat16_tables_keep_recall_and_a_bfloat16_solver_does_not() -> None:
+    """As in ALX's study of precision: with a weak ridge, matrices that are rounded to bfloat16 cannot be solved."""
+    data = webgraph_synthetic.build(WebGraph(1000, 1000, 30_000, 10, 2.5, 500, 0))
+    weak = Weights(jnp.float32(1e-3), jnp.float32(1e-5))
+
+    def evaluated(table: str, solver: str) -> dict[str, float]:
+        own = training(data, dim=64, table_dtype=table, solver_dtype=solver, chunk_slots=4096)
+        tables = own.start(0)
+        for _ in range(3):
+            tables = own.column_half(own.row_half(tables, weak), weak)
+        return own.evaluate(tables, weak)
+
+    plain, tables, everything = (evaluated(*kinds) for kinds in (FLOAT, (BFLOAT[0], FLOAT[0]), BFLOAT))
+    assert plain["recall_20"] > 0.1
+    assert tables["recall_20"] == pytest.approx(plain["recall_20"], abs=0.01)
+    assert tables["objective"] == pytest.approx(plain["objective"], rel=1e-3)
+    assert not np.isfinite(everything["objective"])
+    assert everything["recall_20"] < 0.5 * plain["recall_20"]

@@ -1,14 +1,16 @@
 """Half an epoch: solves all rows of one side against the other side's table, sharded over cores; and the objective."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-from workloads.factorization import solvers
+from workloads.factorization import fused, solvers
 from workloads.factorization.routes import Places, Route
 from workloads.factorization.solvers import Observed, System
 
@@ -24,12 +26,14 @@ class Numerics(NamedTuple):
       cg_steps: of the solvers by conjugate gradients.
       solver_dtype: of everything a solver computes.
       frequency_ridge: ridge λ (links of the row + α · other rows), as in ALX; else λ alone.
+      kernel: xla, or fused: buckets of rows by ``fused``, for rotated_cg in float32 on CPUs.
     """
 
     solver: solvers.Name
     cg_steps: int
     solver_dtype: Any
     frequency_ridge: bool
+    kernel: str = "xla"
 
 
 class Weights(NamedTuple):
@@ -59,7 +63,7 @@ def solved_rows(
     kind = numerics.solver_dtype
     gram = _gram(other, kind)
     if numerics.solver == "rotated_cg":
-        values, rotation = jnp.linalg.eigh(gram.astype(jnp.promote_types(kind, jnp.float32)))
+        values, rotation = jnp.linalg.eigh(gram.astype(np.promote_types(kind, np.float32)))
         own, other = (_rotated(table, rotation) for table in (own, other))
         gram = jnp.maximum(values, 0).astype(kind)
     shared = weights.unobserved.astype(kind) * gram
@@ -67,8 +71,10 @@ def solved_rows(
     def solve(links: Observed, ridge: Array, start: Array) -> Array:
         return solvers.solve(numerics.solver, System(links, shared, ridge, start), numerics.cg_steps)
 
+    whole = functools.partial(fused.rows, diagonal=shared, steps=numerics.cg_steps)
     ridge = _ridge(work.counts, weights, other_rows, numerics.frequency_ridge).astype(kind)
-    return _over_rows(solve, own.astype(kind), ridge, other, work, places).astype(own.dtype), other
+    of_bucket = whole if numerics.kernel == "fused" else None
+    return _over_rows(solve, own.astype(kind), ridge, other, work, places, of_bucket).astype(own.dtype), other
 
 
 def objective_terms(
@@ -174,10 +180,12 @@ def _over_rows(
     other: Array,
     work: Route,
     places: Places,
+    of_bucket: Callable[..., Array] | None = None,
 ) -> Array:
     """What ``of_rows`` (links, ridge[rows], start[rows, d]) gives for all rows of a core, [slots, width].
 
-    Rows without links, and the zero row at the end, give zeros.
+    Rows without links, and the zero row at the end, give zeros. ``of_bucket`` (table, columns, counts of links, ridge,
+    start), if there is one, gives the same for many rows at once, which no loop has to cut into chunks then.
     """
     kind = start.dtype
     fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)
@@ -194,14 +202,16 @@ def _over_rows(
             send, *of_chunks = step
             table = fetch(send)
 
-            def chunk(_: None, step: tuple[Array, Array, Array]) -> tuple[None, Array]:
-                columns, ridge, start = step
+            def chunk(_: None, step: tuple[Array, ...]) -> tuple[None, Array]:
+                columns, _counts, ridge, start = step
                 return None, of_rows(solvers.of_chunk(_gathered(table, columns, kind)), ridge, start)
 
+            if of_bucket is not None:
+                return None, of_bucket(table, *(array.reshape(-1, *array.shape[2:]) for array in of_chunks))
             return jax.lax.scan(chunk, None, tuple(of_chunks))
 
         send = work.sends[bucket] if work.sends else None
-        starts = [_blocked(array[at : at + count], blocks, rows) for array in (ridge, start)]
+        starts = [_blocked(array[at : at + count], blocks, rows) for array in (work.counts, ridge, start)]
         found = jax.lax.scan(block, None, (send, work.columns[bucket], *starts))[1]
         pieces.append(found.reshape(-1, found.shape[-1])[:count])
         at += count

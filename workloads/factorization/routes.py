@@ -12,7 +12,7 @@ import numpy as np
 from workloads.factorization.links import Links
 
 MOST_BUCKETS = 24  # each is a loop of its own in the program and costs compile time
-PADDING = 1.15  # gathered links over links that is good enough
+PADDING = 1.18  # gathered links over links that is good enough
 
 
 class Places(NamedTuple):

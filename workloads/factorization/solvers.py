@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 Name = Literal["cg", "rotated_cg", "cholesky", "lu", "qr"]
@@ -92,7 +93,7 @@ def dense(system: System, method: Name) -> Array:
       [rows, d], in the dtype of ``start``.
     """
     dtype = system.start.dtype
-    precise = jnp.promote_types(dtype, jnp.float32)
+    precise = np.promote_types(dtype, np.float32)
     unit = jnp.eye(system.start.shape[-1], dtype=dtype)
     matrix = (system.observed.gram() + system.shared + system.ridge[:, None, None] * unit).astype(precise)
     right = system.observed.residual(jnp.zeros_like(system.start)).astype(precise)[..., None]

@@ -32,6 +32,7 @@ class Options:
       gather: all_gather (every core holds a copy of the other table), all_to_all (cores exchange what a block of work
         needs), or auto: the copy if it is at most ``GATHER_BYTES``.
       chunk_slots: links gathered at once; None chooses for the cache.
+      kernel: xla or fused, see ``half_epoch.Numerics``.
     """
 
     dim: int
@@ -42,6 +43,7 @@ class Options:
     ridge: str
     gather: str
     chunk_slots: int | None = None
+    kernel: str = "xla"
 
 
 class Tables(NamedTuple):
@@ -68,13 +70,18 @@ class Training:
         self._everywhere = NamedSharding(mesh, PartitionSpec())
         # 4 MiB of vectors, about what a core's share of the cache holds.
         self.chunk_slots = options.chunk_slots or max(1024, (1 << 20) // options.dim)
+        # Longer rows are split over the cores; the fused kernel cuts no chunks, which long rows would fill badly.
+        self._hub_length = self.chunk_slots if options.kernel == "fused" else self.chunk_slots // 8
         cores = mesh.shape[AXIS]
         by_column = ratings.train.transposed()
-        sides = [self._places(links.lengths, cores) for links in (ratings.train, by_column)]
-        sides.append(self._places(ratings.history.lengths, cores, FOLD_IN_BUCKETS))
-        numerics = Numerics(
-            options.solver, options.cg_steps, jnp.dtype(options.solver_dtype), options.ridge == "frequency"
-        )
+        sides = [
+            routes.places(links.lengths, cores, self.chunk_slots, self._hub_length)
+            for links in (ratings.train, by_column)
+        ]
+        of_history = (self.chunk_slots, self.chunk_slots // 8, FOLD_IN_BUCKETS)
+        sides.append(routes.places(ratings.history.lengths, cores, *of_history))
+        kind, frequency = jnp.dtype(options.solver_dtype), options.ridge == "frequency"
+        numerics = Numerics(options.solver, options.cg_steps, kind, frequency, options.kernel)
         self.rows = self._side(ratings.train, sides[0], sides[1])
         self.columns = self._side(by_column, sides[1], sides[0])
         row_count, column_count = ratings.train.row_count, ratings.train.column_count
@@ -84,7 +91,7 @@ class Training:
             mesh, places=sides[0], sizes=(row_count, column_count), frequency_ridge=numerics.frequency_ridge
         )
         self.evaluated = self._side(ratings.history, sides[2], sides[1])
-        exact = numerics._replace(solver="cholesky", solver_dtype=jnp.float32)
+        exact = numerics._replace(solver="cholesky", solver_dtype=jnp.float32, kernel="xla")
         self._fold_in = half_epoch.half_epoch(
             mesh, places=sides[2], other_rows=column_count, numerics=exact, donate=(0,)
         )
@@ -143,11 +150,8 @@ class Training:
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
-    def _places(self, lengths: np.ndarray, cores: int, buckets: int = routes.MOST_BUCKETS) -> Places:
-        return routes.places(lengths, cores, self.chunk_slots, self.chunk_slots // 8, buckets)
-
     def _side(self, links: Any, own: Places, other: Places) -> Side:
-        work = routes.route(links, own, other, self.chunk_slots, self.chunk_slots // 8)
+        work = routes.route(links, own, other, self.chunk_slots, self._hub_length)
         table_bytes = (
             other.cores * other.slots_per_core * self.options.dim * jnp.dtype(self.options.table_dtype).itemsize
         )

@@ -1,0 +1,129 @@
+"""The fused kernel of a CPU: rotated conjugate gradients and their gathers in one program of C++, compiled on demand.
+
+XLA copies the vectors of a row's links and passes over the copy for every product. ``fused.cc`` leaves them where they
+are, and takes both products of a look at a link at once. The machine's own C++ compiler makes it for the machine's own
+processor and one length of vectors, which takes seconds; it is kept in the cache.
+"""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+import jax
+import numpy as np
+from jax import Array
+
+from workloads.factorization.prepared import cache_home
+
+SOURCE = Path(__file__).with_name("fused.cc")
+# What lets sums be taken in any order, but keeps what is not a number.
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math")
+LINKED = ("-fno-math-errno", "-shared", "-fPIC", "-w")
+SECONDS = 300
+
+
+class Unavailable(Exception):
+    """The kernel cannot be had on this machine; the text says why in one line."""
+
+
+def compiler() -> str:
+    """The C++ compiler: CXX, or the first of c++, g++ and clang++ that is there; Unavailable if none is."""
+    named = os.environ.get("CXX")
+    for name in (named,) if named else ("c++", "g++", "clang++"):
+        if path := shutil.which(name):
+            return path
+    what = f"CXX={named}, which is not there" if named else "a C++ compiler, and c++, g++ and clang++ are not there"
+    raise Unavailable(f"als.kernel=fused needs {what}; install one, or take als.kernel=xla")
+
+
+def rows(
+    table: Array, columns: Array, counts: Array, ridge: Array, start: Array, diagonal: Array, *, steps: int
+) -> Array:
+    """Solves rows as ``solvers.conjugate_gradients`` does with a diagonal αG.
+
+    Args:
+      table: float32[slots, d], of the other side.
+      columns: int32[rows, length], slots of the links, those that are there first.
+      counts: float32[rows], how many are.
+      ridge, start, diagonal: float32[rows], [rows, d] and [d], as in ``solvers.System``.
+      steps: at least 1.
+
+    Returns:
+      float32[rows, d].
+    """
+    call = jax.ffi.ffi_call(_registered(start.shape[-1]), jax.ShapeDtypeStruct(start.shape, start.dtype))
+    solved: Array = call(table, columns, counts, diagonal, ridge, start, steps=np.int64(steps))
+    return solved
+
+
+@functools.cache
+def library(dim: int) -> tuple[str, ctypes.CDLL]:
+    """The kernel for vectors of one length, compiled unless it is kept from before, and a name for it.
+
+    Raises:
+      Unavailable: there is no compiler, or it cannot do this, or the cache cannot be written.
+    """
+    command = compiler()
+    machine = _output([command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])  # version, instructions of the processor
+    parts = (SOURCE.read_bytes(), str(dim).encode(), " ".join((*FLAGS, *LINKED, jax.__version__)).encode(), machine)
+    name = f"scaling_limits_fused_{dim}_{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}"
+    path = cache_home() / "kernels" / f"{name}.so"
+    loaded = _loaded(path)
+    if loaded is None:
+        _build([command, *FLAGS, *LINKED, f"-DDIM={dim}", "-I", jax.ffi.include_dir(), str(SOURCE), "-o"], path)
+        loaded = _loaded(path)
+    if loaded is None:
+        raise Unavailable(
+            f"als.kernel=fused: what {command} made of {SOURCE.name} cannot be loaded; take als.kernel=xla"
+        )
+    return name, loaded
+
+
+@functools.cache
+def _registered(dim: int) -> str:
+    """The name by which XLA knows the kernel."""
+    name, loaded = library(dim)
+    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(loaded.scaling_limits_fused_rows), platform="cpu")
+    return name
+
+
+def _loaded(path: Path) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        return None
+
+
+def _build(command: list[str], path: Path) -> None:
+    """Runs a compiler, with the file to write as the last word, and renames what it made."""
+    unfinished = path.with_name(f".{uuid.uuid4().hex}.so")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _output([*command, str(unfinished)])
+        unfinished.replace(path)
+    except OSError as error:
+        raise Unavailable(
+            f"als.kernel=fused: {path.parent} cannot be written ({error.strerror}); SCALING_LIMITS_CACHE=DIR puts it "
+            "elsewhere"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+
+
+def _output(command: list[str]) -> bytes:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"als.kernel=fused: {command[0]} cannot be run ({error}); take als.kernel=xla") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").splitlines()
+        why = next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {done.returncode}")
+        raise Unavailable(f"als.kernel=fused: {command[0]} cannot compile it ({why[:200]}); take als.kernel=xla")
+    return done.stdout
