@@ -109,7 +109,8 @@ def emulated(one: Measured) -> str:
 def readable(table: pd.DataFrame) -> str:
     """The table for a reader: what tells its rows apart, and a star beside seconds of emulated cores."""
     rows = table.to_dict("records")
-    further = [name for name in ("data", "cg_steps", "ridge", "gather", "kernel") if table[name].nunique(dropna=False) > 1]
+    may_differ = ("data", "cg_steps", "ridge", "gather", "kernel")
+    further = [name for name in may_differ if table[name].nunique(dropna=False) > 1]
     common = set.intersection(*(set(row["data"].split()) for row in rows))
     header = ["dataset", "dim", "solver", "dtype", *further, "cores", "seconds/epoch"]
     header += ["recall@20", "recall@50", "objective", "trial", "trials", "diverged", "device"]
@@ -130,7 +131,8 @@ def readable(table: pd.DataFrame) -> str:
         ]
         numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
         lines.append([*names, *numbers, shown[0], str(ended), str(row["infeasible"]), shown[1]])
-    return text.aligned(header, lines, left=["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"])
+    words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
+    return text.aligned(header, lines, left=words)
 
 
 def _formats(*names: str) -> str:

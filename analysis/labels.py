@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from analysis import epochs
 from analysis.factorizations import Measured
 
+SYMBOLS = {"unobserved_weight": "α", "norm_penalty": "λ"}
+
 
 def title(one: Measured) -> str:
     """Data, dimensions, solver and number formats."""
@@ -48,6 +50,13 @@ def span(counts: Sequence[int], noun: str) -> str:
     return f"{least if least == most else f'{least}–{most}'} {noun}{'s' * (most > 1)}"
 
 
+def _metaparameter(one: Measured, name: str, symbol: str) -> str:
+    ranged = one.study.space[name]
+    if ranged.scale != "DISCRETE":
+        return f"{symbol} searched over {ranged.low:g} … {ranged.high:g}"
+    return f"{symbol} = {', '.join(f'{value:g}' for value in ranged.values)}"
+
+
 def apart(several: Sequence[Measured], always: int = 0) -> list[str]:
     """Of each whatever is not the same for all, but at least the first ``always`` of dim, solver and formats."""
     looks = [
@@ -60,6 +69,7 @@ def apart(several: Sequence[Measured], always: int = 0) -> list[str]:
             f"{one.study.ridge} ridge",
             one.study.gather,
             f"{one.study.kernel} kernel",
+            *(_metaparameter(one, name, symbol) for name, symbol in SYMBOLS.items()),
             f"{one.study.epochs} epochs",
             f"seed {one.study.seed}",
         )
