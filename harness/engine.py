@@ -71,6 +71,7 @@ def run(
     best: Best | None = None,
     on_progress: Callable[[int], None] = lambda settled: None,
     on_finished: Callable[[Record], None] = lambda part: None,
+    confirming: Callable[[], Sequence[Trial]] = lambda: (),
 ) -> Record:
     """Runs trials of a study until each is settled.
 
@@ -84,6 +85,7 @@ def run(
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called after each evaluation with the number of trials settled so far.
       on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
+      confirming: asked once all trials have ended, and been handed over, for those that confirm the best of them.
 
     Returns:
       All trials in one record.
@@ -99,7 +101,17 @@ def run(
     carry = programs.empty()
     handed_over: set[int] = set()
     last_part = tape.began
-    while going := frontier.next():
+
+    def hand_over() -> None:
+        if finished := frontier.ended.keys() - handed_over:
+            on_finished(tape.record({i: frontier.ended[i] for i in finished}))
+            handed_over.update(finished)
+
+    def searched() -> Sequence[Trial]:
+        hand_over()
+        return confirming()
+
+    for going in frontier.rounds(searched):
         before = time.perf_counter()
         spans = _spans(study, frontier, going, programs.lanes)
         carry = jax.block_until_ready(programs.advance(carry, spans))
@@ -119,13 +131,10 @@ def run(
         on_progress(len(frontier.ended))
         if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
             frontier.give_up("time_limit")
-        finished = frontier.ended.keys() - handed_over
-        if finished and evaluated - last_part > settings.part_seconds:
-            on_finished(tape.record({i: frontier.ended[i] for i in finished}))
-            handed_over |= finished
+        if frontier.ended.keys() > handed_over and evaluated - last_part > settings.part_seconds:
+            hand_over()
             last_part = time.perf_counter()
-    if finished := frontier.ended.keys() - handed_over:
-        on_finished(tape.record({i: frontier.ended[i] for i in finished}))
+    hand_over()
     return tape.record(frontier.ended)
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -36,7 +36,8 @@ class Frontier:
 
     Whole curves: every live trial goes on to its next evaluation. Exact pruning: always the least advanced ones, and a
     trial ends once no target is left that it could still be the first to reach; ties go to the smaller id. What is
-    pruned could not have changed an answer, so answers do not depend on pruning, on lanes or on order.
+    pruned could not have changed an answer, so answers do not depend on pruning, on lanes or on order. What confirms
+    the best trial comes after all others have ended, and is never pruned.
 
     Args:
       study: the plan.
@@ -53,12 +54,24 @@ class Frontier:
         self._idle = list(lanes)[::-1]
         self._live: list[Live] = []
         self._best = dict(best)
+        self._prunes = study.pruning == "exact"
+
+    def rounds(self, confirming: Callable[[], Sequence[Trial]] = lambda: ()) -> Iterator[list[Live]]:
+        """The trials to advance to their next evaluation, time after time until all are settled.
+
+        Args:
+          confirming: asked once all have ended for trials to go on with, which are run to their own ends.
+        """
+        yield from iter(self.next, [])
+        self._prunes = False
+        self._queue.extend(confirming())
+        yield from iter(self.next, [])
 
     def next(self) -> list[Live]:
         """The trials to advance to their next evaluation now; empty when all are settled."""
         while self._idle and self._queue:
             self._live.append(Live(self._queue.popleft(), self._idle.pop(), unreached=self._study.targets))
-        if self._study.pruning == "off":
+        if not self._prunes:
             return list(self._live)
         least = min((live.evaluated for live in self._live), default=0)
         return [live for live in self._live if live.evaluated == least]
@@ -86,7 +99,7 @@ class Frontier:
 
     def prune(self) -> None:
         """Ends the trials that can no longer be the first to reach any target; for after a round of ``record``."""
-        if self._study.pruning == "off":
+        if not self._prunes:
             return
         for live in list(self._live):
             earliest = (self.stop(live), live.trial.id)

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from results.factorization import Factorization
-from results.study import Study, Trial
+from results.study import APART, Study, Trial
 
 
 def draw(study: Study | Factorization, ids: Iterable[int]) -> list[Trial]:
@@ -15,11 +15,12 @@ def draw(study: Study | Factorization, ids: Iterable[int]) -> list[Trial]:
 
     The first trials of a longer search are those of a shorter one, and no two studies of networks share points: the
     scrambling derives from the study's stream (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
-    Factorizations of the same data share them.
+    Factorizations of the same data share them. A trial that repeats another has that one's metaparameters, and a seed
+    of its own.
 
     Args:
       study: whose ``stream`` all randomness derives from.
-      ids: of trials, from 0.
+      ids: of trials, from 0, and of those that repeat them; see ``results.confirmation``.
 
     Returns:
       Trials in the order of ``ids``.
@@ -28,13 +29,13 @@ def draw(study: Study | Factorization, ids: Iterable[int]) -> list[Trial]:
     if not wanted:
         return []
     scramble = np.random.default_rng(int(study.stream[:32], 16))
-    points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(wanted) + 1)
+    points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(i % APART for i in wanted) + 1)
     return [
         Trial(
             id=i,
             seed=int(hashlib.sha256(f"{study.stream}/{i}".encode()).hexdigest()[:8], 16),
             metaparameters={
-                name: ranged.at(u) for (name, ranged), u in zip(study.space.items(), points[i], strict=True)
+                name: ranged.at(u) for (name, ranged), u in zip(study.space.items(), points[i % APART], strict=True)
             },
         )
         for i in wanted

@@ -23,7 +23,7 @@ class About(NamedTuple):
       targets: its own, pairs of metric and value.
       metrics: that it measured, with Arrow's names of their types.
       rows: number of its measurements.
-      complete, infeasible, incomplete: numbers of trials.
+      complete, infeasible, incomplete: numbers of trials of the search.
       seconds_per_epoch: of the newest run that measured it; None where there is none, or devices were emulated.
     """
 
@@ -65,7 +65,8 @@ def of_study(study: AnyStudy, studies: pa.Table, trials: pa.Table, metrics: Mapp
       studies, trials: its merged tables.
       metrics, rows: of its table of measurements.
     """
-    status = trials["status"].to_pylist()
+    ended = zip(trials["role"].to_pylist(), trials["status"].to_pylist(), strict=True)
+    status = [status for role, status in ended if role == "search"]
     runs = studies.select(["seconds_per_epoch", "emulated"]).to_pylist()
     timed = [run for run in runs if run["seconds_per_epoch"] is not None]
     return About(

@@ -54,7 +54,7 @@ class Claim:
     def tables(self) -> Tables:
         """What is stored of the study, visible or not; empty tables if nothing is."""
         stored = self._stored()
-        return Tables(*map(frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
+        return _frames(stored)
 
     def write(self, tables: Mapping[str, pa.Table]) -> None:
         """Stores finished trials with all their rows, durably, as one part.
@@ -80,7 +80,7 @@ class Claim:
         """Merges what was committed with the parts since, and makes that visible.
 
         Args:
-          study: as asked for; the ledger adds up to the most trials it was ever asked for with.
+          study: as asked for; the ledger adds up to the most trials and repeats it was ever asked for with.
 
         Raises:
           TakenOver: somebody claimed the study since.
@@ -110,6 +110,7 @@ class Claim:
     def _record(self, number: int, study: AnyStudy, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit, and gives its record."""
         planned = max(study.trials, self._base.trials if self._base else 0, *self._listing.plans)
+        confirm = max(study.confirm, self._base.confirm if self._base else 0, *self._listing.confirms)
         files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
         made = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
         files["envelope"] = self._file(envelope.file_name(number), *made)
@@ -120,9 +121,10 @@ class Claim:
             "schema": schema.SCHEMA_VERSION,
             "plan": study.plan(),
             "trials": planned,
+            **({"confirm": confirm} if confirm else {}),
             "files": files,
             "metrics": {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]},
-            "ledger": ledger.count(planned, frame(whole.trials))._asdict(),
+            "ledger": ledger.count(planned + confirm, frame(whole.trials))._asdict(),
         }
 
     def _remove_merged(self) -> None:
@@ -196,11 +198,20 @@ def pieces(folder: Folder, base: Commit | None, parts: list[Part], held: Mapping
     return committed_piece + [held.get(part) or compaction.read_part(folder / part.file) for part in parts]
 
 
+def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
+    """What a commit and parts hold; of a trial in several places the last counts."""
+    return _frames(pieces(folder, base, parts, {}))
+
+
+def _frames(stored: list[Piece]) -> Tables:
+    return Tables(*map(frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
+
+
 def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataFrame:
-    """Trial, status and reason of all that is stored; of a trial in several places the last counts."""
+    """Trial, role, status and reason of all that is stored; of a trial in several places the last counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
-    rows = [table.select(["trial", "status", "reason"]).to_pandas() for table in tables]
+    rows = [table.select(["trial", "role", "status", "reason"]).to_pandas() for table in tables]
     return pd.concat(rows).drop_duplicates("trial", keep="last") if rows else pd.DataFrame()
 
 

@@ -1,26 +1,25 @@
 """What must hold of a study's commits: files as listed, tables as planned, ledgers that add up."""
 
-import collections
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results import envelope, schema, table_checks
+from results import envelope, ledger, schema, table_checks
 from results.bad_input import BadInput
 from results.commits import Commit, File, commit_of, read_table, record_of
 from results.compaction import TABLES, Piece
+from results.confirmation import SEARCH
 from results.durable import Folder
 from results.entries import Entry
 from results.faults import TORN, Fault, Findings, OnBytes, brief, sha256
-from results.ledger import Ledger
-from results.parts import Listing, claim_file, commit_file, plan_file
+from results.ledger import Ending
+from results.parts import Listing, claim_file, commit_file, confirm_file, plan_file
 from results.plans import AnyStudy, from_plan
-from results.study import REASONS
 from results.table_checks import Rows
 
 IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then
@@ -28,10 +27,10 @@ IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to 
 Source: TypeAlias = pa.Buffer | Folder
 
 
-def study_of(plan: Any, trials: int, name: str) -> AnyStudy:
+def study_of(plan: Any, trials: int, name: str, confirm: int = 0) -> AnyStudy:
     """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
     try:
-        study = from_plan(plan, trials)
+        study = from_plan(plan, trials, confirm)
         derived = study.name
     except BadInput:
         raise
@@ -60,8 +59,12 @@ def commits(
             continue
         try:
             commit = commit_of(record, folder, path)
-            same = found.plans.get(commit.trials) == commit.plan
-            study = found.studies[commit.trials] if same else study_of(commit.plan, commit.trials, folder.name)
+            same = found.plans.get(commit.trials) == commit.plan and not commit.confirm
+            study = (
+                found.studies[commit.trials]
+                if same
+                else study_of(commit.plan, commit.trials, folder.name, commit.confirm)
+            )
         except BadInput as error:
             found.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
             continue
@@ -173,13 +176,13 @@ def _content(
     if {field.name: str(field.type) for field in measured} != commit.metrics:
         faults.append(Fault(record, "does not list the metrics that the measurements have"))
     try:
-        flaws = list(table_checks.flaws(study, rows, runs))
+        flaws = list(table_checks.flaws(study, rows, runs, whole=True))
         ended = outcomes(rows["trials"])
     except Exception as error:
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
     faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
     found.ended |= ended
-    counted = tally(commit.trials, ended.values())
+    counted = ledger.tally(commit.trials + commit.confirm, ended)
     if not flaws and (counted != commit.ledger or not counted.adds_up):
         faults.append(Fault(record, "has a ledger that its trials do not add up to"))
     return faults
@@ -204,20 +207,13 @@ def _envelope(commit: Commit, study: AnyStudy, source: Source, rebuild: bool) ->
     return []
 
 
-def outcomes(rows: Rows) -> dict[int, tuple[str, str | None]]:
-    """How each trial ended: its status and reason."""
-    table = pa.concat_tables(rows.read(["trial", "status", "reason"]))
-    trials, status, reason = (column.to_pylist() for column in table.columns)
-    return dict(zip(trials, zip(status, reason, strict=True), strict=True))
-
-
-def tally(planned: int, ended: Collection[tuple[str, str | None]]) -> Ledger:
-    """The ledger of a study of ``planned`` trials, from the status and reason of each that is there."""
-    counts: collections.Counter[str | None] = collections.Counter()
-    for (status, reason), count in collections.Counter(ended).items():
-        counts[reason if status == "INCOMPLETE" else status] += count
-    kinds = {kind.lower(): counts[kind] for kind in ("COMPLETE", "INFEASIBLE", *REASONS)}
-    return Ledger(planned=planned, **kinds, missing=planned - len(ended))
+def outcomes(rows: Rows) -> dict[int, Ending]:
+    """How each trial ended, by its id."""
+    told = ["trial", *Ending._fields] if "role" in rows.schema.names else ["trial", "status", "reason"]
+    columns = pa.concat_tables(rows.read(told)).to_pydict()
+    roles = columns.get("role") or [SEARCH] * len(columns["trial"])  # there was none before schema 3
+    ended = zip(columns["trial"], roles, columns["status"], columns["reason"], strict=True)
+    return {trial: Ending(*how) for trial, *how in ended}
 
 
 def _open(source: Source) -> pq.ParquetFile:
@@ -247,3 +243,5 @@ def _unlike(
         found.fault(folder / plan_file(commit.trials), "is missing, and a commit is of as many trials", torn=True)
     elif found.plans.get(commit.trials, commit.plan) != commit.plan:
         yield f"holds another plan than {plan_file(commit.trials)}"
+    if commit.confirm and commit.confirm not in listing.confirms:
+        found.fault(folder / confirm_file(commit.confirm), "is missing, and a commit has as many repeats", torn=True)

@@ -55,6 +55,7 @@ class Commit(NamedTuple):
       parts: how many parts it holds.
       plan: its identity, plain data.
       trials: how many were planned.
+      confirm: how many repeats of the best of them were.
       files: by what they hold: studies, trials, measurements.
       metrics: Arrow's name of the type of every metric, by the name of the metric.
       ledger: of its trials.
@@ -68,12 +69,13 @@ class Commit(NamedTuple):
     files: Mapping[str, File]
     metrics: Mapping[str, str]
     ledger: ledger.Ledger
+    confirm: int = 0
 
     @property
     def study(self) -> AnyStudy:
         """As it was asked for; BadInput if the plan is of other software, or of another study."""
         try:
-            study = from_plan(self.plan, self.trials)
+            study = from_plan(self.plan, self.trials, self.confirm)
         except BadInput:
             raise
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -129,7 +131,10 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
             )
             for table, f in record["files"].items()
         }
-        if not set(Tables._fields) <= files.keys() or min(record["number"], record["parts"], record["trials"]) < 0:
+        if (
+            not set(Tables._fields) <= files.keys()
+            or min(record["number"], record["parts"], record["trials"], record.get("confirm", 0)) < 0
+        ):
             raise ValueError
         return Commit(
             name=_matching(_NAME, record["name"]),
@@ -140,6 +145,7 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
             files=files,
             metrics=dict(record["metrics"]),
             ledger=ledger.Ledger(**{kind: int(count) for kind, count in record["ledger"].items()}),
+            confirm=int(record.get("confirm", 0)),
         )
     except BadInput:
         raise
@@ -158,7 +164,10 @@ def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str
     files = {table: file._asdict() | {"file": paths[table]} for table, file in commit.files.items()}
     for file in files.values():
         del file["path"]
-    return commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
+    record = commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
+    if not commit.confirm:
+        del record["confirm"]  # as it was before there were any
+    return record
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:

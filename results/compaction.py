@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results import durable, migrations, pruning, schema
+from results import confirmation, durable, migrations, pruning, schema
 from results.durable import Damaged, Folder
 from results.plans import AnyStudy
-from results.study import Study
+from results.study import APART, Study
 
 TABLES = ("studies", "trials", "measurements")
 _DIGEST_BYTES = 32
@@ -57,7 +57,7 @@ def merge(pieces: Sequence[Piece], study: AnyStudy | None = None) -> Piece:
 
     Args:
       pieces: oldest first.
-      study: if pruned, curves are cut where its answers say.
+      study: if pruned, curves are cut where its answers say; repeats of what is not its best trial are left out.
 
     Returns:
       studies with every run once (its last row), trials sorted, measurements sorted by (trial, step).
@@ -77,21 +77,27 @@ def merge(pieces: Sequence[Piece], study: AnyStudy | None = None) -> Piece:
         trials.take(pa.array(last)),
         measurements if order is None else measurements.take(pa.array(order)),
     )
+    if isinstance(study, Study) and confirmation.CONFIRM in whole.trials["role"].unique().to_pylist():
+        whole = _confirmed(study, whole)
     if isinstance(study, Study) and study.pruning == "exact":
         whole = _settled(study, whole)
     return whole
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
-    """A table as the bytes of a Parquet file: sorted ids as dictionaries, floats split by byte, zstd."""
+    """A table as the bytes of a Parquet file: floats split by byte and zstd; ids as dictionaries and Snappy.
+
+    Runs of sorted ids leave zstd nothing to gain, and every question reads them: Snappy decodes a third sooner.
+    """
     floats = [f.name for f in table.schema if pa.types.is_floating(f.type)]
     texts = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
-    coded = texts + [c for c in ("trial", "step") if c in table.column_names]
+    ids = [name for name in ("trial", "step") if name in table.column_names]
+    compression = dict.fromkeys(table.column_names, "zstd") | dict.fromkeys(ids, "snappy")
     table = table.cast(
         pa.schema([f.with_nullable(f.name not in schema.NEVER_NULL) for f in table.schema], table.schema.metadata)
     )
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_byte_stream_split=floats, use_dictionary=coded)
+    pq.write_table(table, sink, compression=compression, use_byte_stream_split=floats, use_dictionary=texts + ids)
     return memoryview(sink.getvalue())
 
 
@@ -128,6 +134,19 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
     if np.all((further > 0) | ((further == 0) & (same >= 0))):
         return None
     return np.lexsort((step, trial))
+
+
+def _confirmed(study: Study, whole: Piece) -> Piece:
+    best = confirmation.selected(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
+    trials = whole.trials["trial"].to_numpy()
+    stale = trials[(trials >= APART) & (trials % APART != best)]
+    if not len(stale):
+        return whole
+
+    def kept(table: pa.Table) -> pa.Table:
+        return table.filter(pa.array(~np.isin(table["trial"].to_numpy(), stale)))
+
+    return whole._replace(trials=kept(whole.trials), measurements=kept(whole.measurements))
 
 
 def _settled(study: Study, whole: Piece) -> Piece:

@@ -70,6 +70,8 @@ With scaling-limits, the software the release is from, it is read like a store:
   in the column's own type: as a float32, 0.12 is less than 0.12.
 - Where `pruning` is `exact`, curves of trials that could no longer be the first to a target are cut short. The answers
   are those of whole curves; the curves are not whole.
+- Trials whose `role` is `confirm` are the best trial of their study once more, on fresh seeds: they are no part of the
+  search, and of no minimum over it.
 - Where `emulated` is true there were more devices than physical cores: times say nothing about speed.
 - Results whose plans differ in `comparable` are not to be put into one curve.
 

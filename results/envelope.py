@@ -1,6 +1,7 @@
 """The envelope of a study: the few measurements that decide, whatever the target, when the study first reached it.
 
-It is made when the study is committed, and holds rows of the merged tables as they are. A row is left out if another
+It is made when the study is committed, and holds rows of the merged tables as they are, of trials of the search alone,
+not of repeats of its best. A row is left out if another
 row says at least as much by every rule: one at no later step, with no higher value, of the same trial or of one with a
 smaller id. Rows are compared by their own step, which decides steps_high, and once more by the step of the evaluation
 before them, which decides steps_low: the least of these over all rows at the target is that of some trial's first. For
@@ -23,11 +24,13 @@ from results import schema
 from results.about import METRIC_TYPES, About, of_study
 from results.answers import Answer, Rule, in_type
 from results.compaction import Piece
+from results.confirmation import SEARCH
 from results.durable import Damaged
 from results.plans import AnyStudy
 from results.study import METRICS, Target
 
 FORMAT = 1
+OLDEST_SCHEMA = 2  # of tables whose envelopes say what they say today
 BATCHES = {"minimum": 1, "released": 2}  # of the stream, from its start, that a rule takes
 KEY = b"scaling_limits_envelope"
 HASHED = ("trials", "measurements")  # what it is made from
@@ -56,6 +59,7 @@ def build(study: AnyStudy, whole: Piece, hashes: Mapping[str, str]) -> tuple[byt
       whole: its merged tables.
       hashes: sha256 of the files they are in, by table.
     """
+    rows, whole = len(whole.measurements), _searched(whole)
     trial, step = (whole.measurements[name].to_numpy() for name in ("trial", "step"))
     starts = _starts(trial)
     complete = whole.trials["trial"].to_numpy()[whole.trials["status"].to_numpy() == "COMPLETE"]
@@ -69,7 +73,7 @@ def build(study: AnyStudy, whole: Piece, hashes: Mapping[str, str]) -> tuple[byt
         "schema": schema.SCHEMA_VERSION,
         "rules": BATCHES,
         "sha256": {table: hashes[table] for table in HASHED},
-        "about": of_study(study, whole.studies, whole.trials, metrics, len(trial))._asdict(),
+        "about": of_study(study, whole.studies, whole.trials, metrics, rows)._asdict(),
     }
     sink = pa.BufferOutputStream()
     batches = [pa.record_batch({name: pa.array(column[rows]) for name, column in columns.items()}) for rows in keep]
@@ -89,7 +93,7 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
     try:
         stream = pa.ipc.RecordBatchStreamReader(data)
         head = json.loads(stream.schema.metadata[KEY].decode())
-        if (head["format"], head["schema"]) != (FORMAT, schema.SCHEMA_VERSION):
+        if head["format"] != FORMAT or not OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION:
             return None
         if any(head["sha256"][table].encode() not in record for table in HASHED):
             return None
@@ -168,6 +172,19 @@ def _decisive(
             minimum[rows[_first_of_all(key[rows], value[rows])]] = True
             released[ranked[_first_of_ranks(key[ranked], value[ranked], rank[ranked])]] = True
     return np.flatnonzero(minimum), np.flatnonzero(released & ~minimum)
+
+
+def _searched(whole: Piece) -> Piece:
+    """The tables of a study without the repeats of its best trial."""
+    role = whole.trials["role"].to_numpy(zero_copy_only=False)
+    if np.all(role == SEARCH):
+        return whole
+    repeats = whole.trials["trial"].to_numpy()[role != SEARCH]
+    measured = whole.measurements
+    return whole._replace(
+        trials=whole.trials.filter(pa.array(role == SEARCH)),
+        measurements=measured.filter(pa.array(~np.isin(measured["trial"].to_numpy(), repeats))),
+    )
 
 
 def _starts(trial: np.ndarray) -> np.ndarray:

@@ -63,6 +63,7 @@ class Factorization:
     trials: int
     comparable: str = COMPARABLE
 
+    confirm: ClassVar[int] = 0
     targets: ClassVar[tuple[Target, ...]] = ()
     pruning: ClassVar[str] = "off"
     batch_size: ClassVar[None] = None  # an epoch takes all data at once

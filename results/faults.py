@@ -13,7 +13,7 @@ from results.bad_input import BadInput
 from results.commits import Commit
 from results.durable import Folder
 from results.entries import Entry, shown
-from results.ledger import Ledger
+from results.ledger import Ending, Ledger
 from results.parts import Part
 from results.plans import AnyStudy
 
@@ -53,10 +53,11 @@ class Findings:
       files, bytes: that were looked at.
       ledger: of the study, with the parts that no commit holds yet.
       plans, studies: that are intact, by their number of trials.
+      confirms: how many repeats of the best trial were asked for, by what is intact.
       claims: that are intact, by their number.
       commit: the newest that is intact with all its files.
       parts: that are intact.
-      ended: status and reason of every trial that counts, by its id.
+      ended: how every trial that counts ended, by its id.
     """
 
     place: Folder
@@ -67,10 +68,11 @@ class Findings:
     ledger: Ledger | None = None
     plans: dict[int, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     studies: dict[int, AnyStudy] = dataclasses.field(default_factory=dict)
+    confirms: list[int] = dataclasses.field(default_factory=list)
     claims: dict[int, Claimed] = dataclasses.field(default_factory=dict)
     commit: Commit | None = None
     parts: list[Part] = dataclasses.field(default_factory=list)
-    ended: dict[int, tuple[str, str | None]] = dataclasses.field(default_factory=dict)
+    ended: dict[int, Ending] = dataclasses.field(default_factory=dict)
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))

@@ -61,8 +61,8 @@ def checked(commit: Commit) -> dict[str, bytes]:
     _check(
         commit.study, {t: table_checks.in_parquet(f) for t, f in files.items()}, numbers, commit.files["studies"].path
     )
-    trials = files["trials"].read(["trial", "status", "reason"]).to_pandas()
-    if ledger.count(commit.trials, trials) != commit.ledger:
+    trials = migrations.upgrade("trials", files["trials"].read(), commit.files["trials"].path).to_pandas()
+    if ledger.count(commit.trials + commit.confirm, trials) != commit.ledger:
         raise Damaged(f"{commit.files['trials'].path} does not add up to the ledger of its record")
     return data
 

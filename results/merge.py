@@ -108,7 +108,7 @@ def _bring(offer: Incoming, into: Folder) -> Outcome:
         if conflicts:
             raise BadInput(f"{study.name} has changed in {into}: {conflicts[0]}; start again")
     asked = store.planned(into, study.name)
-    if not take and asked is not None and asked.trials >= study.trials:
+    if not take and asked is not None and asked.trials >= study.trials and asked.confirm >= study.confirm:
         return "there"
     store.ask(into, study)
     for run in runs:
@@ -131,7 +131,7 @@ def _held(into: Folder, name: str) -> Piece | None:
 def _is_same(into: Folder, theirs: Commit | None) -> bool:
     """Whether the store has the very files of a commit."""
     ours = commits.committed(into, theirs.name) if theirs else None
-    if ours is None or theirs is None or ours.trials < theirs.trials:
+    if ours is None or theirs is None or ours.trials < theirs.trials or ours.confirm < theirs.confirm:
         return False
     return all(ours.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
 
@@ -159,9 +159,11 @@ def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
         for table, name in names.items():
             durable.create(folder / name, data[table])
         planned = max([theirs.trials, *listing.plans])
-        missing = theirs.ledger.missing + planned - theirs.trials
-        sealed = theirs._replace(
-            number=number, trials=planned, ledger=theirs.ledger._replace(planned=planned, missing=missing)
+        confirm = max([theirs.confirm, *listing.confirms])
+        further = planned + confirm - theirs.trials - theirs.confirm
+        counted = theirs.ledger._replace(
+            planned=theirs.ledger.planned + further, missing=theirs.ledger.missing + further
         )
+        sealed = theirs._replace(number=number, trials=planned, confirm=confirm, ledger=counted)
         durable.create(folder / commit_file(number), durable.seal(commits.record_of(sealed, version, names)))
     return True

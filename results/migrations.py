@@ -2,6 +2,7 @@
 
 A store of schema 1 had neither hashes nor claims: STORE/<study>/plan-<trials>.json were not sealed, and each run was a
 folder, STORE/<study>/<run>/{studies,trials,measurements}.parquet. Of a trial in several runs the newest counted.
+A store of schema 2 is read, and grown, as one of today: its trials have no role, and are all of the search.
 """
 
 import json
@@ -51,7 +52,14 @@ def _from_1(name: str, table: pa.Table) -> pa.Table:
     return table.add_column(2, pa.field("run", pa.int32()), pa.nulls(len(table), pa.int32()))
 
 
-_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1}
+def _from_2(name: str, table: pa.Table) -> pa.Table:
+    """Version 3 tells of every trial its role; before, all were of the search."""
+    if name != "trials":
+        return table
+    return table.add_column(3, pa.field("role", pa.string()), pa.array(["search"] * len(table), pa.string()))
+
+
+_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}
 
 
 def studies_of_1(store: Folder) -> list[str]:

@@ -68,7 +68,8 @@ def _part_content(path: Folder, found: Findings) -> None:
         if asked > most and all(fault.path != plan for fault in found.faults):
             found.fault(plan, "is missing, and a part is of as many trials", torn=True)
         rows = {table: table_checks.in_memory(content) for table, content in piece._asdict().items()}
-        flaws = table_checks.flaws(from_plan(found.plans[most], asked), rows)
+        confirm = max(found.confirms, default=0)
+        flaws = table_checks.flaws(from_plan(found.plans[most], asked, confirm), rows)
         found.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
         found.ended |= outcomes(rows["trials"])
     except BadInput as error:

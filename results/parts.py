@@ -2,6 +2,7 @@
 
     claim-<number>.json          created exclusively; its number is a fencing token, and `parts` its cut-off
     part-<seq>-<token>.arrows    the seq-th part of the study, written under claim `token`
+    confirm-<number>.json        how often the best trial is asked to be run again
     commit-<number>.json         the commit record; its number is that of the claim that sealed the study
 
 A claim says how many parts counted at the moment it was made. A part counts unless a later claim cut it off, that is,
@@ -31,12 +32,14 @@ class Listing(NamedTuple):
 
     Attributes:
       plans: numbers of trials that were asked for.
+      confirms: how often the best trial was asked to be run again.
       claims, commits: their numbers.
       parts: all of them, counting or not.
       others: names of everything else.
     """
 
     plans: tuple[int, ...]
+    confirms: tuple[int, ...]
     claims: tuple[int, ...]
     commits: tuple[int, ...]
     parts: tuple[Part, ...]
@@ -45,6 +48,10 @@ class Listing(NamedTuple):
 
 def plan_file(trials: int) -> str:
     return f"plan-{trials:09d}.json"
+
+
+def confirm_file(repeats: int) -> str:
+    return f"confirm-{repeats:06d}.json"
 
 
 def claim_file(number: int) -> str:
@@ -57,6 +64,7 @@ def commit_file(number: int) -> str:
 
 _KINDS = {
     "plans": re.compile(r"plan-([0-9]{9})\.json"),
+    "confirms": re.compile(r"confirm-([0-9]{6})\.json"),
     "claims": re.compile(r"claim-([0-9]{6})\.json"),
     "commits": re.compile(r"commit-([0-9]{6})\.json"),
     "parts": re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows"),

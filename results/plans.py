@@ -11,10 +11,21 @@ from results.study import COMPARABLE, Study
 AnyStudy: TypeAlias = Study | Factorization | Recorded
 
 
-def from_plan(plan: Mapping[str, Any], trials: int) -> AnyStudy:
-    """The study a plan describes, of whichever kind; BadInput if another version of this software wrote it."""
+def from_plan(plan: Mapping[str, Any], trials: int, confirm: int = 0) -> AnyStudy:
+    """The study a plan describes, of whichever kind; BadInput if another version of this software wrote it.
+
+    Args:
+      plan: the identity, plain data.
+      trials: how many are asked for.
+      confirm: how often the best of them is to be run again.
+    """
     kinds: dict[Any, Any] = {"batch": Study, "cores": Factorization, "recorded": Recorded}
     try:
-        return kinds.get(plan.get("kind"), Study).from_plan(plan, trials)
+        kind = kinds.get(plan.get("kind"), Study)
+        if kind is Study:
+            return Study.from_plan(plan, trials, confirm)
+        if confirm:
+            raise BadInput(f"a study of kind {plan['kind']} has nothing to confirm")
+        return kind.from_plan(plan, trials)
     except (AttributeError, KeyError, TypeError) as error:
         raise BadInput(f"a plan is not one of scaling-limits {COMPARABLE}: {str(error)[:80]}") from None

@@ -15,18 +15,19 @@ def settle(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> tu
 
     Args:
       study: the plan, with ``pruning="exact"``.
-      trials: rows (trial, status, reason, steps), every trial once.
+      trials: rows (trial, role, status, reason, steps), every trial once; repeats of the best stay as they are.
       measurements: rows (study, trial, step, metrics), sorted.
 
     Returns:
       The trials with their status as it is then, and which measurements stay, bool[rows].
     """
+    searched = measurements["trial"].isin(trials.loc[trials["role"] == "search", "trial"]).to_numpy()
     trial, step = measurements["trial"].to_numpy(), measurements["step"].to_numpy()
     goes_on = np.append(trial[1:] == trial[:-1], False)  # there is a next evaluation,
     next_step = np.append(step[1:], 0)  # and this is when
     over = goes_on.copy()  # every target is reached, or lost to another trial by the next evaluation
     for target in study.targets:
-        first = answers.intervals(measurements, target)
+        first = answers.intervals(measurements[searched], target)
         reached = pd.Series(first["steps_high"].to_numpy(), index=first["trial"]).reindex(trial).to_numpy(np.float64)
         hopeless = np.zeros(len(step), bool)
         if len(first):
@@ -34,7 +35,7 @@ def settle(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> tu
             hopeless = (next_step > fewest) | ((next_step == fewest) & (trial > winner))
         over &= (step >= reached) | hopeless
     decided = trials["status"].isin(["COMPLETE", "INFEASIBLE"]) | (trials["reason"] == "pruned")
-    over &= np.isin(trial, trials.loc[decided, "trial"])
+    over &= np.isin(trial, trials.loc[decided, "trial"]) & searched
     ends = pd.Series(step[over], index=trial[over]).groupby(level=0).first()
     last = ends.reindex(trials["trial"]).to_numpy(np.float64)
     cut = ~np.isnan(last)

@@ -35,6 +35,7 @@ class Recorded:
     details: Mapping[str, Any]
     trials: int
 
+    confirm: ClassVar[int] = 0
     targets: ClassVar[tuple[Target, ...]] = ()
     pruning: ClassVar[str] = "off"
 

@@ -9,6 +9,7 @@ A study stays as complete as what is intact of it; the sweep or the import that 
 - A torn claim is made anew from what its number and the other names in the folder say about it; then a further claim
   cuts off whoever wrote before the repair.
 - A torn plan is made anew from another plan, a commit or a part; dropped if there is none.
+- What asks for repeats of the best trial is made anew from its name.
 """
 
 import json
@@ -116,7 +117,8 @@ def _round(folder: Path, findings: Findings) -> list[Action]:
     listing = listed(folder)
     torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
     plan = _plan(folder, findings, listing)
-    acted = [*_plans(folder, torn, listing, plan), *_claims(folder, findings, listing), *_commits(folder, torn)]
+    acted = [*_plans(folder, torn, listing, plan), *_confirms(folder, torn)]
+    acted += [*_claims(folder, findings, listing), *_commits(folder, torn)]
     acted = acted or list(_parts(folder, findings, torn, listing, plan))
     return acted or list(_holes(folder, findings, listing) if plan else ())
 
@@ -137,6 +139,15 @@ def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: Told |
         path = folder / plan_file(plan.trials)
         durable.create(path, durable.seal({"trials": plan.trials, "plan": plan.plan}))
         yield Action(f"{path}: made anew; it was missing")
+
+
+def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
+    """What asks for repeats; its name says all that it holds."""
+    for name, what in torn.items():
+        for repeats in parts.listing([name]).confirms:
+            (folder / name).unlink(missing_ok=True)
+            durable.create(folder / name, durable.seal({"confirm": repeats}))
+            yield Action(f"{folder / name}: made anew; it {what}")
 
 
 def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:

@@ -14,8 +14,9 @@ import polars as pl
 from results import answers, durable
 from results.answers import MINIMUM, Rule
 from results.commits import Commit, read_table
+from results.confirmation import CONFIRM, SEARCH
 from results.durable import Damaged
-from results.study import Target
+from results.study import APART, Target
 
 # By what a commit record calls the types of metrics. A target is compared in the column's own type.
 _TYPES: dict[str, tuple[Any, type[np.floating]]] = {
@@ -24,13 +25,16 @@ _TYPES: dict[str, tuple[Any, type[np.floating]]] = {
 }
 
 
-def intervals(commits: Sequence[Commit], target: Target, rule: Rule = MINIMUM) -> pd.DataFrame:
+def intervals(
+    commits: Sequence[Commit], target: Target, rule: Rule = MINIMUM, role: str | None = SEARCH
+) -> pd.DataFrame:
     """First evaluation at the target, for every trial that ``rule`` counts and that reached it.
 
     Args:
       commits: visible studies; those without the metric have no rows.
       target: metric and value.
       rule: which trials count, and how they are compared.
+      role: of the trials: search, or confirm for the repeats of the best; None: of both.
 
     Returns:
       As ``answers.intervals``.
@@ -46,6 +50,10 @@ def intervals(commits: Sequence[Commit], target: Target, rule: Rule = MINIMUM) -
         for rows in _rows(measured, "measurements", columns):
             found.append(_collected(_first_rows(rows, target.metric, value, rule), commits))
     reached = pl.concat(found)
+    if role is not None:
+        confirmed = [commit.name for commit in commits if commit.confirm]
+        repeats = pl.col("study").is_in(confirmed) & (pl.col("trial") >= APART)
+        reached = reached.filter(repeats if role == CONFIRM else ~repeats)
     if rule.first is not None and len(reached):
         reached = reached.join(_first_complete(commits, rule.first), on=["study", "trial"])
     return reached.sort("study", "trial").to_pandas()

@@ -9,7 +9,7 @@ import pyarrow as pa
 from results.bad_input import BadInput
 from results.study import METRICS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERSION_KEY = b"scaling_limits_schema"
 
 
@@ -17,6 +17,7 @@ class Column(NamedTuple):
     name: str
     type: pa.DataType
     meaning: str
+    otherwise: str | None = None  # what is written where nothing is said
 
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -64,8 +65,11 @@ STUDIES = (
 
 TRIALS = (
     Column("study", _TEXT, "name of the study"),
-    Column("trial", pa.int32(), "number of the trial within its study, from 0"),
+    Column("trial", pa.int32(), "number of the trial within its study, from 0; k million + i repeats trial i"),
     Column("run", pa.int32(), "number of the run that made the trial, as in studies"),
+    Column(
+        "role", pa.string(), "search, or confirm: the best trial of the search once more, on a fresh seed", "search"
+    ),
     Column("seed", pa.uint32(), "seed of its initial parameters and data order; null if not published"),
     Column("status", pa.string(), "COMPLETE, INFEASIBLE or INCOMPLETE"),
     Column("reason", pa.string(), "of INCOMPLETE: pruned, time_limit, lost, failed or unstated; else null"),
@@ -86,7 +90,7 @@ COSTS = (
     Column("bytes_per_core", pa.int64(), "bytes of both tables and all work that each core holds"),
 )
 
-NEVER_NULL = ("study", "run", "trial", "status", "step")  # in any of the tables
+NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables
 
 # A metaparameter becomes a column of `trials`, so it may not be called like one.
 RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS, *COSTS)) | frozenset(METRICS)
@@ -97,14 +101,16 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
 
     Args:
       columns: STUDIES, TRIALS or MEASUREMENTS.
-      data: lists or arrays by column name, all of one length; a column of ``columns`` that is not there is null.
+      data: lists or arrays by column name, all of one length; a column of ``columns`` that is not there is null,
+        or what it is ``otherwise``.
       extra: types of the further columns: metaparameters of trials, metrics of measurements.
     """
     fields = [pa.field(c.name, c.type) for c in columns]
     fields += [pa.field(name, kind) for name, kind in extra.items()]
     schema = pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
     rows = len(next(iter(data.values()), ()))
-    return pa.Table.from_arrays([_array(data.get(f.name), f.type, rows) for f in schema], schema=schema)
+    told = {c.name: [c.otherwise] * rows for c in columns if c.otherwise is not None} | dict(data)
+    return pa.Table.from_arrays([_array(told.get(f.name), f.type, rows) for f in schema], schema=schema)
 
 
 def constant(column: pa.Field, value: object, rows: int) -> pa.Array:

@@ -1,6 +1,6 @@
 """A store: a folder of studies, each written part by part and made visible by a commit record.
 
-    STORE/<study>/plan-<trials>.json                                       what was asked for
+    STORE/<study>/plan-<trials>.json, confirm-<repeats>.json               what was asked for
     STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                who wrote, and what; see ``results.parts``
     STORE/<study>/{studies,trials,measurements}-<n>.parquet                what was committed under claim n
     STORE/<study>/commit-<n>.json                                          the record that lists these, with sha256
@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from results import claims, durable, ledger
+from results import claims, confirmation, durable, ledger
 from results.bad_input import BadInput
 from results.commits import Commit, Tables, committed, frame, listed, read_table, released, steady
 from results.compaction import TABLES
 from results.durable import Damaged, Folder
-from results.parts import plan_file
+from results.parts import confirm_file, plan_file
 from results.plans import AnyStudy, from_plan
 from results.study import REASONS_TO_RERUN, Study
 
@@ -60,13 +60,13 @@ def names(store: Folder) -> list[str]:
 
 
 def planned(store: Folder, name: str) -> AnyStudy | None:
-    """The study as last asked for (with the most trials), or None if it never was."""
-    plans = listed(store / name).plans
-    if not plans:
+    """The study as last asked for (with the most trials, and repeats of the best), or None if it never was."""
+    found = listed(store / name)
+    if not found.plans:
         return None
-    path = store / name / plan_file(plans[-1])
+    path = store / name / plan_file(found.plans[-1])
     record = durable.unseal(path.read_bytes(), path)
-    return from_plan(record["plan"], record["trials"])
+    return from_plan(record["plan"], record["trials"], max(found.confirms, default=0))
 
 
 def ask(store: Folder, study: AnyStudy) -> None:
@@ -77,6 +77,8 @@ def ask(store: Folder, study: AnyStudy) -> None:
     if study.trials not in listed(folder).plans:
         record = {"trials": study.trials, "plan": study.plan()}
         durable.create(folder / plan_file(study.trials), durable.seal(record))
+    if study.confirm and study.confirm not in listed(folder).confirms:
+        durable.create(folder / confirm_file(study.confirm), durable.seal({"confirm": study.confirm}))
 
 
 def check_same_plan(store: Folder, study: AnyStudy) -> None:
@@ -156,11 +158,19 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
 
 class Progress(NamedTuple):
-    """How far a study is: the ids of its trials that need no other run, and whether all that is written is visible."""
+    """How far a study is.
+
+    Attributes:
+      settled: ids of its trials that need no other run.
+      visible: whether all that is written is visible.
+      ledger: as asked for.
+      to_run: how many trials are still to be run. Of repeats as many as may be, until it is known what they repeat.
+    """
 
     settled: frozenset[int]
     visible: bool
     ledger: ledger.Ledger
+    to_run: int
 
 
 def progress(store: Folder, study: AnyStudy) -> Progress:
@@ -169,14 +179,21 @@ def progress(store: Folder, study: AnyStudy) -> Progress:
     def look() -> Progress:
         base, parts = claims.state(store, study.name)[1:]
         trials = claims.outcomes(store / study.name, base, parts)
-        settled = frozenset(trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"]) if len(trials) else ()
-        return Progress(frozenset(settled), base is not None and not parts, ledger.count(study.trials, trials))
+        keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
+        settled = frozenset(int(i) for i in keep)
+        searching = sum(i not in settled for i in range(study.trials))
+        confirming = study.confirm
+        if isinstance(study, Study) and study.confirm and not searching:
+            stored = claims.tables(store / study.name, base, parts)
+            confirming = len(confirmation.missing(study, stored.trials, stored.measurements))
+        counted = ledger.count(study.trials + study.confirm, trials)
+        return Progress(settled, base is not None and not parts, counted, searching + confirming)
 
     return steady(look)
 
 
 def missing(store: Folder, study: Study) -> list[int]:
-    """Ids of the trials of ``study`` that are still to be run, in order."""
+    """Ids of the trials of the search of ``study`` that are still to be run, in order."""
     settled = progress(store, study).settled
     return [i for i in range(study.trials) if i not in settled]
 

@@ -40,6 +40,12 @@ REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
 
+APART = 1_000_000  # trial k · APART + i repeats trial i; see ``results.confirmation``
+MOST_REPEATS = 1_000
+
+
+_ASKED = {"trials", "confirm"}  # of a study, and no part of its identity
+
 
 def whole(what: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
@@ -100,6 +106,7 @@ class Study:
       pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` records whole curves.
       trials: how many trials are asked for. Not part of the identity: asking for more later adds only the new ones.
       comparable: Major.Minor of the software; results of different ones are not comparable.
+      confirm: how often the best trial is run again on fresh seeds. Not part of the identity, like ``trials``.
     """
 
     dataset: str
@@ -118,10 +125,15 @@ class Study:
     pruning: str
     trials: int
     comparable: str = COMPARABLE
+    confirm: int = 0
 
     def __post_init__(self) -> None:
         whole("batch_size", self.batch_size, 1)
         whole("trials", self.trials, 1)
+        whole("confirm", self.confirm, 0)
+        for field, most in (("trials", APART), ("confirm", MOST_REPEATS)):
+            if getattr(self, field) > most:
+                raise BadInput(f"{field} must be at most {most}, not {getattr(self, field)}")
         whole("budget_steps", self.budget_steps, 1)
         whole("seed", self.seed, 0)
         check_choice("schedule", self.schedule, SCHEDULES)
@@ -137,26 +149,28 @@ class Study:
             raise BadInput("a target is given twice; keep one of them")
         if self.pruning == "exact" and not self.targets:
             raise BadInput("pruning=exact needs a target to prune against; give one or use pruning=off")
+        if self.confirm and not self.targets:
+            raise BadInput("confirm needs a target, which says what trial is the best; give one or use confirm=0")
 
     def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but ``trials``."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
+        """The identity as plain JSON data: every field but ``trials`` and ``confirm``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _ASKED}
         fields["model_options"] = dict(self.model_options)
         fields["space"] = self.space.plan()
         fields["targets"] = [dataclasses.asdict(t) for t in self.targets]
         return {"kind": "batch"} | fields
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Study":
-        """The study that ``plan()`` described, with a number of trials; BadInput if another software wrote it."""
+    def from_plan(cls, plan: Mapping[str, Any], trials: int, confirm: int = 0) -> "Study":
+        """The study that ``plan()`` described, with what is asked of it; BadInput if another software wrote it."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
-        known = {field.name for field in dataclasses.fields(cls)} - {"trials"}
+        known = {field.name for field in dataclasses.fields(cls)} - _ASKED
         if plan.get("kind") != "batch" or fields.keys() != known:
             odd = ", ".join(sorted(fields.keys() ^ known)) or f"kind={plan.get('kind')}"
             raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
         fields["targets"] = tuple(Target(**t) for t in plan["targets"])
-        return cls(**fields, trials=trials)
+        return cls(**fields, trials=trials, confirm=confirm)
 
     @functools.cached_property
     def name(self) -> str:

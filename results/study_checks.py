@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from results import commit_checks, durable, part_checks, parts
+from results import commit_checks, durable, ledger, part_checks, parts
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.entries import Entry, entries
 from results.faults import TORN, Claimed, Findings, OnBytes
-from results.parts import Listing, claim_file, plan_file
+from results.parts import Listing, claim_file, confirm_file, plan_file
 
 LOCK = ".lock"
 RECORD_BYTES = 64 << 20  # no plan, claim or commit record comes near
@@ -52,6 +52,7 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
     found.files, found.bytes = len(files), sum(entry.bytes for entry in files.values())
     records = {name: _record(folder / name, files[name], found, on_bytes) for name in files if name.endswith(".json")}
     _plans(folder, listing, records, found)
+    _confirms(folder, listing, records, found)
     _claims(folder, listing, records, found)
     listed = commit_checks.commits(folder, listing, records, files, found, on_bytes, rebuild=rebuild)
     part_checks.check(folder, listing, files, found, on_bytes)
@@ -59,7 +60,8 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
         if name not in listed:
             _unlisted(folder / name, listing, found)
     planned = max([*listing.plans, found.commit.trials if found.commit else 0])
-    found.ledger = commit_checks.tally(planned, found.ended.values())
+    planned += max([0, *found.confirms, found.commit.confirm if found.commit else 0])
+    found.ledger = ledger.tally(planned, found.ended)
     return found
 
 
@@ -115,6 +117,15 @@ def _plans(folder: Folder, listing: Listing, records: Mapping[str, Any], found: 
         found.fault(folder, "has been without a plan for more than a day", torn=True)
     elif not listing.plans:
         found.leftovers["unplanned"] += 1
+
+
+def _confirms(folder: Folder, listing: Listing, records: Mapping[str, Any], found: Findings) -> None:
+    for repeats in listing.confirms:
+        path, record = folder / confirm_file(repeats), records[confirm_file(repeats)]
+        if record == {"confirm": repeats}:
+            found.confirms.append(repeats)
+        elif record is not None:
+            found.fault(path, "does not ask for as many repeats as its name says")
 
 
 def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], found: Findings) -> None:

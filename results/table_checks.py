@@ -9,12 +9,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results import migrations, schema
+from results.confirmation import CONFIRM, SEARCH
 from results.factorization import Factorization
 from results.plans import AnyStudy
 from results.recorded import Recorded
 from results.schema import Column
 from results.search_space import Range
-from results.study import METRICS, REASONS, REASONS_TO_RERUN, Study
+from results.study import APART, METRICS, REASONS, REASONS_TO_RERUN, Study
 
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 _TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
@@ -63,7 +64,7 @@ def held(file: pq.ParquetFile) -> Rows:
     def read(names: Sequence[str]) -> Iterator[pa.Table]:
         new = [name for name in names if name not in columns]
         columns.update(zip(new, file.read(new, use_threads=False).columns if new else (), strict=True))
-        yield pa.table({name: columns[name] for name in names})
+        yield pa.table({name: columns[name] for name in names}, metadata=file.schema_arrow.metadata)
 
     return Rows(
         file.schema_arrow,
@@ -94,13 +95,16 @@ def in_parquet(file: pq.ParquetFile) -> Rows:
     return Rows(file.schema_arrow, file.metadata.num_rows, read, values)
 
 
-def flaws(study: AnyStudy, tables: Mapping[str, Rows], runs: frozenset[int] | None = None) -> Iterator[Flaw]:
+def flaws(
+    study: AnyStudy, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
+) -> Iterator[Flaw]:
     """What does not hold of the tables of a study.
 
     Args:
       study: the plan, with the trials planned.
       tables: studies, trials and measurements.
       runs: numbers of the claims that runs can have; None if nothing tells.
+      whole: whether they are all there is of the study, and not a part of it.
     """
     wrong = [Flaw(table, what) for table in COLUMNS for what in _shape(table, tables[table].schema, study)]
     if wrong:
@@ -123,6 +127,7 @@ def flaws(study: AnyStudy, tables: Mapping[str, Rows], runs: frozenset[int] | No
     for what in _studies(study, studies, runs):
         yield Flaw("studies", what)
     of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
+    of_trials += _roles(study, trials, whole)
     yield from (Flaw("trials", what) for what in of_trials)
     curves = scan(tables["measurements"])
     for what in curves.flaws:
@@ -243,15 +248,13 @@ def _trials(study: AnyStudy, table: pa.Table, runs: set[int]) -> Iterator[str]:
         yield "does not have every trial once, in order, from 0"
     if set(table["run"].unique().to_pylist()) - runs:
         yield "has trials of a run that studies lacks"
-    ended = table.group_by(["status", "reason"], use_threads=False).aggregate([])
-    ways = set(zip(ended["status"].to_pylist(), ended["reason"].to_pylist(), strict=True))
-    for status, reason in sorted(ways - _ENDS[type(study)], key=str):
-        each = zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True)
-        rows = np.array([way == (status, reason) for way in each])
+    ways = list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
+    for status, reason in sorted(set(ways) - _ENDS[type(study)], key=str):
+        rows = np.array([way == (status, reason) for way in ways])
         yield f"{_some('trial', ids[rows])} ended as {str(status)[:40]}({str(reason)[:40]}), which there is not"
     wrong = {"have fewer steps than none": steps < 0}
     if not isinstance(study, Recorded):
-        wrong["were never asked for"] = ids >= study.trials
+        wrong["were never asked for"] = (ids % APART >= study.trials) | (ids // APART > study.confirm)
         wrong["have more steps than the budget"] = steps > study.budget_steps
         wrong["have no steps"] = pc.is_null(table["steps"]).to_numpy()
         wrong["have no seed"] = pc.is_null(table["seed"]).to_numpy()
@@ -263,6 +266,28 @@ def _trials(study: AnyStudy, table: pa.Table, runs: set[int]) -> Iterator[str]:
     for what, found in wrong.items():
         if found.any():
             yield f"{_some('trial', ids[found])} {what}"
+
+
+def _roles(study: AnyStudy, table: pa.Table, whole: bool) -> Iterator[str]:
+    """Repeats are known by their ids, and have the metaparameters of the trial they repeat, the best of the search."""
+    ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
+    repeats = ids >= APART if not isinstance(study, Recorded) else np.zeros(len(ids), bool)
+    odd = roles != np.where(repeats, CONFIRM, SEARCH)
+    if odd.any():
+        yield f"{_some('trial', ids[odd])} have a role that is not theirs: {str(roles[odd][0])[:40]}"
+    if not repeats.any():
+        return
+    if whole and len(np.unique(ids[repeats] % APART)) > 1:
+        yield "has repeats of several trials, and only one is the best"
+    at = np.minimum(np.searchsorted(ids, ids[repeats] % APART), len(ids) - 1)
+    there = ids[at] == ids[repeats] % APART
+    if whole and not there.all():
+        yield f"{_some('trial', ids[repeats][~there])} repeat a trial that is not there"
+    for name in table.schema.names[len(schema.TRIALS) :]:
+        values = table[name].to_numpy()
+        unlike = there & ~((values[at] == values[repeats]) | (np.isnan(values[at]) & np.isnan(values[repeats])))
+        if unlike.any():
+            yield f"{_some('trial', ids[repeats][unlike])} have another {name} than the trial they repeat"
 
 
 def _ends(trials: pa.Table, curves: Curves) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from results import compaction
 from results.compaction import Piece
 from results.plans import AnyStudy
-from results.study import REASONS_TO_RERUN
+from results.study import APART, REASONS_TO_RERUN, Study
 
 
 class Union(NamedTuple):
@@ -41,6 +41,8 @@ def union(ours: Piece, theirs: Piece, study: AnyStudy) -> Union:
     both = here.keys() & there.keys()
     better = {trial for trial in both if here[trial] and not there[trial]}
     take = frozenset(there.keys() - here.keys() | better)
+    if isinstance(study, Study) and max(take, default=0) >= APART:  # without what repeats another trial than the best
+        take &= frozenset(compaction.merge([ours, theirs], study).trials["trial"].to_pylist())
     finished = {trial for trial in both if not here[trial] and not there[trial]}
     ours, theirs = only(ours, here.keys() - better), only(theirs, take | finished)
     if study.pruning == "exact":

@@ -59,10 +59,10 @@ def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
     request = config.request(doors.read(argv, __doc__ or ""))
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
-    missing = {s.name: s.trials - len(progress[s.name].settled & set(range(s.trials))) for s in request.studies}
+    missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, and still something to do.
     to_run = [s for s in request.studies if missing[s.name] or not progress[s.name].visible]
-    stored = sum(study.trials for study in request.studies) - sum(missing.values())
+    stored = sum(study.trials + study.confirm for study in request.studies) - sum(missing.values())
     if not to_run:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
         return 0

@@ -62,7 +62,7 @@ def request(line: overrides.CommandLine) -> Request:
             study, of_study = factorizations.asked(config)
             ratings[study.name] = of_study
         kept = studies.get(study.name)
-        studies[study.name] = study if kept is None or kept.trials < study.trials else kept
+        studies[study.name] = study if kept is None else _more(kept, study)
     folder = Path(first["store"]).expanduser()
     store.check_writable(folder)
     store.check_readable(folder)
@@ -130,7 +130,16 @@ def _study(config: Mapping[str, Any]) -> Study:
         seed=config["seed"],
         pruning=config["pruning"],
         trials=DEFAULT_TRIALS if config["trials"] is None else config["trials"],
+        confirm=config["confirm"],
     )
+
+
+def _more(one: Study | Factorization, other: Study | Factorization) -> Study | Factorization:
+    """Of a study that is asked for twice, the most trials and the most repeats of the best."""
+    trials = max(one.trials, other.trials)
+    if isinstance(one, Study):
+        return dataclasses.replace(one, trials=trials, confirm=max(one.confirm, other.confirm))
+    return dataclasses.replace(one, trials=trials)
 
 
 def _check_model(name: Any, options: Mapping[str, Any], classes: int) -> None:

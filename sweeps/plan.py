@@ -12,9 +12,9 @@ def plan(argv: list[str]) -> int:
     request = config.request(doors.read(argv, __doc__ or ""))
     rows, new_trials, new_steps = [], 0, 0
     for study in request.studies:
-        missing = study.trials - len(store.progress(request.store, study).settled & set(range(study.trials)))
+        missing, planned = store.progress(request.store, study).to_run, study.trials + study.confirm
         steps = missing * study.budget_steps
-        rows.append((study.name, study.trials, study.trials - missing, missing, study.budget_steps, steps))
+        rows.append((study.name, planned, planned - missing, missing, study.budget_steps, steps))
         new_trials, new_steps = new_trials + missing, new_steps + steps
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     print(doors.table(header, rows))

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from harness import cores, engine
 from harness.frontier import Ended
-from results import schema
+from results import confirmation, schema
 from results.factorization import Factorization
 from results.study import Study, Trial
 from workloads import registry
@@ -37,6 +37,7 @@ def tables(
     trial_rows = {
         "study": [study.name] * len(by_id),
         "trial": [trial.id for trial in by_id],
+        "role": [confirmation.role(trial.id) for trial in by_id],
         "seed": [trial.seed for trial in by_id],
         "status": [outcomes[trial.id].status for trial in by_id],
         "reason": [outcomes[trial.id].reason for trial in by_id],

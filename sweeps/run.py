@@ -2,6 +2,7 @@
 
 import collections
 import datetime
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,10 @@ from harness import compile_cache, cores, engine, provenance, search
 from harness.checkpoints import Checkpoints
 from harness.engine import Settings
 from harness.frontier import Best, Ended
-from results import answers, store
+from results import answers, confirmation, store
 from results.claims import Claim
 from results.factorization import Factorization
-from results.study import Study, Trial
+from results.study import APART, Study, Trial
 from sweeps.rows import Record, tables
 from workloads import registry
 from workloads.factorization import prepared
@@ -53,21 +54,28 @@ def run_study(
     ended: Mapping[int, Ended] = {}
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim))
-        if trials:
+        confirming = functools.partial(_confirming, study, claim)
+        if trials or confirming():
             compile_cache.enable()
             devices = study.cores if isinstance(study, Factorization) else None
             about = provenance.software() | provenance.device(devices) | {"started_at": started_at}
 
             def write(part: Record) -> None:
-                claim.write(tables(study, [t for t in trials if t.id in part.ended], part, about))
+                claim.write(tables(study, search.draw(study, sorted(part.ended)), part, about))
 
             if isinstance(study, Factorization):
                 assert ratings is not None
                 ended = _factorize(folder, study, trials, settings, on_progress, write, ratings)
             else:
-                best = _best(study, claim) if study.pruning == "exact" else {}
-                record = engine.run(study, trials, settings, best=best, on_progress=on_progress, on_finished=write)
-                ended = record.ended
+                ended = engine.run(
+                    study,
+                    trials,
+                    settings,
+                    best=_best(study, claim) if study.pruning == "exact" else {},
+                    on_progress=on_progress,
+                    on_finished=write,
+                    confirming=confirming,
+                ).ended
         if not claim.visible:
             claim.commit(study)
     return _summary(study, ended, time.perf_counter() - began)
@@ -76,7 +84,7 @@ def run_study(
 def record_failure(folder: Path, study: Study | Factorization, reason: str) -> Summary:
     """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
     with store.claim(folder, study.name) as claim:
-        trials = search.draw(study, _missing(study, claim))
+        trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
         ended = {trial.id: Ended("INCOMPLETE", reason, 0) for trial in trials}
         about = provenance.software() | {
             "started_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -115,8 +123,19 @@ def _missing(study: Study | Factorization, claim: Claim) -> list[int]:
     return [i for i in range(study.trials) if i not in claim.settled]
 
 
+def _confirming(study: Study | Factorization, claim: Claim) -> list[Trial]:
+    """The repeats of the best trial that are still to be run; none before all of the search is stored."""
+    if not study.confirm or isinstance(study, Factorization):
+        return []
+    stored = claim.tables()
+    return search.draw(study, confirmation.missing(study, stored.trials, stored.measurements))
+
+
 def _best(study: Study, claim: Claim) -> Best:
+    """The answers of the trials of the search that have ended."""
     measurements = claim.tables().measurements
+    if len(measurements):
+        measurements = measurements[measurements["trial"] < APART]
     best = {}
     for target in study.targets if len(measurements) else ():
         first = answers.intervals(measurements, target)

@@ -71,6 +71,7 @@ class Config:
     cores: int | None = None
     batch_size: int = MISSING
     trials: int | None = None
+    confirm: int = 0
     seed: int = MISSING
     pruning: str = MISSING
     store: str = MISSING

@@ -74,7 +74,7 @@ def cost(study: Study) -> float:
 
     A step costs its examples and, as measured on a small network, about as much as 8 more.
     """
-    return study.trials * study.budget_steps * (study.batch_size + 8.0)
+    return (study.trials + study.confirm) * study.budget_steps * (study.batch_size + 8.0)
 
 
 def run_all(
@@ -124,8 +124,7 @@ def run_all(
             for idle in (w for w in pool if w.study is None and queue):
                 idle.study = _next(queue, {programs_key(w.study) for w in pool if w.study is not None})
                 attempts[idle.study.name] += 1
-                order = worker.Order(str(store), idle.study.plan(), idle.study.trials, dataclasses.asdict(settings))
-                idle.orders.send(order)
+                idle.orders.send(_order(store, idle.study, settings))
             busy = {w.orders: w for w in pool if w.study is not None}
             for ready in multiprocessing.connection.wait(list(busy)):
                 which = busy[ready]  # type: ignore[index]
@@ -150,6 +149,10 @@ def run_all(
         for one in pool:
             one.process.join()
     return outcomes
+
+
+def _order(store: Path, study: Study, settings: Settings) -> worker.Order:
+    return worker.Order(str(store), study.plan(), study.trials, dataclasses.asdict(settings), confirm=study.confirm)
 
 
 def _next(queue: list[Study], in_use: set) -> Study:

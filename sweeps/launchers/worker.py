@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 
 class Order(NamedTuple):
-    """A study to run, as plain data that pickles: its plan, its number of trials, how to run it, on what ratings."""
+    """A study to run, as plain data that pickles: its plan, what is asked of it, how to run it, on what ratings."""
 
     store: str
     plan: dict[str, Any]
     trials: int
     settings: dict[str, Any]
     ratings: dict[str, Any] | None = None
+    confirm: int = 0
 
 
 class News(NamedTuple):
@@ -55,7 +56,7 @@ def _run(orders: Connection, order: Order) -> News:
     from sweeps.run import run_study
 
     try:
-        study = from_plan(order.plan, order.trials)
+        study = from_plan(order.plan, order.trials, order.confirm)
         assert not isinstance(study, Recorded)
         settings = Settings(**order.settings)
         summary = run_study(

@@ -7,7 +7,7 @@ import pytest
 from harness import engine, lanes, search
 from harness.engine import Record, Settings
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target
+from results.study import APART, Study, Target, Trial
 
 FEW = Settings(lanes=3)
 
@@ -127,6 +127,29 @@ def test_a_time_limit_ends_what_is_unfinished(make_study: Callable[..., Study]) 
     assert {ended.reason for ended in record.ended.values()} == {"time_limit"}
     assert len(record.ended) == 8
     assert set(record.trial) <= {0, 1}
+
+
+@pytest.mark.parametrize("pruning", ["off", "exact"])
+def test_confirming_trials_follow_once_all_others_are_handed_over(
+    make_study: Callable[..., Study], whole: Record, pruning: str
+) -> None:
+    study = make_study(pruning=pruning)
+    parts: list[Record] = []
+
+    def confirming() -> list[Trial]:
+        assert {i for part in parts for i in part.ended} == set(range(8))
+        return search.draw(study, [APART + 5, 2 * APART + 5])
+
+    record = engine.run(study, search.draw(study, range(8)), FEW, on_finished=parts.append, confirming=confirming)
+    assert record.ended.keys() == {*range(8), APART + 5, 2 * APART + 5}
+    assert [part.ended.keys() for part in parts] == [set(range(8)), {APART + 5, 2 * APART + 5}]
+    assert {record.ended[i].status for i in (APART + 5, 2 * APART + 5)} == {"COMPLETE"}
+    alone = engine.run(make_study(), search.draw(study, [2 * APART + 5]), FEW)  # by itself, and not pruned
+    rows = record.trial == 2 * APART + 5
+    assert np.array_equal(record.step[rows], alone.step)
+    for name, values in alone.metrics.items():
+        assert np.array_equal(record.metrics[name][rows], values)
+    assert not np.array_equal(alone.metrics["train_loss"][:3], whole.metrics["train_loss"][whole.trial == 5][:3])
 
 
 def test_timings_add_up(whole: Record) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.frontier import Best, Ended, Frontier
 from results import pruning
-from results.study import Study, Target, Trial, evaluation_steps
+from results.study import APART, Study, Target, Trial, evaluation_steps
 
 TARGETS = (Target("validation_loss", 0.5), Target("validation_loss", 0.25), Target("validation_error", 0.5))
 STEPS = evaluation_steps(40, 1.5)
@@ -37,6 +37,7 @@ def stored_as(study: Study, curves: np.ndarray, ended: dict[int, Ended]) -> tupl
     """Trials and measurements of a pruned study as they are committed, from how its trials ended."""
     trials = pd.DataFrame([(i, *dataclasses.astuple(ended[i])) for i in sorted(ended)])
     trials.columns = ["trial", "status", "reason", "steps"]
+    trials["role"] = "search"
     rows = [
         (study.name, i, step, curves[i, j], curves[i, j])
         for i, steps in zip(trials["trial"], trials["steps"], strict=True)
@@ -96,6 +97,23 @@ def test_every_trial_ends_and_says_how(make_study: Callable[..., Study], pruning
         assert ended[3].steps == 40
     else:
         assert [(ended[i].reason, ended[i].steps) for i in (2, 3)] == [("pruned", STEPS[2])] * 2
+
+
+def test_what_confirms_comes_last_and_is_never_pruned(make_study: Callable[..., Study]) -> None:
+    study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5, pruning="exact")
+    frontier = Frontier(study, [Trial(0, 0, {}), Trial(1, 0, {})], range(4), {})
+    loss = {0: 0.4, 1: 1.0, APART: 1.0, 2 * APART: 1.0}  # the repeats never get where the best trial was at once
+
+    def confirming() -> list[Trial]:
+        assert {i: ended.reason for i, ended in frontier.ended.items()} == {0: None, 1: "pruned"}
+        return [Trial(APART, 0, {}), Trial(2 * APART, 0, {})]
+
+    for going in frontier.rounds(confirming):
+        for live in going:
+            measured = np.float32(loss[live.trial.id])
+            frontier.record(live, {"validation_loss": measured, "validation_error": measured}, True)
+        frontier.prune()
+    assert [frontier.ended[i] for i in (APART, 2 * APART)] == [Ended("COMPLETE", None, 40)] * 2
 
 
 def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[..., Study]) -> None:

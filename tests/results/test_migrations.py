@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from results import merge, migrations, schema, store, verify
+from results import answers, merge, migrations, overview, release, scan, schema, store, verify
 from results.bad_input import BadInput
 from results.durable import Damaged
 from results.study import Study
@@ -67,6 +68,39 @@ def test_a_store_of_schema_1_comes_out_with_the_same_values(tmp_path: Path) -> N
     assert merge.merge([STORED / "schema-1"], tmp_path, lines.append) == 0
     assert lines[1] == f"{tmp_path}: studies: 0 new, 0 grown, 1 already there"
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_a_store_of_schema_2_is_read_and_grown_as_one_of_today(tmp_path: Path) -> None:
+    """Its three committed trials, and two in a part that no commit lists yet, are all of the search."""
+    folder = tmp_path / "store"
+    shutil.copytree(STORED / "schema-2", folder)
+    (name,) = store.names(folder)
+    study = store.planned(folder, name)
+    assert isinstance(study, Study) and (study.trials, study.confirm) == (5, 0)
+    assert store.read(folder).trials["role"].tolist() == ["search"] * 3
+    assert verify.run(folder, lambda line: None) == 0
+    found = overview.survey(folder)
+    assert list(found.envelopes) == [name], "an envelope of schema 2 says what one of today says"
+    (answer,) = found.answers(study.targets[0], {name}).values()
+    assert answer == answers.best(scan.intervals(store.catalogue(folder), study.targets[0]))[name]
+    asked = dataclasses.replace(study, confirm=2)
+    assert store.progress(folder, asked).to_run == 2
+    store.ask(folder, asked)
+    with store.claim(folder, name) as claim:
+        claim.commit(asked)
+    assert store.read(folder).trials["role"].tolist() == ["search"] * 5
+    (commit,) = store.catalogue(folder)
+    assert (commit.ledger.planned, commit.ledger.complete, commit.ledger.missing) == (7, 5, 2)
+    assert verify.run(folder, lambda line: None) == 0
+
+
+def test_a_study_of_schema_2_is_copied_and_exported_byte_for_byte(tmp_path: Path) -> None:
+    assert merge.merge([STORED / "schema-2"], tmp_path / "store", lambda line: None) == 0
+    assert release.export(STORED / "schema-2", tmp_path / "release", lambda line: None) == 0
+    for folder in (tmp_path / "store", tmp_path / "release"):
+        assert verify.run(folder, lambda line: None) == 0
+        (ours,), (theirs,) = store.catalogue(folder), store.catalogue(STORED / "schema-2")
+        assert {t: f.sha256 for t, f in ours.files.items()} == {t: f.sha256 for t, f in theirs.files.items()}
 
 
 def test_older_runs_come_to_a_study_that_has_grown_since(

@@ -1,0 +1,144 @@
+"""The best trial of a study, run again on fresh seeds, through the doors of a sweep."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.engine import Settings
+from results import store, verify
+from results.study import APART, Study, Target
+from sweeps import __main__ as sweeps_door
+from sweeps import config, doors, overrides, plan, status
+from sweeps.run import record_failure, run_study
+
+FEW = Settings(lanes=3)
+TARGETS = (Target("validation_loss", 0.6), Target("validation_error", 0.12))
+
+
+@pytest.fixture
+def study(make_study: Callable[..., Study]) -> Study:
+    return make_study(targets=TARGETS, trials=6, confirm=3, budget_steps=60)
+
+
+def ran(folder: Path, study: Study, settings: Settings = FEW) -> int:
+    store.ask(folder, study)
+    return run_study(folder, study, settings).ran
+
+
+def assert_same(one: Path, other: Path) -> None:
+    a, b = store.read(one), store.read(other)
+    pd.testing.assert_frame_equal(a.trials.drop(columns="run"), b.trials.drop(columns="run"), check_exact=True)
+    pd.testing.assert_frame_equal(a.measurements, b.measurements, check_exact=True)
+    assert "confirm" in a.trials["role"].tolist()
+
+
+def test_the_best_trial_is_run_again_with_its_metaparameters_on_fresh_seeds(tmp_path: Path, study: Study) -> None:
+    assert ran(tmp_path, study) == 9
+    trials = store.read(tmp_path).trials.set_index("trial")
+    repeats = trials[trials["role"] == "confirm"]
+    (best,) = set(repeats.index % APART)
+    assert repeats.index.tolist() == [APART + best, 2 * APART + best, 3 * APART + best]
+    for name in study.space:
+        assert set(repeats[name]) == {trials.loc[best, name]}
+    assert trials["seed"].nunique() == 9
+    assert (trials["run"] == 1).all()
+    (commit,) = store.catalogue(tmp_path)
+    assert commit.ledger.adds_up and commit.ledger.planned == 9
+    assert verify.run(tmp_path, lambda line: None) == 0
+    assert ran(tmp_path, study) == 0
+
+
+def test_pruned_and_unpruned_studies_confirm_the_same_trial_and_prune_no_repeat(tmp_path: Path, study: Study) -> None:
+    found = {}
+    for pruning in ("off", "exact"):
+        ran(tmp_path / pruning, dataclasses.replace(study, pruning=pruning))
+        tables = store.read(tmp_path / pruning)
+        repeats = tables.trials[tables.trials["role"] == "confirm"].drop(columns=["study", "run"])
+        rows = tables.measurements[tables.measurements["trial"] >= APART].drop(columns="study")
+        found[pruning] = [repeats.reset_index(drop=True), rows.reset_index(drop=True)]
+        assert set(repeats["status"]) <= {"COMPLETE", "INFEASIBLE"}
+    for off, exact in zip(found["off"], found["exact"], strict=True):
+        pd.testing.assert_frame_equal(off, exact, check_exact=True)
+
+
+@pytest.mark.parametrize("pruning", ["off", "exact"])
+def test_growth_interruptions_and_lanes_change_nothing(tmp_path: Path, study: Study, pruning: str) -> None:
+    study = dataclasses.replace(study, pruning=pruning, trials=12)
+    ran(tmp_path / "at_once", study, Settings(lanes=32))
+    grown = tmp_path / "grown"
+    assert ran(grown, dataclasses.replace(study, trials=4, confirm=0)) == 4
+    assert ran(grown, dataclasses.replace(study, trials=4, confirm=1)) == 1  # only what is missing
+    assert ran(grown, dataclasses.replace(study, trials=4, confirm=2)) == 1
+    assert ran(grown, study, Settings(lanes=2, time_limit_seconds=1e-6)) == 8  # in the midst of the search
+    assert record_failure(grown, study, "lost").ran > 0
+    assert "lost" in store.read(grown).trials["reason"].tolist()
+    ran(grown, study, Settings(lanes=1))
+    assert_same(grown, tmp_path / "at_once")
+    (commit,) = store.catalogue(grown)
+    assert commit.ledger.adds_up and commit.ledger.missing == 0
+    assert verify.run(grown, lambda line: None) == 0
+
+
+def test_repeats_that_were_lost_are_run_again(tmp_path: Path, study: Study) -> None:
+    ran(tmp_path / "calm", study)
+    ran(tmp_path / "lost", dataclasses.replace(study, confirm=0))
+    store.ask(tmp_path / "lost", study)
+    assert record_failure(tmp_path / "lost", study, "failed").ran == 3
+    trials = store.read(tmp_path / "lost").trials
+    assert trials["reason"].tolist()[6:] == ["failed"] * 3
+    assert ran(tmp_path / "lost", study, Settings(time_limit_seconds=1e-6)) == 3
+    assert ran(tmp_path / "lost", study) in (1, 2, 3)  # a short one may end within its first round
+    assert_same(tmp_path / "lost", tmp_path / "calm")
+
+
+DYING = """
+import json, os, signal, sys
+from pathlib import Path
+from harness.engine import Settings
+from results.study import Study
+from sweeps.run import run_study
+
+def told(settled):
+    if settled == int(sys.argv[4]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+study = Study.from_plan(json.loads(sys.argv[2]), 6, int(sys.argv[3]))
+run_study(Path(sys.argv[1]), study, Settings(lanes=1, part_seconds=0), told)
+"""
+
+
+def test_a_process_killed_among_the_repeats_changes_no_result(tmp_path: Path, study: Study) -> None:
+    ran(tmp_path / "calm", study)
+    store.ask(tmp_path / "killed", study)
+    command = [sys.executable, "-c", DYING, str(tmp_path / "killed"), study.plan_json, "3", "8"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert store.catalogue(tmp_path / "killed") == []
+    assert store.progress(tmp_path / "killed", study).to_run in (1, 2)  # the eighth may not have been stored
+    assert ran(tmp_path / "killed", study) in (1, 2)
+    assert_same(tmp_path / "killed", tmp_path / "calm")
+
+
+def test_the_doors_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["task=digits_fc", "optimizer=sgd", "batch_size=256", "trials=4", "task.budget.steps=40"]
+    line += ["launcher.workers=1", f"store={tmp_path}"]
+    assert doors.guarded(plan.plan, [*line, "confirm=2"]) == 0
+    assert "6 trials to run" in capsys.readouterr().out
+    assert doors.guarded(sweeps_door.main, line) == 0
+    assert doors.guarded(sweeps_door.main, [*line, "confirm=2"]) == 0
+    assert "1 studies, 2 trials to run; 4 trials are stored already" in capsys.readouterr().err
+    assert doors.guarded(sweeps_door.main, [*line, "confirm=2"]) == 0
+    assert "nothing to train" in capsys.readouterr().out
+    assert doors.guarded(status.status, [f"store={tmp_path}"]) == 0
+    (row,) = [text.split() for text in capsys.readouterr().out.splitlines() if text.startswith("digits")]
+    assert row[1:3] == ["done", "6"]
+
+
+def test_a_study_asked_for_twice_has_the_most_repeats() -> None:
+    (study,) = config.request(overrides.command_line(["confirm=1,3,2", "-m"])).studies
+    assert isinstance(study, Study) and study.confirm == 3
