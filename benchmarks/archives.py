@@ -1,15 +1,16 @@
 """Synthetic archives in the format of the data released with Shallue et al. 2018, of any size, with known answers.
 
-    python benchmarks/archives.py PATH [--trials SHARE] [--rows N]
+    python benchmarks/archives.py PATH [--trials SHARE] [--rows N] [--plausible]
 
 PATH is written as a .tar.bz2, a .tar or, if it has no such ending, a folder. All 454 published studies are in it, with
-a share of their trials; the numbers are made up. What `analysis steps --rule released` has to say about it is worked
-out here, number by number, from what is written.
+a share of their trials; the numbers are made up, and with --plausible reach the targets of every published figure.
+What `analysis steps --rule released` has to say about it is worked out here, number by number, from what is written.
 """
 
 import argparse
 import contextlib
 import csv
+import importlib.util
 import io
 import json
 import tarfile
@@ -24,6 +25,10 @@ import pyarrow.csv
 TOP = "batch_science"
 PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "shallue2018_studies.csv"
 FIRST = 100  # trials the released analysis looks at
+_BESIDE = importlib.util.spec_from_file_location("plausible", Path(__file__).with_name("plausible.py"))
+assert _BESIDE is not None and _BESIDE.loader is not None
+plausible = importlib.util.module_from_spec(_BESIDE)  # of no package, wherever this file is loaded from
+_BESIDE.loader.exec_module(plausible)
 
 
 class Counts(NamedTuple):
@@ -91,6 +96,7 @@ def write(
     rows: int = 360,
     seed: int = 0,
     shuffled: bool = False,
+    plausibly: bool = False,
 ) -> list[Answer]:
     """Writes an archive and returns the answers of all its studies.
 
@@ -101,6 +107,7 @@ def write(
       rows: measurements of a complete trial, about.
       seed: of the numbers.
       shuffled: mixes all files of all studies instead of writing them folder by folder; this takes memory.
+      plausibly: takes the trials of ``plausible``.
     """
     answers = []
     rng = np.random.default_rng(seed)
@@ -108,9 +115,13 @@ def write(
         late: list[tuple[str, bytes]] = []
         for counts in published() if studies is None else studies:
             scaled = counts._replace(**{s: _scaled(getattr(counts, s), trials) for s in Counts._fields[1:]})
-            made = [_trial(scaled.path, *who, rows, rng) for who in _statuses(scaled, rng)]
+            made = (
+                _plausible_trials(scaled, rows, rng)
+                if plausibly
+                else [_trial(scaled.path, *who, rows, rng) for who in _statuses(scaled, rng)]
+            )
             answers += [answer for target in TARGETS if (answer := _answer(counts.path, made, target))]
-            files = _files(scaled.path, made, rng)
+            files = _files(scaled.path, made, rng, plausibly)
             if shuffled:
                 late += files
                 continue
@@ -144,7 +155,7 @@ def _configs(path: str) -> dict[str, dict[str, Any]]:
     return configs
 
 
-def _study_json(path: str) -> bytes:
+def _study_json(path: str, plausibly: bool) -> bytes:
     *dataset, model, optimizer, batch_size = path.split("/")
     fields = {
         "batch_size": int(batch_size),
@@ -155,6 +166,8 @@ def _study_json(path: str) -> bytes:
         "train_steps": 0 if dataset[0] == "mnist" else 600,
         "parameter_configs": _configs(path),
     }
+    if plausibly:
+        fields |= {"train_steps": plausible.train_steps(path), "parameter_configs": plausible.parameter_configs(path)}
     return json.dumps(fields, indent=1).encode()
 
 
@@ -167,10 +180,25 @@ def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Genera
     parameters["label_smoothing"] = [0, 0.01, 0.1][int(rng.integers(3))]
     if "momentum" in _configs(path):
         parameters["momentum"] = 1 - 10 ** rng.uniform(-4, -1)
+    return _written(number, status, parameters, columns)
+
+
+def _plausible_trials(counts: Counts, rows: int, rng: np.random.Generator) -> list[Trial]:
+    made = plausible.trials(counts.path, counts[1:], rows, rng)
+    ends = np.cumsum(made.rows)
+    found = []
+    for i, (start, end) in enumerate(zip(ends - made.rows, ends, strict=True)):
+        drawn = {name: float(values[i]) for name, values in made.metaparameters.items() if not np.isnan(values[i])}
+        columns = {"step": made.step[start:end]} | {name: own[start:end] for name, own in made.columns.items()}
+        found.append(_written(i + 1, str(made.status[i]), drawn, columns))
+    return found
+
+
+def _written(number: int, status: str, parameters: dict[str, Any], columns: dict[str, np.ndarray]) -> Trial:
     metadata = {
         "parameters": parameters,
         "status": status,
-        "steps": int(columns["step"][-1]) if count else 0,
+        "steps": int(columns["step"][-1]) if len(columns["step"]) else 0,
         "trial_id": number,
         "_internal_worker": "made-up",
         "_internal_time": number,
@@ -204,10 +232,10 @@ def _csv(columns: dict[str, np.ndarray]) -> bytes:
     return sink.getvalue()
 
 
-def _files(path: str, made: Sequence[Trial], rng: np.random.Generator) -> list[tuple[str, bytes]]:
+def _files(path: str, made: Sequence[Trial], rng: np.random.Generator, plausibly: bool) -> list[tuple[str, bytes]]:
     """The files of a study as a folder may list them: trials in any order, study.json anywhere among them."""
     folder = f"{TOP}/{path}"
-    groups = [[(f"{folder}/study.json", _study_json(path))]]
+    groups = [[(f"{folder}/study.json", _study_json(path, plausibly))]]
     for trial in made:
         pair = [
             (f"{folder}/{trial.id}/metadata.json", trial.metadata.encode()),
@@ -268,5 +296,7 @@ if __name__ == "__main__":
     parser.add_argument("path", type=Path)
     parser.add_argument("--trials", type=float, default=1.0, help="share of the published trials, 1 for all 194,399")
     parser.add_argument("--rows", type=int, default=360, help="measurements of a trial, about")
+    parser.add_argument("--plausible", action="store_true", help="trials that reach the targets of every figure")
     asked = parser.parse_args()
-    print(f"{len(write(asked.path, trials=asked.trials, rows=asked.rows))} answers")
+    written = write(asked.path, trials=asked.trials, rows=asked.rows, plausibly=asked.plausible)
+    print(f"{len(written)} answers")

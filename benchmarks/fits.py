@@ -1,0 +1,83 @@
+"""Is a fit quick? Points, weights, interval, verdict, half of the trials, checks, band and regimes: 50 ms.
+
+    python benchmarks/fits.py [--json FILE]
+
+Curves of 100 trials at 6, 9 and 13 batch sizes, as a store's trials give them; every one is fitted at batch sizes not
+seen before, whose grid of curves has to be made, and again at the same ones. Then the simulations of `analysis
+coverage`, where thousands of curves share a few grids.
+"""
+
+import statistics
+import time
+
+import numpy as np
+import pandas as pd
+from report import Report
+
+from analysis import coverage, curves, fits, regimes, simulation
+from analysis.curves import Curve
+from results.study import Target
+
+TRIALS = 100
+CURVES = 15
+MILLISECONDS = 50.0  # for a fit with everything
+DATASETS = 50
+
+
+def curve(batch_size: np.ndarray, seed: int) -> Curve:
+    """A curve with its knee in the middle, evaluated at steps that grow by 1.1, every trial at a point of its own."""
+    rng = np.random.default_rng(seed)
+    least = 200 * (1 + np.sqrt(batch_size[0] * batch_size[-1]) / batch_size)
+    steps = least[:, None] * np.exp(np.abs(rng.normal(0, 0.7, (len(batch_size), TRIALS))))
+    evaluation = np.floor(np.log(steps) / np.log(1.1))
+    trials = pd.DataFrame(
+        {
+            "study": np.repeat([f"b{size:g}" for size in batch_size], TRIALS),
+            "batch_size": np.repeat(batch_size, TRIALS),
+            "trial": np.tile(np.arange(TRIALS), len(batch_size)),
+            "steps_low": (1.1**evaluation).ravel(),
+            "steps_high": (1.1 ** (evaluation + 1)).ravel(),
+            "point": [tuple(point) for point in rng.random((steps.size, 2)).tolist()],
+        }
+    )
+    sizes = tuple(int(size) for size in batch_size)
+    return Curve("data", "model", "sgd", Target("test_error", 0.1), "", "", False, True, sizes, trials)
+
+
+def whole_fit(made: Curve) -> None:
+    """All that is said of a curve, and what its figure needs."""
+    judged = fits.judge(curves.points(made))
+    assert judged.fit is not None and judged.checks and np.isfinite(judged.shift)
+    across = np.geomspace(made.batch_sizes[0], made.batch_sizes[-1], 200)
+    regimes.band(judged.fit, across)
+    regimes.probabilities(judged.fit, across)
+
+
+def milliseconds(made: Curve) -> float:
+    began = time.perf_counter()
+    whole_fit(made)
+    return 1e3 * (time.perf_counter() - began)
+
+
+def main(report: Report) -> None:
+    """Adds all figures of fits to a report."""
+    whole_fit(curve(simulation.SIZES[6], 0))  # what is imported and set up once
+    for n, sizes in sorted(simulation.SIZES.items()):
+        made = [curve(sizes * (2 + i), seed=i) for i in range(CURVES)]
+        new, again = [], []
+        for one in made:
+            new.append(milliseconds(one))
+            again.append(milliseconds(one))
+        report.add(f"fit with everything, {n} new batch sizes: median", statistics.median(new), "ms")
+        report.add(f"fit with everything, {n} batch sizes again: median", statistics.median(again), "ms")
+        report.add(f"{MILLISECONDS:g} ms / fit, {n} new batch sizes", MILLISECONDS / statistics.median(new), "×", 1)
+    scenarios = [one for one in simulation.scenarios() if one.knee == "middle" and one.shape == "sharp"]
+    began = time.perf_counter()
+    coverage.run(DATASETS, 0, lambda line: None, scenarios)
+    rate = DATASETS * len(scenarios) / (time.perf_counter() - began)
+    report.add("simulated and fitted by `analysis coverage`", rate, "1/s")
+
+
+if __name__ == "__main__":
+    with Report(__doc__ or "") as report:
+        main(report)
