@@ -31,6 +31,8 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/lanes.py
 	$(BIN)/python benchmarks/results.py
+	$(BIN)/python benchmarks/fits.py
+	$(BIN)/python benchmarks/figures.py
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/als.py
 

@@ -4,26 +4,45 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 
-from analysis import curves, draw
+from analysis import confirmations, curves, draw, fits, steps
+from analysis.confirmations import Confirmed
 from analysis.curves import Curve, Points
+from analysis.factorizations import KIND
 from analysis.fits import Judged
 from analysis.picture import CHARACTERS_ACROSS, Picture, Skipped, axes
+from results import store
+from results.commits import Commit
+from results.durable import Folder
+from results.study import digest
 
+CLEAR = 0.75  # of the width of the axes: what a legend left of it needs
 WITHIN_AXES = 4  # more curves have their legend beside the axes
 
 
 class Fitted(NamedTuple):
-    """A curve of the store with what its fit says."""
+    """A curve of the store with what its fit says, and its studies."""
 
     curve: Curve
     judged: Judged
+    commits: tuple[Commit, ...] = ()
+
+
+def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[Fitted]:
+    """The curves of a store with their fits; ``asked``: metric and value of a target other than the studies' own."""
+    held, target = steps.load(folder, asked)
+    studies: dict[str, list[Commit]] = {}
+    for commit in store.catalogue(folder):
+        if commit.plan.get("kind") != KIND:
+            studies.setdefault(digest(curves.shared_plan(commit.study)), []).append(commit)
+    return [Fitted(curve, fits.of_curve(curve), tuple(studies[curve.key])) for curve in curves.curves(held, target)]
 
 
 def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
     """One picture per curve: its points, fit, band, regimes and critical batch size."""
-    for curve, judged in found:
+    for curve, judged, commits in found:
         points, style = judged.points, draw.STYLES[0]
         if not len(points.batch_size):
             yield Skipped(f"steps_to_target of {_workload(curve)}, {_sought(curve)}", _why_nothing(points))
@@ -34,8 +53,11 @@ def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             strip=judged.fit is not None,
         )
         missed, budgets = curves.unreached(curve, points)
-        draw.batch_size_axes(ax, [*points.batch_size, *missed], [*points.low.clip(0.5), *points.high, *budgets])
+        again = confirmations.of(commits, curve.target)
+        heights = [*points.low.clip(0.5), *points.high, *budgets, *confirmations.heights(again)]
+        draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
         draw.measured(ax, points, style, "measured")
+        draw.confirmed(ax, again, style)
         if missed:
             draw.not_reached(ax, missed, budgets, style)
         if judged.fit:
@@ -46,7 +68,7 @@ def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
         else:
             draw.perfect_scaling(ax, float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2))
         draw.critical_batch_size(ax, judged)
-        _legend(ax)
+        legend(ax, **_beside(ax, again))
         yield Picture((curve.dataset, curve.model, curve.optimizer, *_target(curve)), figure)
 
 
@@ -62,7 +84,7 @@ def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
         if len({one.curve.optimizer for one in drawn}) < 2:
             yield Skipped(what, "fewer than two optimizers have a curve")
             continue
-        for curve, judged in (one for one in group if not len(one.judged.points.batch_size)):
+        for curve, judged, _ in (one for one in group if not len(one.judged.points.batch_size)):
             yield Skipped(f"{curve.optimizer} among {what}", _why_nothing(judged.points))
         all_points = [one.judged.points for one in drawn]
         goal = _goal(drawn[0].curve, [p.trials for p in all_points], [one.curve.pruned for one in drawn], [])
@@ -74,7 +96,7 @@ def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             [s for points in all_points for s in (*points.low.clip(0.5), *points.high)],
         )
         legend = []
-        for (curve, judged), style in zip(drawn, draw.styles(), strict=False):
+        for (curve, judged, _), style in zip(drawn, draw.styles(), strict=False):
             name = curve.optimizer + (f" ({curve.distinction})" if curve.distinction else "")
             legend.append(draw.entry(style, f"{name}: {draw.critical_in_words(judged)}"))
             draw.measured(ax, judged.points, style, None)
@@ -87,11 +109,20 @@ def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
         yield Picture(names, figure)
 
 
-def _legend(ax: Axes) -> None:
+def legend(ax: Axes, **options: Any) -> None:
     """Measurements first, then what was made of them, then whatever had no room for its name."""
-    order = ["measured", "fit", "90 % region", "perfect scaling"]
+    order = ["measured", draw.AGAIN, draw.NEVER_AGAIN, "fit", "90 % region", "perfect scaling"]
     entries = sorted(zip(*ax.get_legend_handles_labels(), strict=True), key=lambda e: (*order, e[1]).index(e[1]))
-    ax.legend(*zip(*entries, strict=True), loc="upper right")
+    framed = {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "loc": "upper right"}
+    ax.legend(*zip(*entries, strict=True), **framed | options).set_zorder(6)
+
+
+def _beside(ax: Axes, again: Sequence[Confirmed]) -> dict[str, Any]:
+    """Where a legend at the upper right keeps clear of bars that leave the axes at large batch sizes."""
+    left, right = np.log(ax.get_xlim())
+    shares = [(np.log(one.batch_size) - left) / (right - left) for one in again if np.isinf(one.most[1])]
+    first = min((share for share in shares if share > CLEAR), default=1.0)
+    return {"bbox_to_anchor": (first - 0.01, 1.0)} if first < 1 else {}
 
 
 def _workload(curve: Curve) -> str:

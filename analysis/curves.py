@@ -1,20 +1,20 @@
 """Curves of steps to target over batch size: which studies belong to one, and the points they give."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis import steps
-from analysis.regimes import from_zero
-from analysis.weights import relative_weights
-from results import scan, store
-from results.commits import Commit, read_table
+from analysis import outcomes, samples, steps
+from analysis.edges import Edge
+from analysis.samples import Sample
+from results import store
+from results.commits import Commit
 from results.overview import Overview
 from results.plans import AnyStudy
-from results.recorded import Recorded
-from results.study import REASONS_TO_RERUN, Target, canonical, digest
+from results.study import Target, canonical, digest
 
 # A curve varies these and nothing else of a study's plan: budgets and search spaces may have to follow the batch size,
 # and so does what a source tells beside.
@@ -33,8 +33,10 @@ class Curve(NamedTuple):
       exact: whether the trials ran far enough to decide this target.
       batch_sizes: of its studies, sorted.
       trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN where
-        the target was not reached). A trial that was lost, failed or ran out of time counts only if it reached the
-        target.
+        the target was not reached) and point, its place in its search space (see ``samples.coordinates``). A trial that
+        was lost, failed or ran out of time counts only if it reached the target; one that confirms another does not.
+      notes: what a reader of the trials has to know.
+      at_edge: by batch size, as in ``Points``.
     """
 
     dataset: str
@@ -47,6 +49,8 @@ class Curve(NamedTuple):
     exact: bool
     batch_sizes: tuple[int, ...]
     trials: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    at_edge: Mapping[int | None, Sequence[Edge] | None] = MappingProxyType({})
 
 
 class Points(NamedTuple):
@@ -59,6 +63,9 @@ class Points(NamedTuple):
       trials: how many trials each point is the best of; None if unknown.
       notes: what a reader of the fit has to know.
       refusal: why no fit, and no picture, would be honest; empty if it would be.
+      sample: the trials themselves; None where they are not known, or were cut short.
+      counts: int[n], how many trials there were to take the best of equally many from; None if unknown.
+      at_edge: for each batch size the ends of its search space that the best trials crowd at; None where nothing tells.
     """
 
     batch_size: np.ndarray
@@ -68,6 +75,9 @@ class Points(NamedTuple):
     trials: int | None
     notes: tuple[str, ...]
     refusal: str
+    sample: Sample | None = None
+    counts: np.ndarray | None = None
+    at_edge: tuple[Sequence[Edge] | None, ...] = ()
 
 
 def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
@@ -98,24 +108,55 @@ def points(curve: Curve) -> Points:
     finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
     counts = finished.groupby("batch_size").size()
     k = int(counts.min()) if len(counts) else 0
-    refusal = _refusal(curve, reached, counts)
+    refusal = _refusal(curve, finished, counts)
     if refusal:
-        nothing = np.empty(0)
-        return Points(nothing, nothing, nothing, nothing, None, (), refusal)
+        return nothing(refusal=refusal)
     first = finished if curve.pruned else finished[finished.groupby("study").cumcount() < k]
-    best = first.groupby("batch_size")[["steps_low", "steps_high"]].min().dropna()
+    at = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
     notes = [f"at {k} trial{'s' * (k > 1)}"] if k else []
-    dropped = sorted(set(curve.batch_sizes) - set(best.index))
+    sizes = at["batch_size"].unique()
+    dropped = sorted(set(curve.batch_sizes) - set(sizes))
     if dropped:
-        sizes = ", ".join(str(size) for size in dropped)
-        notes.append(f"no trial reached the target at batch size {sizes}, dropped")
-    low, high = best["steps_low"].to_numpy(np.float64), best["steps_high"].to_numpy(np.float64)
-    weights = np.ones(len(best))
+        notes.append(f"no trial reached the target at batch size {', '.join(map(str, dropped))}, dropped")
+    notes += curve.notes
+    if not len(sizes):
+        return nothing(tuple(notes))
+    sample = None
     if curve.pruned:
         notes.append("pruned, so trials beside the best are cut short: batch sizes weigh alike")
-    elif len(best):
-        weights = relative_weights(from_zero(low), high, _trial_steps(first[first["batch_size"].isin(best.index)], k))
-    return Points(best.index.to_numpy(np.float64), low, high, weights, k or None, tuple(notes), refusal)
+        low, high = (at.groupby("batch_size")[end].min().to_numpy(np.float64) for end in ("steps_low", "steps_high"))
+        weights = np.ones(len(sizes))
+    else:
+        sample = _sample(at, (len(sizes), k))
+        low, high, weights = samples.best(sample.low, sample.high)
+        if sample.is_shared:
+            notes.append("all batch sizes tried the same points: the interval allows for luck they share")
+    return Points(
+        batch_size=np.asarray(sizes, np.float64),
+        low=low,
+        high=high,
+        weights=weights,
+        trials=k,
+        notes=tuple(notes),
+        refusal="",
+        sample=sample,
+        counts=counts[sizes].to_numpy(),
+        at_edge=tuple(curve.at_edge.get(int(size)) for size in sizes),
+    )
+
+
+def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
+    """The first k trials at n batch sizes, in one table sorted by batch size."""
+    points = [group["point"].tolist() for _, group in first.groupby("batch_size")]
+    order, common, repeated = samples.align(points)
+    low, high = (first[end].to_numpy(np.float64).reshape(shape) for end in ("steps_low", "steps_high"))
+    low, high = (np.take_along_axis(ends, order, axis=1) for ends in (low, high))
+    return Sample(low, high, common, repeated)
+
+
+def nothing(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
+    """No points."""
+    return Points(np.empty(0), np.empty(0), np.empty(0), np.empty(0), None, notes, refusal)
 
 
 def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
@@ -128,6 +169,7 @@ def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
 def _curve(looks: tuple[str, str, str, Target], key: str, members: Sequence[Commit], distinction: str) -> Curve:
     dataset, model, optimizer, target = looks
     studies = [commit.study for commit in members]
+    found = outcomes.of(members, target)
     return Curve(
         dataset=dataset,
         model=model,
@@ -138,47 +180,19 @@ def _curve(looks: tuple[str, str, str, Target], key: str, members: Sequence[Comm
         pruned=studies[0].pruning == "exact",
         exact=all(steps.is_exact(study.targets, target) for study in studies),
         batch_sizes=tuple(sorted({study.batch_size for study in studies if study.batch_size})),
-        trials=_outcomes(members, target).sort_values(["batch_size", "study", "trial"]),
+        trials=found.trials,
+        notes=found.notes,
+        at_edge=found.at_edge,
     )
 
 
-def _outcomes(members: Sequence[Commit], target: Target) -> pd.DataFrame:
-    """The trials that count for ``target``: study, batch_size, budget_steps, trial, steps_low, steps_high."""
-    rows = []
-    for commit in members:
-        ended = read_table(commit, "trials").select(["trial", "reason", "steps"]).to_pandas()
-        rows.append(
-            ended.assign(
-                study=commit.name, batch_size=commit.study.batch_size, budget_steps=_budget(commit.study, ended)
-            )
-        )
-    intervals = scan.intervals(members, target).astype({"steps_low": float, "steps_high": float})
-    trials = pd.concat(rows).merge(intervals, on=["study", "trial"], how="left")
-    counts = trials["steps_high"].notna() | ~trials["reason"].isin(REASONS_TO_RERUN)
-    return trials.loc[counts, ["study", "batch_size", "budget_steps", "trial", "steps_low", "steps_high"]]
-
-
-def _budget(study: AnyStudy, trials: pd.DataFrame) -> int:
-    """The most steps a trial may take; of a study whose source does not say that, the most that one took."""
-    if not isinstance(study, Recorded):
-        return study.budget_steps
-    most = trials["steps"].max()
-    return 1 if pd.isna(most) else int(most)
-
-
-def _trial_steps(first: pd.DataFrame, k: int) -> np.ndarray:
-    """Steps to target [n, k] of k trials at each of n batch sizes, sorted; infinite where not reached."""
-    steps_to_target = (first["steps_low"].clip(lower=0.5) + first["steps_high"]) / 2
-    return steps_to_target.fillna(np.inf).to_numpy(np.float64).reshape(-1, k)
-
-
-def _refusal(curve: Curve, reached: pd.DataFrame, counts: pd.Series) -> str:
+def _refusal(curve: Curve, finished: pd.DataFrame, counts: pd.Series) -> str:
     if not curve.exact:
         return (
             "trials stopped once they had decided the targets of their own study, too early to decide this one: "
             "plan it as a target"
         )
-    studies = reached.groupby("batch_size")["study"].nunique()
+    studies = finished.groupby("batch_size")["study"].nunique()
     several = [str(size) for size in studies.index[studies > 1]]
     if several:
         return (

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, NullFormatter
 
-from analysis import regimes, text
+from analysis import regimes, text, ticks
+from analysis.confirmations import Confirmed
 from analysis.curves import Points
 from analysis.fits import Judged
 
@@ -40,9 +41,10 @@ STYLES = (
 INK = "#333333"
 GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
+AGAIN, NEVER_AGAIN = "best run again: median, range", "best run again: median never reached"
+OPEN: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 4.6, "markerfacecolor": "white"}
 REGIME_SHOWN = 0.8  # the least probability at which a regime is named
 STRIP = 0.085  # height of the strip of names above the axes, of the height of the axes
-MOST_TICKS = 11
 WORDS = 0.42  # what the critical batch size in words takes of the width of the axes
 CHARACTERS_ACROSS = 88  # of the size of the names, in the width of the axes
 
@@ -54,32 +56,40 @@ def styles() -> Iterator[Style]:
             yield style._replace(marker=STYLES[(i + round_number) % len(STYLES)].marker)
 
 
-def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float]) -> None:
-    """Scales and labels both axes to hold the given batch sizes (examples) and steps."""
+def ordered_styles(count: int) -> list[Style]:
+    """Styles of things that come in an order, from dark to light along viridis, without its palest end."""
+    colors = colormaps["viridis"](np.linspace(0, 0.82, max(count, 2)))
+    return [Style(to_hex(colors[i]), STYLES[i % len(STYLES)].marker, (0, ())) for i in range(count)]
+
+
+def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], *, compact: bool = False) -> None:
+    """Scales and labels both axes to hold the given batch sizes (examples) and steps; ``compact`` in small panels."""
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
     low, high = math.log2(min(steps)) - 0.9, math.log2(max(steps)) + 0.6
     lack = max(0.0, 3 - (high - low)) / 2  # a flat curve should look flat
     ax.set_ylim(2 ** (low - lack), 2 ** (high + lack))
-    in_powers_of_two(ax.xaxis, ax.get_xlim())
-    in_powers_of_two(ax.yaxis, ax.get_ylim())
+    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=compact)
+    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=compact)
     ax.set_xlabel("batch size (examples)")
     ax.set_ylabel("steps to target")
     ax.grid(**GRID)
 
 
-def measured(ax: Axes, points: Points, style: Style, label: str | None) -> None:
-    """Steps to target with bars over the evaluation intervals they lie in."""
-    low = regimes.from_zero(points.low)
-    middle = (low + points.high) / 2
+def measured(
+    ax: Axes, points: Points, style: Style, label: str | None, *, factor: float = 1.0, size: float = 5.0
+) -> None:
+    """Steps to target, over ``factor``, with bars over the evaluation intervals they lie in."""
+    low, high = regimes.from_zero(points.low) / factor, points.high / factor
+    middle = (low + high) / 2
     ax.errorbar(
         points.batch_size,
         middle,
-        yerr=[middle - low, points.high - middle],
+        yerr=[middle - low, high - middle],
         fmt=style.marker,
         color=style.color,
-        markersize=5,
+        markersize=size,
         markeredgecolor="white",
         markeredgewidth=0.6,
         elinewidth=1.6,
@@ -87,6 +97,32 @@ def measured(ax: Axes, points: Points, style: Style, label: str | None) -> None:
         label=label,
         zorder=4,
     )
+
+
+def confirmed(ax: Axes, found: Sequence[Confirmed], style: Style) -> None:
+    """Open markers at the median steps of best trials that were run again, with bars over their range.
+
+    They stand a little to the right of what they confirm. A bar that leaves the axes is of trials some of which never
+    reached; with a triangle up there, half of them or more.
+    """
+    rows = [
+        (one.batch_size * 2**0.16, max(one.least[0], 0.5), (max(one.median[0], 0.5) + one.median[1]) / 2, one.most[1])
+        for one in found
+    ]
+    repeated(ax, rows, style)
+
+
+def repeated(ax: Axes, rows: Sequence[tuple[float, float, float, float]], style: Style) -> None:
+    """Open markers with bars, in axes whose limits are set; for a row (across, least, middle, most), +inf is above."""
+    top, labels = ax.get_ylim()[1], {"o": AGAIN, "^": NEVER_AGAIN}
+    for across, least, middle, most in rows:
+        marker = "o" if math.isfinite(middle) else "^"
+        if math.isfinite(least):
+            bar = [least, min(most, top)]
+            ax.plot([across] * 2, bar, color=style.color, linewidth=0.9, solid_capstyle="butt", zorder=3.6)
+        up, where = ([middle], ax.transData) if marker == "o" else ([0.97], ax.get_xaxis_transform())
+        look = OPEN | {"marker": marker, "markeredgecolor": style.color}
+        ax.plot([across], up, transform=where, label=labels.pop(marker, None), zorder=3.8, **look)
 
 
 def not_reached(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
@@ -104,12 +140,12 @@ def not_reached(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], 
     )
 
 
-def fitted(ax: Axes, fit: regimes.Fit, style: Style, label: str | None) -> None:
-    """The fitted curve between the smallest and the largest batch size."""
+def fitted(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, factor: float = 1.0) -> None:
+    """The fitted curve, over ``factor``, between the smallest and the largest batch size."""
     across = _between(fit)
     ax.plot(
         across,
-        regimes.curve(fit, across),
+        regimes.curve(fit, across) / factor,
         color=style.color,
         linestyle=style.line,
         linewidth=1.6,
@@ -118,11 +154,13 @@ def fitted(ax: Axes, fit: regimes.Fit, style: Style, label: str | None) -> None:
     )
 
 
-def band(ax: Axes, fit: regimes.Fit, style: Style) -> None:
-    """Everything between the curves of the 90 % region."""
+def band(ax: Axes, fit: regimes.Fit, style: Style, *, factor: float = 1.0, alpha: float = 0.25) -> None:
+    """Everything between the curves of the 90 % region, over ``factor``."""
+    if not (fit.profile.misfit <= fit.bound).any():
+        return  # a fit so close that its region lies between the points of its grid: it is as wide as the line
     across = _between(fit)
-    low, high = regimes.band(fit, across)
-    ax.fill_between(across, low, high, color=style.color, alpha=0.25, linewidth=0, label="90 % region", zorder=2)
+    low, high = (end / factor for end in regimes.band(fit, across))
+    ax.fill_between(across, low, high, color=style.color, alpha=alpha, linewidth=0, label="90 % region", zorder=2)
 
 
 def perfect_scaling(ax: Axes, examples: float) -> None:
@@ -202,8 +240,8 @@ def critical_batch_size(ax: Axes, judged: Judged) -> None:
     )
 
 
-def knee(ax: Axes, judged: Judged, style: Style) -> None:
-    """An open ring where the fitted curve passes its critical batch size, if that is identified."""
+def knee(ax: Axes, judged: Judged, style: Style, *, factor: float = 1.0) -> None:
+    """An open ring where the fitted curve, over ``factor``, passes its critical batch size, if that is identified."""
     fit = judged.fit
     if fit is None or judged.verdict != "identified":
         return
@@ -214,7 +252,7 @@ def knee(ax: Axes, judged: Judged, style: Style) -> None:
         "markeredgecolor": style.color,
         "markeredgewidth": 1.4,
     }
-    ax.plot(size, regimes.curve(fit, size), linestyle="none", marker="o", zorder=5, **ring)
+    ax.plot(size, regimes.curve(fit, size) / factor, linestyle="none", marker="o", zorder=5, **ring)
 
 
 def entry(style: Style, label: str) -> Line2D:
@@ -238,19 +276,6 @@ def critical_in_words(judged: Judged) -> str:
     if judged.verdict == "at_most":
         return f"at most {text.number(fit.high)}"
     return f"{text.number(fit.critical_batch_size)} [{text.number(fit.low)}, {text.number(fit.high)}]"
-
-
-def in_powers_of_two(axis: Axis, limits: tuple[float, float]) -> None:
-    """Ticks at powers of two within ``limits``, every so many if there are too many."""
-    first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
-    stride = math.ceil((last - first + 1) / MOST_TICKS)
-    axis.set_major_locator(FixedLocator([2.0**power for power in range(first, last + 1, stride)]))
-    axis.set_minor_locator(FixedLocator([2.0**power for power in range(first, last + 1)]))
-    in_full = last < 17  # longer numbers are not read at a glance
-    axis.set_major_formatter(
-        lambda x, _: (f"{x:,.0f}" if x >= 1 else f"{x:.3g}") if in_full else f"$2^{{{math.log2(x):.0f}}}$"
-    )
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _between(fit: regimes.Fit) -> np.ndarray:

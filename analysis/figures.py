@@ -1,59 +1,102 @@
-"""Figures by name: what draws each, from which kind of study."""
+"""Figures by name and by kind: what draws each, and from what.
 
-from collections.abc import Callable, Iterator
+To list them takes no time: what draws them is imported once it is to draw.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import matplotlib
-
-from analysis import batch_figures, curves, factorizations, fits, picture, recall_figures, scaling_figures
-from analysis import steps as steps_table
-from analysis.batch_figures import Fitted
-from analysis.picture import Picture, Skipped
-from results import store
+from analysis.papers import definitions
 from results.bad_input import BadInput, check_choice
 
-CORES, BATCH = factorizations.KIND, "batch"
+if TYPE_CHECKING:
+    from analysis.kinds.asked import Asked
+    from analysis.picture import Picture, Skipped
+    from results.durable import Folder
+
+BATCH, CORES, PAPER = "batch", "cores", "paper"
+SHALLUE = "shallue2018"
 
 
 class Row(NamedTuple):
-    """A figure of the registry: of which kind of study it is, what draws it from all of them, and what it shows."""
+    """A figure of the registry.
 
-    kind: str
-    pictures: Callable[[Any], Iterator[Picture | Skipped]]
+    Attributes:
+      of: what it is drawn from: ``batch``, curves of batch sizes with their fits; ``cores``, factorizations; ``paper``,
+        the workloads of a paper.
+      drawn_by: MODULE.FUNCTION of ``analysis`` that yields its pictures.
+      shows: what it shows.
+      number: of the figure in a paper.
+    """
+
+    of: str
+    drawn_by: str
     shows: str
+    number: int | None = None
+
+    def pictures(self, found: Any) -> "Iterator[Picture | Skipped]":
+        """Draws it from everything of its kind in a store."""
+        numbered = () if self.number is None else (self.number,)
+        return _function(self.drawn_by)(found, *numbered)
 
 
 FIGURES = {
     "steps_to_target": Row(
         BATCH,
-        batch_figures.steps_to_target,
+        "batch_figures.steps_to_target",
         "steps to target against batch size, one picture per curve, with its regimes",
     ),
-    "optimizers": Row(BATCH, batch_figures.optimizers, "the curves of all optimizers of a workload in one picture"),
+    "optimizers": Row(BATCH, "batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"),
+    "summary": Row(
+        BATCH, "summaries.summary", "all there is on a workload: a page per curve, with its trials and its fit"
+    ),
     "epochs": Row(
         CORES,
-        scaling_figures.epochs_against_cores,
+        "scaling_figures.epochs_against_cores",
         "seconds per epoch of a factorization against cores, one picture per curve",
     ),
-    "speedup": Row(CORES, scaling_figures.speedup, "speed-up and efficiency against cores, all curves of a device"),
-    "recall": Row(CORES, recall_figures.recall, "Recall@20 and @50 of all factorizations of a data set"),
-    "precision": Row(CORES, recall_figures.precision, "recall and objective epoch by epoch in every number format"),
-    "solvers": Row(CORES, recall_figures.solvers, "recall and objective against seconds with every solver"),
-    "tuning": Row(CORES, recall_figures.tuning, "recall over the plane of unobserved weight and norm penalty"),
+    "speedup": Row(CORES, "scaling_figures.speedup", "speed-up and efficiency against cores, all curves of a device"),
+    "recall": Row(CORES, "recall_figures.recall", "Recall@20 and @50 of all factorizations of a data set"),
+    "precision": Row(CORES, "recall_figures.precision", "recall and objective epoch by epoch in every number format"),
+    "solvers": Row(CORES, "recall_figures.solvers", "recall and objective against seconds with every solver"),
+    "tuning": Row(CORES, "recall_figures.tuning", "recall over the plane of unobserved weight and norm penalty"),
+} | {
+    f"{SHALLUE}/figure{number}": Row(PAPER, "papers.shallue2018.figure", f"Shallue et al. 2018: {title}", number)
+    for number, title in definitions.TITLES.items()
+}
+
+# Of any workloads over batch sizes: MODULE.FUNCTION, and what it shows.
+KINDS = {
+    "steps": ("kinds.of_steps.one_by_one", "steps to target against batch size, a panel per workload"),
+    "targets": ("kinds.of_steps.targets", "steps to several targets, a panel per workload"),
+    "compare": ("kinds.of_steps.compare", "optimizers of a workload; with --by model or --by dataset, those"),
+    "metaparameters": (
+        "kinds.of_trials.best_ones",
+        "metaparameters of the best trial against batch size, with linear and square-root rules",
+    ),
+    "scatter": (
+        "kinds.of_trials.scatter",
+        "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible",
+    ),
+    "split": ("kinds.of_trials.split", "trials split --by a metaparameter, such as label_smoothing"),
+    "budget": ("kinds.of_budgets.within", "best error within budgets of steps and of examples"),
 }
 
 
 def listing() -> str:
-    """The names of all figures with what they show."""
-    width = max(map(len, FIGURES)) + 2
-    return "\n".join(f"{name:{width}}{row.shows}" for name, row in FIGURES.items())
+    """The names of all figures, and the kinds, with what they show."""
+    shows = {name: row.shows for name, row in FIGURES.items()}
+    kinds = {f"--kind {kind}": words for kind, (_, words) in KINDS.items()}
+    width = max(map(len, shows | kinds)) + 2
+    return "\n".join(f"{name:{width}}{words}" for name, words in (shows | kinds).items())
 
 
 def write_all(
-    folder: Path,
+    folder: "Folder",
     out: Path,
-    report: Callable[[Path | Skipped], None],
+    report: "Callable[[Path | Skipped], None]",
     name: str | None = None,
     asked: tuple[str, float] | None = None,
 ) -> None:
@@ -61,51 +104,108 @@ def write_all(
 
     Args:
       report: called with every file written and with everything that could not be drawn.
+      name: of a figure, or of a paper, for all its figures.
       asked: metric and value of a target other than the studies' own.
 
     Raises:
       BadInput: there is no such figure or store, or ``out`` cannot be written.
     """
-    if name is not None:
+    from analysis import factorizations
+    from analysis.picture import Skipped
+    from results import store
+
+    names = [each for each in FIGURES if name in (None, each, each.partition("/")[0])]
+    if not names:
         check_choice("figure", name, FIGURES)
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"--out {out} is a file; name a folder")
+    _check(out)
     commits = store.catalogue(folder)
     of_cores = len(factorizations.of_kind(commits))
     there = {kind for kind, count in ((CORES, of_cores), (BATCH, len(commits) - of_cores)) if count} or {BATCH}
-    taken: set[str] = set()
-    for kind in (BATCH, CORES):
-        wanted = [n for n, row in FIGURES.items() if row.kind == kind and name in (None, n)]
-        if kind not in there:
-            if name in wanted:
-                report(Skipped(name, f"{folder} has no study of kind {kind}"))
-            continue
+    papers = _function("papers.shallue2018.of_store")(folder) if BATCH in there else None
+    if papers and (name is not None or _has_paper(papers)):
+        there.add(PAPER)  # if it has not, that is said to those alone who ask for it
+    write = _Writer(out, report)
+    for kind in (BATCH, CORES, PAPER):
+        wanted = [each for each in names if FIGURES[each].of == kind]
         if not wanted:
             continue
+        if kind not in there:
+            if name is not None:
+                report(Skipped(name, f"{folder} has no study of kind {BATCH if kind == PAPER else kind}"))
+            continue
         try:
-            found = _curves(folder, asked) if kind == BATCH else factorizations.load(folder)
+            found = papers if kind == PAPER else _found(kind, folder, asked)
         except BadInput as error:
             if there == {kind} or name in wanted:
                 raise
             report(Skipped(", ".join(wanted), str(error)))  # studies of the other kind are drawn all the same
             continue
+        for figure in wanted:
+            write(FIGURES[figure].pictures(found), figure if kind != PAPER else None)
+
+
+def write_kind(folder: "Folder", out: Path, report: "Callable[[Path | Skipped], None]", asked: "Asked") -> None:
+    """Writes the figures of one kind, of the studies asked for.
+
+    Args:
+      folder, out, report: as in ``write_all``.
+      asked: which kind, of which studies.
+
+    Raises:
+      BadInput: there is no such kind or study, or ``out`` cannot be written.
+    """
+    from analysis import workloads
+    from analysis.kinds import asked as asking
+
+    check_choice("kind", asked.kind, KINDS)
+    _check(out)
+    found = workloads.of_store(folder, asked.where)
+    found, without = asking.with_targets(found, asked)
+    for skipped in without:
+        report(skipped)
+    _Writer(out, report)(_function(KINDS[asked.kind][0])(found, asked), None)
+
+
+class _Writer:
+    """Writes pictures into a folder, each name once, and reports everything."""
+
+    def __init__(self, out: Path, report: "Callable[[Path | Skipped], None]"):
+        self._out, self._report, self._taken = out, report, set[str]()
+
+    def __call__(self, pictures: "Iterator[Picture | Skipped]", named: str | None) -> None:
+        import matplotlib
+
+        from analysis import picture
+        from analysis.picture import Skipped
+
         with matplotlib.rc_context(picture.SETTINGS):
-            for figure in wanted:
-                for made in FIGURES[figure].pictures(found):
-                    _hand_over(made, figure, out, taken, report)
+            for made in pictures:
+                if isinstance(made, Skipped):
+                    self._report(made)
+                    continue
+                names: Sequence[str] = made.names if named is None else (named, *made.names)
+                stem = picture.free(picture.slug(names), self._taken)
+                for suffix in ("png", "svg"):
+                    self._report(picture.write(self._out / f"{stem}.{suffix}", made.figure))
 
 
-def _curves(folder: Path, asked: tuple[str, float] | None) -> list[Fitted]:
-    held, target = steps_table.load(folder, asked)
-    return [Fitted(curve, fits.of_curve(curve)) for curve in curves.curves(held, target)]
+def _check(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"--out {out} is a file; name a folder")
 
 
-def _hand_over(
-    made: Picture | Skipped, figure: str, out: Path, taken: set[str], report: Callable[[Path | Skipped], None]
-) -> None:
-    if isinstance(made, Skipped):
-        report(made)
-        return
-    stem = picture.free(picture.slug((figure, *made.names)), taken)
-    for suffix in ("png", "svg"):
-        report(picture.write(out / f"{stem}.{suffix}", made.figure))
+def _found(kind: str, folder: "Folder", asked: tuple[str, float] | None) -> Any:
+    """What figures of a kind are drawn from."""
+    if kind == CORES:
+        return _function("factorizations.load")(folder)
+    return _function("batch_figures.of_store")(folder, asked)
+
+
+def _has_paper(found: Any) -> bool:
+    there = _function("papers.shallue2018.is_there")
+    return any(there(found, number) for number in definitions.TITLES)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.rpartition(".")
+    return getattr(importlib.import_module(f"analysis.{module}"), function)

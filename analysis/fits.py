@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import curves, regimes, steps, text
+from analysis import assumptions, curves, regimes, samples, steps, text
+from analysis.assumptions import Check
 from analysis.curves import Curve, Points
 from results.bad_input import BadInput, nearest
 
@@ -17,24 +18,39 @@ COLUMNS = {
     "critical_batch_size_high": "each end alone is a 95 % bound",
     "sharpness": "of the knee: 1 is a hyperbola, more is sharper",
     "verdict": "identified, at_least (the low end), at_most (the high end) or not_identified",
+    "half_trials_octaves": "how far it moves if half of the trials count, in factors of two; empty if unknown",
+    "doubts": "what the fit assumes and the data do not bear out, by name; `fit --checks` says what was seen",
     "reason": "how many trials each point is the best of, what was left out, what is in the way",
+}
+CHECK_COLUMNS = {
+    "assumption": "its name",
+    "seen": "the number that speaks for or against it, in words; of slopes with a 95 % interval",
+    "outcome": "pass, doubt or cannot tell",
 }
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` writes these beside each point; they do not tell curves apart.
-BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch")
+BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *steps.MEDIANS)
 LIMITS = (
-    "Assumed: slope -1 at small batch sizes and a flat plateau. A search that gets harder with batch size pulls the\n"
-    "critical batch size down by up to half an octave. Look at the figures beside the numbers."
+    "Assumed: slope -1 at small batch sizes, a flat plateau, and a knee alike on both sides; one that is not is\n"
+    "missed by up to 0.2 octaves. A search that gets harder with batch size pulls the critical batch size down, by up\n"
+    "to half an octave. Look at the figures beside the numbers, and at `fit --checks`."
 )
 
 
 class Judged(NamedTuple):
-    """The points of a curve with their fit, which is None where none would be honest."""
+    """The points of a curve with their fit, which is None where none would be honest.
+
+    Attributes:
+      shift: octaves from the critical batch size to that of half of the trials; NaN if unknown.
+      checks: of what the fit assumes; none without a fit.
+    """
 
     points: Points
     fit: regimes.Fit | None
     verdict: regimes.Verdict
     reason: str
+    shift: float = float("nan")
+    checks: tuple[Check, ...] = ()
 
 
 def judge(points: Points, distinction: str = "") -> Judged:
@@ -46,8 +62,21 @@ def judge(points: Points, distinction: str = "") -> Judged:
     if n < regimes.FEWEST_BATCH_SIZES:
         notes.append(f"{n} batch sizes left, a fit needs {regimes.FEWEST_BATCH_SIZES}")
         return Judged(points, None, "not_identified", "; ".join(notes))
-    fit = regimes.fit(points.batch_size, points.low, points.high, points.weights)
-    return Judged(points, fit, fit.verdict, "; ".join([*notes, *fit.caveats]))
+    sample = points.sample
+    left_out = samples.left_out(sample.low, sample.high) if sample and sample.is_shared else None
+    fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out)
+    shift = _shift(points, fit)
+    told = "; ".join([*notes, *fit.caveats])
+    return Judged(points, fit, fit.verdict, told, shift, assumptions.of(fit, points, shift))
+
+
+def _shift(points: Points, fit: regimes.Fit) -> float:
+    """Octaves from the critical batch size to that of half of the trials; NaN where either is not there."""
+    if points.sample is None or points.sample.low.shape[1] < 2:
+        return float("nan")
+    steps_at_half = np.exp(samples.best_of_half(points.sample))
+    half = regimes.fit(points.batch_size, steps_at_half, steps_at_half, points.weights)
+    return float(np.log2(half.critical_batch_size / fit.critical_batch_size))
 
 
 def of_curve(curve: Curve) -> Judged:
@@ -57,12 +86,7 @@ def of_curve(curve: Curve) -> Judged:
 
 def of_store(folder: Path, asked: tuple[str, float] | None = None) -> pd.DataFrame:
     """One row per curve of the store at ``folder``: what a curve is called, then ``COLUMNS``."""
-    found = curves.curves(*steps.load(folder, asked))
-    names = pd.DataFrame(
-        [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value) for c in found],
-        columns=["dataset", "model", "optimizer", "target_metric", "target_value"],
-    )
-    return _table(names, [of_curve(curve) for curve in found])
+    return table(*judged_store(folder, asked))
 
 
 def of_points(file: Path) -> pd.DataFrame:
@@ -71,11 +95,26 @@ def of_points(file: Path) -> pd.DataFrame:
     Raises:
       BadInput: the file cannot be read, lacks a column, or holds something else than positive numbers.
     """
+    return table(*judged_points(file))
+
+
+def judged_store(folder: Path, asked: tuple[str, float] | None = None) -> tuple[pd.DataFrame, list[Judged]]:
+    """What the curves of a store are called, a row each, and their fits."""
+    found = curves.curves(*steps.load(folder, asked))
+    names = pd.DataFrame(
+        [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value) for c in found],
+        columns=["dataset", "model", "optimizer", "target_metric", "target_value"],
+    )
+    return names, [of_curve(curve) for curve in found]
+
+
+def judged_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
+    """What tells the curves of a file of points apart, a row each, and their fits; BadInput as ``of_points``."""
     rows = read_points(file)
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
     names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
-    return _table(names, [judge(_points(group)) for group in groups])
+    return names, [judge(_points(group)) for group in groups]
 
 
 def read_points(file: Path) -> pd.DataFrame:
@@ -131,25 +170,49 @@ def _sizes(batch_sizes: list[float]) -> str:
     return ", ".join(f"{size:g}" for size in batch_sizes)
 
 
-def _table(names: pd.DataFrame, judged: list[Judged]) -> pd.DataFrame:
+def table(names: pd.DataFrame, judged: list[Judged]) -> pd.DataFrame:
+    """``names`` of curves, a row each, and ``COLUMNS`` of their fits."""
     nothing = (float("nan"),) * 5
-    numbers = [j.fit[:5] if j.fit else nothing for j in judged]
-    words = [(j.verdict, j.reason) for j in judged]
-    return pd.concat(
-        [names, pd.DataFrame([n + w for n, w in zip(numbers, words, strict=True)], columns=list(COLUMNS))], axis=1
-    )
+    rows = [(*(j.fit[:5] if j.fit else nothing), j.verdict, j.shift, ", ".join(doubts(j)), j.reason) for j in judged]
+    return pd.concat([names, pd.DataFrame(rows, columns=list(COLUMNS))], axis=1)
+
+
+def doubts(judged: Judged) -> list[str]:
+    """Names of what the fit assumes and the data do not bear out."""
+    return [check.assumption for check in judged.checks if check.outcome == "doubt"]
+
+
+def checks(names: pd.DataFrame, judged: list[Judged]) -> pd.DataFrame:
+    """What every fit assumes, a row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
+    rows = [(i, *check) for i, one in enumerate(judged) for check in one.checks]
+    found = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
+    return names.loc[found.pop("curve")].reset_index(drop=True).join(found)
+
+
+def readable_checks(names: pd.DataFrame, judged: list[Judged]) -> str:
+    """What every fit assumes, for a reader: a list for each, under the number that ``readable`` gives it."""
+    lines = []
+    for i, one in enumerate(judged):
+        name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
+        lines += [f"{i + 1}: {name}: {one.verdict.replace('_', ' ')}" if name else f"{i + 1}: {one.verdict}"]
+        lines += [assumptions.listing(one.checks) if one.checks else one.reason, ""]
+    return "\n".join(lines[:-1])
 
 
 def readable(table: pd.DataFrame) -> str:
     """The fits for a reader: one line each, then a reason for each and what all of them assume."""
     naming = [column for column in table.columns if column not in COLUMNS]
-    header = ["", *naming, "s_min", "critical batch size", "90 % interval", "sharpness", "verdict"]
+    header = ["", *naming, "s_min", "critical batch size", "90 % interval", "sharpness", "half the trials", "verdict"]
     rows, reasons = [], []
     for i, row in enumerate(table.to_dict("records"), start=1):
         low, high = (text.number(row[f"critical_batch_size_{end}"]) for end in ("low", "high"))
         interval = f"[{low or '..'}, {high or '..'}]" if low or high else ""
         numbers = [text.number(row[column]) for column in ("s_min", "critical_batch_size", "sharpness")]
         names = ["" if pd.isna(row[column]) else str(row[column]) for column in naming]
-        rows.append([str(i), *names, *numbers[:2], interval, numbers[2], row["verdict"].replace("_", " ")])
+        shift = row["half_trials_octaves"]
+        half = "" if pd.isna(shift) else f"{shift:+.2f} octaves"
+        rows.append([str(i), *names, *numbers[:2], interval, numbers[2], half, row["verdict"].replace("_", " ")])
         reasons.append(f"{i}: {row['reason']}")
+        if row["doubts"]:
+            reasons.append(f"{i}: in doubt: {row['doubts']}; `fit --checks` says what was seen")
     return "\n".join([text.aligned(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])

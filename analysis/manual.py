@@ -6,6 +6,7 @@ Numbers, regimes and figures from a store of results.
   python -m analysis steps --store results/local
   python -m analysis fit --store results/local
   python -m analysis epochs --store results/local
+  python -m analysis compare results/local results/other
   python -m analysis figures --store results/local --out figures
 
 steps and fit are about studies of batch sizes, epochs about factorizations on several cores, figures about all.
@@ -22,14 +23,46 @@ Steps to target: how many steps the best trial of every study needed to reach it
 --rule minimum    a trial reached a target once it is at or below it; all trials count, however they ended
 --rule released   the analysis published with Shallue et al. (2018): strictly below, and of each study only the first
                   trials that are COMPLETE count, by number: --first 100 of them, or all if there are fewer
+--rule median     what a search of so many trials needs half of the time, with a 90 % band, and two verdicts: were
+                  enough trials sampled, and is the optimum at an edge of its search space; see below
 
-columns of --csv, one row per study and target:
+columns of --csv, one row per study and target, by the rules minimum and released:
+"""
+MEDIANS = """
+--rule median: the minimum over trials falls the more of them are run, and by luck. The median best of k' does not:
+it is what half of all random searches of k' trials reach their target in. It comes from the k trials of each study:
+
+  python -m analysis steps --store results/local --rule median
+  python -m analysis steps --store results/local --rule median --k 100 --best-of 20 --csv > medians.csv
+
+--k N        the first N trials of every study count; without it, as many of every study of a curve as its study with
+             the fewest has. A study with fewer has no answer.
+--best-of N  k', the trials of one search; without it the most for which the band of k trials has a lower end, .23 k
+
+A trial counts that diverged, used up its budget, or reached the target. So does one that a time limit stopped, or that
+ended nobody says why: it may have been stopped for how it went. It is not reached as far as it went, and every interval
+holds whatever it had come to. Left out are trials that were lost, failed, or never got to an evaluation.
+The band is distribution-free, by order statistics of the k trials, diverged ones at infinity: each end alone is a
+95 % bound, as are those of success, by Clopper and Pearson. Both take trials for independent. Those of a scrambled
+Halton search are more even than that, so bands are wider than they need be, and medians are those of random search.
+
+Sampled enough? Not if the best still falls by more than 10 % from half of the k trials to all of them, on the
+geometric average over all halves (their median is of the best two trials alone). If it does not, yes is said only if
+it had not fallen before, either: if the bands put the medians best of k/8.6 and of k/4.3 within 10 %; else unclear.
+At an edge: the best tenth of the trials, three at least, crowd at an end of a range, in its own scale (LOG, ...): half
+of them in the outer tenth of it, or, with a ?, closer to it than by chance and not off it. Below 30 trials no is not
+said, as an optimum at the edge is often missed by so few.
+
+Losing trials of a pruned study are cut short, so only the rule minimum answers for it; run it with pruning=off.
+
+columns of --csv by the rule median, after those up to target_value:
 """
 FIT = """\
 The critical batch size of every curve: up to where a larger batch keeps saving steps, with a 90 % interval.
 
   python -m analysis fit --store results/local
   python -m analysis fit --points steps.csv --csv
+  python -m analysis fit --store results/local --checks
 
 A curve is the studies that differ in batch size alone. The model of steps S at batch size B is
 ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness;
@@ -38,11 +71,41 @@ the interval is a profile over both parameters, so it does not rely on the knee 
 --points takes a CSV file with batch_size and either steps, or steps_low and steps_high; rows that agree in all
 other columns make a curve. What `steps --csv` writes is such a file.
 
+--checks lists what each fit assumes, with the number that was seen and whether it bears that out: pass, doubt or
+cannot tell. With --csv it writes a row for each: the curve, then assumption, seen and outcome.
+
 columns of --csv, after those that name the curve:
 """
 FIT_LIMITS = """
-Not in the interval: a slope other than -1 at small batch sizes, and a search that gets harder with batch size,
-which pulls the critical batch size down by up to half an octave. Look at the figures beside the numbers.
+Not in the interval: a slope other than -1 at small batch sizes; a knee that is sharper on one side, which where there
+is little luck moves it by up to 0.2 octaves (`coverage` shows what that does); and a search that gets harder with batch
+size, which pulls the critical batch size down by up to half an octave. Look at the figures beside the numbers.
+"""
+COVERAGE = """\
+How often what `fit` says of simulated searches is true: their critical batch sizes are known. Six shapes of curve,
+6, 9 or 13 batch sizes, little luck or much, two grids of evaluations; knees in the middle, near an end, beyond, absent.
+
+  python -m analysis coverage
+  python -m analysis coverage --datasets 20 --seed 1 --csv > coverage.csv
+
+columns of --csv, one row per scenario:
+"""
+COMPARE = """\
+Two stores or releases side by side: two machines, two versions, ours and what others published. The exit code is 1 if
+anything that A says and anything that B says cannot both be true, else 0; 2 if they have nothing in common.
+
+  python -m analysis compare results/local results/other
+  python -m analysis compare results/local results/other --csv > compared.csv
+  python -m analysis compare results/local results/published --metric validation_error --value 0.01
+
+Answers are of studies that agree in workload, batch size and target. Where both tried the same trials, because all
+that decides a result is the same in their plans, they differ if their censoring intervals are disjoint, over the trials
+that both have. Independent searches differ if the 90 % bands of the median best of k' trials are disjoint, at equal
+numbers of trials; of many such pairs some differ by chance. Critical batch sizes differ if the intervals that their
+verdicts state are disjoint. Seconds per epoch are judged on devices of one kind alone, and recalls are only shown.
+What one place alone has is no difference.
+
+columns of --csv, a row for everything that is compared:
 """
 EPOCHS = """\
 Factorizations: seconds per epoch and recall on every number of cores, one row per study.
@@ -67,6 +130,14 @@ Draws figures of a store as PNG and SVG.
   python -m analysis figures --list
   python -m analysis figures --store results/local --out figures
   python -m analysis figures --store results/local --out figures --name optimizers
+  python -m analysis figures --store results/published --out figures --name shallue2018/figure4
+  python -m analysis figures --store results/local --out figures --kind steps --where model=fully_connected*
+  python -m analysis figures --store results/local --out figures --kind compare --by model --where optimizer=momentum
+
+Without --name and --kind, all figures by name that the store has studies for. A figure of a paper is drawn as far as
+its workloads are in the store, by the rule of the paper; what is missing is named, a line each. A kind is drawn of
+any studies over batch sizes: --where takes conditions on dataset, model, optimizer, batch_size, schedule, seed,
+pruning and source, with * for any text. All conditions of one --where must hold; several --where ask for more studies.
 """
 
 

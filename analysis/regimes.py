@@ -11,36 +11,17 @@ hyperbola.
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import fdtri
+from scipy.special import stdtrit
+
+from analysis.profiles import LEVEL, NEGLIGIBLE, OCTAVE, Profile, excess, floors, interval, profile, slopes
 
 Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
 
 FEWEST_BATCH_SIZES = 5
-LEVEL = 0.90
-OCTAVE = float(np.log(2))
-OCTAVES_SEARCHED = 6  # how far beyond the data B* is looked for
 OCTAVES_BELIEVED = 4  # how far beyond the data B* may lie where regimes are given probabilities
 WITHIN = 1.2  # a regime reaches as far as the curve stays within 20 % of its limit
 COARSEST = 2.0  # a wider evaluation interval at the largest batch size says nothing about a plateau
-NEGLIGIBLE = 1e-3  # residuals below 0.1 % are no evidence of precision: steps are whole numbers
 REGIMES = ("perfect scaling", "diminishing returns", "maximal data parallelism")
-
-
-class Profile(NamedTuple):
-    """The model on a grid of A sharpnesses and G critical batch sizes. All float64.
-
-    Attributes:
-      ln_critical: [G], ln of B* in examples, evenly spaced.
-      sharpness: [A], evenly spaced in its logarithm.
-      ln_floor: [A, G], the best m, ln of S_min in steps.
-      misfit: [A, G], weighted residual sum of squares of ln steps times exp((ln a)^2 / (n - 1)), the prior
-        ln a ~ N(0, 1); the objective is Q = (n - 1) ln misfit.
-    """
-
-    ln_critical: np.ndarray
-    sharpness: np.ndarray
-    ln_floor: np.ndarray
-    misfit: np.ndarray
 
 
 class Fit(NamedTuple):
@@ -54,10 +35,11 @@ class Fit(NamedTuple):
       verdict: identified, at_least (low), at_most (high) or not_identified.
       plateau_seen: whether evaluations at the largest batch size were close enough together to see one.
       caveats: what kept the verdict from being better.
-      batch_size, ln_steps: [n], the data, sorted by batch size.
+      batch_size, ln_steps, weights: [n], the data, sorted by batch size; weights of mean 1.
       best: (ln B*, a, m) of the fitted curve.
       profile: the grid behind it.
       bound: the largest ``profile.misfit`` inside the 90 % region.
+      rounding: ln of the factor that evaluations are apart at the largest batch size.
     """
 
     s_min: float
@@ -70,9 +52,11 @@ class Fit(NamedTuple):
     caveats: tuple[str, ...]
     batch_size: np.ndarray
     ln_steps: np.ndarray
+    weights: np.ndarray
     best: tuple[float, float, float]
     profile: Profile
     bound: float
+    rounding: float
 
     @property
     def e_min(self) -> float:
@@ -80,8 +64,19 @@ class Fit(NamedTuple):
         ln_critical, _, floor = self.best
         return float(np.exp(ln_critical + floor))
 
+    @property
+    def residuals(self) -> np.ndarray:
+        """[n], ln steps above the fitted curve."""
+        return self.ln_steps - np.log(curve(self, self.batch_size))
 
-def fit(batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, weights: np.ndarray | None = None) -> Fit:
+
+def fit(
+    batch_size: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    weights: np.ndarray | None = None,
+    left_out: np.ndarray | None = None,
+) -> Fit:
     """Fits the model to the steps to target at n >= 5 batch sizes, in any order.
 
     Args:
@@ -89,20 +84,50 @@ def fit(batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, weights: np.n
       low, high: [n], the steps to target lie in (low, high]; equal where they are known exactly. A low of 0 counts as
         0.5.
       weights: [n], relative weights of ln steps; None weighs all alike. The noise is judged from the residuals.
+      left_out: [n, k], only if all batch sizes share the points of their search: how ln steps would be without point i,
+        as ``weights.without_each`` tells.
     """
+    order = np.argsort(batch_size)
+    weights = np.ones(len(order)) if weights is None else weights
+    low, high, weights = (np.asarray(values, np.float64)[order][None] for values in (low, high, weights))
+    without = None if left_out is None else left_out[order][None]
+    return fit_each(np.asarray(batch_size)[order], low, high, weights, without)[0]
+
+
+def fit_each(
+    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, weights: np.ndarray, left_out: np.ndarray | None = None
+) -> list[Fit]:
+    """Fits d data sets at the same n sorted batch sizes; every argument but the first has an axis [d] in front."""
     if len(batch_size) < FEWEST_BATCH_SIZES:
         raise ValueError(f"a fit needs {FEWEST_BATCH_SIZES} batch sizes, not {len(batch_size)}")
-    order = np.argsort(batch_size)
-    batch_size, high = np.asarray(batch_size, np.float64)[order], np.asarray(high, np.float64)[order]
-    low = from_zero(np.asarray(low, np.float64)[order])
-    weights = np.ones(len(order)) if weights is None else np.asarray(weights, np.float64)[order]
-    ln_batch, ln_steps = np.log(batch_size), np.log((low + high) / 2)
+    batch_size, low = np.asarray(batch_size, np.float64), from_zero(low)
+    weights = weights / weights.mean(axis=1, keepdims=True)
+    ln_steps = np.log((low + high) / 2)
+    rounding = np.log(high[:, -1] / low[:, -1])
+    without = [None] * len(low) if left_out is None else left_out
+    grids = profile(batch_size, ln_steps, weights)
+    return [_fit(batch_size, *each) for each in zip(ln_steps, weights, rounding, without, grids, strict=True)]
 
-    grid = profile(batch_size, ln_steps, weights)
-    ln_best, ends, bound = _interval(grid, len(order))
-    rounding = float(np.log(high[-1] / low[-1]))
+
+def _fit(
+    batch_size: np.ndarray,
+    ln_steps: np.ndarray,
+    weights: np.ndarray,
+    rounding: float,
+    left_out: np.ndarray | None,
+    grid: Profile,
+) -> Fit:
+    """The fit of a curve whose evaluations at the largest batch size are ``rounding`` apart, in ln steps."""
+    ln_batch = np.log(batch_size)
+    ln_best, ends, bound = interval(grid.ln_critical, grid.misfit.min(axis=0), len(ln_batch))
+    ln_floor, misfit = floors(ln_batch, ln_steps, weights, np.full(len(grid.sharpness), ln_best), grid.sharpness)
+    row = int(np.argmin(misfit))
+    best = (ln_best, float(grid.sharpness[row]), float(ln_floor[row]))
+    if left_out is not None:
+        half = _half_width(_influence(ln_batch, ln_steps, weights, best), left_out)
+        ends = np.array([min(ends[0], ln_best - half), max(ends[1], ln_best + half)])
     ends = ln_best + np.array([-1.0, 1.0]) * np.hypot(ends - ln_best, rounding / 2)
-    plateau_seen = rounding <= np.log(COARSEST) + 1e-9
+    plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
     verdict, caveats = _verdict(ends, ln_batch, plateau_seen)
     if not plateau_seen:
         caveats = (
@@ -110,26 +135,24 @@ def fit(batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, weights: np.n
             "too coarse to see a plateau: evaluate more often",
             *caveats,
         )
-
-    misfit, ln_floor = _evaluate(ln_batch, ln_steps, weights, grid.sharpness, np.array([ln_best]))
-    row = int(np.argmin(misfit[:, 0]))
-    sharpness, floor = float(grid.sharpness[row]), float(ln_floor[row, 0])
     edges = grid.ln_critical[[0, -1]]
     critical, low_end, high_end = np.exp(np.where(np.isfinite([ln_best, *ends]), [ln_best, *ends], np.nan))
     return Fit(
-        s_min=float(np.exp(floor)) if ln_best < edges[1] else float("nan"),
+        s_min=float(np.exp(best[2])) if ln_best < edges[1] else float("nan"),
         critical_batch_size=float(critical) if edges[0] < ln_best < edges[1] else float("nan"),
         low=float(low_end),
         high=float(high_end),
-        sharpness=sharpness,
+        sharpness=best[1],
         verdict=verdict,
         plateau_seen=plateau_seen,
         caveats=caveats,
         batch_size=batch_size,
         ln_steps=ln_steps,
-        best=(ln_best, sharpness, floor),
+        weights=weights,
+        best=best,
         profile=grid,
         bound=bound,
+        rounding=float(rounding),
     )
 
 
@@ -138,26 +161,10 @@ def from_zero(low: np.ndarray) -> np.ndarray:
     return np.where(low == 0, 0.5, low)
 
 
-def profile(batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, per_octave: int = 16) -> Profile:
-    """The misfit for B* from 6 octaves below the data to 6 above, and a from 0.35 to 5 in 5 % steps.
-
-    Args:
-      batch_size, ln_steps, weights: [n]; weights of mean 1.
-      per_octave: points of the grid of ln B* per factor of two.
-    """
-    ln_batch = np.log(batch_size)
-    octaves = np.ptp(ln_batch) / OCTAVE + 2 * OCTAVES_SEARCHED
-    points = np.arange(int(octaves * per_octave + 1e-6) + 1)
-    ln_critical = ln_batch.min() + OCTAVE * (points / per_octave - OCTAVES_SEARCHED)
-    sharpness = np.exp(np.arange(np.log(0.35), np.log(5), 0.05))
-    misfit, ln_floor = _evaluate(ln_batch, ln_steps, weights, sharpness, ln_critical)
-    return Profile(ln_critical, sharpness, ln_floor, misfit)
-
-
 def curve(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     """Steps to target of the fitted curve at ``batch_size``; float64 of its shape."""
     ln_critical, sharpness, floor = fit.best
-    return np.exp(floor + _excess(ln_critical - np.log(batch_size), sharpness))
+    return np.exp(floor + excess(ln_critical - np.log(batch_size), sharpness))
 
 
 def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -170,8 +177,9 @@ def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
       The fewest and the most steps to target, float64[p] each.
     """
     a, g = np.nonzero(fit.profile.misfit <= fit.bound)
-    past = fit.profile.ln_critical[g, None] - np.log(batch_size)  # [curves, p]
-    ln_steps = fit.profile.ln_floor[a, g, None] + _excess(past, fit.profile.sharpness[a, None])
+    ln_critical, sharpness = fit.profile.ln_critical[g], fit.profile.sharpness[a]
+    ln_floor, _ = floors(np.log(fit.batch_size), fit.ln_steps, fit.weights, ln_critical, sharpness)
+    ln_steps = ln_floor[:, None] + excess(ln_critical[:, None] - np.log(batch_size), sharpness[:, None])  # [curves, p]
     best = np.log(curve(fit, batch_size))
     return np.exp(np.minimum(ln_steps.min(axis=0), best)), np.exp(np.maximum(ln_steps.max(axis=0), best))
 
@@ -188,59 +196,42 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     n = len(ln_batch)
     misfit = np.maximum(fit.profile.misfit[:, believed], n * NEGLIGIBLE**2)
     weight = (misfit / misfit.min()) ** (-(n - 1) / 2)  # [A, G]
-    past = fit.profile.ln_critical[believed, None] - np.log(batch_size)  # [G, p]
-    sharpness = fit.profile.sharpness[:, None, None]
-    perfect = _excess(-past, sharpness) <= np.log(WITHIN)  # [A, G, p]: ln (B S / E_min) against ln 1.2
-    maximal = ~perfect & (_excess(past, sharpness) <= np.log(WITHIN))
-    first, last = (np.einsum("ag,agp->p", weight, regime) / weight.sum() for regime in (perfect, maximal))
+    # B S <= 1.2 E_min is ln(B*/B) >= t, and S <= 1.2 S_min is ln(B*/B) <= -t: how many of the evenly spaced B* are so?
+    sharpness, ln_critical = fit.profile.sharpness[:, None], fit.profile.ln_critical[believed]
+    limit = -np.log(np.expm1(sharpness * np.log(WITHIN))) / sharpness  # t, [A, 1]
+    up_to = np.concatenate([np.zeros((len(weight), 1)), np.cumsum(weight, axis=1)], axis=1)  # [A, G + 1]
+    below = np.searchsorted(ln_critical, np.log(batch_size) + limit)  # [A, p]
+    flat = np.minimum(np.searchsorted(ln_critical, np.log(batch_size) - limit, "right"), below)
+    rows = np.arange(len(weight))[:, None]
+    total = up_to[:, -1].sum()
+    first = (up_to[:, -1:] - up_to[rows, below]).sum(axis=0) / total
+    last = up_to[rows, flat].sum(axis=0) / total
     return np.stack([first, np.maximum(1 - first - last, 0), last])
 
 
-def _excess(past: np.ndarray, sharpness: np.ndarray | float) -> np.ndarray:
-    """ln (S / S_min) = ln(1 + e^(a x)) / a where x = ln(B*/B), without overflow."""
-    power = np.asarray(np.exp(-sharpness * np.abs(past)))
-    power += 1
-    np.log(power, out=power)
-    power /= sharpness
-    power += np.maximum(past, 0)
-    return power
+def _influence(
+    ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
+) -> np.ndarray:
+    """How ln B* moves with each of ln steps, to first order (Gauss and Newton): float64[n]."""
+    moves = slopes(ln_batch, best)
+    residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
+    curvature = (moves.T * weights) @ moves
+    curvature[1, 1] += weights @ residuals**2 / (len(ln_batch) - 1)  # the prior's
+    return (np.linalg.pinv(curvature, hermitian=True) @ (moves.T * weights))[0]
 
 
-def _evaluate(
-    ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, sharpness: np.ndarray, ln_critical: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Misfit [A, G] and best m [A, G]; see Profile."""
-    weights = weights / weights.mean()
-    residuals = ln_steps - _excess(ln_critical[:, None] - ln_batch, sharpness[:, None, None])  # [A, G, n]
-    ln_floor = residuals @ weights / weights.sum()
-    residuals -= ln_floor[..., None]
-    prior = np.exp(np.log(sharpness) ** 2 / (len(ln_batch) - 1))
-    return np.square(residuals, out=residuals) @ weights * prior[:, None], ln_floor
+def _half_width(influence: np.ndarray, left_out: np.ndarray) -> float:
+    """Of a 90 % interval of ln B* by the delta method: the jackknife over points that all batch sizes share.
 
-
-def _interval(grid: Profile, n: int) -> tuple[float, np.ndarray, float]:
-    """Best ln B*, the two ends of its interval (infinite where open), and the largest misfit inside it.
-
-    Q - Q_min <= (n - 1) ln(1 + F / (n - 3)) is misfit <= misfit_min (1 + F / (n - 3)). Near its minimum the misfit is a
-    parabola in ln B* even where the data are exact and Q has a spike: minimum and ends are interpolated on the misfit.
+    Args:
+      influence: [n], of ln steps on ln B*.
+      left_out: [n, k], ln steps without point i; NaN rows are of batch sizes that do not tell.
     """
-    x, misfit = grid.ln_critical, grid.misfit.min(axis=0)
-    i = int(np.argmin(misfit))
-    best, least = x[i], misfit[i]
-    if 0 < i < len(x) - 1:
-        before, after = misfit[i - 1] - least, misfit[i + 1] - least
-        if before + after > 0:
-            best += (x[1] - x[0]) * (before - after) / (2 * (before + after))
-            least -= (before - after) ** 2 / (8 * (before + after))
-    least = max(least, n * NEGLIGIBLE**2)
-    bound = least * (1 + fdtri(1, n - 3, LEVEL) / (n - 3))
-    inside = np.flatnonzero(misfit <= bound)
-    first, last = (int(inside[0]), int(inside[-1])) if len(inside) else (i, i)
-    height = np.sqrt(np.maximum(misfit - least, 0))  # straight on either side of a parabola's minimum
-    edge = np.sqrt(bound - least)
-    low = np.interp(edge, height[[first, first - 1]], x[[first, first - 1]]) if first > 0 else -np.inf
-    high = np.interp(edge, height[[last, last + 1]], x[[last, last + 1]]) if last < len(x) - 1 else np.inf
-    return float(best), np.array([min(low, best), max(high, best)]), float(bound)
+    k = left_out.shape[1]
+    if k < 2 or np.isnan(left_out).any():
+        return np.inf
+    moved = influence @ (left_out - left_out.mean(axis=1, keepdims=True))  # [k]
+    return float(stdtrit(k - 1, 1 - (1 - LEVEL) / 2) * np.sqrt((k - 1) / k * (moved**2).sum()))
 
 
 def _verdict(ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> tuple[Verdict, tuple[str, ...]]:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
-from analysis import core_counts, draw, epochs, labels, scaling, text
+from analysis import core_counts, draw, epochs, labels, scaling, text, ticks
 from analysis.core_counts import Curve, Judged
 from analysis.draw import GRID, INK, Style
 from analysis.factorizations import Measured
@@ -130,8 +130,8 @@ def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "s
     low, high = math.log2(values.min()) - 0.8, math.log2(values.max()) + 0.6
     lack = max(0.0, 3 - (high - low)) / 2
     ax.set_ylim(2 ** (low - lack), 2 ** (high + lack))
-    draw.in_powers_of_two(ax.xaxis, ax.get_xlim())
-    draw.in_powers_of_two(ax.yaxis, ax.get_ylim())
+    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
+    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim())
     ax.set_xlabel("cores")
     ax.set_ylabel(label)
     ax.grid(**GRID)

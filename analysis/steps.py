@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import text
-from results import overview
+from results import overview, store
 from results.about import About
 from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice
@@ -30,6 +30,28 @@ COLUMNS = {
     "incomplete": "trials that were pruned, lost, failed or ran out of time",
     "seconds_per_epoch": "of the newest run that measured it; empty where devices were emulated",
 }
+
+NAMING = tuple(COLUMNS)[:6]
+# After the naming columns, by the rule median.
+MEDIANS = {
+    "steps_low": "the median of the best of so many trials lies above this number of steps ...",
+    "steps_high": "... and at or below this; both empty if half of such searches, or more, never reach the target",
+    "band_low": "95 % sure: the true median is above this; empty if best_of is too large for a lower end",
+    "band_high": "95 % sure: the true median is at or below this; empty if too few trials ran or reached",
+    "best_of": "so many trials: k' of the median best of k'",
+    "trials": "trials it is estimated from: the first that count, equally many of every study of a curve",
+    "reached": "how many of these reached the target",
+    "undecided": "how many were stopped before they could tell; every interval holds whatever they had come to",
+    "success": "share of the trials that reached",
+    "success_low": "95 % sure: a trial reaches with more than this probability ...",
+    "success_high": "... and with less than this",
+    "expected_steps_low": "E[steps | reached] / P(reached): above this many steps until a trial reaches ...",
+    "expected_steps_high": "... and at most this many, without the error of sampling; empty if nobody knows",
+    "fall": "how much worse the best of half of the trials is than that of all: .1 is 10 %; empty: it may miss",
+    "sampled_enough": "yes: the best no longer falls from half of the trials to all; no: it does; or unclear",
+    "at_edge": "ends of ranges the best trials crowd at: learning_rate high; with ? perhaps; no; or unclear",
+}
+MEDIAN_COLUMNS = {name: COLUMNS[name] for name in NAMING} | MEDIANS
 
 
 def load(
@@ -73,6 +95,24 @@ def targets(held: Overview, asked: Target | None) -> dict[Target, list[About]]:
     return found
 
 
+def unpruned(held: Overview, asked: Target | None, what: str) -> tuple[Overview, list[str]]:
+    """The studies that tell how all of their trials fare, and a note that names the others, if any.
+
+    Raises:
+      BadInput: there are only others, and ``what`` needs whole curves.
+    """
+    names = {about.study for abouts in targets(held, asked).values() for about in abouts}
+    ours = {name for name in names if held.abouts[name].source is None}  # nobody publishes pruned studies
+    commits = store.catalogue(held.folder) if ours else []
+    pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
+    why = f"{what} needs whole curves, and pruning cut those of losing trials short: {text.some(pruned)}; "
+    why += "run them with pruning=off, or ask for --rule minimum"
+    if len(pruned) == len(names):
+        raise BadInput(why)
+    whole = {name: about for name, about in held.abouts.items() if name not in pruned}
+    return held._replace(abouts=whole), [f"not in the table, as {why}"] if pruned else []
+
+
 def table(held: Overview, asked: Target | None = None) -> pd.DataFrame:
     """The table of ``COLUMNS`` followed by ``study`` (its name).
 
@@ -106,8 +146,6 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
     """What a reader of the table ``shown`` has to know, a sentence each."""
     found, rule = [], held.rule
     abouts = [held.abouts[name] for name in dict.fromkeys(shown["study"])]
-    if held.waiting:
-        found.append(f"not in the table, as no run has ended yet: {text.some(held.waiting)}")
     inexact = [a.study for a in abouts if asked and not is_exact([Target(*own) for own in a.targets], asked, rule)]
     if inexact:
         found.append(
@@ -118,8 +156,16 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
     if few:
         counts = [f"{about.study} ({about.complete})" for about in few]
         found.append(f"fewer than {rule.first} trials are COMPLETE, and all of them count: {text.some(counts)}")
+    return notes_by_any_rule(held, shown) + found
+
+
+def notes_by_any_rule(held: Overview, shown: pd.DataFrame) -> list[str]:
+    """What a reader of any table of answers ``shown`` (study, steps_high) has to know, a sentence each."""
+    found = []
+    if held.waiting:
+        found.append(f"not in the table, as no run has ended yet: {text.some(held.waiting)}")
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
-    ends = [about.study for about in abouts if about.study in reached and _only_ends(about)]
+    ends = [name for name in dict.fromkeys(shown["study"]) if name in reached and _only_ends(held.abouts[name])]
     if ends:
         found.append(
             "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "

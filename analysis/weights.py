@@ -11,49 +11,82 @@ def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray)
     be estimated (one trial each, or one that reached the target) all count alike.
 
     Args:
-      low, high: float64[n], the answers' intervals, steps, low > 0.
-      trial_steps: float64[n, k], steps to target of the k trials of each batch size, infinite where not reached.
+      low, high: float64[..., n], the answers' intervals, steps, low > 0.
+      trial_steps: float64[..., n, k], steps to target of the k trials of each batch size, infinite where not reached.
 
     Returns:
-      float64[n].
+      float64[..., n].
     """
     variance = minimum_variance(trial_steps)
-    if not np.isfinite(variance).any():
-        return np.ones(len(low))
-    spread = np.nanmean(variance) + np.log(high / low) ** 2 / 12
-    if spread.min() == 0:
-        return np.ones(len(low))
-    return (1 / spread) / np.mean(1 / spread)
+    known = np.isfinite(variance)
+    count = known.sum(axis=-1, keepdims=True)
+    mean = np.where(known, variance, 0.0).sum(axis=-1, keepdims=True) / np.maximum(count, 1)
+    spread = mean + np.log(high / low) ** 2 / 12
+    told = (count > 0) & (spread.min(axis=-1, keepdims=True) > 0)
+    precision = 1 / np.where(told, spread, 1.0)
+    return precision / precision.mean(axis=-1, keepdims=True)
 
 
 def minimum_variance(trial_steps: np.ndarray) -> np.ndarray:
     """Jackknife variance of the expected ln minimum over half of the k trials.
+
+    Args:
+      trial_steps: float64[..., n, k], steps to target, infinite where not reached.
+
+    Returns:
+      float64[..., n]; NaN where fewer than two trials reached.
+    """
+    k = trial_steps.shape[-1]
+    if k < 2:
+        return np.full(trial_steps.shape[:-1], np.nan)
+    return (k - 1) * without_each(trial_steps).var(axis=-1)
+
+
+def without_each(trial_steps: np.ndarray) -> np.ndarray:
+    """The expected ln minimum over k/2 of the trials that are left when one of k is left out.
 
     The expectation over all subsets of k/2 trials is a weighted sum of order statistics with weights in closed form.
     A trial that never reached has no steps, so the expectation is over the subsets whose best trial did reach: the
     weights are renormalised over the trials that reached.
 
     Args:
-      trial_steps: float64[n, k], steps to target, infinite where not reached.
+      trial_steps: float64[..., n, k], steps to target, infinite where not reached.
 
     Returns:
-      float64[n]; NaN where fewer than two trials reached.
+      float64[..., n, k], a value for each trial that is left out; NaN where fewer than two trials reached.
     """
-    n, k = trial_steps.shape
-    if k < 2:
-        return np.full(n, np.nan)
-    ordered = np.sort(trial_steps, axis=1)
+    k = trial_steps.shape[-1]
+    order = np.argsort(trial_steps, axis=-1, kind="stable")
+    ordered = np.take_along_axis(trial_steps, order, axis=-1)
     reached = np.isfinite(ordered)
     ln_steps = np.log(np.where(reached, ordered, 1.0))
     weights = _first_of_subset(k - 1, k // 2)  # [k - 1], of the trials left when one is taken out
     # With the trial of rank j left out, ranks before j keep their weight and later ones move up by one.
     before = np.append(weights, 0.0) * reached
     after = np.insert(weights, 0, 0.0) * reached
-    sums = _before(before * ln_steps) + _after(after * ln_steps)  # [n, k]
+    sums = _before(before * ln_steps) + _after(after * ln_steps)  # [..., n, k]
     totals = _before(before) + _after(after)
-    enough = reached.sum(axis=1) >= 2
-    left_out = sums / np.where(totals > 0, totals, 1.0)
-    return np.where(enough, (k - 1) * left_out.var(axis=1), np.nan)
+    enough = reached.sum(axis=-1, keepdims=True) >= 2
+    left_out = np.where(enough, sums / np.where(totals > 0, totals, 1.0), np.nan)
+    found = np.empty_like(left_out)
+    np.put_along_axis(found, order, left_out, axis=-1)
+    return found
+
+
+def best_of_half(trial_steps: np.ndarray) -> np.ndarray:
+    """The expected ln minimum over a random half of k trials, over the halves whose best did reach.
+
+    Args:
+      trial_steps: float64[..., n, k], k >= 2, steps to target, infinite where not reached; one did at each batch size.
+
+    Returns:
+      float64[..., n].
+    """
+    k = trial_steps.shape[-1]
+    ordered = np.sort(trial_steps, axis=-1)
+    reached = np.isfinite(ordered)
+    weights = _first_of_subset(k, k // 2) * reached
+    return (weights * np.log(np.where(reached, ordered, 1.0))).sum(axis=-1) / weights.sum(axis=-1)
 
 
 def _first_of_subset(k: int, size: int) -> np.ndarray:
@@ -68,9 +101,9 @@ def _first_of_subset(k: int, size: int) -> np.ndarray:
 
 def _before(values: np.ndarray) -> np.ndarray:
     """Sums over all earlier columns."""
-    return np.cumsum(values, axis=1) - values
+    return np.cumsum(values, axis=-1) - values
 
 
 def _after(values: np.ndarray) -> np.ndarray:
     """Sums over all later columns."""
-    return values.sum(axis=1, keepdims=True) - np.cumsum(values, axis=1)
+    return values.sum(axis=-1, keepdims=True) - np.cumsum(values, axis=-1)

@@ -3,14 +3,17 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from results import schema, store
+from analysis.papers import definitions
+from results import confirmation, schema, store
 from results.factorization import Factorization
+from results.importers import shallue2018
 from results.search_space import Range, SearchSpace
 from results.study import Study, Target, evaluation_steps
 
@@ -55,10 +58,12 @@ def publish(
     study: Study,
     trials: Mapping[int, Ran],
     metrics: Iterable[str] = ("test_error",),
+    drawn: Mapping[str, Sequence[float]] | None = None,
     **about: Any,
 ) -> None:
-    """Writes one run of ``study``; ``about`` fills further columns of its studies table."""
+    """Writes one run of ``study``; ``drawn`` are metaparameters of its trials, ``about`` fills its studies table."""
     store.ask(folder, study)
+    drawn = drawn or {"learning_rate": [0.1] * len(trials)}
     row = {
         "study": study.name,
         "dataset": study.dataset,
@@ -74,11 +79,11 @@ def publish(
     trial_rows = {
         "study": [study.name] * len(trials),
         "trial": list(trials),
+        "role": [confirmation.role(trial) for trial in trials],
         "seed": list(trials),
         "status": [ran.status for ran in trials.values()],
         "reason": [ran.reason for ran in trials.values()],
         "steps": [int(ran.rows[-1][0]) if ran.rows else 0 for ran in trials.values()],
-        "learning_rate": [0.1] * len(trials),
     }
     measured = [(trial, *values) for trial, ran in trials.items() for values in ran.rows]
     columns = ("trial", "step", *metrics)
@@ -87,7 +92,7 @@ def publish(
     measurements |= {name: np.asarray(values[name], np.int32) for name in ("trial", "step")}
     tables = {
         "studies": schema.build(schema.STUDIES, {name: [value] for name, value in (row | about).items()}, {}),
-        "trials": schema.build(schema.TRIALS, trial_rows, {"learning_rate": pa.float64()}),
+        "trials": schema.build(schema.TRIALS, trial_rows | drawn, dict.fromkeys(drawn, pa.float64())),
         "measurements": schema.build(
             schema.MEASUREMENTS,
             measurements | {"study": [study.name] * len(measured)},
@@ -156,6 +161,35 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("swept") / "store"
     sweep(folder)
     return folder
+
+
+class Paper(NamedTuple):
+    """A store with an archive of all workloads of Shallue et al. 2018, and what the released analysis says of it."""
+
+    folder: Path
+    answers: Sequence[Any]
+
+
+@pytest.fixture(scope="session")
+def paper(tmp_path_factory: pytest.TempPathFactory, archives: ModuleType) -> Paper:
+    """An import of plausible trials at five batch sizes or more of every workload; not to be written to."""
+    folder = tmp_path_factory.mktemp("paper")
+    named: dict[str, set[int]] = {}  # batch sizes that a figure cannot do without
+    for panels in definitions.figures().values():
+        for line in (one for members in panels.values() for one in members):
+            named.setdefault("/".join(line.workload), set()).update({line.relative_to or 0, line.batch_size or 0})
+    workloads: dict[str, list[Any]] = {}
+    for counts in archives.published():
+        workloads.setdefault(counts.path.rpartition("/")[0], []).append(counts)
+    kept = []
+    for workload, studies in workloads.items():
+        spread = {round(i) for i in np.linspace(0, len(studies) - 1, 5)}
+        needed = {f"{workload}/{size}" for size in named.get(workload, ())}
+        kept += [counts for i, counts in enumerate(studies) if i in spread or counts.path in needed]
+    answers = archives.write(folder / "archive.tar", studies=kept, trials=0.05, rows=30, plausibly=True)
+    lines: list[str] = []
+    assert shallue2018.run(folder / "archive.tar", folder / "store", any_checksum=True, report=lines.append) == 0, lines
+    return Paper(folder / "store", answers)
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
         put(cores=cores)
     door("figures", "--store", folder, "--out", tmp_path / "both")
     assert [stem.partition("-")[0] for stem in pictures(tmp_path / "both")] == [
-        *("epochs", "recall", "speedup", "steps_to_target")
+        *("epochs", "recall", "speedup", "steps_to_target", "summary")
     ]
 
 
@@ -166,7 +166,7 @@ def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put
     put()
     code, _, err = door("figures", "--store", folder, "--out", tmp_path)
     assert (code, pictures(tmp_path)) == (0, ["recall-webgraph_synthetic"])
-    assert err.startswith("not drawn: steps_to_target, optimizers: no study has a target; ")
+    assert err.startswith("not drawn: steps_to_target, optimizers, summary: no study has a target; ")
 
 
 def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder, tmp_path):

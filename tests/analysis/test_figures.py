@@ -35,7 +35,8 @@ def test_every_figure_is_a_png_and_an_svg_and_nothing_else_is_left(drawn):
     out, reported = drawn
     stems = [f"steps_to_target-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
     stems.append("optimizers-digits-fully_connected_64-test_error-0.1")
-    assert reported == [out / f"{stem}.{suffix}" for stem in stems for suffix in ("png", "svg")]
+    pages = [f"summary-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
+    assert reported == [out / f"{stem}.{suffix}" for stem in stems + pages for suffix in ("png", "svg")]
     assert sorted(out.iterdir()) == sorted(reported)
     for stem in stems:
         height, width, _ = imread(out / f"{stem}.png").shape
@@ -87,7 +88,7 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
         for size in (1, 2):
             publish(folder, plan(batch_size=size, seed=seed), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})
     code, out, err = door("figures", "--store", folder, "--out", tmp_path)
-    names = [Path(line).name for line in out.splitlines()]
+    names = [Path(line).name for line in out.splitlines() if "summary" not in line]
     stem = "steps_to_target-digits-fully_connected_64-sgd-test_error-0.1"
     assert (code, names) == (0, [f"{stem}.png", f"{stem}.svg", f"{stem}-2.png", f"{stem}-2.svg"])
     said = [texts(tmp_path / f"{name}.svg") for name in (stem, f"{stem}-2")]
@@ -145,7 +146,7 @@ def test_another_target_may_be_drawn(swept, tmp_path, door):
 def test_list_needs_no_store(door):
     code, out, err = door("figures", "--list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()] == list(figures.FIGURES)
+    assert [line.split()[0] for line in out.splitlines()][: len(figures.FIGURES)] == list(figures.FIGURES)
 
 
 def test_bad_arguments_are_told_in_one_line(swept, tmp_path, door):

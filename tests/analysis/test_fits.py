@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 
 from analysis import curves, fits, steps
+from results import confirmation
 from results.search_space import Range, SearchSpace
 from results.study import Target
 
 from .conftest import BATCH_SIZES, TRUTH, Ran, plan, publish, sweep
 
-HEADER = "s_min,critical_batch_size,critical_batch_size_low,critical_batch_size_high,sharpness,verdict,reason"
+HEADER = "s_min,critical_batch_size,critical_batch_size_low,critical_batch_size_high,sharpness,"
+HEADER += "verdict,half_trials_octaves,doubts,reason"
 SIZES = 2 ** np.arange(11)
 STEPS = 50 * (1 + 64 / SIZES)
 
@@ -46,11 +48,13 @@ def test_true_curves_are_inside_their_intervals(swept, door):
         assert row["critical_batch_size_low"] < critical < row["critical_batch_size_high"]
         assert row["s_min"] == pytest.approx(plateau, rel=0.15)
         assert row["reason"] == "at 24 trials; no trial reached the target at batch size 1, dropped"
+        assert abs(row["half_trials_octaves"]) < 0.3
 
 
 def test_text_shows_intervals_and_reasons(swept, door):
     _, out, _ = door("fit", "--store", swept)
     assert "90 % interval" in out.splitlines()[0]
+    assert "half the trials" in out.splitlines()[0]
     assert "1: at 24 trials; no trial reached the target at batch size 1, dropped" in out.splitlines()
     assert "Assumed: slope -1 at small batch sizes" in out
     assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")
@@ -85,6 +89,17 @@ def test_trials_that_were_lost_count_only_if_they_reached(folder):
     assert curves.points(curve).trials == 2
 
 
+def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
+    publish_curve(folder, BATCH_SIZES[1:], trials=3)
+    rows = {i: Ran([(n - 9, 0.3), (n, 0.05)]) for i, n in enumerate([26_000, 30_000, 40_000])}
+    confirmed = {trial: Ran([(9, 0.3), (10, 0.05)]) for trial in confirmation.ids(0, 2)}
+    publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), rows | confirmed)
+    (curve,) = curves.curves(*steps.load(folder))
+    points = curves.points(curve)
+    assert (points.trials, points.high[0]) == (3, 26_000)
+    assert points.counts.tolist() == [3] * len(BATCH_SIZES)
+
+
 def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
     publish_curve(folder, BATCH_SIZES[1:], trials=1)
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=2), {0: Ran([(9, 0.3)]), 1: Ran([(9, 0.01)])})
@@ -101,6 +116,7 @@ def test_pruned_curves_weigh_alike_and_say_so(folder):
     assert (
         table["reason"].str.endswith("pruned, so trials beside the best are cut short: batch sizes weigh alike").all()
     )
+    assert table["half_trials_octaves"].isna().all()
 
 
 def test_pruned_curves_with_unequal_trials_are_refused(folder, door):
@@ -142,6 +158,14 @@ def test_two_studies_at_one_batch_size_are_refused(folder):
     (row,) = fits.of_store(folder).to_dict("records")
     assert row["verdict"] == "not_identified"
     assert "several studies at batch size 8 differ in budget, search space or source" in row["reason"]
+
+
+def test_two_studies_at_one_batch_size_are_refused_even_if_one_did_not_reach(folder):
+    publish_curve(folder)
+    study = plan(batch_size=8, budget_steps=10**6, trials=3, space=SearchSpace({"momentum": Range("LINEAR", 0, 0.9)}))
+    publish(folder, study, {i: Ran([(9, 0.3)]) for i in range(3)})
+    (row,) = fits.of_store(folder).to_dict("records")
+    assert "several studies at batch size 8 differ" in row["reason"]
 
 
 def test_a_target_the_trials_did_not_run_for_is_refused(folder):

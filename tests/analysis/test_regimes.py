@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import fdtri
 
 from analysis import regimes
+from analysis.profiles import profile
 
 SIZES = 2.0 ** np.arange(11)
 FIGURE_1 = pd.read_csv(Path(__file__).with_name("figure1_points.csv"))  # README.md says where it is from
@@ -53,7 +54,7 @@ def parse(printed):
 def test_grid_gives_every_printed_number_of_figure_1(name):
     size, steps = panel(name)
     n = len(size)
-    grid = regimes.profile(size, np.log(steps), np.ones(n), per_octave=24)
+    (grid,) = profile(size, np.log(steps)[None], np.ones((1, n)), per_octave=24)
     profiled = grid.misfit.min(axis=0)
     best = np.argmin(profiled)
     inside = np.flatnonzero(profiled <= profiled[best] * (1 + fdtri(1, n - 3, 0.9) / (n - 3)))
@@ -79,7 +80,7 @@ def test_refined_fit_is_within_a_grid_cell_of_figure_1(name):
 def test_interpolated_ends_are_those_of_a_fine_grid(name):
     size, steps = panel(name)
     found = fit(size, steps)
-    fine = regimes.profile(size, np.log(steps), np.ones(len(size)), per_octave=200)
+    (fine,) = profile(size, np.log(steps)[None], np.ones((1, len(size))), per_octave=200)
     inside = np.exp(fine.ln_critical[fine.misfit.min(axis=0) <= found.bound])
     np.testing.assert_allclose([found.low, found.high], [inside[0], inside[-1]], rtol=0.01)
 
@@ -196,3 +197,51 @@ def test_band_holds_the_curve_and_widens_with_noise():
 def test_fewer_than_five_batch_sizes_are_refused():
     with pytest.raises(ValueError, match="needs 5 batch sizes, not 4"):
         fit(SIZES[:4], hyperbola(SIZES[:4]))
+
+
+@pytest.mark.parametrize("sharpness", [0.6, 1.0, 2.5])
+def test_the_influence_of_each_point_is_that_of_moving_it(sharpness):
+    sizes = 2.0 ** np.arange(9)
+    steps = 50 * (1 + (16 / sizes) ** sharpness) ** (1 / sharpness) * np.exp(NOISE[:9] / 5)
+    found, weights = fit(sizes, steps), np.ones(9)
+    influence = regimes._influence(np.log(sizes), found.ln_steps, weights, found.best)
+    moved = []
+    for i in range(9):
+        up, down = (fit(sizes, steps * np.exp(change * (np.arange(9) == i))).best[0] for change in (0.05, -0.05))
+        moved.append((up - down) / 0.1)
+    np.testing.assert_allclose(influence, moved, atol=0.15)
+    assert influence.sum() == pytest.approx(0, abs=1e-3)  # more steps everywhere move no knee
+
+
+def test_luck_that_is_shared_widens_the_interval_by_what_it_does_to_the_knee():
+    steps = hyperbola(SIZES)
+    plain = fit(SIZES, steps)
+    k = 20
+    luck = np.random.default_rng(0).normal(0, 0.1, k) / k
+    alike = np.broadcast_to(luck, (len(SIZES), k)) + plain.ln_steps[:, None]
+    same = regimes.fit(SIZES, steps, steps, left_out=alike)
+    assert (same.low, same.high) == pytest.approx((plain.low, plain.high))  # all steps move together
+    tilted = np.sign(np.log(SIZES / 32))[:, None] * luck + plain.ln_steps[:, None]
+    found = regimes.fit(SIZES, steps, steps, left_out=tilted)
+    assert found.low < plain.low
+    assert found.high > plain.high
+    assert found.critical_batch_size == plain.critical_batch_size
+    unknown = regimes.fit(SIZES, steps, steps, left_out=np.full((len(SIZES), k), np.nan))
+    assert unknown.verdict == "not_identified"
+
+
+def test_stacks_of_curves_are_fitted_as_each_alone():
+    rng = np.random.default_rng(4)
+    steps = hyperbola(SIZES) * np.exp(rng.normal(0, 0.1, (5, len(SIZES))))
+    weights = rng.uniform(0.5, 1.5, steps.shape)
+    for one, found in zip(
+        zip(steps, weights, strict=True), regimes.fit_each(SIZES, steps, steps, weights), strict=True
+    ):
+        alone = regimes.fit(SIZES, one[0], one[0], one[1])
+        assert found[:5] == pytest.approx(alone[:5])
+        assert found.verdict == alone.verdict
+
+
+def test_residuals_are_what_the_curve_leaves():
+    found = fit(SIZES, hyperbola(SIZES) * np.exp(NOISE))
+    np.testing.assert_allclose(np.exp(found.residuals) * regimes.curve(found, SIZES), hyperbola(SIZES) * np.exp(NOISE))

@@ -29,6 +29,13 @@ held, target = overview.survey(folder), Target("validation_error", 0.1)
 found = held.answers(target, held.abouts)
 assert len(found) == len(held.envelopes) == 2
 assert found == answers.best(scan.intervals(store.catalogue(folder), target))
+
+plausible = [m for m in synthetic_store.studies(0.05, plausibly=True) if m.path.startswith("open_images_v4")]
+for m in plausible[:2]:
+    assert synthetic_store._write((folder / "plausible", m, 0)) > 1000
+held = overview.survey(folder / "plausible")
+found = held.answers(Target("validation_average_precision_error", 0.69), held.abouts)
+assert len(found) == 2
 """
 
 

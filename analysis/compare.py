@@ -1,0 +1,194 @@
+"""Comparing: what two stores or releases say of the same studies, side by side, and what cannot both be true."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import contradictions, curves, factorizations, steps, text, trials
+from analysis.contradictions import Finding, paired
+from analysis.curves import Curve
+from analysis.trials import StudyTrials
+from results import store
+from results.bad_input import BadInput
+from results.durable import Folder
+from results.study import Target
+
+COLUMNS = {
+    "what": "steps, critical_batch_size, seconds_per_epoch, recall_20 or recall_50",
+    "dataset": "name of the data set, or of the ratings",
+    "model": "name of the model, then its options",
+    "optimizer": "name of the optimizer; of a factorization its solver",
+    "batch_size": "of steps: global batch size, examples",
+    "cores": "of a factorization",
+    "target_metric": "the error that has to come down",
+    "target_value": "how far down",
+    "a_low": "what A says lies between this ...",
+    "a_high": "... and this; an end that is open, or was never reached, is empty",
+    "a_words": "what kind of statement that is: reached or not, a verdict, a device, a trial",
+    "b_low": "what B says lies between this ...",
+    "b_high": "... and this",
+    "b_words": "likewise",
+    "result": "same, agree (within the intervals), differ, not_judged, only_a or only_b",
+    "why": "how it was judged, or why not",
+}
+RESULTS = {
+    "differ": "differ",
+    "agree": "agree within their intervals",
+    "not_judged": "not judged",
+    "same": "the same",
+    "only_a": "only in A",
+    "only_b": "only in B",
+}
+STEPS, CRITICAL, SECONDS, RECALLS = "steps", "critical_batch_size", "seconds_per_epoch", ("recall_20", "recall_50")
+MOST_NAMED = 3  # of what is in one place alone
+BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
+
+
+def table(a: Folder, b: Folder, asked: tuple[str, float] | None = None) -> pd.DataFrame:
+    """The table of ``COLUMNS``: answers by workload, batch size and target, critical batch sizes, factorizations.
+
+    Args:
+      a, b: folders of stores or releases.
+      asked: metric and value of a target other than the studies' own.
+
+    Raises:
+      BadInput: one of them is no store, or there is nothing that both hold.
+    """
+    here, there = (_Place(folder, asked) for folder in (a, b))
+    rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
+    found = pd.DataFrame(rows, columns=list(COLUMNS))
+    if found["result"].isin(["only_a", "only_b"]).all():
+        raise BadInput(f"{a} and {b} have nothing in common: no workload at a batch size and target, no factorization")
+    for name in ("a_low", "a_high", "b_low", "b_high"):
+        numbers = found[name].to_numpy(np.float64)
+        found[name] = np.where(np.isfinite(numbers), numbers, np.nan)
+    return found.astype({"batch_size": "Int64", "cores": "Int64"})
+
+
+def differs(table: pd.DataFrame) -> bool:
+    """Whether anything that A says is contradicted by B."""
+    return bool((table["result"] == "differ").any())
+
+
+class _Place:
+    """What one store or release holds: trials by what tables call their study, curves, factorizations."""
+
+    def __init__(self, folder: Folder, asked: tuple[str, float] | None):
+        commits = store.catalogue(folder)
+        of_cores = factorizations.of_kind(commits)
+        self.factorized = factorizations.load(folder) if of_cores else []
+        self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
+        self.curves: list[Curve] = []
+        if 0 < len(commits) == len(of_cores):
+            return
+        held, target = steps.load(folder, asked)
+        named = {commit.name: commit for commit in commits}
+        for own, abouts in steps.targets(held, target).items():
+            batched = [about for about in abouts if about.batch_size]
+            found = trials.of_commits([named[about.study] for about in batched], own)
+            for about in batched:
+                key = (about.dataset, about.model, about.optimizer, own, about.batch_size)
+                self.answers.setdefault(key, []).append(found[about.study])
+        self.curves = curves.curves(held, target)
+
+
+def _answers(a: _Place, b: _Place) -> Iterator[dict[str, Any]]:
+    def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+        return *key[:3], key[3].metric, key[3].value, key[4]
+
+    for key in sorted(a.answers.keys() | b.answers.keys(), key=order):
+        here, there = a.answers.get(key, []), b.answers.get(key, [])
+        for pair in paired(here, there, lambda one: one.study.name, contradictions.stream, lambda one: ""):
+            yield _row(STEPS, key[:4], contradictions.of_answers(pair)) | {"batch_size": key[4]}
+
+
+def _curves(a: _Place, b: _Place) -> Iterator[dict[str, Any]]:
+    for key in dict.fromkeys(contradictions.curve_looks(curve) for curve in (*a.curves, *b.curves)):
+        here, there = ([one for one in all_ if contradictions.curve_looks(one) == key] for all_ in (a.curves, b.curves))
+        for pair in paired(here, there, lambda one: one.key, lambda one: one.distinction, lambda one: ""):
+            yield _row(CRITICAL, key, contradictions.of_curves(pair))
+
+
+def _factorizations(a: _Place, b: _Place) -> Iterator[dict[str, Any]]:
+    for pair in paired(a.factorized, b.factorized, contradictions.plan_of, contradictions.looks_of):
+        study = (pair.a or pair.b).study
+        naming = study.dataset, study.model_label, study.solver, None
+        yield _row(SECONDS, naming, contradictions.of_times(pair)) | {"cores": study.cores}
+        for name in RECALLS:
+            yield _row(name, naming, contradictions.of_recalls(pair, name)) | {"cores": study.cores}
+
+
+def _row(what: str, naming: Sequence[Any], finding: Finding) -> dict[str, Any]:
+    dataset, model, optimizer, target = naming
+    row = {"what": what, "dataset": dataset, "model": model, "optimizer": optimizer}
+    row |= {"result": finding.result, "why": finding.why}
+    if isinstance(target, Target):
+        row |= {"target_metric": target.metric, "target_value": target.value}
+    for name, side in (("a", finding.a), ("b", finding.b)):
+        if side is not None:
+            row |= {f"{name}_low": side.low, f"{name}_high": side.high, f"{name}_words": side.words}
+    return row
+
+
+def readable(table: pd.DataFrame, a: object, b: object) -> str:
+    """What there is to look at, in tables: all but the answers that are the same, and how many of everything are."""
+    blocks = [f"A: {a}\nB: {b}"]
+    for title, what in BLOCKS.items():
+        own = table[table["what"].isin(what)]
+        counts = own["result"].value_counts()
+        told = [f"{counts[result]:,} {words}" for result, words in RESULTS.items() if result in counts]
+        lines = [f"{title}: {', '.join(told)}"] if told else []
+        for result in ("only_a", "only_b"):
+            alone = [_naming(row) for row in own[own["result"] == result].to_dict("records")]
+            further = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
+            lines += [f"{RESULTS[result]}: {'; '.join(alone[:MOST_NAMED])}{further}"] if alone else []
+        shown = own[~own["result"].isin(["only_a", "only_b"]) & ~((own["what"] == STEPS) & (own["result"] == "same"))]
+        lines += [_shown(shown)] if len(shown) else []
+        blocks += ["\n".join(lines)] if lines else []
+    return "\n\n".join(blocks)
+
+
+def _shown(rows: pd.DataFrame) -> str:
+    """Rows in a table, contradictions first, with how they were judged below."""
+    place = rows["result"].map({result: i for i, result in enumerate(RESULTS)})
+    records = rows.iloc[np.argsort(place.to_numpy(), kind="stable")].to_dict("records")
+    whys = list(dict.fromkeys(row["why"] for row in records if row["why"]))
+    lines = [
+        [
+            row["result"].replace("_", " "),
+            f"[{whys.index(row['why']) + 1}]" if row["why"] else "",
+            *(_said(row, side) for side in "ab"),
+            _naming(row),
+        ]
+        for row in records
+    ]
+    header = ["", "by", "A", "B", "of"]
+    return "\n".join([text.aligned(header, lines, left=header), *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
+
+
+def _naming(row: Mapping[Any, Any]) -> str:
+    words = [f"{row['dataset']} · {row['model']} · {row['optimizer']}"]
+    words += [f"batch size {row['batch_size']:,}"] if not pd.isna(row["batch_size"]) else []
+    words += [f"{row['cores']:,} core{'s' * (row['cores'] > 1)}"] if not pd.isna(row["cores"]) else []
+    words += [f"{row['target_metric']} ≤ {row['target_value']:g}"] if not pd.isna(row["target_metric"]) else []
+    words += [row["what"].replace("_", " ")] if row["what"] in BLOCKS["factorizations"] else []
+    return ", ".join(words)
+
+
+def _said(row: Mapping[Any, Any], side: str) -> str:
+    """What one place says: an interval of steps, a critical batch size, or a number and where it is from."""
+    low, high, words = (row[f"{side}_{name}"] for name in ("low", "high", "words"))
+    if not isinstance(words, str):
+        return ""
+    ends = f"{text.number(low)}, {text.number(high)}"
+    if row["what"] == CRITICAL:
+        stated = {"identified": f"[{ends}]", "at_least": f"at least {text.number(low)}"}
+        return (stated | {"at_most": f"at most {text.number(high)}"}).get(words, words.replace("_", " "))
+    if row["what"] == STEPS:
+        interval = f"({low:,.0f}, .." if pd.isna(high) else f"({low:,.0f}, {high:,.0f}]"
+        return words if pd.isna(low) else interval
+    if pd.isna(low):
+        return f"unknown ({words})"
+    return f"{text.number(low, 4) if low == high else ends.replace(', ', ' .. ')} ({words})"

@@ -1,0 +1,237 @@
+"""Contradictions: whether what two places say of the same thing can both be true.
+
+Answers of equal streams tried the same trials: they contradict each other where their censoring intervals are disjoint,
+over the trials that both have. Those of independent searches do where the 90 % bands of the median best of k' are, at
+equal k and k'. Critical batch sizes do where the intervals that their verdicts state are disjoint, and times on devices
+of one kind where the slowest epoch of one place is faster than the fastest of the other.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from analysis import best_of, epochs, fits, trials
+from analysis.curves import Curve
+from analysis.factorizations import Measured
+from analysis.fits import Judged
+from analysis.trials import StudyTrials
+from results.study import Study
+
+FEWEST_EPOCHS = 3  # whose times are judged
+REACHED, NOT_REACHED = "reached", "not reached"
+
+T = TypeVar("T")
+
+
+class Side(NamedTuple):
+    """What one place says: an interval, infinite where open or not reached, and a word on it."""
+
+    low: float
+    high: float
+    words: str = ""
+
+
+class Pair(NamedTuple):
+    """The same thing in A and in B; None where a place lacks it.
+
+    ``why`` says, of what a place does not lack but cannot be told from others, that this is so.
+    """
+
+    a: Any
+    b: Any
+    why: str = ""
+
+
+class Finding(NamedTuple):
+    """What comes of comparing a pair.
+
+    Attributes:
+      a, b: what each place says; None if it says nothing.
+      result: same, agree, differ, not_judged, only_a or only_b.
+      why: how it was judged, or why not.
+    """
+
+    a: Side | None
+    b: Side | None
+    result: str
+    why: str
+
+
+def paired(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]) -> list[Pair]:
+    """Things of A with those of B: by the first of these identities that tells one from all others on both sides."""
+    pairs = []
+    for identity in identities:
+        counts = [Counter(map(identity, side)) for side in (a, b)]
+        both = [key for key, count in counts[0].items() if count == counts[1][key] == 1]
+        here, there = ({identity(one): one for one in side} for side in (a, b))
+        pairs += [Pair(here[key], there[key]) for key in both]
+        a, b = ([one for one in side if identity(one) not in both] for side in (a, b))
+    left = [set(map(identities[-1], side)) for side in (a, b)]
+    why = "several look alike in one place" if left[0] & left[1] else ""
+    return [*pairs, *(Pair(one, None, why) for one in a), *(Pair(None, one, why) for one in b)]
+
+
+def stream(one: StudyTrials) -> Hashable:
+    """What studies of the same trials have in common."""
+    return one.study.stream if isinstance(one.study, Study) else one.study.name
+
+
+def of_answers(pair: Pair) -> Finding:
+    """Of a pair of ``StudyTrials``."""
+    if pair.a is None or pair.b is None:
+        return _alone(pair, lambda one: _best(one.rows[one.rows["role"] == trials.ROLES[0]]))
+    if stream(pair.a) == stream(pair.b):
+        return _same_stream(pair.a, pair.b)
+    if "exact" in (pair.a.study.pruning, pair.b.study.pruning):
+        why = "independent searches, and a pruned one has no band"
+        return Finding(_best(pair.a.counting), _best(pair.b.counting), "not_judged", why)
+    return _by_bands(pair.a, pair.b)
+
+
+def of_curves(pair: Pair) -> Finding:
+    """Of a pair of ``Curve``."""
+    judged = {name: fits.of_curve(curve) for name, curve in zip("AB", pair[:2], strict=True) if curve is not None}
+    if pair.a is None or pair.b is None:
+        return _alone(pair, lambda curve: stated(*judged.values()))
+    a, b = stated(judged["A"]), stated(judged["B"])
+    if "not_identified" in (a.words, b.words):
+        why = [f"{name}: {one.reason}" for name, one in judged.items() if one.verdict == "not_identified"]
+        return Finding(a, b, "not_judged", "; ".join(why))
+    return Finding(a, b, _verdict(a, b), "90 % intervals, and 95 % bounds where one end is open")
+
+
+def of_times(pair: Pair) -> Finding:
+    """Of a pair of ``Measured``: seconds per epoch, from the fastest epoch to the slowest."""
+    if pair.a is None or pair.b is None:
+        return _alone(pair, _seconds)
+    a, b, places = _seconds(pair.a), _seconds(pair.b), [pair.a.place, pair.b.place]
+    if any(place is None or place.device_kind is None for place in places):
+        return Finding(a, b, "not_judged", "a device is unknown")
+    if any(place.emulated for place in places):
+        return Finding(a, b, "not_judged", "emulated cores")
+    if len({(place.backend, place.device_kind, place.physical_cores) for place in places}) > 1:
+        return Finding(a, b, "not_judged", "different devices")
+    if min(len(each.seconds) for each in (pair.a, pair.b)) < FEWEST_EPOCHS:
+        return Finding(a, b, "not_judged", f"fewer than {FEWEST_EPOCHS} epochs")
+    apart = a.low > b.high or b.low > a.high
+    return Finding(
+        a, b, "differ" if apart else "agree", "from the fastest epoch to the slowest, on devices of one kind"
+    )
+
+
+def of_recalls(pair: Pair, name: str) -> Finding:
+    """Of a pair of ``Measured``: recall_20 or recall_50 of the best trial at its last epoch."""
+    if pair.a is None or pair.b is None:
+        return _alone(pair, lambda one: _recall(one, name))
+    a, b = _recall(pair.a, name), _recall(pair.b, name)
+    return Finding(a, b, "same", "") if a == b else Finding(a, b, "not_judged", "recalls have no interval")
+
+
+def plan_of(one: Measured) -> Hashable:
+    """What tells a factorization from all others."""
+    return one.study.name
+
+
+def looks_of(one: Measured) -> Hashable:
+    """What must be alike of factorizations to compare them, whatever search they are of."""
+    study = one.study
+    shared = (
+        "dim",
+        "solver",
+        "cg_steps",
+        "table_dtype",
+        "solver_dtype",
+        "ridge",
+        "gather",
+        "kernel",
+        "cores",
+        "epochs",
+    )
+    return study.dataset, epochs.data(one), *(getattr(study, field, None) for field in shared)
+
+
+def curve_looks(curve: Curve) -> tuple[Any, ...]:
+    """What a curve is called, and its target."""
+    return curve.dataset, curve.model, curve.optimizer, curve.target
+
+
+def stated(judged: Judged) -> Side:
+    """The interval that a verdict states: open on both sides where nothing is identified."""
+    fit, verdict = judged.fit, judged.verdict
+    low, high = (fit.low, fit.high) if fit else (np.nan, np.nan)
+    return Side(
+        low if verdict in ("identified", "at_least") else 0.0,
+        high if verdict in ("identified", "at_most") else np.inf,
+        verdict,
+    )
+
+
+def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
+    here, there = a.counting, b.counting
+    both = np.intersect1d(here["trial"].to_numpy(), there["trial"].to_numpy())
+    uneven = max(len(here), len(there)) > len(both)
+    why = "the same stream: censoring intervals" + (f" over the {len(both)} trials that both have" if uneven else "")
+    if uneven and ("exact" in (a.study.pruning, b.study.pruning) or not len(both)):
+        return Finding(_best(here), _best(there), "not_judged", "the same stream, pruned or apart: other trials each")
+    one, other = (_best(rows[rows["trial"].isin(both)]) for rows in (here, there))
+    return Finding(one, other, _verdict(one, other), why)
+
+
+def _best(rows: pd.DataFrame) -> Side:
+    """The answer by the rule minimum."""
+    reached = rows[rows["outcome"] == trials.REACHED]
+    if not len(reached):
+        return Side(np.inf, np.inf, NOT_REACHED)
+    return Side(float(reached["steps_low"].min()), float(reached["steps_high"].min()), REACHED)
+
+
+def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
+    count = min(a.counted, b.counted)
+    if not count:
+        return Finding(_best(a.counting), _best(b.counting), "not_judged", "no trial that counts in one of them")
+    best = best_of.largest_with_band(count)
+    bands = [best_of.median(*trials.bounds(one.counting.iloc[:count]), best) for one in (a, b)]
+    low, high = ([getattr(band, end) for band in bands] for end in ("band_low", "band_high"))
+    if any(np.isnan([band.band_low, band.band_high]).all() for band in bands):
+        why = f"independent, and {count} trial{'s are' if count > 1 else ' is'} too few for a band"
+        return Finding(_best(a.counting), _best(b.counting), "not_judged", why)
+    one, other = (
+        Side(np.nan_to_num(at), above if above < np.inf else np.inf, REACHED if np.isfinite(above) else "no upper end")
+        for at, above in zip(low, high, strict=True)
+    )
+    return Finding(
+        one,
+        other,
+        _verdict(one, other),
+        f"independent: 90 % bands of the median best of {best}, from {count} trials each",
+    )
+
+
+def _verdict(a: Side, b: Side) -> str:
+    """Of intervals that are open below and closed above."""
+    if a[:2] == b[:2]:
+        return "same"
+    return "differ" if a.low >= b.high or b.low >= a.high else "agree"
+
+
+def _alone(pair: Pair, says: Callable[[Any], Side]) -> Finding:
+    a, b = (None if one is None else says(one) for one in pair[:2])
+    if pair.why:
+        return Finding(a, b, "not_judged", pair.why)
+    return Finding(a, b, "only_b" if a is None else "only_a", "")
+
+
+def _seconds(one: Measured) -> Side:
+    place = one.place
+    device = (place and place.device_kind) or "unknown device"
+    words = f"{device}, emulated" if place and place.emulated else device
+    seconds = one.seconds
+    return Side(seconds.min(), seconds.max(), words) if len(seconds) else Side(np.nan, np.nan, words)
+
+
+def _recall(one: Measured, name: str) -> Side:
+    value = one.result(name)
+    return Side(value, value, f"trial {one.chosen}" if one.chosen is not None else "no trial")

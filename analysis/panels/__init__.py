@@ -1,0 +1,1 @@
+"""Panels: pictures of many, and what each of them draws."""

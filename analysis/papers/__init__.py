@@ -1,0 +1,1 @@
+"""Figures of papers, drawn again from a store."""

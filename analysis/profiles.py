@@ -1,0 +1,170 @@
+"""Profiles: how badly the curve of steps over batch size misses the data, for every knee on a grid.
+
+The curve is ln S = m + ln(1 + (B*/B)^a) / a. For a place B* and a sharpness a of its knee the best m and what misfit is
+left are in closed form, and the curves of a grid are the same for all data at the same batch sizes: whole stacks of
+data are profiled at once.
+"""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import fdtri
+
+LEVEL = 0.90
+NEGLIGIBLE = 1e-3  # residuals below 0.1 % are no evidence of precision: steps are whole numbers
+ROUNDING = 1e-10  # of sums of squares of logarithms
+OCTAVE = float(np.log(2))
+OCTAVES_SEARCHED = 6  # how far beyond the data B* is looked for
+PER_OCTAVE = 16
+LOWEST, HIGHEST, STEP = 0.35, 5.0, 0.05  # of a; the step is in ln a
+
+
+class Profile(NamedTuple):
+    """The model on a grid of A sharpnesses and G critical batch sizes. All float64.
+
+    Attributes:
+      ln_critical: [G], ln of B* in examples, evenly spaced.
+      sharpness: [A], evenly spaced in its logarithm.
+      misfit: [A, G], weighted residual sum of squares of ln steps times exp((ln a)^2 / (n - 1)), the prior
+        ln a ~ N(0, 1); the objective is Q = (n - 1) ln misfit.
+    """
+
+    ln_critical: np.ndarray
+    sharpness: np.ndarray
+    misfit: np.ndarray
+
+
+class _Grid(NamedTuple):
+    """The curves with m = 0 at n batch sizes, ``curves`` [n, A G], and their squares."""
+
+    ln_critical: np.ndarray
+    sharpness: np.ndarray
+    curves: np.ndarray
+    squared: np.ndarray
+
+
+def profile(
+    batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, per_octave: int = PER_OCTAVE
+) -> list[Profile]:
+    """The misfit for B* from 6 octaves below the data to 6 above, and a from 0.35 to 5 in 5 % steps.
+
+    Args:
+      batch_size: [n], examples, sorted.
+      ln_steps, weights: [d, n], data sets at these batch sizes and the relative weights of their points.
+      per_octave: points of the grid of ln B* per factor of two.
+
+    Returns:
+      The profiles of the d data sets.
+    """
+    grid = _grid(tuple(np.asarray(batch_size, np.float64).tolist()), per_octave)
+    found = misfits(grid.curves, grid.squared, ln_steps, weights)
+    found = found.reshape(-1, len(grid.sharpness), len(grid.ln_critical))
+    found *= prior(grid.sharpness, len(batch_size))[:, None]
+    return [Profile(grid.ln_critical, grid.sharpness, one) for one in found]
+
+
+def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weighted residual sums of squares of data around curves whose height is the best one, without any prior.
+
+    Args:
+      curves, squared: [n, c], ln steps of curves at n batch sizes, and their squares.
+      ln_steps, weights: [d, n], of data; weights need no scale.
+
+    Returns:
+      float64[d, c]; the scale is that of weights with mean 1.
+    """
+    n = len(curves)
+    weights = weights / weights.mean(axis=1, keepdims=True)
+    center = (weights * ln_steps).sum(axis=1, keepdims=True) / n
+    rest = weights * (ln_steps - center)  # [d, n], so that squares of large numbers do not cancel
+    mean = _product(weights / n, curves)  # [d, c]
+    found = _product(weights, squared)
+    found -= _product(2 * rest, curves)
+    found -= np.multiply(mean, n * mean, out=mean)
+    found += (rest * (ln_steps - center)).sum(axis=1, keepdims=True)
+    return np.maximum(found, 0, out=found)
+
+
+def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Matrix product without BLAS, whose threads wait for each other longer than such small ones take to multiply."""
+    return np.einsum("dn,nc->dc", left, right)
+
+
+def floors(
+    ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, ln_critical: np.ndarray, sharpness: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Best m and misfit (see Profile) of one data set [n] for curves (ln B*, a) [c] that need not be on the grid."""
+    residuals = ln_steps - excess(ln_critical[:, None] - ln_batch, sharpness[:, None])  # [c, n]
+    ln_floor = residuals @ weights / weights.sum()
+    residuals -= ln_floor[:, None]
+    return ln_floor, np.square(residuals) @ weights * prior(sharpness, len(ln_batch))
+
+
+def prior(sharpness: np.ndarray, n: int) -> np.ndarray:
+    """What multiplies the misfit of n points so that ln a ~ N(0, 1) has its say."""
+    return np.exp(np.log(sharpness) ** 2 / (n - 1))
+
+
+def excess(past: np.ndarray, sharpness: np.ndarray | float) -> np.ndarray:
+    """ln (S / S_min) = ln(1 + e^(a x)) / a where x = ln(B*/B), without overflow."""
+    power = np.asarray(np.exp(-sharpness * np.abs(past)))
+    power += 1
+    np.log(power, out=power)
+    power /= sharpness
+    power += np.maximum(past, 0)
+    return power
+
+
+def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray:
+    """How ln steps of the curve ``best`` (ln B*, a, m) move with ln B*, ln a and m: float64[n, 3]."""
+    ln_critical, sharpness, _ = best
+    past = ln_critical - ln_batch
+    perfect = 0.5 + 0.5 * np.tanh(0.5 * sharpness * past)  # minus the curve's slope
+    return np.stack([perfect, past * perfect - excess(past, sharpness), np.ones(len(past))], axis=1)
+
+
+def interval(
+    x: np.ndarray, misfit: np.ndarray, n: int, level: float = LEVEL, estimated: int = 3
+) -> tuple[float, np.ndarray, float]:
+    """The best of values ``x``, the ends of its interval (infinite where open), and the largest misfit inside it.
+
+    Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated is misfit <= misfit_min (1 + F / f). Near its minimum the
+    misfit is a parabola even where the data are exact and Q has a spike: minimum and ends are interpolated on it.
+
+    Args:
+      x: [g], evenly spaced.
+      misfit: [g], the least for each, as in Profile.
+      n: how many points were fitted.
+      level: of the interval.
+      estimated: how many numbers were, x among them.
+    """
+    i = int(np.argmin(misfit))
+    tied = misfit <= misfit[i] + ROUNDING  # a curve without a knee fits as well by any that is far away
+    i = len(x) - 1 if tied[-1] else 0 if tied[0] else i
+    best, least = x[i], misfit[i]
+    if 0 < i < len(x) - 1:
+        before, after = misfit[i - 1] - least, misfit[i + 1] - least
+        if before + after > 0:
+            best += (x[1] - x[0]) * (before - after) / (2 * (before + after))
+            least -= (before - after) ** 2 / (8 * (before + after))
+    least = max(least, n * NEGLIGIBLE**2)
+    bound = least * (1 + fdtri(1, n - estimated, level) / (n - estimated))
+    inside = np.flatnonzero(misfit <= bound)
+    first, last = (int(inside[0]), int(inside[-1])) if len(inside) else (i, i)
+    height = np.sqrt(np.maximum(misfit - least, 0))  # straight on either side of a parabola's minimum
+    edge = np.sqrt(bound - least)
+    low = np.interp(edge, height[[first, first - 1]], x[[first, first - 1]]) if first > 0 else -np.inf
+    high = np.interp(edge, height[[last, last + 1]], x[[last, last + 1]]) if last < len(x) - 1 else np.inf
+    return float(best), np.array([min(low, best), max(high, best)]), float(bound)
+
+
+@functools.lru_cache(maxsize=4)
+def _grid(batch_size: tuple[float, ...], per_octave: int) -> _Grid:
+    ln_batch = np.log(batch_size)
+    octaves = np.ptp(ln_batch) / OCTAVE + 2 * OCTAVES_SEARCHED
+    points = np.arange(int(octaves * per_octave + 1e-6) + 1)
+    ln_critical = ln_batch.min() + OCTAVE * (points / per_octave - OCTAVES_SEARCHED)
+    sharpness = np.exp(np.arange(np.log(LOWEST), np.log(HIGHEST), STEP))
+    curves = excess(ln_critical - ln_batch[:, None, None], sharpness[:, None]).reshape(len(ln_batch), -1)
+    return _Grid(ln_critical, sharpness, curves, curves**2)

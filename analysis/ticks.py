@@ -1,0 +1,37 @@
+"""Ticks of logarithmic axes: at powers of two, or at decades."""
+
+import math
+
+from matplotlib.axis import Axis
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
+
+MOST_TICKS = 11
+COMPACT_TICKS = 9
+FEW_DECADES = 1.7
+
+
+def in_powers_of_two(axis: Axis, limits: tuple[float, float], *, compact: bool = False) -> None:
+    """Ticks at powers of two within ``limits``, every so many if there are too many; as powers where ``compact``."""
+    first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
+    stride = math.ceil((last - first + 1) / (COMPACT_TICKS if compact else MOST_TICKS))
+    axis.set_major_locator(FixedLocator([2.0**power for power in range(first, last + 1, stride)]))
+    axis.set_minor_locator(FixedLocator([2.0**power for power in range(first, last + 1)]))
+    in_full = last < 17 and not compact  # longer numbers are not read at a glance
+    axis.set_major_formatter(
+        lambda x, _: (f"{x:,.0f}" if x >= 1 else f"{x:.3g}") if in_full else f"2{raised(math.log2(x))}"
+    )
+    axis.set_minor_formatter(NullFormatter())
+
+
+def raised(power: float) -> str:
+    """A whole number as a superscript; as plain text it is drawn far sooner than as mathematics."""
+    return f"{power:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def in_decades(axis: Axis, limits: tuple[float, float]) -> None:
+    """Ticks of a logarithmic axis: 1, 2 and 5 times powers of ten within few decades, else these powers."""
+    few = math.log10(limits[1] / limits[0]) < FEW_DECADES
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10))))
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(lambda x, _: f"{x:g}" if few or 0.01 <= x <= 100 else f"10{raised(math.log10(x))}")

@@ -1,0 +1,116 @@
+"""Workloads: the visible studies of a store that differ in batch size alone, and which of them are asked for."""
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from analysis import curves, text
+from results import store
+from results.bad_input import BadInput, nearest
+from results.commits import Commit
+from results.durable import Folder
+from results.plans import AnyStudy
+from results.recorded import Recorded
+from results.study import digest
+
+FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "source")
+
+
+class Workload(NamedTuple):
+    """Studies that differ in batch size, and in nothing else that matters.
+
+    Attributes:
+      dataset, model, optimizer: as tables show them.
+      distinction: what tells it from those that look alike, such as ``seed=1``; empty if none do.
+      commits: its studies, by batch size.
+    """
+
+    dataset: str
+    model: str
+    optimizer: str
+    distinction: str
+    commits: tuple[Commit, ...]
+
+    @property
+    def title(self) -> str:
+        """What pictures call it."""
+        told = f"{self.dataset} · {self.model} · {self.optimizer}"
+        return f"{told} · {self.distinction}" if self.distinction else told
+
+    @property
+    def pruned(self) -> bool:
+        """Whether losing trials were cut short."""
+        return self.commits[0].plan.get("pruning") == "exact"
+
+    @property
+    def recorded(self) -> bool:
+        """Whether others measured it."""
+        return isinstance(self.commits[0].study, Recorded)
+
+
+def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
+    """The workloads of a store or a release over batch sizes, sorted.
+
+    Args:
+      folder: of the store.
+      where: conditions such as ``model=fully_connected*,optimizer=momentum``. A study is asked for if it meets all
+        conditions of any of them; none asks for all studies.
+
+    Raises:
+      BadInput: there is no store, a condition is none, or no study meets any.
+    """
+    conditions = [_conditions(one) for one in where]
+    found = [(commit, commit.study) for commit in store.catalogue(folder)]
+    batched = [(commit, study) for commit, study in found if study.batch_size]
+    asked = [pair for pair in batched if not where or any(_meets(pair[1], each) for each in conditions)]
+    if where and not asked:
+        raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(batched)}")
+    return _grouped(asked)
+
+
+def _conditions(text: str) -> Mapping[str, str]:
+    found = {}
+    for condition in text.split(","):
+        field, equals, value = condition.partition("=")
+        if not (equals and value):
+            raise BadInput(f"--where takes FIELD=VALUE, such as optimizer=momentum, not {condition!r}")
+        if field not in FIELDS:
+            raise BadInput(f"--where knows no field {field!r}; {nearest(field, FIELDS)}")
+        found[field] = value
+    return found
+
+
+def _meets(study: AnyStudy, conditions: Mapping[str, str]) -> bool:
+    return all(
+        any(fnmatch.fnmatchcase(name, value) for name in _names(study, field)) for field, value in conditions.items()
+    )
+
+
+def _names(study: AnyStudy, field: str) -> list[str]:
+    own = [str(getattr(study, field, ""))]
+    return [*own, study.model_label] if field == "model" else own
+
+
+def _grouped(asked: Sequence[tuple[Commit, AnyStudy]]) -> list[Workload]:
+    alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
+    plans: dict[str, dict[str, Any]] = {}
+    for commit, study in asked:
+        shared = curves.shared_plan(study)
+        key = digest(shared)
+        plans[key] = shared
+        looks = (study.dataset, study.model_label, study.optimizer)
+        alike.setdefault(looks, {}).setdefault(key, []).append((study.batch_size or 0, commit))
+    return [
+        Workload(
+            *looks,
+            curves.distinction(key, {other: plans[other] for other in groups}),
+            tuple(commit for _, commit in sorted(members, key=lambda member: (member[0], member[1].name))),
+        )
+        for looks, groups in sorted(alike.items())
+        for key, members in sorted(groups.items())
+    ]
+
+
+def _there(studies: Sequence[tuple[Commit, AnyStudy]]) -> str:
+    looks = {f"{study.dataset}/{study.model_label}/{study.optimizer}" for _, study in studies}
+    return f"there are {text.some(sorted(looks))}" if looks else "the store has no study over batch sizes"

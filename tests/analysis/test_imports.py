@@ -1,0 +1,60 @@
+"""What analysis imports: nothing that computes on accelerators, and next to nothing to list its figures."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ACCELERATORS = {"jax", "jaxlib", "tensorflow", "flax", "optax"}
+SLOW = {"matplotlib", "matplotlib.pyplot", "pandas", "polars", "scipy", "scipy.optimize", "pyarrow"}
+LOADED = "\nimport sys; print('LOADED', *sorted(sys.modules))"
+EVERYTHING = """
+import importlib, pkgutil, sys
+import analysis
+for module in pkgutil.walk_packages(analysis.__path__, "analysis."):
+    importlib.import_module(module.name)
+"""
+DRAWN = """
+from analysis.__main__ import main
+store, out = sys.argv[1:]
+assert main(["figures", "--store", store, "--out", out, "--name", "optimizers"]) == 0
+assert main(["figures", "--store", store, "--out", out, "--kind", "steps", "--where", "optimizer=sgd"]) == 0
+"""
+LISTED = """
+from analysis.__main__ import main
+assert main(["figures", "--list"]) == 0
+"""
+
+
+def loaded(program: str, *arguments: object) -> set[str]:
+    """What a program has imported when it ends."""
+    command = [sys.executable, "-c", program + LOADED, *map(str, arguments)]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rpartition("LOADED ")[2].split())
+
+
+def test_no_accelerator_stack_is_ever_imported(swept: Path, tmp_path: Path) -> None:
+    modules = loaded(EVERYTHING + DRAWN, swept, tmp_path)
+    assert {"analysis.papers.shallue2018", "analysis.kinds.of_steps", "matplotlib.figure", "polars"} <= modules
+    assert not modules & ACCELERATORS
+    assert "matplotlib.pyplot" not in modules  # which looks for a screen
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_to_list_the_figures_is_no_work() -> None:
+    modules = loaded(LISTED)
+    assert "analysis.figures" in modules
+    assert not modules & SLOW
+
+
+def test_the_list_names_figures_and_kinds(door: Any) -> None:
+    from analysis import figures
+
+    code, out, err = door("figures", "--list")
+    assert (code, err) == (0, "")
+    names = [line.split("  ")[0] for line in out.splitlines()]
+    assert names == [*figures.FIGURES, *(f"--kind {kind}" for kind in figures.KINDS)]
+    of_paper = [name for name in names if name.startswith("shallue2018/")]
+    assert of_paper == [f"shallue2018/figure{number}" for number in range(1, 12)]
