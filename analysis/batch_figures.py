@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from analysis import confirmations, curves, draw, fits, steps
 from analysis.confirmations import Confirmed
 from analysis.curves import Curve, Points
+from analysis.draw import Style
 from analysis.factorizations import KIND
 from analysis.fits import Judged
 from analysis.picture import CHARACTERS_ACROSS, Picture, Skipped, axes
@@ -52,24 +53,30 @@ def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             _goal(curve, [points.trials], [curve.pruned], [curve.distinction]),
             strip=judged.fit is not None,
         )
-        missed, budgets = curves.unreached(curve, points)
         again = confirmations.of(commits, curve.target)
-        heights = [*points.low.clip(0.5), *points.high, *budgets, *confirmations.heights(again)]
-        draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
-        draw.measured(ax, points, style, "measured")
-        draw.confirmed(ax, again, style)
-        if missed:
-            draw.not_reached(ax, missed, budgets, style)
-        if judged.fit:
-            draw.band(ax, judged.fit, style)
-            draw.fitted(ax, judged.fit, style, "fit")
-            draw.regime_spans(ax, judged.fit)
-            draw.perfect_scaling(ax, judged.fit.e_min)
-        else:
-            draw.perfect_scaling(ax, float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2))
-        draw.critical_batch_size(ax, judged)
+        draw_curve(ax, curve, judged, again, style)
         legend(ax, **_beside(ax, again))
         yield Picture((curve.dataset, curve.model, curve.optimizer, *_target(curve)), figure)
+
+
+def draw_curve(ax: Axes, curve: Curve, judged: Judged, again: Sequence[Confirmed], style: Style) -> None:
+    """Draws a curve of steps to target with fit, band, regimes, critical batch size, and best trials run again."""
+    points = judged.points
+    missed, budgets = curves.unreached(curve, points)
+    heights = [*points.low.clip(0.5), *points.high, *budgets, *confirmations.heights(again)]
+    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
+    draw.measured(ax, points, style, "measured")
+    draw.confirmed(ax, again, style)
+    if missed:
+        draw.not_reached(ax, missed, budgets, style)
+    if judged.fit:
+        draw.band(ax, judged.fit, style)
+        draw.fitted(ax, judged.fit, style, "fit")
+        draw.regime_spans(ax, judged.fit)
+        draw.perfect_scaling(ax, judged.fit.e_min)
+    else:
+        draw.perfect_scaling(ax, float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2))
+    draw.critical_batch_size(ax, judged)
 
 
 def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis import batch_figures, confirmations, curves, draw, evidence, trials
+from analysis import batch_figures, confirmations, draw, evidence, trials
 from analysis.batch_figures import Fitted
 from analysis.draw import INK
 from analysis.evidence import STYLE, Evidence, Panel
@@ -104,23 +104,7 @@ def _fill(ax: Axes, panel: Panel) -> None:
 
 def _curve(ax: Axes, page: Evidence, down: float) -> None:
     """Steps to target with fit, band, regimes, and best trials run again; the page is so many inches ``down``."""
-    curve, judged = page.one.curve, page.one.judged
-    points = judged.points
-    missed, budgets = curves.unreached(curve, points)
-    heights = [*points.low.clip(0.5), *points.high, *budgets, *confirmations.heights(page.confirmed)]
-    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
-    draw.measured(ax, points, STYLE, "measured")
-    if missed:
-        draw.not_reached(ax, missed, budgets, STYLE)
-    draw.confirmed(ax, page.confirmed, STYLE)
-    if judged.fit:
-        draw.band(ax, judged.fit, STYLE)
-        draw.fitted(ax, judged.fit, STYLE, "fit")
-        draw.regime_spans(ax, judged.fit)
-        draw.perfect_scaling(ax, judged.fit.e_min)
-    else:
-        draw.perfect_scaling(ax, float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2))
-    draw.critical_batch_size(ax, judged)
+    batch_figures.draw_curve(ax, page.one.curve, page.one.judged, page.confirmed, STYLE)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
     where = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 4, "borderaxespad": 0, "columnspacing": 1.4}
     batch_figures.legend(ax, fontsize=SMALL - 0.4, **where)
