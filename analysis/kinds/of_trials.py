@@ -48,7 +48,7 @@ def scatter(found: Sequence[Workload], asked: Asked) -> Made:
             yield Skipped(what, PRUNED)
             continue
         if vertical not in space or metaparameters.LEARNING_RATE not in space:
-            yield Skipped(what, f"its search is over {', '.join(space)}, which are not learning_rate and {vertical}")
+            yield Skipped(what, f"its search is over {', '.join(space)}, not over learning_rate and {vertical}")
             continue
         across, up = (metaparameters.searched(name, space) for name in (metaparameters.LEARNING_RATE, vertical))
         of_study = trials.of_commits(workload.commits, target, strict=asked.rule.strict)
