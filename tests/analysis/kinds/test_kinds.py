@@ -137,7 +137,7 @@ def test_scatter_has_a_panel_per_batch_size(paper: Any) -> None:
     assert count[0] > 0 and count[3] <= 1
     pictures, skipped = drawn(paper.folder, "scatter", (f"{MNIST},optimizer=sgd",))
     assert pictures == []
-    assert skipped[0].endswith("its search is over learning_rate, which are not learning_rate and momentum")
+    assert skipped[0].endswith("its search is over learning_rate, not over learning_rate and momentum")
 
 
 def test_trials_are_split_by_values_or_by_thirds(paper: Any) -> None:
