@@ -11,12 +11,10 @@ of the measurements. Files are in the page cache. Every run is a process of its 
 2. `python -m analysis figures --list`: the median of nine runs.
 """
 
-import argparse
 import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -78,9 +76,5 @@ def _timed(*arguments: str) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--store", type=Path)
-    parser.add_argument("--share", type=float, default=1.0)
-    asked, sys.argv[1:] = parser.parse_known_args()
-    with Report(__doc__ or "") as report, tempfile.TemporaryDirectory() as folder:
-        main(report, asked.store or Path(folder) / "store", Path(folder) / "figures", asked.share)
+    with synthetic_store.asked() as (spare, folder, share), Report(__doc__ or "") as report:
+        main(report, folder, spare / "figures", share)

@@ -14,10 +14,8 @@ is the work, without the start of Python. Runs of 1 are processes of their own, 
 4. What benchmarks/imports.py measures.
 """
 
-import argparse
 import importlib
 import sys
-import tempfile
 from pathlib import Path
 
 if __name__ == "results":
@@ -29,12 +27,9 @@ if __name__ == "results":
 if __name__ == "__main__":
     import imports
     import store_speed
+    import synthetic_store
     from report import Report
 
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--store", type=Path)
-    parser.add_argument("--share", type=float, default=1.0)
-    asked, sys.argv[1:] = parser.parse_known_args()
-    with Report(__doc__ or "") as report, tempfile.TemporaryDirectory() as folder:
-        store_speed.main(report, asked.store or Path(folder) / "store", asked.share)
+    with synthetic_store.asked() as (_, folder, share), Report(__doc__ or "") as report:
+        store_speed.main(report, folder, share)
         imports.main(report)

@@ -8,10 +8,12 @@ Everything is written as an import writes it: claims, parts, commit records and 
 """
 
 import argparse
+import contextlib
 import csv
 import importlib.util
 import multiprocessing
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -48,6 +50,17 @@ class Made(NamedTuple):
     counts: tuple[int, ...]
     evaluations: int
     path: str = ""
+
+
+@contextlib.contextmanager
+def asked() -> Iterator[tuple[Path, Path, float]]:
+    """Takes --store and --share off the command line: a folder to work in, that of the store, and the share."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--share", type=float, default=1.0)
+    options, sys.argv[1:] = parser.parse_known_args()
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder), options.store or Path(folder) / "store", options.share
 
 
 def studies(share: float = 1.0, plausibly: bool = False) -> list[Made]:
@@ -183,6 +196,6 @@ if __name__ == "__main__":
     parser.add_argument("store", type=Path)
     parser.add_argument("--share", type=float, default=1.0, help="share of the 70 million measurements")
     parser.add_argument("--plausible", action="store_true", help="trials that reach the targets of every figure")
-    asked = parser.parse_args()
-    rows = write(asked.store, asked.share, plausibly=asked.plausible)
+    options = parser.parse_args()
+    rows = write(options.store, options.share, plausibly=options.plausible)
     print(sum(tqdm(rows, total=len(studies()), disable=not sys.stderr.isatty())), "rows")

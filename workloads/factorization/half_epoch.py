@@ -71,9 +71,10 @@ def solved_rows(
     def solve(links: Observed, ridge: Array, start: Array) -> Array:
         return solvers.solve(numerics.solver, System(links, shared, ridge, start), numerics.cg_steps)
 
-    whole = functools.partial(fused.rows, diagonal=shared, steps=numerics.cg_steps)
     ridge = _ridge(work.counts, weights, other_rows, numerics.frequency_ridge).astype(kind)
-    of_bucket = whole if numerics.kernel == "fused" else None
+    of_bucket = None
+    if numerics.kernel == "fused":
+        of_bucket = functools.partial(fused.rows, diagonal=shared, steps=numerics.cg_steps)
     return _over_rows(solve, own.astype(kind), ridge, other, work, places, of_bucket).astype(own.dtype), other
 
 

@@ -1,0 +1,137 @@
+"""What every command of python -m analysis can be asked, and its --help."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from analysis import manual
+from results import durable
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; the manual is a --help away.
+
+    ``fill`` adds a command's arguments and manual once that command is asked for: to import what all of them are about
+    takes longer than most of them do.
+    """
+
+    fill: "Callable[[Parser], None] | None" = None
+
+    def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
+        self._filled()
+        return super().parse_known_args(*arguments, **named)
+
+    def format_help(self) -> str:
+        self._filled()
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}; see `{self.prog} --help`\n")
+
+    def _filled(self) -> None:
+        fill, self.fill = self.fill, None
+        if fill:
+            fill(self)
+
+
+def parser() -> Parser:
+    """All commands with their help."""
+    as_written = argparse.RawDescriptionHelpFormatter
+    top = Parser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
+    commands = top.add_subparsers(
+        dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures"
+    )
+
+    def command(name: str, summary: str, fill: Callable[[Parser], None]) -> None:
+        commands.add_parser(name, help=summary, formatter_class=as_written).fill = fill
+
+    command("steps", "steps to target of every study", _steps_arguments)
+    command("fit", "critical batch sizes with intervals", _fit_arguments)
+    command("coverage", "how often fits of simulated searches are right", _coverage_arguments)
+    command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments)
+    command("compare", "two stores or releases side by side", _compare_arguments)
+    command("figures", "figures as PNG and SVG", _figures_arguments)
+    return top
+
+
+def _steps_arguments(sub: Parser) -> None:
+    from analysis import steps
+    from results.answers import RULES
+
+    sub.description = manual.STEPS + manual.meanings(steps.COLUMNS) + manual.MEDIANS + manual.meanings(steps.MEDIANS)
+    sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+    _add_target(sub)
+    sub.add_argument(
+        "--rule", choices=(*RULES, "median"), default="minimum", help="how an answer is taken from the trials"
+    )
+    sub.add_argument(
+        "--first", type=int, metavar="N", help="COMPLETE trials that count; goes with --rule released (100)"
+    )
+    sub.add_argument("--k", type=int, metavar="N", help="trials of each study that count; goes with --rule median")
+    sub.add_argument("--best-of", type=int, metavar="N", help="trials of one search; goes with --rule median")
+    sub.add_argument("--csv", action="store_true", help="write CSV")
+
+
+def _fit_arguments(sub: Parser) -> None:
+    from analysis import fits
+
+    sub.description = manual.FIT + manual.meanings(fits.COLUMNS) + manual.FIT_LIMITS
+    source = sub.add_mutually_exclusive_group(required=True)
+    source.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
+    source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
+    _add_target(sub)
+    sub.add_argument("--checks", action="store_true", help="list what each fit assumes, and what was seen of it")
+    sub.add_argument("--csv", action="store_true", help="write CSV")
+
+
+def _coverage_arguments(sub: Parser) -> None:
+    from analysis import coverage
+
+    sub.description = manual.COVERAGE + manual.meanings(coverage.COLUMNS)
+    sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated per scenario (300)")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="of everything that is drawn (0)")
+    sub.add_argument("--csv", action="store_true", help="write CSV")
+
+
+def _epochs_arguments(sub: Parser) -> None:
+    from analysis import core_counts, epochs
+
+    meanings = manual.meanings(epochs.COLUMNS) + manual.EPOCHS_FIT + manual.meanings(core_counts.COLUMNS)
+    sub.description = manual.EPOCHS + meanings
+    sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+    sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
+    sub.add_argument("--csv", action="store_true", help="write CSV")
+
+
+def _compare_arguments(sub: Parser) -> None:
+    from analysis import compare
+
+    sub.description = manual.COMPARE + manual.meanings(compare.COLUMNS)
+    for name in ("A", "B"):
+        sub.add_argument(name.lower(), type=durable.location, metavar=name, help="folder of a store or a release")
+    _add_target(sub)
+    sub.add_argument("--csv", action="store_true", help="write CSV")
+
+
+def _figures_arguments(sub: Parser) -> None:
+    sub.description = manual.FIGURES
+    sub.add_argument("--list", action="store_true", help="name the figures and stop")
+    sub.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
+    sub.add_argument("--out", type=Path, metavar="DIR", help="folder to write to; made if it is not there")
+    sub.add_argument("--name", metavar="NAME", help="draw this figure only, or those of this paper")
+    sub.add_argument("--kind", metavar="KIND", help="draw a kind of figure of the studies that --where asks for")
+    sub.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE,...", help="goes with --kind")
+    sub.add_argument("--by", metavar="NAME", help="what --kind compare, split or scatter tells apart")
+    sub.add_argument(
+        "--steps", type=int, action="append", default=[], metavar="N", help="budget, of --kind budget or scatter"
+    )
+    sub.add_argument("--rule", choices=("minimum", "released"), help="which trials count for --kind (minimum)")
+    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count; with --rule released (100)")
+    sub.add_argument("--metric", help="ask for this metric instead of the studies' own targets")
+    sub.add_argument("--value", type=float, action="append", default=[], help="the value to reach; several with --kind")
+
+
+def _add_target(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
+    sub.add_argument("--value", type=float, help="the value to reach; needs --metric")
