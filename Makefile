@@ -3,8 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STORE ?= results/local
 FIGURES ?= figures
+PUBLISHED := results/local/published
+LARGE := results/local/large
 
-.PHONY: quickstart test test-all check bench lock clean
+.PHONY: quickstart test test-all check published published-large bench lock clean
 
 quickstart: .venv/installed
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
@@ -25,6 +27,23 @@ check: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The sweeps behind results/published, and the release itself. Whatever stopped it, the same command goes on where it was.
+published: .venv/installed
+	for preset in alx2022/scaling alx2022/solvers alx2022/precision alx2022/tuning \
+	  published/noise published/pydoc published/digits; do \
+	  $(BIN)/python -m sweeps +experiment=$$preset store=$(PUBLISHED) -m || exit; done
+	$(BIN)/python -m results verify --store $(PUBLISHED)
+	rm -rf results/local/release
+	$(BIN)/python -m results export --store $(PUBLISHED) --out results/local/release
+	rm -rf results/published && mv results/local/release results/published
+	$(BIN)/python -m results verify --store results/published
+
+# As many models as the paper trained; not part of the release.
+published-large: .venv/installed
+	$(BIN)/python -m sweeps +experiment=published/large store=$(LARGE) -m
+	$(BIN)/python -m sweeps.status store=$(LARGE)
+	$(BIN)/python -m analysis fit --store $(LARGE)
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/engine.py

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 TOP = "batch_science"
-PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "shallue2018_studies.csv"
+PUBLISHED = Path(__file__).parents[1] / "results" / "papers" / "shallue2018_studies.csv"
 FIRST = 100  # trials the released analysis looks at
 _BESIDE = importlib.util.spec_from_file_location("plausible", Path(__file__).with_name("plausible.py"))
 assert _BESIDE is not None and _BESIDE.loader is not None

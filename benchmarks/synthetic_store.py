@@ -28,7 +28,7 @@ from results.importers import shallue2018_format
 from results.recorded import Recorded
 from results.search_space import Range, SearchSpace
 
-PUBLISHED = Path(__file__).parents[1] / "results" / "published" / "shallue2018_studies.csv"
+PUBLISHED = Path(__file__).parents[1] / "results" / "papers" / "shallue2018_studies.csv"
 TRIALS, ROWS = 168_000, 70_000_000
 SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-4, 10.0), "momentum": Range("REVERSE_LOG", 0.9, 0.9999)})
 METRICS = ("validation_loss", "validation_error", "test_loss", "test_error")

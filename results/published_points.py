@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-FOLDER = Path(__file__).parent / "published"
+FOLDER = Path(__file__).parent / "papers"
 
 _POINTS = {
     "source": "string",
@@ -44,7 +44,7 @@ def points(source: str | None = None) -> pd.DataFrame:
       source: shallue2018 or alx2022; None takes all.
 
     Returns:
-      One row a point, with the columns that `published/README.md` explains, then citation, url and terms of its source.
+      One row a point, with the columns that `papers/README.md` explains, then citation, url and terms of its source.
       What does not apply is missing: steps of a time, or cores of a batch size.
     """
     return _cited("points.csv", _POINTS, source)

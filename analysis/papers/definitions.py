@@ -1,4 +1,4 @@
-"""Definitions: what the figures of Shallue et al. 2018 show, line by line, from a table in `results/published`.
+"""Definitions: what the figures of Shallue et al. 2018 show, line by line, from a table in `results/papers`.
 
 The table says what the notebook released with arXiv 1811.03600 draws: workloads, targets, budgets, normalisation.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from results.study import Target
 
-FILE = resources.files("results") / "published" / "shallue2018_figures.csv"
+FILE = resources.files("results") / "papers" / "shallue2018_figures.csv"
 TITLES = {
     1: "Steps to target against batch size",
     2: "Steps to several targets",

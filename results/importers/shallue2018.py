@@ -20,7 +20,7 @@ from results.importers.untrusted import SHOWN, Holes
 
 # Of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
 SHA256 = frozenset({"6460ab86a6ab0f22a02e1c9b982e1ca31220bf41f669304ce86f14d19053f435"})
-PUBLISHED = Path(__file__).parents[1] / "published" / "shallue2018_studies.csv"
+PUBLISHED = Path(__file__).parents[1] / "papers" / "shallue2018_studies.csv"
 WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads: they wait for the disk as much as they compute
 
 Counts = tuple[int, int, int]  # trials that are complete, incomplete, infeasible
