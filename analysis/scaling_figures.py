@@ -44,7 +44,7 @@ def epochs_against_cores(held: Sequence[Measured]) -> Iterator[Picture | Skipped
             )
         edges = np.array(ax.get_xlim())
         ax.plot(edges, curve.seconds[0] * curve.cores[0] / edges, label="perfect scaling", **IDEAL)
-        ax.text(0.03, 0.035, _verdict(judged), transform=ax.transAxes, fontsize=8.5, color=INK, linespacing=1.4)
+        ax.text(0.03, 0.035, verdict(judged), transform=ax.transAxes, fontsize=8.5, color=INK, linespacing=1.4)
         handles, names = ax.get_legend_handles_labels()
         order = sorted(range(len(names)), key=lambda i: names[i] != "measured")
         ax.legend([handles[i] for i in order], [names[i] for i in order], loc="upper right")
@@ -78,7 +78,7 @@ def speedup(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
             for ax, values in ((left, gain), (right, curve.efficiency)):
                 ax.plot(curve.cores, values, color=style.color, linestyle=style.line, linewidth=1.2, zorder=3)
                 _points(ax, curve, style, values, label, falls=True)
-        right.legend(loc="best", fontsize=7.5)
+        right.legend(loc="lower left", fontsize=7.5)
         yield Picture(names, figure)
 
 
@@ -100,7 +100,7 @@ def _labelled(alike: Sequence[Curve]) -> list[str]:
     return labels.apart([curve.any for curve in alike])
 
 
-def _verdict(judged: Judged) -> str:
+def verdict(judged: Judged) -> str:
     """What the picture can show and what it cannot, a line each."""
     curve = judged.curve
     counts = ", ".join(str(one.study.cores) for one in curve.emulated)
