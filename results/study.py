@@ -184,8 +184,9 @@ class Study:
 
     @property
     def model_label(self) -> str:
-        """The model's name followed by its options, as tables show it: fully_connected_64."""
-        numbers = [n for v in self.model_options.values() for n in (v if isinstance(v, list | tuple) else [v])]
+        """The model's name, then its options in the order of their names, as tables show it: fully_connected_64."""
+        values = [self.model_options[name] for name in sorted(self.model_options)]
+        numbers = [n for v in values for n in (v if isinstance(v, list | tuple) else [v])]
         return "_".join([self.model, *map(str, numbers)])
 
     @property

@@ -1,9 +1,12 @@
+import itertools
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from results.bad_input import BadInput
+from results.study import Study
 from sweeps import config, overrides
 from sweeps.config import Request
 from workloads import registry
@@ -53,6 +56,15 @@ def test_a_task_may_replace_ranges_and_fix_a_metaparameter() -> None:
     decaying = "{decay_fraction: {scale: LINEAR, low: 0.5, high: 1}, end_learning_rate_factor: 0.01}"
     (study,) = request("task.schedule=linear", f"+task.space={decaying}").studies
     assert set(study.space) == {"learning_rate", "momentum", "decay_fraction", "end_learning_rate_factor"}
+
+
+@pytest.mark.parametrize("task", ["digits_fc", "digits_cnn", "noisy_quadratic", "pydoc_transformer", "pydoc_lstm"])
+def test_a_study_read_back_from_its_plan_is_called_the_same(task: str) -> None:
+    (study,) = request(f"task={task}").studies
+    plan = json.loads(study.plan_json)
+    for options in (dict(items) for items in itertools.permutations(plan["model_options"].items())):
+        read = Study.from_plan(plan | {"model_options": options}, study.trials)
+        assert (read.name, read.model_label, read.stream) == (study.name, study.model_label, study.stream)
 
 
 def test_several_targets_and_whole_runs() -> None:
