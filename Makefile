@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STORE ?= results/local
 FIGURES ?= figures
+MLPERF ?= ../logging
 PUBLISHED := results/local/published
 LARGE := results/local/large
 
-.PHONY: quickstart test test-all check published published-large bench lock clean
+.PHONY: quickstart test test-all check figures notebooks docs page published published-large mlperf bench lock clean
 
 quickstart: .venv/installed
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
@@ -28,6 +29,18 @@ check: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Every picture in README and docs, from the release that ships; docs/figures/pictures.txt says which is which.
+figures: .venv/installed
+	rm -rf build/figures
+	$(BIN)/python -m analysis figures --store results/published --out build/figures
+	$(BIN)/python -m analysis figures --store results/published --out build/figures --kind metaparameters \
+	  --where 'dataset=digits,model=fully_connected*,optimizer=sgd'
+	while read -r name picture; do cp "build/figures/$$picture.png" "docs/figures/$$name.png" || exit; done \
+	  < docs/figures/pictures.txt
+
+page: .venv/installed
+	$(BIN)/python -m analysis report --store results/published --out build/report.html
+
 # The sweeps behind results/published, and the release itself. Whatever stopped it, the same command goes on where it was.
 published: .venv/installed
 	for preset in alx2022/scaling alx2022/solvers alx2022/precision alx2022/tuning \
@@ -44,6 +57,14 @@ published-large: .venv/installed
 	$(BIN)/python -m sweeps +experiment=published/large store=$(LARGE) -m
 	$(BIN)/python -m sweeps.status store=$(LARGE)
 	$(BIN)/python -m analysis fit --store $(LARGE)
+
+# MLPerf's reference convergence points, from a checkout of mlcommons/logging: make mlperf MLPERF=DIR
+mlperf: .venv/installed
+	$(BIN)/python -m results import mlperf-rcp $(MLPERF)/mlperf_logging/rcp_checker --store results/local/mlperf
+	rm -rf results/local/release
+	$(BIN)/python -m results export --store results/local/mlperf --out results/local/release
+	rm -rf results/mlperf && mv results/local/release results/mlperf
+	$(BIN)/python -m results verify --store results/mlperf
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/engine.py
