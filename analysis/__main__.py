@@ -1,4 +1,4 @@
-"""The door: python -m analysis steps | fit | coverage | epochs | compare | figures."""
+"""The door: python -m analysis steps | fit | coverage | epochs | compare | figures | report."""
 
 import argparse
 import functools
@@ -164,6 +164,16 @@ def _figures(options: argparse.Namespace) -> None:
     figures.write_all(options.store, options.out, _report, options.name, asked)
 
 
+def _report_page(options: argparse.Namespace) -> None:
+    from analysis.report import page
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    size = page.write(options.store, options.out, _asked(options), tell)
+    print(f"{options.out} ({size / 1e6:.1f} MB); open it in a browser")
+
+
 def _report(made: object) -> None:
     if isinstance(made, Path):
         print(made, flush=True)
@@ -178,6 +188,7 @@ COMMANDS = {
     "epochs": _epochs,
     "compare": _compare,
     "figures": _figures,
+    "report": _report_page,
 }
 
 

@@ -40,7 +40,7 @@ def parser() -> Parser:
     as_written = argparse.RawDescriptionHelpFormatter
     top = Parser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
     commands = top.add_subparsers(
-        dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures"
+        dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures | report"
     )
 
     def command(name: str, summary: str, fill: Callable[[Parser], None]) -> None:
@@ -52,6 +52,7 @@ def parser() -> Parser:
     command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments)
     command("compare", "two stores or releases side by side", _compare_arguments)
     command("figures", "figures as PNG and SVG", _figures_arguments)
+    command("report", "all of a store as one page for a browser", _report_arguments)
     return top
 
 
@@ -130,6 +131,13 @@ def _figures_arguments(sub: Parser) -> None:
     sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count; with --rule released (100)")
     sub.add_argument("--metric", help="ask for this metric instead of the studies' own targets")
     sub.add_argument("--value", type=float, action="append", default=[], help="the value to reach; several with --kind")
+
+
+def _report_arguments(sub: Parser) -> None:
+    sub.description = manual.REPORT
+    sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+    sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page; what is there is replaced")
+    _add_target(sub)
 
 
 def _add_target(sub: argparse.ArgumentParser) -> None:

@@ -43,7 +43,6 @@ GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
 AGAIN, NEVER_AGAIN = "best run again: median, range", "best run again: median never reached"
 OPEN: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 4.6, "markerfacecolor": "white"}
-REGIME_SHOWN = 0.8  # the least probability at which a regime is named
 STRIP = 0.085  # height of the strip of names above the axes, of the height of the axes
 WORDS = 0.42  # what the critical batch size in words takes of the width of the axes
 CHARACTERS_ACROSS = 88  # of the size of the names, in the width of the axes
@@ -174,10 +173,7 @@ def perfect_scaling(ax: Axes, examples: float) -> None:
 def regime_spans(ax: Axes, fit: regimes.Fit) -> None:
     """Shades the regimes and names them in a strip above the axes; ``?`` where none is probable enough."""
     edges = np.geomspace(*ax.get_xlim(), 241)
-    shares = regimes.probabilities(fit, np.sqrt(edges[1:] * edges[:-1]))
-    names = np.where(shares.max(axis=0) >= REGIME_SHOWN, np.array(regimes.REGIMES)[shares.argmax(axis=0)], "?")
-    if not fit.plateau_seen:
-        names[names == regimes.REGIMES[-1]] = "?"
+    names = regimes.named(fit, np.sqrt(edges[1:] * edges[:-1]))
     starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
     for first, last in zip(starts, np.append(starts[1:], len(names)), strict=True):
         name, left, right = str(names[first]), edges[first], edges[last]

@@ -8,8 +8,10 @@ Numbers, regimes and figures from a store of results.
   python -m analysis epochs --store results/local
   python -m analysis compare results/local results/other
   python -m analysis figures --store results/local --out figures
+  python -m analysis report --store results/local --out report.html
 
-steps and fit are about studies of batch sizes, epochs about factorizations on several cores, figures about all.
+steps and fit are about studies of batch sizes, epochs about factorizations on several cores, figures and report about
+all.
 DIR of --store is the folder of a store or of a release, or a URL that fsspec knows, such as gs://bucket/folder.
 """
 STEPS = """\
@@ -130,7 +132,7 @@ Draws figures of a store as PNG and SVG.
   python -m analysis figures --list
   python -m analysis figures --store results/local --out figures
   python -m analysis figures --store results/local --out figures --name optimizers
-  python -m analysis figures --store results/published --out figures --name shallue2018/figure4
+  python -m analysis figures --store shallue --out figures --name shallue2018/figure4
   python -m analysis figures --store results/local --out figures --kind steps --where model=fully_connected*
   python -m analysis figures --store results/local --out figures --kind compare --by model --where optimizer=momentum
 
@@ -138,6 +140,19 @@ Without --name and --kind, all figures by name that the store has studies for. A
 its workloads are in the store, by the rule of the paper; what is missing is named, a line each. A kind is drawn of
 any studies over batch sizes: --where takes conditions on dataset, model, optimizer, batch_size, schedule, seed,
 pruning and source, with * for any text. All conditions of one --where must hold; several --where ask for more studies.
+"""
+REPORT = """\
+All of a store or a release as one page: curves to hover over, filter and link to, workloads with verdicts and
+regimes, factorizations, ledger, provenance and licences. It is one file that any browser opens, and asks the network
+for nothing.
+
+  python -m analysis report --store results/local --out report.html
+  python -m analysis report --store results/published --out report.html
+  python -m analysis report --store shallue --out report.html --metric validation_error --value 0.01
+
+Workloads that name no target, as those of other sources, have curves where a figure of a paper has a target for them,
+or where --metric and --value give one; of others the best errors are shown. The same studies give the same bytes.
+It needs vl-convert-python, which brings the charts as JavaScript: pip install 'scaling-limits[report]'
 """
 
 

@@ -77,7 +77,7 @@ def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
 
 def precision(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
     """One picture per factorization: recall and objective epoch by epoch, in every number format it was run in."""
-    several = _differing([members[0] for members in _alike(held, ())], (*FORMATS, "cores"))
+    several = by_format(held)
     if not several:
         yield Skipped("precision", "no two factorizations differ in number format alone")
     for group in several:
@@ -94,15 +94,14 @@ def solvers(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
     On the fewest cores that several solvers ran on, each of them a core of its own.
     """
     every = _differing(held, SOLVERS)
-    several = _differing([one for one in held if core_counts.is_real(one)], SOLVERS)
-    fewest = {canonical(_without(group[0], (*SOLVERS, "cores"))): group for group in reversed(several)}
+    several = by_solver(held)
     emulated = [] if several else [epochs.emulated(one) for group in every for one in group]
     if emulated:
         why = f"times of more cores than there are say nothing about speed: {text.some(emulated)}"
         yield Skipped("solvers on emulated cores", why)
     elif not every:
         yield Skipped("solvers", "no two factorizations differ in solver alone")
-    for group in reversed(fewest.values()):
+    for group in several:
         one = group[0]
         cores = labels.span([one.study.cores], "core")
         title = f"{one.study.dataset} · d = {one.study.dim} · {labels.formats(one)} · {cores}"
@@ -111,7 +110,7 @@ def solvers(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
 
 def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
     """One picture per factorization: the recall of its trials over unobserved weight and norm penalty."""
-    enough = _alike([one for one in held if len(one.trials) >= FEWEST_TRIALS], ())
+    enough = by_trial(held)
     if not enough:
         yield Skipped("tuning", f"no factorization has {FEWEST_TRIALS} trials; ask for more with trials=16")
     for members in enough:
@@ -148,10 +147,37 @@ def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         yield Picture(labels.names(one), figure)
 
 
+def by_format(held: Sequence[Measured]) -> list[list[Measured]]:
+    """Groups of factorizations that differ in number format alone."""
+    return _differing([members[0] for members in _alike(held, ())], (*FORMATS, "cores"))
+
+
+def by_solver(held: Sequence[Measured]) -> list[list[Measured]]:
+    """Groups that differ in solver alone, on the fewest real cores that several solvers ran on."""
+    several = _differing([one for one in held if core_counts.is_real(one)], SOLVERS)
+    fewest = {canonical(_without(group[0], (*SOLVERS, "cores"))): group for group in reversed(several)}
+    return list(reversed(fewest.values()))
+
+
+def by_trial(held: Sequence[Measured]) -> list[list[Measured]]:
+    """Factorizations with enough trials to tell of their plane, each on all numbers of cores."""
+    return _alike([one for one in held if len(one.trials) >= FEWEST_TRIALS], ())
+
+
+def best_of(group: Sequence[Measured]) -> Measured:
+    """The factorization with the best Recall@20."""
+    return max(group, key=lambda one: -1.0 if one.chosen is None else one.result("recall_20"))
+
+
+def trial_of(best: Measured) -> int:
+    """Its best trial, which is shown of all of its group; the first where all diverged."""
+    return int(best.trials.index[0]) if best.chosen is None else best.chosen
+
+
 def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], str], axis: Axis) -> Figure:
     """The same trial, that which is best in the best of ``group``, in each of them: recall and objective."""
-    best = max(group, key=lambda one: -1.0 if one.chosen is None else one.result("recall_20"))
-    trial = int(best.trials.index[0]) if best.chosen is None else best.chosen
+    best = best_of(group)
+    trial = trial_of(best)
     drawn = best.trials.loc[trial]
     choice = f"trial {trial}: α = {drawn['unobserved_weight']:.2g}, λ = {drawn['norm_penalty']:.2g}"
     of = f", the best of {len(best.trials)}" if len(best.trials) > 1 else ""

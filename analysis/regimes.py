@@ -20,6 +20,7 @@ Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
 FEWEST_BATCH_SIZES = 5
 OCTAVES_BELIEVED = 4  # how far beyond the data B* may lie where regimes are given probabilities
 WITHIN = 1.2  # a regime reaches as far as the curve stays within 20 % of its limit
+SHOWN = 0.8  # the least probability at which a regime is named
 COARSEST = 2.0  # a wider evaluation interval at the largest batch size says nothing about a plateau
 REGIMES = ("perfect scaling", "diminishing returns", "maximal data parallelism")
 
@@ -207,6 +208,15 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     first = (up_to[:, -1:] - up_to[rows, below]).sum(axis=0) / total
     last = up_to[rows, flat].sum(axis=0) / total
     return np.stack([first, np.maximum(1 - first - last, 0), last])
+
+
+def named(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
+    """Which of ``REGIMES`` is probable enough to be named at ``batch_size`` [p]: str[p], ``?`` where none is."""
+    shares = probabilities(fit, batch_size)
+    names = np.where(shares.max(axis=0) >= SHOWN, np.array(REGIMES)[shares.argmax(axis=0)], "?")
+    if not fit.plateau_seen:
+        names[names == REGIMES[-1]] = "?"
+    return names
 
 
 def _influence(

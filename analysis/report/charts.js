@@ -1,0 +1,166 @@
+// Charts: each is drawn once it comes near the window, and anew when what is shown changes. A point tells the same to
+// whoever hovers over it, touches it, or moves to it by keyboard.
+window.reportCharts = (() => {
+  "use strict";
+  const tip = document.getElementById("tip");
+  const views = new Map(); // by place of the chart
+  const places = [...document.querySelectorAll("[data-chart]")];
+  let data, shown, focus;
+
+  // The group a chart looks at: the chosen one, or the only one it shows; null if it shows several alike.
+  function only(chart) {
+    const members = chart.groups.filter((group) => shown.has(group));
+    if (members.includes(focus)) return focus;
+    return members.length === 1 ? members[0] : null;
+  }
+
+  function rows(chart) {
+    const one = only(chart);
+    const found = {};
+    for (const [name, all] of Object.entries(chart.always))
+      found[name] = all
+        .filter((row) => row.w === undefined || shown.has(row.w))
+        .map((row) => (one === null || row.w === one ? row : { ...row, dim: true }));
+    for (const [name, all] of Object.entries(chart.several || {})) found[name] = one === null ? all.filter((row) => row.w < 0 || shown.has(row.w)) : [];
+    for (const [name, all] of Object.entries(chart.focused || {})) found[name] = one === null ? [] : all.filter((row) => row.w === one);
+    return found;
+  }
+
+  async function embed(place) {
+    const at = Number(place.dataset.chart);
+    if (views.has(at)) return;
+    views.set(at, null);
+    const chart = data.charts[at];
+    const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, tooltip: false, defaultStyle: false, config: data.config };
+    const made = await window.vegaEmbed(place, { ...chart.spec, datasets: rows(chart) }, options);
+    views.set(at, made.view);
+    place.dataset.drawn = "";
+    reachable(place);
+  }
+
+  async function redraw(at) {
+    const view = views.get(at);
+    if (!view) return;
+    for (const [name, own] of Object.entries(rows(data.charts[at]))) view.data(name, own);
+    await view.resize().runAsync();
+    reachable(places[at]);
+  }
+
+  // Points in the order of the keyboard: one curve after the other, each from left to right; those that are dim are not.
+  function points(place) {
+    const datum = (point) => point.__data__.datum;
+    const order = (a, b) => String(datum(a).series).localeCompare(String(datum(b).series)) || datum(a).x - datum(b).x;
+    return [...place.querySelectorAll("g.points_marks > path")].filter((point) => point.__data__ && !datum(point).dim).sort(order);
+  }
+
+  // One point of a chart is a stop of the tabulator; arrows go on from there.
+  function reachable(place) {
+    for (const point of place.querySelectorAll("path[tabindex]")) point.removeAttribute("tabindex");
+    points(place).forEach((point, i) => point.setAttribute("tabindex", i ? "-1" : "0"));
+  }
+
+  function moved(event) {
+    const place = event.currentTarget;
+    const all = points(place);
+    const here = all.indexOf(document.activeElement);
+    if (here < 0) return;
+    const where = all[here].__data__;
+    const column = all.filter((point) => point.__data__.datum.x === where.datum.x).sort((a, b) => b.__data__.y - a.__data__.y);
+    const above = column.indexOf(all[here]);
+    const next = {
+      ArrowRight: all[here + 1],
+      ArrowLeft: all[here - 1],
+      ArrowUp: column[above + 1],
+      ArrowDown: column[above - 1],
+      Home: all[0],
+      End: all[all.length - 1],
+    };
+    if (event.key === "Escape") tip.hidden = true;
+    if (!(event.key in next)) return;
+    event.preventDefault();
+    if (!next[event.key]) return;
+    all[here].setAttribute("tabindex", "-1");
+    next[event.key].setAttribute("tabindex", "0");
+    next[event.key].focus();
+  }
+
+  function element(name, words) {
+    const made = document.createElement(name);
+    made.textContent = words;
+    return made;
+  }
+
+  function tell(point) {
+    const [heading, ...lines] = point.__data__.datum.told.split("\n");
+    const list = document.createElement("dl");
+    for (const line of lines) {
+      const colon = line.indexOf(": ");
+      list.append(element("dt", colon < 0 ? "" : line.slice(0, colon)), element("dd", line.slice(colon < 0 ? 0 : colon + 2)));
+    }
+    tip.replaceChildren(element("strong", heading), list);
+    tip.hidden = false;
+    beside(point);
+  }
+
+  function beside(point) {
+    const box = point.getBoundingClientRect();
+    const own = tip.getBoundingClientRect();
+    const room = document.documentElement.clientWidth;
+    const left = Math.min(Math.max(8, box.left + box.width / 2 - own.width / 2), room - own.width - 8);
+    const above = box.top - own.height - 10;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${above > 8 ? above : box.bottom + 10}px`;
+  }
+
+  // What is told of a point that has the keyboard's focus goes with it, as moving there scrolls the page.
+  function scrolled() {
+    const point = document.activeElement.closest("g.points_marks > path");
+    if (point && !tip.hidden) beside(point);
+    else tip.hidden = true;
+  }
+
+  function listen(place) {
+    const on = (event) => {
+      const point = event.target.closest("g.points_marks > path");
+      if (point && point.__data__) tell(point);
+      else if (event.type === "pointerover" && !place.contains(document.activeElement)) tip.hidden = true;
+    };
+    place.addEventListener("pointerover", on);
+    place.addEventListener("pointerdown", on);
+    place.addEventListener("focusin", on);
+    place.addEventListener("pointerleave", () => (tip.hidden = true));
+    place.addEventListener("focusout", () => (tip.hidden = true));
+    place.addEventListener("keydown", moved);
+  }
+
+  // Draws whatever is near the window; before it is printed, everything.
+  function watch() {
+    const near = new IntersectionObserver(
+      (entries) => {
+        for (const entry of entries) {
+          if (!entry.isIntersecting) continue;
+          near.unobserve(entry.target);
+          embed(entry.target);
+        }
+      },
+      { rootMargin: "800px 0px" },
+    );
+    places.forEach((place) => near.observe(place));
+    window.addEventListener("beforeprint", () => places.forEach(embed));
+    window.addEventListener("scroll", scrolled, { passive: true });
+  }
+
+  return {
+    start(all, groups, chosen) {
+      [data, shown, focus] = [all, groups, chosen];
+      places.forEach(listen);
+      watch();
+    },
+    update(groups, chosen) {
+      [shown, focus] = [groups, chosen];
+      tip.hidden = true;
+      return Promise.all([...views.keys()].map(redraw));
+    },
+    only,
+  };
+})();

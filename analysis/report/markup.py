@@ -1,0 +1,69 @@
+"""Markup: HTML made of elements. Whatever is not made here is text, and escaped."""
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+EMPTY = ("col", "input")  # elements without content
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+
+class Cell(NamedTuple):
+    """A cell of a table: what it shows, what it is sorted by (itself if None), and its class."""
+
+    shown: str
+    value: float | str | None = None
+    look: str | None = None
+
+
+def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
+    """An element; of attributes ``class_`` is class, ``data_kind`` is data-kind, and None is none."""
+    told = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Html(f"<{name}{told}>" if name in EMPTY else f"<{name}{told}>{joined(children)}</{name}>")
+
+
+def joined(children: Iterable[str]) -> Html:
+    """One after the other."""
+    return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
+
+
+def section(name: str, title: str, *content: str, said: str | None = None, groups: Iterable[int] | None = None) -> Html:
+    """A section of the page; it is there while any of ``groups`` is shown."""
+    about = [tag("p", said, class_="about")] if said else []
+    shown = None if groups is None else " ".join(dict.fromkeys(map(str, groups)))
+    return tag("section", tag("h2", title), *about, *content, id=name, aria_label=title, data_groups=shown or None)
+
+
+def number(value: float | None, shown: str | None = None) -> Cell:
+    """A cell with a number; an empty one sorts last."""
+    if value is None:
+        return Cell("", "", "number")
+    return Cell(f"{value:,}" if shown is None else shown, value, "number")
+
+
+def table(heads: Sequence[str], rows: Sequence[Html], foot: Sequence[Html] = (), look: str | None = None) -> Html:
+    """A table whose columns can be sorted; ``heads`` with a trailing # are of numbers."""
+    columns = [
+        tag("th", tag("button", head.rstrip("#"), type="button"), scope="col", class_="number" if "#" in head else None)
+        for head in heads
+    ]
+    parts = [tag("thead", tag("tr", *columns)), tag("tbody", *rows)]
+    parts += [tag("tfoot", *foot)] if foot else []
+    return tag("div", tag("table", *parts, class_=look), class_="scroll", tabindex="0")
+
+
+def row(cells: Sequence[Cell | str], heads: Sequence[str], **attributes: str | None) -> Html:
+    """A row of a table; each cell knows its head, which stands beside it on a phone."""
+    made = []
+    for cell, head in zip(cells, heads, strict=True):
+        one = cell if isinstance(cell, Cell) else Cell(cell)
+        value = None if one.value is None else str(one.value)
+        made.append(tag("td", one.shown, class_=one.look, data_value=value, data_head=head.rstrip("#")))
+    return tag("tr", *made, **attributes)

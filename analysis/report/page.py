@@ -1,0 +1,146 @@
+"""The page: all sections, styles, scripts and data in one file that asks the network for nothing."""
+
+import base64
+import contextlib
+import hashlib
+import html
+import importlib.metadata
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from analysis.report import books, charts, cores, factorized, head, panels, sections
+from analysis.report.gathered import Gathered, gather
+from analysis.report.markup import Html, joined, tag
+from results import durable
+from results.bad_input import BadInput
+from results.durable import TEMPORARY, Folder
+
+# Where and what Vega's libraries are to be found as in the bundle.
+SNIPPET = "window.vegaEmbed = vegaEmbed;"
+SCRIPTS = ("charts.js", "page.js")
+SECTIONS = {
+    "curves": "Curves",
+    "workloads": "Workloads",
+    "factorizations": "Factorizations",
+    "ledger": "Ledger",
+    "provenance": "Provenance",
+    "licences": "Licences",
+}
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+
+
+def write(folder: Folder, out: Path, asked: tuple[str, float] | None, report: Callable[[str], None]) -> int:
+    """Writes the page of a store or a release, and returns its size in bytes.
+
+    Args:
+      folder: of the store.
+      out: the file; what is there is replaced.
+      asked: metric and value of a target other than the studies' own.
+      report: takes a line of progress.
+
+    Raises:
+      BadInput: there is no store, nothing in it has run, the charts are not installed, or ``out`` cannot be written.
+    """
+    if out.is_dir():
+        raise BadInput(f"--out {out} is a folder; name a file, such as {out / 'report.html'}")
+    bundle = _bundle()
+    data = rendered(gather(folder, asked, report), bundle).encode()
+    _replace(out, data)
+    return len(data)
+
+
+def rendered(held: Gathered, bundle: str) -> str:
+    """The page as text; the same studies give the same."""
+    curves = panels.of(held.goals)
+    figures = cores.of([one for _, one in held.held])
+    body = [
+        sections.curves(curves),
+        sections.workloads(held.goals),
+        factorized.factorizations(held.held, len(curves), figures),
+        books.ledger(held.groups),
+        books.provenance(held),
+        books.terms(held.commits),
+    ]
+    links = [(name, words) for name, words in SECTIONS.items() if held.held or name != "factorizations"]
+    main = tag("main", *body, id="main")
+    parts = [head.header(held), head.noscript(), head.navigation(links), head.filters(held.groups), main, _footer()]
+    figured = [figure.chart | {"groups": []} for figure in figures]
+    data = {
+        "config": charts.config(),
+        "groups": [
+            {"key": group.key, "kind": group.kind, "dataset": group.dataset, "model": group.model}
+            | {"optimizer": group.optimizer, "said": group.said.lower()}
+            for group in held.groups
+        ],
+        "charts": [*(one.chart for one in curves), *figured],
+    }
+    script = "\n".join(_own(name) for name in SCRIPTS)
+    filled = {
+        "policy": html.escape(_policy(bundle, script)),
+        "version": importlib.metadata.version("scaling-limits"),
+        "title": f"{head.TITLE} · scaling-limits",
+        "style": _own("page.css"),
+        "body": joined(parts),
+        "data": embedded(data),
+        "bundle": bundle,
+        "script": script,
+    }
+    return _PLACE.sub(lambda place: filled[place[1]], _own("page.html"))
+
+
+def embedded(data: Any) -> str:
+    """Data as JSON that cannot end the element it stands in."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+def _footer() -> Html:
+    made = f"Made by scaling-limits {importlib.metadata.version('scaling-limits')} with python -m analysis report."
+    drawn = (
+        "Charts are drawn by Vega, Vega-Lite and Vega-Embed (BSD 3-Clause licence, © University of Washington "
+        "Interactive Data Lab and contributors). This page holds all it needs and asks the network for nothing."
+    )
+    return tag("footer", tag("p", made), tag("p", drawn))
+
+
+def _policy(*scripts: str) -> str:
+    """What the browser allows the page: its own scripts, known by hash, and no connection to anywhere."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{own}'" for own in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; connect-src 'none'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _bundle() -> str:
+    """The libraries that draw, as one script."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise BadInput("report needs what draws its charts: pip install 'scaling-limits[report]'") from None
+    return vl_convert.javascript_bundle(SNIPPET).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _own(name: str) -> str:
+    return resources.files("analysis.report").joinpath(name).read_text("utf-8")
+
+
+def _replace(out: Path, data: bytes) -> None:
+    """Writes beside the file first and renames last, so that nobody ever finds half a page."""
+    hidden = out.with_name(f"{TEMPORARY}{out.name}-{uuid.uuid4().hex}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        durable.create(hidden, data)
+        os.replace(hidden, out)
+        durable.sync(out.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            hidden.unlink()
+        raise BadInput(f"cannot write {out} ({error.strerror}); choose another --out FILE") from None

@@ -1,0 +1,207 @@
+"""Panels: the workloads that share a data set, a model and a target, as charts of steps to target."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from analysis import regimes
+from analysis.kinds import pages
+from analysis.panels.line import Line
+from analysis.report import charts, goals, marks
+from analysis.report.goals import Goal
+from analysis.report.marks import Mark
+
+ACROSS = 41  # points of a fitted curve
+MANY = 240  # parts of the axis whose regimes are asked for
+DIAGONAL = 4.0  # factor between lines of perfect scaling
+BESIDE = 2**0.14  # where a trial that was run again stands, to the right of what it was chosen for
+NO_PANEL = -1
+
+Rows = list[dict[str, Any]]
+
+
+class Panel(NamedTuple):
+    """One chart.
+
+    Attributes:
+      members: its workloads, and the place of each among all groups.
+      looks: the mark of every member.
+      chart: what page.js draws: ``spec``; the rows of ``always``, of ``several`` where no workload is looked at, and of
+        ``focused``, of the workload that is looked at. The rows of a workload have its place as ``w``.
+      without: workloads without a curve, and why.
+    """
+
+    members: Sequence[tuple[int, Goal]]
+    looks: Sequence[Mark]
+    chart: dict[str, Any]
+    without: Sequence[tuple[int, Goal]]
+
+    @property
+    def title(self) -> str:
+        first = self.members[0][1].workload
+        return f"{first.dataset} · {first.model}"
+
+    @property
+    def goal(self) -> str:
+        """The target, of how many trials points are the best, and whether they were pruned."""
+        lines = [goal.line for _, goal in self.members if goal.line and goal.line.drawable]
+        first = self.members[0][1]
+        return f"{first.sought} · {pages.counted(lines)}" if lines else first.sought
+
+
+def of(found: Sequence[tuple[int, Goal]]) -> list[Panel]:
+    """The panels of goals, each with the place of its group, that have a target and anything to show."""
+    looks = marks.of(sorted({goal.series for _, goal in found}))
+    groups: dict[tuple[object, ...], list[tuple[int, Goal]]] = {}
+    for place, goal in found:
+        if goal.line:
+            key = (goal.workload.dataset, goal.workload.model, goal.target)
+            groups.setdefault(key, []).append((place, goal))
+    made, height = [], charts.TALL if len(groups) == 1 else charts.HEIGHT
+    for group in groups.values():
+        drawn = [(place, goal) for place, goal in group if goal.line and (goal.line.drawable or goal.line.missed)]
+        others = [
+            (place, goal) for place, goal in group if not (goal.line and (goal.line.drawable or goal.line.missed))
+        ]
+        if any(goal.line and goal.line.drawable for _, goal in drawn):
+            own = [looks[goal.series] for _, goal in drawn]
+            made.append(Panel(drawn, own, _chart(drawn, own, height), others))
+    return made
+
+
+def _chart(members: Sequence[tuple[int, Goal]], looks: Sequence[Mark], height: int) -> dict[str, Any]:
+    lines = [goal.line for _, goal in members if goal.line]
+    across = charts.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
+    up = charts.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
+    series = {goal.series: mark for (_, goal), mark in zip(members, looks, strict=True)}
+    always: dict[str, Rows] = {"points": [], "fits": []}
+    several: dict[str, Rows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
+    focused: dict[str, Rows] = {
+        name: [] for name in ("bands", "regimes", "perfect", "knees", "critical", "again", "medians")
+    }
+    for place, goal in members:
+        assert goal.line is not None
+        own = {"w": place, "series": goal.series}
+        always["points"] += [own | row for row in _points(goal)]
+        focused["again"] += [own | row for row in _again(goal, up)]
+        focused["medians"] += [own | row for row in _medians(goal)]
+        focused["perfect"] += [own | row for row in _perfect(goal.line, across)]
+        if goal.line.judged.fit:
+            _fitted(goal.line, goal.line.judged.fit, own, across, always, several, focused)
+    return {
+        "spec": charts.steps(series, across, up, height),
+        "groups": [place for place, _ in members],
+        "always": _rounded(always),
+        "several": _rounded(several),
+        "focused": _rounded(focused),
+    }
+
+
+def _fitted(
+    line: Line,
+    fit: regimes.Fit,
+    own: dict[str, Any],
+    across: tuple[float, float],
+    always: dict[str, Rows],
+    several: dict[str, Rows],
+    focused: dict[str, Rows],
+) -> None:
+    """Adds the rows of a fit."""
+    x = np.geomspace(fit.batch_size[0], fit.batch_size[-1], ACROSS)
+    y = regimes.curve(fit, x)
+    always["fits"] += [own | {"x": a, "y": b} for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    if (fit.profile.misfit <= fit.bound).any():  # else the region is as narrow as the line
+        ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
+        focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
+    focused["regimes"] += [own | row for row in _regimes(fit, across)]
+    if line.judged.verdict == "identified":
+        at = {"x": fit.critical_batch_size, "y": float(regimes.curve(fit, np.array(fit.critical_batch_size)))}
+        several["rings"].append(own | at)
+        focused["knees"].append(own | at)
+    if line.judged.verdict != "not_identified":
+        open_low, open_high = line.judged.verdict == "at_most", line.judged.verdict == "at_least"
+        bounds = [across[0] if open_low else fit.low, across[1] if open_high else fit.high]
+        first, last = (float(np.clip(bound, *across)) for bound in bounds)
+        focused["critical"].append(own | {"x": first, "x2": last})
+
+
+def _points(goal: Goal) -> Iterator[dict[str, Any]]:
+    """Answers, and open ones at the budget where no trial reached the target."""
+    assert goal.line is not None
+    points = goal.line.judged.points
+    heading = f"{goal.workload.title} · {goal.sought}"
+    for size, low, high in zip(points.batch_size.tolist(), points.low.tolist(), points.high.tolist(), strict=True):
+        least = low if low > 0 else min(0.5, high)
+        place: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
+        place |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
+        yield place | {"told": _lines(heading, goals.told(goal, int(size)))}
+    for size, budget in goal.line.missed.items():
+        place = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
+        yield place | {"told": _lines(heading, goals.told(goal, int(size)))}
+
+
+def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
+    return "\n".join([heading, *(f"{name}: {value}" for name, value in pairs)])
+
+
+def _again(goal: Goal, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    for size, least, _, most in goals.runs_again(goal):
+        if math.isfinite(least):
+            x = size * BESIDE
+            yield {"x": x, "x2": x, "y": least, "y2": min(most, up[1])}
+
+
+def _medians(goal: Goal) -> Iterator[dict[str, Any]]:
+    for size, _, median, _ in goals.runs_again(goal):
+        if math.isfinite(median):
+            yield {"x": size * BESIDE, "y": median}
+
+
+def _perfect(line: Line, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    fit, points = line.judged.fit, line.judged.points
+    if fit:
+        examples = fit.e_min
+    elif len(points.batch_size):
+        examples = float(points.batch_size[0] * (max(points.low[0], 0.5) + points.high[0]) / 2)
+    else:
+        return
+    yield {"x": across[0], "y": examples / across[0], "x2": across[1], "y2": examples / across[1]}
+
+
+def _diagonals(across: tuple[float, float], up: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    """Lines on which twice the batch takes half the steps, from corner to corner of the axes."""
+    examples = DIAGONAL ** math.ceil(math.log(across[0] * up[0], DIAGONAL))
+    while examples < across[1] * up[1]:
+        left, right = max(across[0], examples / up[1]), min(across[1], examples / up[0])
+        yield {"w": NO_PANEL, "x": left, "y": examples / left, "x2": right, "y2": examples / right}
+        examples *= DIAGONAL
+
+
+def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    edges = np.geomspace(*across, MANY + 1)
+    names = regimes.named(fit, np.sqrt(edges[1:] * edges[:-1]))
+    starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
+    for first, last in zip(starts, np.append(starts[1:], MANY), strict=True):
+        name = str(names[first])
+        place = goals.REGIMES.index(name if name in goals.REGIMES else goals.UNCLEAR)
+        yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{place})"}
+
+
+def _sizes(line: Line) -> list[float]:
+    return [*line.judged.points.batch_size.tolist(), *line.missed]
+
+
+def _heights(line: Line) -> list[float]:
+    points = line.judged.points
+    own = [*points.low.clip(0.5).tolist(), *points.high.tolist(), *line.missed.values()]
+    return [max(steps, 0.5) for steps in own]
+
+
+def _rounded(rows: dict[str, Rows]) -> dict[str, Rows]:
+    """With five digits, which no eye tells from all of them."""
+    return {
+        name: [{key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()} for row in own]
+        for name, own in rows.items()
+    }

@@ -1,0 +1,186 @@
+"""Sections: curves of steps to target and workloads with their verdicts, as HTML."""
+
+import math
+from collections.abc import Sequence
+
+from analysis import fits
+from analysis.assumptions import Check
+from analysis.report import goals, marks
+from analysis.report.goals import Goal
+from analysis.report.markup import Cell, Html, joined, number, row, section, table, tag
+from analysis.report.panels import Panel
+
+OUTCOMES = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
+WORKLOADS = (
+    "workload",
+    "batch sizes#",
+    "trials each#",
+    "critical batch size#",
+    "verdict",
+    "regimes by batch size, and what was not reached",
+)
+HINT = "critical batch size [90 % interval]; choose one to look at it"
+TITLE = "Steps to target against batch size"
+READING = (
+    "Every point is the best of all trials at its batch size, tuned for it; the bar is the interval between two "
+    "evaluations that holds the truth. Open markers are bounds: ↑ not reached within so many steps, ↓ reached before "
+    "the first evaluation that is known. A ring is a critical batch size that the data identify. On grey diagonals "
+    "twice the batch takes half the steps. Choose a workload to see its fit with the 90 % region, its line of perfect "
+    "scaling (dashed), its regimes, and what its best trials took when they were run again on fresh seeds: a short "
+    "line is their median, the thin one their range."
+)
+OF_WORKLOADS = (
+    "The critical batch size is where the line of perfect scaling meets the plateau, with its 90 % interval; the "
+    "verdict says what the data prove of it. "
+) + " ".join(fits.LIMITS.split("\n")).replace("`fit --checks`", "the checks of each fit")
+
+
+def curves(found: Sequence[Panel]) -> Html:
+    """Charts of steps to target; their places are filled by page.js."""
+    nothing = tag("p", "No study over batch sizes has a target that any trial reached.", class_="none")
+    made = [_panel(i, one) for i, one in enumerate(found)]
+    content = tag("div", *made, class_="panels") if made else nothing
+    members = [place for one in found for place, _ in one.members]
+    return section("curves", TITLE, content, said=READING if made else None, groups=members if made else None)
+
+
+def _panel(i: int, one: Panel) -> Html:
+    chips = [
+        tag(
+            "button",
+            marks.swatch(mark),
+            tag("span", goal.series),
+            tag("small", goals.critical(goal)),
+            type="button",
+            class_="chip",
+            aria_pressed="false",
+            data_group=str(place),
+        )
+        for (place, goal), mark in zip(one.members, one.looks, strict=True)
+    ]
+    notes = [
+        tag("p", f"{goal.series}: no curve, {goal.line.why_nothing}.", data_groups=str(place), class_="note")
+        for place, goal in one.without
+        if goal.line
+    ]
+    details = [_detail(place, goal) for place, goal in one.members]
+    return tag(
+        "article",
+        tag("h3", one.title),
+        tag("p", one.goal, class_="goal"),
+        tag("div", class_="chart", data_chart=str(i), role="group", aria_label=f"{one.title}, {one.goal}"),
+        tag("p", HINT, class_="hint") if len(chips) > 1 else "",
+        tag("div", *chips, class_="chips"),
+        *details,
+        *notes,
+        class_="panel",
+        data_groups=" ".join(dict.fromkeys(str(place) for place, _ in [*one.members, *one.without])),
+    )
+
+
+def _detail(place: int, goal: Goal) -> Html:
+    """What is said of a workload that is looked at."""
+    assert goal.line is not None
+    judged = goal.line.judged
+    identified = ": identified" if judged.verdict == "identified" else ""
+    told = [f"Critical batch size {goals.critical(goal) or 'not identified'}{identified}."]
+    told += [f"{words[0].upper()}{words[1:]}." for words in goals.shortcomings(goal)]
+    return tag(
+        "div",
+        tag("h4", goal.series),
+        *(tag("p", words) for words in told),
+        _regimes(goal),
+        *_checks(judged.checks),
+        tag("p", f"Of the points: {judged.reason}.", class_="note"),
+        class_="detail",
+        data_detail=str(place),
+        hidden="",
+    )
+
+
+def _regimes(goal: Goal) -> Html:
+    """The regimes of a workload in their colours."""
+    runs = [tag("span", words, class_=f"regime r{place}") for place, words in goals.regimes_in_words(goal)]
+    return tag("div", *runs, class_="regimes") if runs else Html("")
+
+
+def _checks(checks: Sequence[Check]) -> list[Html]:
+    if not checks:
+        return []
+    counts = ", ".join(
+        f"{sum(check.outcome == outcome for check in checks)} {outcome}"
+        for outcome in OUTCOMES
+        if any(check.outcome == outcome for check in checks)
+    )
+    items = [tag("li", f"{OUTCOMES[check.outcome]} {check.assumption}: {check.seen}") for check in checks]
+    return [tag("details", tag("summary", f"What the fit assumes: {counts}"), tag("ul", *items, class_="checks"))]
+
+
+def workloads(found: Sequence[tuple[int, Goal]]) -> Html:
+    """The table of workloads with their verdicts."""
+    sizes = [size for _, goal in found for size in goal.sizes]
+    ends = (min(sizes), max(sizes)) if len(set(sizes)) > 1 else (1, 2)
+    rows = [_workload(place, goal, ends) for place, goal in found]
+    if not rows:
+        return section("workloads", "Workloads", tag("p", "No study over batch sizes.", class_="none"))
+    return section(
+        "workloads",
+        "Workloads and verdicts",
+        table(WORKLOADS, rows, look="workloads"),
+        said=OF_WORKLOADS,
+        groups=[p for p, _ in found],
+    )
+
+
+def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
+    judged = goal.line.judged if goal.line else None
+    one = goal.workload
+    title = tag(
+        "span",
+        tag("button", one.optimizer, type="button", class_="show", title="show its curve"),
+        tag("span", f"{one.dataset} · {one.model}"),
+        *([tag("span", one.distinction)] if one.distinction else []),
+        tag("span", goal.sought),
+        class_="name",
+    )
+    sizes = goal.sizes
+    told = [*goals.shortcomings(goal), goals.best_in_words(goal)]
+    told += [judged.reason] if judged and not judged.fit else []
+    fit = judged.fit if judged else None
+    middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
+    critical = goals.critical(goal) if judged and judged.verdict != "not_identified" else ""
+    verdict = judged.verdict.replace("_", " ") if judged and goals.critical(goal) else ""
+    doubts = fits.doubts(judged) if judged else []
+    cells: list[Cell | str] = [
+        Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
+        number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
+        number(_trials(goal)),
+        Cell(joined([tag("span", critical), _extent(goal, ends)]), middle or "", "number"),
+        Cell(
+            tag("span", tag("b", verdict, class_=f"verdict {judged.verdict}" if judged else None), *_doubted(doubts)),
+            verdict,
+        ),
+        Cell(joined([_regimes(goal), *(tag("p", words) for words in told if words)]), "", "words"),
+    ]
+    return row(cells, WORKLOADS, data_groups=str(place), data_look=str(place))
+
+
+def _extent(goal: Goal, ends: tuple[float, float]) -> Html:
+    """The interval of the critical batch size as a bar between the smallest and the largest batch size on the page."""
+    found = goals.extent(goal, ends)
+    if not found:
+        return Html("")
+    low, middle, high = found
+    bar = [tag("i", style=f"left:{low:.2%};width:{high - low:.2%}")]
+    bar += [tag("b", style=f"left:{middle:.2%}")] if middle is not None else []
+    return tag("div", *bar, class_="extent", title=f"between batch sizes {ends[0]:,} and {ends[1]:,}, in octaves")
+
+
+def _doubted(doubts: Sequence[str]) -> list[Html]:
+    return [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
+
+
+def _trials(goal: Goal) -> int:
+    if goal.line and goal.line.judged.points.trials:
+        return goal.line.judged.points.trials
+    return max(commit.trials for commit in goal.workload.commits)

@@ -1,0 +1,119 @@
+"""Parts of the page: markup, marks, axes, and words that results are put into."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import factorizations
+from analysis.report import charts, cores, goals, marks
+from analysis.report.markup import Html, joined, number, row, table, tag
+
+
+def test_text_is_escaped_once_and_markup_is_not() -> None:
+    made = tag("p", "a < b & c", tag("b", '"d"'), class_="x y", data_group="<1>", hidden="", title=None)
+    assert made == '<p class="x y" data-group="&lt;1&gt;" hidden="">a &lt; b &amp; c<b>&quot;d&quot;</b></p>'
+    assert joined(["<", Html("<i></i>")]) == "&lt;<i></i>"
+    assert tag("input", name="q") == '<input name="q">'
+
+
+def test_cells_know_what_they_are_sorted_by() -> None:
+    assert number(1234)[:2] == ("1,234", 1234)
+    assert number(None)[:2] == ("", "")
+    made = table(["name", "steps#"], [row(["a", number(1000)], ["name", "steps#"], data_groups="3")])
+    assert '<td class="number" data-value="1000" data-head="steps">1,000</td>' in made
+    assert '<tr data-groups="3">' in made
+    assert '<th scope="col" class="number"><button type="button">steps</button></th>' in made
+
+
+def test_thirty_series_look_different() -> None:
+    made = marks.of(f"series {i}" for i in range(30))
+    assert len(set(made.values())) == 30
+    assert len({mark.color for mark in list(made.values())[:9]}) == 9
+    assert len({mark.shape for mark in list(made.values())[:9]}) == 9
+
+
+@pytest.mark.parametrize(
+    ("ends", "first", "last", "form"),
+    [((0.7, 1500.0), 1, 1024, ",d"), ((0.2, 3.0), 0.25, 2, ",.3~r"), ((1.0, 2.0**40), 1, 2**40, ".3~s")],
+)
+def test_ticks_are_powers_of_two_within_the_ends(
+    ends: tuple[float, float], first: float, last: float, form: str
+) -> None:
+    made = charts.axis("steps", ends)
+    assert (made["values"][0], made["values"][-1], made["format"]) == (first, last, form)
+    assert len(made["values"]) <= charts.MOST_TICKS
+
+
+def test_an_axis_has_room_and_a_flat_curve_looks_flat() -> None:
+    assert charts.limits([2, 1024], 1, 1) == (1, 2048)
+    low, high = charts.limits([100, 100], 0.5, 0.5)
+    assert math.log2(high / low) == pytest.approx(3)
+    assert math.sqrt(low * high) == pytest.approx(100)
+
+
+def test_every_layer_of_every_chart_has_named_data() -> None:
+    looks = marks.of(["a", "b"])
+    made = [
+        charts.steps(looks, (1, 8), (1, 8)),
+        charts.cores(looks, (1, 8), (1, 8)),
+        charts.courses(looks, "epoch", log=True),
+        charts.plane("α", "λ", (True, False)),
+    ]
+    for spec in made:
+        assert all(set(layer["data"]) == {"name"} for layer in spec["layer"])
+        assert [layer["name"] for layer in spec["layer"]].count(charts.POINTS) == 1
+        assert len({layer["name"] for layer in spec["layer"]}) == len(spec["layer"])
+    assert charts.steps(looks, (1, 8), (1, 8), 500)["height"] == 500
+
+
+def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
+    found = {goal.series: goal for goal in goals.of_store(swept)}
+    for name, goal in found.items():
+        assert goal.line and goal.line.judged.fit, name
+        fit = goal.line.judged.fit
+        shares = goals.extent(goal, (1, 1024))
+        assert shares is not None
+        low, middle, high = shares
+        assert middle is not None
+        assert [round(1024**share, 6) for share in (low, middle, high)] == [
+            round(size, 6) for size in (fit.low, fit.critical_batch_size, fit.high)
+        ]
+        assert 0 < low < middle < high < 1
+    assert goals.extent(found["sgd"], (4, 32)) is not None
+    assert goals.extent(found["sgd"]._replace(line=None), (1, 1024)) is None
+
+
+def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:
+    put({"seconds": 0.25}, cores=1)
+    told = cores.notes(factorizations.load(folder))
+    assert told == ["No factorization was timed on two numbers of real cores, so nothing is said of more of them."]
+    put({"seconds": 0.125}, cores=2)
+    assert cores.notes(factorizations.load(folder)) == []
+    put({"emulated": True}, cores=8)
+    (told_emulated,) = cores.notes(factorizations.load(folder))
+    assert told_emulated.startswith("Cores are emulated, so that seconds say nothing about speed: ")
+
+
+def test_three_numbers_of_cores_have_a_law(put: Any, folder: Path) -> None:
+    for count in (1, 2, 4):
+        put({"seconds": 0.5 / count, "physical_cores": 4}, cores=count)
+    (figure, *_) = cores.of(factorizations.load(folder))
+    assert [point["x"] for point in figure.chart["always"]["points"]] == [1, 2, 4]
+    assert len(figure.chart["always"]["fits"]) == 41
+    assert "less than half of the cores' time is lost up to 4" in figure.said[0]
+
+
+def test_a_trial_that_diverged_is_a_cross_without_recall(put: Any, folder: Path) -> None:
+    put({"diverged": (1,)}, trials=4)
+    (figure,) = cores.of(factorizations.load(folder))
+    points = figure.chart["always"]["points"]
+    assert [("recall" in point, point.get("diverged")) for point in points] == [
+        (True, None),
+        (False, 1),
+        (True, None),
+        (True, None),
+    ]
+    assert sum(point["best"] for point in points) == 1
+    assert "diverged" in points[1]["told"]
