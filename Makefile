@@ -38,6 +38,13 @@ figures: .venv/installed
 	while read -r name picture; do cp "build/figures/$$picture.png" "docs/figures/$$name.png" || exit; done \
 	  < docs/figures/pictures.txt
 
+# The notebooks, executed: build/notebooks/*.ipynb
+notebooks: .venv/installed
+	mkdir -p build/notebooks
+	for source in analysis/notebooks/*.py; do $(BIN)/jupytext --quiet --to ipynb \
+	  --output build/notebooks/$$(basename $$source .py).ipynb $$source || exit; done
+	$(BIN)/jupyter-execute --inplace build/notebooks/*.ipynb
+
 page: .venv/installed
 	$(BIN)/python -m analysis report --store results/published --out build/report.html
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis import trials
+from analysis import curves, trials
+from analysis.curves import Points
 from analysis.trials import StudyTrials
 from results.commits import Commit
 from results.study import APART, Target
@@ -54,6 +55,23 @@ def heights(found: Sequence[Confirmed]) -> list[float]:
     """Steps that a picture of them has to reach."""
     ends = [end for one in found for end in (one.least[0], *one.median, *one.most)]
     return [max(end, 0.5) for end in ends if np.isfinite(end)]
+
+
+def points(found: Sequence[Confirmed]) -> Points:
+    """The medians of repeats as points of a curve: what is left of it once nothing is selected any more.
+
+    Args:
+      found: of the studies of a curve, sorted by batch size. Those half of whose repeats, or more, never reached are
+        dropped, and a note says so.
+    """
+    reached = [one for one in found if np.isfinite(one.median[1])]
+    if not reached:
+        return curves.nothing(refusal="no best trial was run again whose repeats reached the target")
+    dropped = [f"{one.batch_size:,}" for one in found if one not in reached]
+    missed = f"half of the repeats or more never reached the target at batch size {', '.join(dropped)}, dropped"
+    sizes, low, high = np.array([(one.batch_size, *one.median) for one in reached], np.float64).T
+    notes = ("medians of best trials run again", *([missed] if dropped else []))
+    return Points(sizes, low, high, np.ones(len(reached)), None, notes, "")
 
 
 def of_study(one: StudyTrials) -> Confirmed | None:

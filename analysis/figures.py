@@ -154,16 +154,24 @@ def write_kind(folder: "Folder", out: Path, report: "Callable[[Path | Skipped], 
     Raises:
       BadInput: there is no such kind or study, or ``out`` cannot be written.
     """
+    check_choice("kind", asked.kind, KINDS)
+    _check(out)
+    _Writer(out, report)(of_kind(folder, asked), None)
+
+
+def of_kind(folder: "Folder", asked: "Asked") -> "Iterator[Picture | Skipped]":
+    """The pictures of one kind, of the studies asked for, and what of them could not be drawn.
+
+    Raises:
+      BadInput: there is no such kind or study.
+    """
     from analysis import workloads
     from analysis.kinds import asked as asking
 
     check_choice("kind", asked.kind, KINDS)
-    _check(out)
-    found = workloads.of_store(folder, asked.where)
-    found, without = asking.with_targets(found, asked)
-    for skipped in without:
-        report(skipped)
-    _Writer(out, report)(_function(KINDS[asked.kind][0])(found, asked), None)
+    found, without = asking.with_targets(workloads.of_store(folder, asked.where), asked)
+    yield from without
+    yield from _function(KINDS[asked.kind][0])(found, asked)
 
 
 class _Writer:

@@ -79,3 +79,20 @@ def test_repeats_do_not_count_as_trials_of_the_search(folder: Path) -> None:
     assert one.rows["outcome"].tolist() == ["reached"] * 3
     assert one.counting["trial"].tolist() == [0, 1]
     assert "role" in {column.name for column in schema.TRIALS}
+
+
+def test_medians_of_repeats_are_points_of_a_curve(folder: Path) -> None:
+    for batch_size, again in ((4, crossing(10, 30)), (2, NEVER), (16, crossing(5, 7))):
+        publish(folder, plan(batch_size=batch_size, trials=2, confirm=1), SEARCHED | repeats(again))
+    points = confirmations.points(confirmations.of(store.catalogue(folder), ERROR))
+    assert points.batch_size.tolist() == [4, 16]
+    assert list(zip(points.low, points.high, strict=True)) == [(10, 30), (5, 7)]
+    assert points.weights.tolist() == [1, 1]
+    assert points.trials is None
+    assert points.notes[1:] == ("half of the repeats or more never reached the target at batch size 2, dropped",)
+
+
+def test_without_repeats_there_are_no_points() -> None:
+    points = confirmations.points([])
+    assert not len(points.batch_size)
+    assert "was run again" in points.refusal

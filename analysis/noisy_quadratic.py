@@ -1,0 +1,106 @@
+"""The noisy quadratic: what a search of gradient descent on it is expected to find, worked out instead of measured.
+
+Its curvatures are h = 1/1, 1/2, ... and its gradients h θ + σ √h ε / √B. From θ = 1 coordinates stay normal, with mean
+(1 - αh)^t and variance α² σ² h / B (1 - q^t) / (1 - q), q = (1 - αh)², after t steps at the rate α (Zhang et al. 2019,
+arXiv 1907.04164). The loss is the sum of h θ² / 2.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy.special import gammainc
+
+from results.study import Study
+
+RATES = 1200  # that stand for a range of learning rates
+HALVINGS = 40
+FEW, MANY = 0.25, 1e6  # of examples worth of noise: far from the knee on either side
+LONGEST = 6000  # steps to a loss of a tenth or more where there is little noise
+
+
+def least_steps(study: Study) -> float:
+    """Steps to target if the loss were its expectation, and the learning rate the best; +inf if it never gets there."""
+    rates, curvature, goal = _rates(study), _curvature(study), study.targets[0].value
+    low, high = np.zeros(len(rates)), np.full(len(rates), float(study.budget_steps))
+    reaches = _expected(study, rates, high, curvature) <= goal
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        there = _expected(study, rates, middle, curvature) <= goal
+        low, high = np.where(there, low, middle), np.where(there, middle, high)
+    return float(np.min(high[reaches], initial=np.inf))
+
+
+def best_of(study: Study, trials: int) -> float:
+    """Steps to target that the best of so many trials is expected to need; geometric mean, middles of intervals.
+
+    A trial is at the target at the first of the study's evaluations whose loss is. The law of that, a sum of squares of
+    normal numbers, is taken for the gamma law with the same three moments, and noise for forgotten between evaluations.
+
+    Returns:
+      NaN if more than one search in a hundred misses the target.
+    """
+    curvature, goal, steps = _curvature(study), study.targets[0].value, study.evaluations.astype(np.float64)
+    rates = _rates(study)
+    missed = np.ones((len(rates), len(steps)))
+    for i in np.flatnonzero(rates < 2):  # faster ones diverge
+        pull, spread = _parts(study, rates[i], steps[:, None], curvature)  # [steps, h]
+        mean, variance = (spread + pull).sum(axis=1), 2 * (spread * (spread + 2 * pull)).sum(axis=1)
+        skew = 8 * (spread**2 * (spread + 3 * pull)).sum(axis=1)
+        least = mean - 2 * variance**2 / skew
+        missed[i] = 1 - gammainc(4 * variance**3 / skew**2, np.maximum(goal - least, 0) * 2 * variance / skew)
+    not_yet = np.cumprod(missed, axis=1).mean(axis=0) ** trials
+    chance = -np.diff(np.append(1.0, not_yet))
+    if chance.sum() < 0.99:
+        return float("nan")
+    before = np.append(0.5, steps[:-1])
+    return float(np.exp(chance @ np.log((before + steps) / 2) / chance.sum()))
+
+
+def critical_batch_size(study: Study, trials: int | None) -> float:
+    """Where the line of perfect scaling meets the plateau, examples.
+
+    Args:
+      study: at any batch size.
+      trials: of ``best_of`` so many; None: of ``least_steps``.
+    """
+    variance = float(study.model_options["noise"]) ** 2
+    least, most = (_with_noise(study, 1 / share) for share in (FEW, MANY))
+    steps = [least_steps(one) if trials is None else best_of(one, trials) for one in (least, most)]
+    return FEW * variance * steps[0] / steps[1]
+
+
+def _with_noise(study: Study, variance: float) -> Study:
+    """The study at batch size 1 with gradients of this variance, and as many steps as that takes."""
+    options = {"noise": math.sqrt(variance)}
+    budget = math.ceil(LONGEST * max(1.0, variance))
+    return dataclasses.replace(study, batch_size=1, model_options=options, budget_steps=budget)
+
+
+def _rates(study: Study) -> np.ndarray:
+    """Learning rates at equal shares of the range they are drawn from."""
+    if (study.dataset, study.model, study.optimizer) != ("noise", "quadratic", "sgd"):
+        raise ValueError(f"nothing is worked out of {study.dataset}, {study.model}, {study.optimizer}")
+    return np.array([study.space["learning_rate"].at((i + 0.5) / RATES) for i in range(RATES)])
+
+
+def _curvature(study: Study) -> np.ndarray:
+    return 1 / np.arange(1, int(study.dataset_version) + 1)
+
+
+def _expected(study: Study, rates: np.ndarray, steps: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """Expected loss after ``steps`` [n] at ``rates`` [n]; +inf where it diverges."""
+    stable = rates < 2
+    pull, spread = _parts(study, np.where(stable, rates, 1.0)[:, None], steps[:, None], curvature)
+    return np.where(stable, (pull + spread).sum(axis=1), np.inf)
+
+
+def _parts(
+    study: Study, rate: float | np.ndarray, steps: np.ndarray, curvature: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is left of the start, and what noise has put in, of the expected loss: [..., h] each."""
+    variance = float(study.model_options["noise"]) ** 2 / study.batch_size
+    kept = (1 - rate * curvature) ** 2
+    settled = rate**2 * variance * curvature / (1 - kept)
+    forgotten = kept**steps
+    return 0.5 * curvature * forgotten, 0.5 * curvature * settled * (1 - forgotten)

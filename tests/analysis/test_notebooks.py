@@ -1,0 +1,83 @@
+"""The notebooks: prose and calls, and every one of them runs on the data that ship, without a word on stderr."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbclient
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "analysis" / "notebooks"
+NAMES = sorted(path.name for path in FOLDER.glob("*.py"))
+FIRST = NAMES[:1]
+SECONDS = 300  # of a cell; a hang, not a measurement
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def notebook(name: str) -> Any:
+    return jupytext.read(FOLDER / name, fmt="py:percent")
+
+
+def sources(name: str, kind: str) -> list[str]:
+    return [cell.source for cell in notebook(name).cells if cell.cell_type == kind]
+
+
+def test_there_are_five() -> None:
+    assert NAMES == [
+        "1_reading_the_dataset.py",
+        "2_three_regimes.py",
+        "3_optimizers_and_learning_rates.py",
+        "4_cores.py",
+        "5_published_data.py",
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_a_percent_source_for_a_kernel_of_python(name: str) -> None:
+    made = notebook(name)
+    assert made.metadata["kernelspec"]["name"] == "python3"
+    assert made.metadata["jupytext"]["text_representation"]["format_name"] == "percent"
+    assert {cell.cell_type for cell in made.cells} == {"markdown", "code"}
+    assert all(cell.source.strip() for cell in made.cells)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_opens_with_its_only_title(name: str) -> None:
+    cells = notebook(name).cells
+    assert cells[0].cell_type == "markdown"
+    assert cells[0].source.startswith("# ")
+    lines = [line for source in sources(name, "markdown") for line in source.splitlines()]
+    assert sum(line.startswith("# ") for line in lines) == 1
+    assert not [line for line in lines if line.startswith("%")], "which is a comment in MyST, as the pages are"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_prose_and_calls(name: str) -> None:
+    code, prose = sources(name, "code"), sources(name, "markdown")
+    defined = [node for node in ast.walk(ast.parse("\n".join(code))) if isinstance(node, DEFINITIONS)]
+    assert not defined, f"line {defined[0].lineno} of the code defines something; that belongs into analysis/"
+    assert sum(map(len, prose)) > sum(map(len, code)) / 2
+
+
+def run(name: str, folder: Path) -> Any:
+    """The notebook with its outputs, run in a kernel of its own that starts in an empty folder."""
+    made = notebook(name)
+    nbclient.NotebookClient(made, timeout=SECONDS, resources={"metadata": {"path": str(folder)}}).execute()
+    return made
+
+
+def outputs(made: Any) -> list[Any]:
+    return [output for cell in made.cells for output in cell.get("outputs", [])]
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+)
+def test_it_runs_and_says_nothing_on_stderr(name: str, tmp_path: Path) -> None:
+    found = outputs(run(name, tmp_path))
+    assert not [output["text"] for output in found if output.get("name") == "stderr"]
+    assert not [output["ename"] for output in found if output["output_type"] == "error"]  # of what is only shown
+    pictures = [output for output in found if "image/png" in output.get("data", {})]
+    assert pictures
+    assert not list(tmp_path.iterdir())
