@@ -27,7 +27,8 @@ class Spans(NamedTuple):
     """What each lane is to do in one call; every array has the lanes as leading axis.
 
     Attributes:
-      start, stop: int32[L], steps taken before and after; equal for a lane that rests. 0 starts a fresh trial.
+      start, stop: int32[L], steps taken before and after; both 0 for a lane that rests and keeps what it has. A fresh
+        trial starts from 0.
       seed: uint32[L], of the trial.
       schedule: int32[L], a value of ``schedules.SCHEDULES``.
       decay_steps, end_factor: float32[L], of the schedule.
@@ -162,9 +163,10 @@ def _fresh(workload: Workload, seed: Array) -> tuple[Any, Any]:
 
 
 def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, train: Examples | None) -> Any:
-    """Takes one trial from step ``start`` to step ``stop``, initializing it at step 0."""
+    """Takes one trial from step ``start`` to ``stop``, initializing it at step 0; a lane that rests is left alone."""
     _, data_key = streams.keys(spans.seed)
-    carry = jax.lax.cond(spans.start == 0, lambda: _fresh(workload, spans.seed), lambda: carry)
+    starts = (spans.start == 0) & (spans.stop > 0)
+    carry = jax.lax.cond(starts, lambda: _fresh(workload, spans.seed), lambda: carry)
 
     def step(at: Array, carry: Any, batch: Examples) -> Any:
         params, state = carry

@@ -75,6 +75,23 @@ def test_pruned_and_unpruned_answers_are_equal(make_study: Callable[..., Study])
     assert records["exact"].trial_steps < 0.7 * records["off"].trial_steps
 
 
+def test_a_trial_that_waits_for_others_goes_on_where_it_was(make_study: Callable[..., Study]) -> None:
+    """Where one diverges the next of the queue takes its lane, and with exact pruning the others wait for that one."""
+    learning_rate = Range("DISCRETE", values=(0.05, 0.1, 0.2, 1e30))
+    space = SearchSpace({"learning_rate": learning_rate, "momentum": Range("LINEAR", 0.0, 0.5)})
+    records = {}
+    for pruning in ("off", "exact"):
+        study = make_study(space=space, targets=(Target("validation_loss", 1e-9),), pruning=pruning)
+        records[pruning] = engine.run(study, search.draw(study, range(12)), FEW)
+    statuses = [ended.status for ended in records["off"].ended.values()]
+    assert statuses.count("INFEASIBLE") >= 2 and statuses.count("COMPLETE") > FEW.lanes
+    assert records["exact"].ended == records["off"].ended  # nobody reached the target, so nobody was pruned
+    assert records["exact"].trial_steps == records["off"].trial_steps
+    assert np.array_equal(records["exact"].step, records["off"].step)
+    for name, values in records["off"].metrics.items():
+        assert np.array_equal(records["exact"].metrics[name], values, equal_nan=True)
+
+
 def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: Callable[..., Study]) -> None:
     planted = SearchSpace({"learning_rate": Range("DISCRETE", values=(1e30,)), "momentum": Range("LINEAR", 0.0, 0.0)})
     study = make_study(space=planted)
