@@ -45,6 +45,10 @@ notebooks: .venv/installed
 	  --output build/notebooks/$$(basename $$source .py).ipynb $$source || exit; done
 	$(BIN)/jupyter-execute --inplace build/notebooks/*.ipynb
 
+# The documentation: build/docs/index.html; without executing the notebooks: make docs DOCS='-D nb_execution_mode=off'
+docs: .venv/installed
+	$(BIN)/sphinx-build -W --keep-going -n $(DOCS) -b html docs build/docs
+
 page: .venv/installed
 	$(BIN)/python -m analysis report --store results/published --out build/report.html
 
@@ -96,5 +100,5 @@ lock: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv figures build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv figures build docs/notebooks docs/doors.md docs/dictionary.md *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -91,7 +91,7 @@ def objective_terms(
 ) -> Array:
     """One core's terms of the objective but for a 1 of every link, for inside ``shard_map``: float32[terms].
 
-    Σ_observed ((1 − u·v)² − 1) + α Σ_all (u·v)² + Σ ridge |u|² + Σ ridge |v|², summed over few rows each.
+    Σ_observed ((1 − u·v)² − 1) + α Σ_all (u·v)² + Σ ridge ‖u‖² + Σ ridge ‖v‖², summed over few rows each.
 
     Args:
       own, other, work, weights, places: as of ``solved_rows``; nothing is changed.

@@ -1,6 +1,6 @@
 """Solvers of a row's normal equations, by name; batched over rows.
 
-A row x of the factors minimizes Σ_observed (1 − x·v)² + α Σ_all (x·v)² + ridge |x|² (ALX, arXiv 2112.02194), so
+A row x of the factors minimizes Σ_observed (1 − x·v)² + α Σ_all (x·v)² + ridge ‖x‖² (ALX, arXiv 2112.02194), so
 
     (Σ_observed v vᵀ + α G + ridge I) x = Σ_observed v,    G = Σ_all v vᵀ.
 """

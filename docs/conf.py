@@ -1,0 +1,96 @@
+"""What Sphinx is told: `make docs` builds the pages of this folder, and whatever it warns of is an error."""
+
+import importlib
+import re
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+importlib.import_module("analysis.picture")  # with what it stands on
+typing.TYPE_CHECKING = True  # the registry of figures imports for type checkers alone what its signatures name
+importlib.import_module("analysis.figures")
+typing.TYPE_CHECKING = False
+
+project = "scaling-limits"
+author = "The scaling-limits authors"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["*.py", ".*", "published.md"]  # of this folder; the last is part of another page
+default_role = "code"
+
+html_theme = "furo"
+html_title = project
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
+
+myst_heading_anchors = 4  # links to headings read as on a code host
+
+# Notebooks are executed by every build; `-D nb_execution_mode=off` leaves that out.
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_execution_mode = "force"
+nb_execution_timeout = 180
+nb_execution_show_tb = True  # of a cell that fails, which is a warning
+nb_output_stderr = "warn"
+nb_merge_streams = True
+nb_ipywidgets_js: dict[str, Any] = {}  # would be fetched from elsewhere
+
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+napoleon_numpy_docstring = False
+napoleon_use_param = False  # several may be told at once: "low, high: ..."
+napoleon_custom_sections = [("Attributes", "params_style")]
+napoleon_use_rtype = False
+
+# Names of other packages have no pages here. Names of our own have, or a warning says so.
+EXTERNAL = "argparse|collections|concurrent|contextlib|ctypes|fractions|hydra|jax|json|matplotlib|multiprocessing|numpy"
+EXTERNAL += "|optax|pandas|pathlib|polars|pyarrow|types|typing|upath"
+BUILT_IN = "bool|bytes|dict|float|frozenset|int|list|object|set|slice|str|tuple|type|None"
+BUILT_IN += "|Exception|FileNotFoundError|RuntimeError|ValueError"
+TYPE_VARIABLE = r".*\.[A-Z]"
+nitpick_ignore_regex = [("py:class", TYPE_VARIABLE), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
+
+
+def setup(app: Sphinx) -> None:
+    """Makes the pages that are not written by hand, and leaves out what says nothing."""
+    pages = importlib.import_module("pages")
+    app.connect("builder-inited", lambda app: pages.write_all(HERE))
+    app.connect("autodoc-skip-member", _skipped)
+    app.connect("autodoc-process-signature", _readable)
+    app.connect("autodoc-process-docstring", _as_written, priority=400)  # napoleon's is 500
+
+
+def _skipped(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+    """Fields of named tuples are told by the docstrings of their classes."""
+    return True if type(thing).__name__ == "_tuplegetter" else None
+
+
+def _as_written(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """What stands indented under a blank line is shown as it is, and what a property says before a colon is no type."""
+    for i in range(len(lines) - 1, 1, -1):
+        if lines[i].startswith("    ") and not lines[i - 1] and lines[i - 2] and not lines[i - 2].startswith(" "):
+            lines[i - 1 : i] = ["", "::", ""]
+    for i in range(len(lines) - 1):
+        if lines[i] == "Returns:":  # or what is said before a colon would be taken for a type
+            lines[i + 1] = f"  {lines[i + 1].strip()}"
+            lines[i] = ":returns:"
+    if what == "property":
+        lines[:0] = ["..", ""]
+
+
+def _readable(
+    app: Sphinx, what: str, name: str, thing: object, options: object, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """What a dataclass makes anew for each of its objects, and a lambda, are no Python as they stand in a signature."""
+    return signature and re.sub(r"<(factory|function [\w.<>]+)>", "...", signature), returned

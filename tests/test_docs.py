@@ -1,0 +1,167 @@
+"""Documents hold what they promise: links lead somewhere, commands can be asked, pages are made of what is there."""
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from analysis import arguments, assumptions, coverage
+from analysis.figures import FIGURES, KINDS
+from results import __main__ as results_door
+from results import schema
+from sweeps import composition, overrides
+from workloads import preparable
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+MADE = {DOCS / "doors.md", DOCS / "dictionary.md", *DOCS.glob("notebooks/*")}  # at every build, and not kept
+DOCUMENTS = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "benchmarks" / "RESULTS.md"} - MADE)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# What a recipe adds is not there: the names of its files, and of its rows.
+ADDED = re.compile(
+    r"`(?:conf/(?:task|optimizer|experiment)|results/importers)/([\w/-]+)\.\w+`|^    \"(\w+)\": Row\(", re.M
+)
+
+
+class Command(NamedTuple):
+    """A command line of a document."""
+
+    document: Path
+    words: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}: {' '.join(self.words)}"
+
+
+def commands() -> Iterator[Command]:
+    """Lines of indented blocks that start a program of ours, without comments; a backslash continues one."""
+    for document in DOCUMENTS:
+        for line in document.read_text().replace("\\\n", " ").splitlines():
+            if line.startswith("    ") and line.split()[:1] and line.split()[0] in ("python", "make"):
+                yield Command(document, shlex.split(line, comments=True))
+
+
+COMMANDS = list(commands())
+
+
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
+    """The module docs/pages.py, which is no package's."""
+    spec = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def anchors(document: Path) -> set[str]:
+    """What the headings of a document are called in links."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_that_are_there(document: Path) -> None:
+    for target in LINK.findall(document.read_text()):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (document.parent / name).resolve() if name else document
+        assert path.is_relative_to(ROOT) and path.exists(), target
+        assert not anchor or anchor in anchors(path), target
+
+
+def test_pages_are_read_on_a_code_host_too() -> None:
+    """There, a page that is made by the build is not there."""
+    names = {"doors.md", "dictionary.md", "notebooks/"}
+    found = {target for page in DOCS.rglob("*.md") for target in LINK.findall(page.read_text()) if page not in MADE}
+    assert not {target for target in found if any(name in target for name in names)}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_commands_can_be_asked(command: Command) -> None:
+    added = {name for names in ADDED.findall(command.document.read_text()) for name in names if name}
+    program, *words = command.words
+    if program == "make":
+        target = next(word for word in words if "=" not in word)
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)
+    elif words[0] != "-m":
+        assert (ROOT / words[0]).is_file()
+    elif words[1] == "pytest":
+        assert all((ROOT / path).exists() for path in words[2:])
+    elif not added & {word.rpartition("=")[2] for word in words[2:]}:
+        ask(words[1], words[2:])
+
+
+def ask(door: str, words: list[str]) -> None:
+    """Has a door read words as it would if it were opened; it raises BadInput or exits if it cannot."""
+    if door == "analysis":
+        asked = arguments.parser().parse_args(words)
+        if asked.command == "figures":
+            assert asked.name is None or any(asked.name in (name, name.partition("/")[0]) for name in FIGURES)
+            assert asked.kind is None or asked.kind in KINDS
+    elif door == "results":
+        results_door.parser().parse_args(words)
+    elif door == "workloads.prepare":
+        assert words[0] in preparable.names()
+    elif door == "sweeps.status":
+        assert all(word.startswith("store=") for word in words)
+    else:
+        assert door in ("sweeps", "sweeps.plan")
+        line = overrides.command_line(words)
+        assert "--help" in words or composition.compose_all(line)
+
+
+def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
+    assert len(COMMANDS) > 60
+    assert {command.document.name for command in COMMANDS} >= {"README.md", "start.md", "reproduce.md", "sweep.md"}
+    with pytest.raises(SystemExit):
+        ask("analysis", ["fit", "--shop", "results/local"])
+    with pytest.raises(AssertionError):
+        ask("analysis", ["figures", "--store", "s", "--out", "f", "--name", "optimisers"])
+
+
+def test_every_door_says_what_it_is(pages: ModuleType) -> None:
+    sources = [
+        path for package in ("analysis", "results", "sweeps", "workloads") for path in ROOT.glob(f"{package}/*.py")
+    ]
+    opened = {path for path in sources if 'if __name__ == "__main__":' in path.read_text()}
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__") for path in opened}
+    assert names == pages.DOORS.keys()
+    top = results_door.parser().format_usage()
+    assert all(command in top for command in pages.COMMANDS["results"])
+
+
+def test_the_dictionary_has_every_column(pages: ModuleType) -> None:
+    page = pages.dictionary()
+    for column in (*schema.STUDIES, *schema.TRIALS, *schema.MEASUREMENTS, *schema.COSTS):
+        assert re.search(rf"^\| `{column.name}` \| [^|]+ \| {re.escape(column.meaning)} \|$", page, re.M)
+    assert f"schema {schema.SCHEMA_VERSION}" in page
+
+
+def test_statistics_tell_every_verdict_and_every_assumption() -> None:
+    page = (DOCS / "statistics.md").read_text()
+    for verdict in coverage.VERDICTS:
+        assert f"\n| {verdict.replace('_', ' ')} |" in page
+    for name, assumed in assumptions.ASSUMPTIONS.items():
+        assert f"\n| {name} | {assumed.replace('-1', '−1')} |" in page
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-E", "-n", "-b", "html"]
+    command += ["-d", str(tmp_path / "read"), str(DOCS), str(tmp_path / "html")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    built = {path.relative_to(tmp_path / "html") for path in (tmp_path / "html").rglob("*.html")}
+    assert {DOCS / path.with_suffix(".md") for path in built} >= {*DOCS.rglob("*.md")} - {*DOCS.glob("published.md")}
+    for path in built:
+        page = (tmp_path / "html" / path).read_text()
+        assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(https?:)?//", page), path

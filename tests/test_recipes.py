@@ -1,0 +1,103 @@
+"""The recipes of docs/add do what they say: each is followed to the letter in a copy of the code, and asked to run."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CODE = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
+REGISTRY = "workloads/registry.py"
+RESIDUAL = "from workloads.models.residual import residual"
+STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}\n"
+RUN = '    run = {"mlperf-rcp": mlperf_rcp.run, "algoperf-logs": algoperf.run}[options.source]\n'
+HERE = "    # here\n"
+# Blocks of a page that are no new file, in their order: which file they go into, and behind what.
+INSERTED = {
+    "data-set": [(REGISTRY, "DATASETS: dict[str, Dataset] = {\n")],
+    "model": [(REGISTRY, "MODELS: dict[str, Callable[..., Model]] = {\n")],
+    "optimizer": [
+        ("workloads/optimizers.py", "from workloads.workload import Array, Params\n"),
+        (REGISTRY, "OPTIMIZERS: dict[str, Optimizer] = {\n"),
+    ],
+    "sweep": [],
+    "figure": [("analysis/figures.py", "FIGURES = {\n")],
+    "column": [
+        ("results/schema.py", '    Column("physical_cores", pa.int32(), "physical cores the process could run on"),\n'),
+        ("results/schema.py", "from results.study import METRICS\n"),
+        ("results/migrations.py", HERE),
+        ("harness/provenance.py", '        "physical_cores": len(processors.physical_cores()),\n'),
+    ],
+    "source": [("results/__main__.py", HERE)],
+}
+# What the text of a page asks for beside its blocks: of a file, what becomes what.
+REPLACED = {
+    "data-set": [(REGISTRY, "datasets import (\n", "datasets import (\n    spirals,\n")],
+    "model": [(REGISTRY, "from workloads.models.lstm", f"{RESIDUAL}\nfrom workloads.models.lstm")],
+    "column": [
+        ("results/schema.py", "SCHEMA_VERSION = 3\n", ""),
+        ("results/migrations.py", STEPS, HERE),
+        ("harness/provenance.py", "import json\n", "import json\nimport os\n"),
+    ],
+    "source": [
+        ("results/__main__.py", '"algoperf-logs"), help', '"algoperf-logs", "tracker"), help'),
+        ("results/__main__.py", "mlperf_rcp, shallue2018\n", "mlperf_rcp, shallue2018, tracker\n"),
+        ("results/__main__.py", RUN, HERE),
+    ],
+}
+SMALL = ["trials=2", "+task.budget.steps=40"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INSERTED)
+def test_a_recipe_does_what_it_says(name: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "add" / f"{name}.md").read_text()
+    for folder in CODE:
+        without = shutil.ignore_patterns("__pycache__", "local", "published", "mlperf", "notebooks")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=without)
+    follow(name, page, tmp_path)
+    if name == "figure":
+        run(tmp_path, "sweeps", ["store=results/spirals", "pruning=off", *SMALL])
+    for command in re.findall(r"^    python -m (.+)$", page.partition("See it work")[2].replace("\\\n", " "), re.M):
+        door, *words = shlex.split(command)
+        if door != "pytest":
+            run(tmp_path, door, small(words) if door == "sweeps" else words)
+
+
+def follow(name: str, page: str, copy: Path) -> None:
+    """Does to a copy of the code what a page says."""
+    for file, line, instead in REPLACED.get(name, []):
+        text = (copy / file).read_text()
+        assert text.count(line) == 1, line
+        (copy / file).write_text(text.replace(line, instead))
+    places = iter(INSERTED[name])
+    for before, block in re.findall(r"((?:[^\n]+\n)+)\n```\w+\n(.*?)```", page, re.S):
+        named = [path for path in re.findall(r"`([\w/.-]+\.(?:py|yaml))`", before) if not (copy / path).exists()]
+        if block.startswith("dataset,"):
+            (copy / "runs.csv").write_text(block)
+        elif named:
+            (copy / named[-1]).parent.mkdir(exist_ok=True)
+            (copy / named[-1]).write_text(block)
+        else:
+            file, line = next(places)
+            text = (copy / file).read_text()
+            assert text.count(line) == 1, line
+            (copy / file).write_text(text.replace(line, line + block))
+    assert next(places, None) is None
+
+
+def small(words: list[str]) -> list[str]:
+    """A sweep of as many axes, with hardly anything to do."""
+    sizes = [re.sub(r"^batch_size=\d+,.*", "batch_size=16,64", word) for word in words]
+    return [*sizes, *SMALL, *(["batch_size=16,64"] if any("experiment" in word for word in words) else [])]
+
+
+def run(copy: Path, door: str, words: list[str]) -> None:
+    """Opens a door of the copy, which has to succeed."""
+    command = [sys.executable, "-m", door, *words]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{door} {' '.join(words)}\n{done.stdout}\n{done.stderr}"
