@@ -63,12 +63,12 @@ def _rule(options: argparse.Namespace) -> "Rule":
 
 
 def _steps(options: argparse.Namespace) -> None:
-    from analysis import steps
+    from analysis.searches import steps
 
     asked, rule = _asked(options), _rule(options)
     held, target = steps.load(options.store, asked, rule)
     if options.rule == "median":
-        from analysis import medians  # takes longer to import than most answers take
+        from analysis.searches import medians  # takes longer to import than most answers take
 
         table, notes = medians.answer(held, target, medians.Counts(options.k, options.best_of))
         columns, readable = steps.MEDIAN_COLUMNS, medians.readable
@@ -89,7 +89,7 @@ def _steps(options: argparse.Namespace) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    from analysis import fits
+    from analysis.fitting import fits
 
     asked = _asked(options)
     if options.points and asked:
@@ -105,7 +105,7 @@ def _fit(options: argparse.Namespace) -> None:
 
 
 def _coverage(options: argparse.Namespace) -> None:
-    from analysis import coverage
+    from analysis.fitting import coverage
 
     for name, least in (("datasets", 1), ("seed", 0)):
         if (given := getattr(options, name)) < least:
@@ -119,7 +119,7 @@ def _coverage(options: argparse.Namespace) -> None:
 
 
 def _epochs(options: argparse.Namespace) -> None:
-    from analysis import core_counts, epochs, factorizations
+    from analysis.cores import core_counts, epochs, factorizations
 
     held = factorizations.load(options.store)
     if not held:

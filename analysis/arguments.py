@@ -57,7 +57,7 @@ def parser() -> Parser:
 
 
 def _steps_arguments(sub: Parser) -> None:
-    from analysis import steps
+    from analysis.searches import steps
     from results.answers import RULES
 
     sub.description = manual.STEPS + manual.meanings(steps.COLUMNS) + manual.MEDIANS + manual.meanings(steps.MEDIANS)
@@ -75,7 +75,7 @@ def _steps_arguments(sub: Parser) -> None:
 
 
 def _fit_arguments(sub: Parser) -> None:
-    from analysis import fits
+    from analysis.fitting import fits
 
     sub.description = manual.FIT + manual.meanings(fits.COLUMNS) + manual.FIT_LIMITS
     source = sub.add_mutually_exclusive_group(required=True)
@@ -87,7 +87,7 @@ def _fit_arguments(sub: Parser) -> None:
 
 
 def _coverage_arguments(sub: Parser) -> None:
-    from analysis import coverage
+    from analysis.fitting import coverage
 
     sub.description = manual.COVERAGE + manual.meanings(coverage.COLUMNS)
     sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated per scenario (300)")
@@ -96,7 +96,7 @@ def _coverage_arguments(sub: Parser) -> None:
 
 
 def _epochs_arguments(sub: Parser) -> None:
-    from analysis import core_counts, epochs
+    from analysis.cores import core_counts, epochs
 
     meanings = manual.meanings(epochs.COLUMNS) + manual.EPOCHS_FIT + manual.meanings(core_counts.COLUMNS)
     sub.description = manual.EPOCHS + meanings

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import contradictions, curves, factorizations, steps, text, trials
+from analysis import contradictions, text
 from analysis.contradictions import Finding, paired
-from analysis.curves import Curve
-from analysis.trials import StudyTrials
+from analysis.cores import factorizations
+from analysis.fitting import curves
+from analysis.fitting.curves import Curve
+from analysis.searches import steps, trials
+from analysis.searches.trials import StudyTrials
 from results import store
 from results.bad_input import BadInput
 from results.durable import Folder

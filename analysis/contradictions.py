@@ -13,11 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from analysis import best_of, epochs, fits, trials
-from analysis.curves import Curve
-from analysis.factorizations import Measured
-from analysis.fits import Judged
-from analysis.trials import StudyTrials
+from analysis.cores import epochs
+from analysis.cores.factorizations import Measured
+from analysis.fitting import fits
+from analysis.fitting.curves import Curve
+from analysis.fitting.fits import Judged
+from analysis.searches import best_of, trials
+from analysis.searches.trials import StudyTrials
 from results.study import Study
 
 FEWEST_EPOCHS = 3  # whose times are judged

@@ -12,8 +12,8 @@ from analysis.papers import definitions
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
+    from analysis.drawing.picture import Picture, Skipped
     from analysis.kinds.asked import Asked
-    from analysis.picture import Picture, Skipped
     from results.durable import Folder
 
 BATCH, CORES, PAPER = "batch", "cores", "paper"
@@ -45,23 +45,29 @@ class Row(NamedTuple):
 FIGURES = {
     "steps_to_target": Row(
         BATCH,
-        "batch_figures.steps_to_target",
+        "named.batch_figures.steps_to_target",
         "steps to target against batch size, one picture per curve, with its regimes",
     ),
-    "optimizers": Row(BATCH, "batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"),
+    "optimizers": Row(
+        BATCH, "named.batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"
+    ),
     "summary": Row(
-        BATCH, "summaries.summary", "all there is on a workload: a page per curve, with its trials and its fit"
+        BATCH, "named.summaries.summary", "all there is on a workload: a page per curve, with its trials and its fit"
     ),
     "epochs": Row(
         CORES,
-        "scaling_figures.epochs_against_cores",
+        "named.scaling_figures.epochs_against_cores",
         "seconds per epoch of a factorization against cores, one picture per curve",
     ),
-    "speedup": Row(CORES, "scaling_figures.speedup", "speed-up and efficiency against cores, all curves of a device"),
-    "recall": Row(CORES, "recall_figures.recall", "Recall@20 and @50 of all factorizations of a data set"),
-    "precision": Row(CORES, "recall_figures.precision", "recall and objective epoch by epoch in every number format"),
-    "solvers": Row(CORES, "recall_figures.solvers", "recall and objective against seconds with every solver"),
-    "tuning": Row(CORES, "recall_figures.tuning", "recall over the plane of unobserved weight and norm penalty"),
+    "speedup": Row(
+        CORES, "named.scaling_figures.speedup", "speed-up and efficiency against cores, all curves of a device"
+    ),
+    "recall": Row(CORES, "named.recall_figures.recall", "Recall@20 and @50 of all factorizations of a data set"),
+    "precision": Row(
+        CORES, "named.recall_figures.precision", "recall and objective epoch by epoch in every number format"
+    ),
+    "solvers": Row(CORES, "named.recall_figures.solvers", "recall and objective against seconds with every solver"),
+    "tuning": Row(CORES, "named.recall_figures.tuning", "recall over the plane of unobserved weight and norm penalty"),
 } | {
     f"{SHALLUE}/figure{number}": Row(PAPER, "papers.shallue2018.figure", f"Shallue et al. 2018: {title}", number)
     for number, title in definitions.TITLES.items()
@@ -110,8 +116,8 @@ def write_all(
     Raises:
       BadInput: there is no such figure or store, or ``out`` cannot be written.
     """
-    from analysis import factorizations
-    from analysis.picture import Skipped
+    from analysis.cores import factorizations
+    from analysis.drawing.picture import Skipped
     from results import store
 
     names = [each for each in FIGURES if name in (None, each, each.partition("/")[0])]
@@ -183,8 +189,8 @@ class _Writer:
     def __call__(self, pictures: "Iterator[Picture | Skipped]", named: str | None) -> None:
         import matplotlib
 
-        from analysis import picture
-        from analysis.picture import Skipped
+        from analysis.drawing import picture
+        from analysis.drawing.picture import Skipped
 
         with matplotlib.rc_context(picture.SETTINGS):
             for made in pictures:
@@ -206,7 +212,7 @@ def _found(kind: str, folder: "Folder", asked: tuple[str, float] | None) -> Any:
     """What figures of a kind are drawn from."""
     if kind == CORES:
         return _function("factorizations.load")(folder)
-    return _function("batch_figures.of_store")(folder, asked)
+    return _function("named.batch_figures.of_store")(folder, asked)
 
 
 def _has_paper(found: Any) -> bool:

@@ -4,7 +4,8 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from analysis import curves, text
+from analysis import text
+from analysis.fitting import curves
 from results import store
 from results.bad_input import BadInput, nearest
 from results.commits import Commit

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from report import Report
 
-from analysis import coverage, curves, fits, regimes, simulation
-from analysis.curves import Curve
+from analysis.fitting import coverage, curves, fits, regimes, simulation
+from analysis.fitting.curves import Curve
 from results.study import Target
 
 TRIALS = 100

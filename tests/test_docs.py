@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from analysis import arguments, assumptions, coverage
+from analysis import arguments
 from analysis.figures import FIGURES, KINDS
+from analysis.fitting import assumptions, coverage
 from results import __main__ as results_door
 from results import schema
 from sweeps import composition, overrides

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from analysis.drawing.picture import Skipped
 from analysis.papers import definitions
-from analysis.picture import Skipped
 from analysis.workloads import Workload
 from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from analysis import budgets, trials
+from analysis.drawing.picture import Picture, Skipped
 from analysis.kinds import asked as asking
 from analysis.kinds import pages
 from analysis.kinds.asked import PRUNED, Asked
 from analysis.panels import best
 from analysis.panels import line as lines
 from analysis.panels.grid import Panel
-from analysis.picture import Picture, Skipped
+from analysis.searches import budgets, trials
 from analysis.workloads import Workload
 from results.study import Target
 

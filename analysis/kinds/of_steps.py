@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from analysis.drawing.picture import Picture, Skipped
 from analysis.kinds import asked as asking
 from analysis.kinds import pages
 from analysis.kinds.asked import Asked
@@ -9,7 +10,6 @@ from analysis.panels import line as lines
 from analysis.panels import steps
 from analysis.panels.grid import Panel
 from analysis.panels.line import Line
-from analysis.picture import Picture, Skipped
 from analysis.workloads import Workload
 from results.bad_input import check_choice
 from results.study import Target

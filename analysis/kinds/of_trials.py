@@ -3,14 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from analysis import budgets, metaparameters, splits, trials
+from analysis.drawing.picture import Picture, Skipped
 from analysis.kinds import asked as asking
 from analysis.kinds import pages
 from analysis.kinds.asked import PRUNED, Asked
 from analysis.panels import best, plane, steps, tuning
 from analysis.panels import line as lines
-from analysis.picture import Picture, Skipped
-from analysis.trials import StudyTrials
+from analysis.searches import budgets, metaparameters, splits, trials
+from analysis.searches.trials import StudyTrials
 from analysis.workloads import Workload
 from results.study import Target
 

@@ -5,11 +5,11 @@ from typing import TypeVar
 
 from matplotlib.artist import Artist
 
+from analysis.drawing.picture import Picture
 from analysis.kinds.asked import Asked
 from analysis.panels import grid
 from analysis.panels.grid import Panel
 from analysis.panels.line import Line
-from analysis.picture import Picture
 from analysis.workloads import Workload
 from results.study import Study
 

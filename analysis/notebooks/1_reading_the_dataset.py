@@ -31,7 +31,10 @@ import pandas as pd
 import polars as pl
 from IPython.display import Markdown
 
-from analysis import gallery, learning_curves, shipped, steps
+from analysis import shipped
+from analysis.drawing import gallery
+from analysis.named import learning_curves
+from analysis.searches import steps
 from results import answers, overview, scan, schema, store, verify
 from results.confirmation import SEARCH
 

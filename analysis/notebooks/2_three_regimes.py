@@ -27,22 +27,12 @@
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import (
-    assumptions,
-    batch_figures,
-    best_of_figures,
-    coverage,
-    draw,
-    fits,
-    gallery,
-    medians,
-    noisy_quadratic,
-    regimes,
-    shipped,
-    simulation,
-    trials,
-)
-from analysis.batch_figures import Fitted
+from analysis import shipped
+from analysis.drawing import draw, gallery
+from analysis.fitting import assumptions, coverage, fits, noisy_quadratic, regimes, simulation
+from analysis.named import batch_figures, best_of_figures
+from analysis.named.batch_figures import Fitted
+from analysis.searches import medians, trials
 
 pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)
@@ -199,7 +189,7 @@ pd.DataFrame(
 #
 # Since the minimum falls with every further trial, one may ask for something that does not: what *half of all random
 # searches* of k trials reach their target in. All that is needed are the ranks of the trials there are, and its band
-# is free of any assumption about how steps are distributed (`analysis/best_of.py`).
+# is free of any assumption about how steps are distributed (`analysis/searches/best_of.py`).
 
 # %%
 gallery.show(best_of_figures.searches([quadratic, one], [2, 5, 14]))

@@ -25,23 +25,13 @@
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import (
-    batch_figures,
-    confirmations,
-    contradictions,
-    draw,
-    figures,
-    fits,
-    gallery,
-    growth,
-    medians,
-    shipped,
-    steps,
-    summaries,
-    workloads,
-)
+from analysis import contradictions, figures, shipped, workloads
+from analysis.drawing import draw, gallery
+from analysis.fitting import fits
 from analysis.kinds.asked import Asked
+from analysis.named import batch_figures, summaries
 from analysis.panels import line as lines
+from analysis.searches import confirmations, growth, medians, steps
 
 pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)
@@ -119,9 +109,9 @@ gallery.show(figures.of_kind(STORE, Asked("metaparameters", where=tuple(asked)))
 # %% [markdown]
 # Does it grow linearly? The power of the batch size by which the rate grows: 1 is the linear rule, 0.5 that of the
 # square root, 0 no growth. It is the slope of the logarithms, by least squares, of the geometric mean over trials
-# that were nearly the best, with a 90 % interval from the scatter around it (`analysis/growth.py`). First over the
-# batch sizes up to the critical one, where that is identified, as rules of thumb are meant to hold there; of other
-# workloads over all:
+# that were nearly the best, with a 90 % interval from the scatter around it (`analysis/searches/growth.py`). First
+# over the batch sizes up to the critical one, where that is identified, as rules of thumb are meant to hold there; of
+# other workloads over all:
 
 # %%
 chosen = [one for one in workloads.of_store(STORE, ["dataset=digits"]) if not one.pruned]
@@ -171,9 +161,9 @@ success = answered.pivot_table(index=["model", "optimizer"], columns="batch_size
 # ## Were the search spaces wide enough?
 #
 # An optimum at the end of a range may lie beyond it, and then the answer is one of the range, not of the optimizer. A
-# study is named here if its best tenth of trials crowds at an end (`analysis/edges.py`); a question mark says that it
-# may also lie some way off. Of studies whose metaparameters do not matter, one in twenty would be named by chance,
-# and one in ten with a question mark.
+# study is named here if its best tenth of trials crowds at an end (`analysis/searches/edges.py`); a question mark
+# says that it may also lie some way off. Of studies whose metaparameters do not matter, one in twenty would be named
+# by chance, and one in ten with a question mark.
 
 # %%
 edges = answered[~answered["at_edge"].isin(["no", "unclear"])]

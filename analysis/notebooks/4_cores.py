@@ -28,7 +28,10 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import core_counts, epochs, factorizations, gallery, recall_figures, scaling, scaling_figures, shipped
+from analysis import shipped
+from analysis.cores import core_counts, epochs, factorizations, scaling
+from analysis.drawing import gallery
+from analysis.named import recall_figures, scaling_figures
 from results import published_points
 
 pd.set_option("display.precision", 4)

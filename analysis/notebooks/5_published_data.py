@@ -32,7 +32,10 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import batch_figures, contradictions, draw, fits, gallery, shipped
+from analysis import contradictions, shipped
+from analysis.drawing import draw, gallery
+from analysis.fitting import fits
+from analysis.named import batch_figures
 from analysis.papers import definitions, shallue2018
 from results import published_points, store
 

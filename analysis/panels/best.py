@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from analysis import draw, ticks
-from analysis.budgets import Best
+from analysis.drawing import draw, ticks
 from analysis.panels.grid import Panel
 from analysis.panels.line import shown
+from analysis.searches.budgets import Best
 
 SHADE, HATCH = "#BBBBBB", "////"
 LOGARITHMIC = 4.0  # a panel that spans a larger factor than this has a logarithmic scale

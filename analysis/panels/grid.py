@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.draw import INK
+from analysis.drawing.draw import INK
 
 # Inches.
 WIDTHS = {1: 5.4, 2: 4.2, 3: 3.3}  # of a panel with its margins, by the number of columns

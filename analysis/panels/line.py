@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import confirmations, curves, fits, outcomes, samples, steps, trials
-from analysis.confirmations import Confirmed
-from analysis.curves import Curve
-from analysis.fits import Judged
-from analysis.trials import StudyTrials
+from analysis.fitting import curves, fits, outcomes, samples
+from analysis.fitting.curves import Curve
+from analysis.fitting.fits import Judged
+from analysis.searches import confirmations, steps, trials
+from analysis.searches.confirmations import Confirmed
+from analysis.searches.trials import StudyTrials
 from results import published_points
 from results.answers import MINIMUM, Rule
 from results.commits import Commit
@@ -29,7 +30,7 @@ class Line(NamedTuple):
       dataset, model, optimizer: as tables show them.
       target: what was to be reached.
       rule: which trials count, and what it takes to reach the target.
-      trials: that count, by batch size; rows as in ``analysis.trials``. Of several studies at one batch size, of all.
+      trials: that count, by batch size; rows as in ``searches.trials``. Of several studies at one batch size, of all.
       tuned: metaparameters that the trials have.
       pruned: whether losing trials were cut short.
       split: whether it is about some trials of the workload alone.

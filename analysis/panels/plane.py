@@ -9,9 +9,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis import ticks, trials
-from analysis.metaparameters import Quantity
+from analysis.drawing import ticks
 from analysis.panels.grid import Panel
+from analysis.searches import trials
+from analysis.searches.metaparameters import Quantity
 
 LOOKS: dict[str, dict[str, Any]] = {
     "infeasible": {"marker": "x", "color": "#D55E00", "markersize": 3.4, "markeredgewidth": 0.9, "zorder": 2},
@@ -60,7 +61,7 @@ def ended(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: float) -> 
     """Those of the trials that were COMPLETE or INFEASIBLE, or reached the target.
 
     Args:
-      rows: of ``analysis.trials``.
+      rows: of ``analysis.searches.trials``.
       across, up: what the axes show; trials that lack any are left out.
       budget: the most steps.
     """

@@ -10,11 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis import confirmations, draw, regimes
-from analysis.draw import INK, Style
+from analysis.drawing import draw
+from analysis.drawing.draw import INK, Style
+from analysis.fitting import regimes
 from analysis.panels import line as lines
 from analysis.panels.grid import Panel
 from analysis.panels.line import Line
+from analysis.searches import confirmations
 
 EACH = "each"  # a line of perfect scaling of its own for every line
 FURTHEST = 4.0  # a bar of an evaluation interval that goes further than this factor below its middle may be cut

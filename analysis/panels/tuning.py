@@ -8,12 +8,12 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis import draw, ticks
-from analysis.draw import INK
-from analysis.metaparameters import Quantity
+from analysis.drawing import draw, ticks
+from analysis.drawing.draw import INK
 from analysis.panels import line as lines
 from analysis.panels.grid import Panel
 from analysis.panels.line import Line
+from analysis.searches.metaparameters import Quantity
 
 NEARLY = 1.25  # trials that needed up to so many times the fewest steps are nearly as good
 RULES: dict[str, tuple[float, Any]] = {"linear rule": (1.0, (0, (5, 2))), "square-root rule": (0.5, (0, (1.5, 1.5)))}

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 
-from analysis import budgets, metaparameters, text, trials, workloads
+from analysis import text, workloads
+from analysis.drawing.picture import Picture, Skipped
 from analysis.panels import best, grid, plane, steps, tuning
 from analysis.panels import line as lines
 from analysis.panels.best import Errors
@@ -16,7 +17,7 @@ from analysis.panels.grid import Panel
 from analysis.panels.line import Kept, Line
 from analysis.papers import definitions
 from analysis.papers.definitions import Defined
-from analysis.picture import Picture, Skipped
+from analysis.searches import budgets, metaparameters, trials
 from analysis.workloads import Workload
 from results.answers import MINIMUM, Rule
 from results.commits import Commit

@@ -6,9 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis import core_counts, epochs, labels, recall_figures, scaling_figures, text
-from analysis.core_counts import Judged
-from analysis.factorizations import Measured
+from analysis import text
+from analysis.cores import core_counts, epochs
+from analysis.cores.core_counts import Judged
+from analysis.cores.factorizations import Measured
+from analysis.drawing import labels
+from analysis.named import recall_figures, scaling_figures
 from analysis.report import charts, marks
 from analysis.report.marks import Mark
 

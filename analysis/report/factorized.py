@@ -5,8 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import epochs, labels, text
-from analysis.factorizations import Measured
+from analysis import text
+from analysis.cores import epochs
+from analysis.cores.factorizations import Measured
+from analysis.drawing import labels
 from analysis.report import cores, marks
 from analysis.report.cores import Figure
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
@@ -60,7 +62,7 @@ def _figure(i: int, figure: Figure, places: Mapping[str, int]) -> Html:
 
 
 def _row(place: int, one: Measured, known: Mapping[Hashable, Any]) -> Html:
-    """A factorization as ``analysis.epochs`` knows it."""
+    """A factorization as ``analysis.cores.epochs`` knows it."""
 
     def value(name: str) -> float | None:
         return None if pd.isna(known[name]) else float(known[name])

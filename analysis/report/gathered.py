@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from analysis import factorizations, picture
-from analysis.factorizations import Measured
+from analysis.cores import factorizations
+from analysis.cores.factorizations import Measured
+from analysis.drawing import picture
 from analysis.report import goals, groups
 from analysis.report.goals import Goal
 from analysis.report.groups import Group

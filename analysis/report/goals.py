@@ -8,13 +8,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import budgets, draw, regimes, trials, workloads
-from analysis.confirmations import Confirmed
+from analysis import workloads
+from analysis.drawing import draw
+from analysis.fitting import regimes
 from analysis.kinds import asked as asking
 from analysis.kinds.asked import Asked
 from analysis.panels import line as lines
 from analysis.panels.line import Line
 from analysis.papers import definitions
+from analysis.searches import budgets, trials
+from analysis.searches.confirmations import Confirmed
 from analysis.workloads import Workload
 from results.commits import Commit, read_table
 from results.durable import Folder

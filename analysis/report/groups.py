@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from analysis import labels
-from analysis.factorizations import Measured
+from analysis.cores.factorizations import Measured
+from analysis.drawing import labels
 from analysis.report import goals
 from analysis.report.goals import Goal
 from results import store

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis import regimes
+from analysis.fitting import regimes
 from analysis.kinds import pages
 from analysis.panels.line import Line
 from analysis.report import charts, goals, marks

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from analysis import fits
-from analysis.assumptions import Check
+from analysis.fitting import fits
+from analysis.fitting.assumptions import Check
 from analysis.report import goals, marks
 from analysis.report.goals import Goal
 from analysis.report.markup import Cell, Html, joined, number, row, section, table, tag

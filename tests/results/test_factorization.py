@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from analysis import curves, steps
+from analysis.fitting import curves
+from analysis.searches import steps
 from results import contents, merge, plans, release, store, verify
 from results.bad_input import BadInput
 from results.commits import read_table

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from analysis import figures, workloads
+from analysis.drawing.picture import Picture, Skipped
 from analysis.kinds import asked as asking
 from analysis.kinds.asked import Asked
-from analysis.picture import Picture, Skipped
 from results.answers import Rule
 
 from ..conftest import Ran, plan, publish

@@ -7,9 +7,9 @@ import pytest
 from matplotlib.axes import Axes
 
 from analysis import figures, workloads
+from analysis.drawing.picture import Skipped
 from analysis.panels import line as lines
 from analysis.papers import definitions, shallue2018
-from analysis.picture import Skipped
 from results.answers import Rule
 from results.study import Target
 

@@ -50,7 +50,7 @@ def test_every_answer_is_a_point_with_its_study_trial_and_metaparameters(paged: 
 
 
 def _steps(folder: Path) -> list[dict[str, Any]]:
-    from analysis import steps
+    from analysis.searches import steps
 
     return steps.table(*steps.load(folder)).to_dict("records")
 

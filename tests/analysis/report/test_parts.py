@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analysis import factorizations
+from analysis.cores import factorizations
 from analysis.report import charts, cores, goals, marks
 from analysis.report.markup import Html, joined, number, row, table, tag
 

@@ -1,0 +1,1 @@
+"""Factorizations over cores: seconds per epoch, recall, and the law between them."""

@@ -1,0 +1,225 @@
+"""Curves of seconds per epoch over cores: which studies belong to one, and what its fit says."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis import text
+from analysis.cores import scaling
+from analysis.cores.factorizations import Measured
+from analysis.fitting import curves
+from results.study import digest
+
+COLUMNS = {
+    "dataset": "name of the ratings",
+    "dim": "length of a row of both tables",
+    "solver": "of a row's least squares",
+    "table_dtype": "number format of the tables",
+    "device_kind": "what JAX calls the device; different ones never share a curve",
+    "core_counts": "numbers of cores on the curve; emulated ones are not",
+    "speedup": "over the fewest cores, at the most cores",
+    "efficiency": "that speed-up over what perfect scaling would have given",
+    "serial_seconds": "of an epoch, on every core, however many there are",
+    "serial_seconds_low": "its 90 % interval; each end alone is a 95 % bound",
+    "serial_seconds_high": "likewise",
+    "parallel_seconds": "of an epoch, shared among the cores",
+    "parallel_seconds_low": "likewise",
+    "parallel_seconds_high": "likewise",
+    "communication_seconds": "of an epoch, for every core beside the first",
+    "communication_seconds_low": "likewise",
+    "communication_seconds_high": "likewise",
+    "critical_cores": "where an epoch takes twice what perfect scaling from one core makes of it; empty if nowhere",
+    "critical_cores_low": "its 90 % interval; an end that the data leave open is empty",
+    "critical_cores_high": "likewise",
+    "verdict": "identified, at_least (the low end), at_most (the high end) or not_identified",
+    "reason": "what tells the curve from those alike, what was left out, what is in the way",
+}
+TIMES = ("serial", "parallel", "communication")
+NO_OPTIONS = ("dataset_version",)  # says the same as the options that data were generated from
+
+
+class Curve(NamedTuple):
+    """The studies that differ in the number of cores, and in nothing else of plan and device.
+
+    Attributes:
+      members: those that count, by cores: timed, and not emulated.
+      emulated: those that do not, by cores.
+      distinction: what tells this curve from those that look alike in a table; empty if none do.
+    """
+
+    members: tuple[Measured, ...]
+    emulated: tuple[Measured, ...]
+    distinction: str
+
+    @property
+    def any(self) -> Measured:
+        return (*self.members, *self.emulated)[0]
+
+    @property
+    def cores(self) -> np.ndarray:
+        """Of the members, float64[n]."""
+        return np.array([one.study.cores for one in self.members], np.float64)
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Per epoch, medians, float64[n]."""
+        return np.array([np.median(one.seconds) for one in self.members])
+
+    @property
+    def speedup(self) -> np.ndarray:
+        """Over the fewest cores, float64[n]."""
+        return self.seconds[:1] / self.seconds
+
+    @property
+    def efficiency(self) -> np.ndarray:
+        """``speedup`` over what perfect scaling gives, float64[n]."""
+        return self.speedup * self.cores[:1] / self.cores
+
+
+class Judged(NamedTuple):
+    """A curve with its fit, which is None where none would be honest, and what there is to know."""
+
+    curve: Curve
+    fit: scaling.Fit | None
+    verdict: scaling.Verdict
+    reason: str
+
+
+def of(held: Sequence[Measured]) -> list[Curve]:
+    """The curves of factorizations, in their order. What was never timed is on none."""
+    groups: dict[tuple[Any, ...], dict[str, list[Measured]]] = {}
+    for one in held:
+        if one.place and len(one.seconds):
+            study, kind = one.study, (one.place.backend, one.place.device_kind)
+            looks = (study.dataset, study.dim, study.solver, study.table_dtype, kind)
+            groups.setdefault(looks, {}).setdefault(digest(shared_plan(one)), []).append(one)
+    found = []
+    for alike in groups.values():
+        plans = {key: _told(members[0]) for key, members in alike.items()}
+        for key, members in alike.items():
+            by_cores = sorted(members, key=lambda one: one.study.cores)
+            real = tuple(one for one in by_cores if is_real(one))
+            others = tuple(one for one in by_cores if not is_real(one))
+            found.append(Curve(real, others, curves.distinction(key, plans)))
+    return found
+
+
+def is_real(one: Measured) -> bool:
+    """Whether every core of the study was known to be a core of its own, so that its times say something."""
+    return one.place is not None and one.place.emulated is False
+
+
+def shared_plan(one: Measured) -> dict[str, Any]:
+    """What all studies of a curve agree on: the plan without the number of cores."""
+    return {field: value for field, value in one.study.plan().items() if field != "cores"}
+
+
+def _told(one: Measured) -> Mapping[str, Any]:
+    """The shared plan with options of the data and ranges as fields of their own, in words."""
+    plan = shared_plan(one)
+    options, space = plan.pop("dataset_options"), plan.pop("space")
+    if options:
+        plan = {field: value for field, value in plan.items() if field not in NO_OPTIONS}
+    ranges = {name: _range(space[name]) for name in space}
+    return {name: f"{value:,}" if isinstance(value, int) else value for name, value in options.items()} | plan | ranges
+
+
+def _range(plan: Mapping[str, Any]) -> str:
+    if "values" in plan:
+        return " or ".join(f"{value:g}" for value in plan["values"])
+    return f"{plan['low']:g} … {plan['high']:g}"
+
+
+def judge(curve: Curve) -> Judged:
+    """Fits a curve if that is honest, and says in words what there is to know."""
+    notes = [curve.distinction] if curve.distinction else []
+    if curve.emulated:
+        counts = ", ".join(str(one.study.cores) for one in curve.emulated)
+        notes.append(f"{counts} cores are emulated, whose times say nothing about speed: left out")
+    count = len(curve.members)
+    if count < scaling.FEWEST_COUNTS:
+        unknown = "an epoch has serial, parallel and communication time, three unknowns"
+        counts = f"{count} number{'s' * (count != 1)} of real cores"
+        notes.append(f"{counts}, a fit needs {scaling.FEWEST_COUNTS}: {unknown}")
+        return Judged(curve, None, "not_identified", "; ".join(notes))
+    epochs = [one.seconds for one in curve.members]
+    fit = scaling.fit(curve.cores, curve.seconds, scaling.spread(epochs))
+    if max(map(len, epochs)) == 1:
+        notes.append("one epoch at every number of cores, so that its noise is not known")
+    if fit.verdict == "at_least":
+        notes.append(f"less than half of the cores' time is lost up to {_cores(fit.critical_cores.low)} cores")
+    if fit.communication.low > 0 and fit.fastest_cores < 4 * curve.cores[-1]:
+        notes.append(f"by the fit more than {_cores(fit.fastest_cores)} cores slow an epoch down")
+    return Judged(curve, fit, fit.verdict, "; ".join(notes))
+
+
+def table(judged: Sequence[Judged]) -> pd.DataFrame:
+    """One row per curve with ``COLUMNS``."""
+    return pd.DataFrame([_row(one) for one in judged], columns=list(COLUMNS)).astype({"dim": "Int64"})
+
+
+def _row(judged: Judged) -> dict[str, Any]:
+    curve, fit = judged.curve, judged.fit
+    place = curve.any.place
+    row = {name: getattr(curve.any.study, name) for name in ("dataset", "dim", "solver", "table_dtype")}
+    row |= {"device_kind": place and place.device_kind, "verdict": judged.verdict, "reason": judged.reason}
+    row["core_counts"] = " ".join(str(one.study.cores) for one in curve.members)
+    if len(curve.members) > 1:
+        row |= {"speedup": curve.speedup[-1], "efficiency": curve.efficiency[-1]}
+    if fit:
+        for name, interval in [
+            *((f"{t}_seconds", getattr(fit, t)) for t in TIMES),
+            ("critical_cores", fit.critical_cores),
+        ]:
+            ends = (interval.best, interval.low, interval.high)
+            row |= {
+                f"{name}{end}": value if math.isfinite(value) else None
+                for end, value in zip(("", "_low", "_high"), ends, strict=True)
+            }
+    return row
+
+
+def readable(judged: Sequence[Judged]) -> str:
+    """The fits for a reader: one line each, then speed-ups and a reason for each."""
+    header = ["", "dataset", "dim", "solver", "dtype", "device", "cores"]
+    header += [f"{name} seconds" for name in TIMES] + ["critical cores", "verdict"]
+    rows, remarks = [], []
+    for i, one in enumerate(judged, start=1):
+        study, place, members = one.curve.any.study, one.curve.any.place, one.curve.members
+        names = [study.dataset, str(study.dim), study.solver, study.table_dtype, (place and place.device_kind) or ""]
+        counts = ",".join(str(member.study.cores) for member in members)
+        times = [_interval(getattr(one.fit, name)) for name in TIMES] if one.fit else [""] * len(TIMES)
+        rows.append([str(i), *names, counts, *times, in_words(one), one.verdict.replace("_", " ")])
+        if len(members) > 1:
+            gains = zip(members[1:], one.curve.speedup[1:], one.curve.efficiency[1:], strict=True)
+            told = [f"{m.study.cores} cores {s:.2f} × ({e:.0%})" for m, s, e in gains]
+            remarks.append(f"{i}: faster than {members[0].study.cores} (efficiency): {', '.join(told)}")
+        remarks += [f"{i}: {one.reason}"] if one.reason else []
+    return "\n".join(
+        [text.aligned(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]
+    )
+
+
+def in_words(judged: Judged) -> str:
+    """The critical number of cores, such as ``12.0 [11.2, 13.1]`` or ``at least 8``; empty if nothing is known."""
+    fit = judged.fit
+    if fit is None or judged.verdict == "not_identified":
+        return ""
+    if judged.verdict == "at_least":
+        return f"at least {_cores(fit.critical_cores.low)}"
+    if judged.verdict == "at_most":
+        return f"at most {_cores(fit.critical_cores.high)}"
+    best, low, high = map(_cores, fit.critical_cores)
+    return f"{best} [{low}, {high}]"
+
+
+def _cores(count: float) -> str:
+    return text.number(count).removesuffix(".0")
+
+
+def _interval(interval: scaling.Interval) -> str:
+    best, low, high = (text.number(value) for value in interval)
+    return f"{best} [{low}, {high}]"

@@ -1,0 +1,140 @@
+"""Seconds per epoch and recall of factorizations: one row per study, that of its best trial."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis import text
+from analysis.cores.factorizations import Measured
+
+COLUMNS = {
+    "dataset": "name of the ratings",
+    "dim": "length of a row of both tables",
+    "solver": "of a row's least squares",
+    "table_dtype": "number format of the tables",
+    "cores": "devices that share tables and work",
+    "seconds_per_epoch": "median over all epochs, the first too, of both half-epochs; without compiling and evaluating",
+    "recall_20": "Recall@20 on held-out links at the last epoch: hits / min(20, held out), mean over rows",
+    "recall_50": "Recall@50, likewise",
+    "objective": "what is minimized, with its ridge, at the last epoch",
+    "emulated": "whether there were more devices than physical cores: then seconds say nothing about speed",
+    "device_kind": "what JAX calls the device",
+    "study": "name of the study",
+    "trial": "the trial shown: best recall_20 at its last epoch; of equals the one with the smallest number",
+    "unobserved_weight": "its weight on all pairs, α",
+    "norm_penalty": "its ridge, λ",
+    "epochs": "that it ran",
+    "seconds_low": "the quarter of its epochs that was fastest took at most this ...",
+    "seconds_high": "... and the slowest quarter at least this",
+    "bytes_per_core": "bytes of both tables and all work that each core holds",
+    "solver_dtype": "number format of the solver",
+    "cg_steps": "of the solvers cg and rotated_cg",
+    "ridge": "frequency (by the links of a row) or constant",
+    "gather": "how cores get at rows of the other table",
+    "kernel": "what computed sums over links: xla, or a fused program of C++",
+    "data": "numbers the data were generated from, or else the version of the data",
+    "backend": "cpu, gpu or tpu",
+    "physical_cores": "physical cores the process could run on",
+    "affinity": "logical processors it was bound to",
+    "complete": "trials that ran all epochs",
+    "infeasible": "trials that diverged: a table or the objective was not finite",
+    "incomplete": "trials that were lost, failed or ran out of time",
+}
+WHOLE = ("dim", "cores", "trial", "epochs", "bytes_per_core", "cg_steps", "physical_cores")
+CONJUGATE = ("cg", "rotated_cg")
+
+
+def table(held: Sequence[Measured]) -> pd.DataFrame:
+    """The table of ``COLUMNS``, in the order of ``held``.
+
+    Whole numbers are Int64 and emulated is boolean, so that what is not known is an empty cell.
+    """
+    frame = pd.DataFrame([_row(one) for one in held], columns=list(COLUMNS))
+    numbers = ("complete", "infeasible", "incomplete", *WHOLE)
+    return frame.astype(dict.fromkeys(numbers, "Int64") | {"emulated": "boolean"})
+
+
+def _row(one: Measured) -> dict[str, object]:
+    study, ledger = one.study, one.ledger
+    row = {
+        field: getattr(study, field)
+        for field in ("dataset", "dim", "solver", "table_dtype", "cores", "solver_dtype", "ridge", "gather", "kernel")
+    }
+    row |= {"study": study.name, "data": data(one), "cg_steps": study.cg_steps if study.solver in CONJUGATE else None}
+    row |= {"complete": ledger.complete, "infeasible": ledger.infeasible}
+    row["incomplete"] = ledger.planned - ledger.complete - ledger.infeasible - ledger.missing
+    row |= one.place._asdict() if one.place else {}
+    if one.chosen is None:
+        return row
+    seconds = one.seconds
+    of_last = ("recall_20", "recall_50", "objective", "bytes_per_core", *study.space)
+    row |= {name: one.result(name) for name in of_last} | {"trial": one.chosen, "epochs": one.result("epoch")}
+    if len(seconds):
+        low, middle, high = (float(f"{value:.7g}") for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
+        row |= {"seconds_low": low, "seconds_per_epoch": middle, "seconds_high": high}
+    return row
+
+
+def data(one: Measured) -> str:
+    """Which data these are, where the name of the data set does not say it."""
+    options = one.study.dataset_options
+    return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
+
+
+def notes(held: Sequence[Measured], waiting: Sequence[str] = ()) -> list[str]:
+    """What a reader of the table of ``held`` has to know, a sentence each.
+
+    Args:
+      waiting: names of studies that were asked for and have not run.
+    """
+    found = []
+    if waiting:
+        found.append(f"not in the table, as no run has ended yet: {text.some(waiting)}")
+    unreal = [emulated(one) for one in held if one.place and one.place.emulated]
+    if unreal:
+        found.append(f"cores are emulated, so that seconds say nothing about speed: {text.some(unreal)}")
+    diverged = [one.study.name for one in held if one.chosen is None and one.ledger.infeasible]
+    if diverged:
+        found.append(f"every trial that ended diverged, so there is none to show: {text.some(diverged)}")
+    return found
+
+
+def emulated(one: Measured) -> str:
+    """A study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
+    cores, physical = one.study.cores, one.place and one.place.physical_cores
+    return f"{one.study.name} ({cores} core{'s' * (cores > 1)}{f' on {physical} physical' if physical else ''})"
+
+
+def readable(table: pd.DataFrame) -> str:
+    """The table for a reader: what tells its rows apart, and a star beside seconds of emulated cores."""
+    rows = table.to_dict("records")
+    may_differ = ("data", "cg_steps", "ridge", "gather", "kernel")
+    further = [name for name in may_differ if table[name].nunique(dropna=False) > 1]
+    common = set.intersection(*(set(row["data"].split()) for row in rows))
+    header = ["dataset", "dim", "solver", "dtype", *further, "cores", "seconds/epoch"]
+    header += ["recall@20", "recall@50", "objective", "trial", "trials", "diverged", "device"]
+    lines = []
+    for row in rows:
+        data = " ".join(word for word in row["data"].split() if word not in common)
+        told = row | {"data": data, "cg_steps": "" if pd.isna(row["cg_steps"]) else str(row["cg_steps"])}
+        recalls = ["" if pd.isna(row[name]) else f"{row[name]:.4f}" for name in ("recall_20", "recall_50")]
+        seconds = text.number(row["seconds_per_epoch"]) + ("*" if row["emulated"] is True else "")
+        ended = row["complete"] + row["infeasible"] + row["incomplete"]
+        shown = ["" if pd.isna(row[name]) else str(row[name]) for name in ("trial", "device_kind")]
+        names = [
+            row["dataset"],
+            str(row["dim"]),
+            row["solver"],
+            _formats(row["table_dtype"], row["solver_dtype"]),
+            *(told[name] for name in further),
+        ]
+        numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
+        lines.append([*names, *numbers, shown[0], str(ended), str(row["infeasible"]), shown[1]])
+    words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
+    return text.aligned(header, lines, left=words)
+
+
+def _formats(*names: str) -> str:
+    """Number formats of tables and solver, or the one of both."""
+    return "/".join(dict.fromkeys(names))

@@ -1,0 +1,112 @@
+"""A picture: a figure with axes under two lines of title, and how it becomes files."""
+
+import contextlib
+import io
+import itertools
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from analysis.drawing import draw
+from results.bad_input import BadInput
+
+PNG_DPI = 200
+CHARACTERS_ACROSS = 88  # of the second line of title at its full size
+SETTINGS: dict[Any, Any] = {
+    "svg.hashsalt": "scaling-limits",  # the same picture is the same file
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": draw.INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
+
+
+class Picture(NamedTuple):
+    """A figure to be written; ``names`` become its file name."""
+
+    names: tuple[str, ...]
+    figure: Figure
+
+
+class Skipped(NamedTuple):
+    """Something that could not be drawn, and why."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+def axes(title: str, goal: str, *, strip: bool, beside: bool = False) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes under two lines of title, with room for a strip of regimes or for words beside."""
+    width = 9.0 if beside else 6.4
+    figure = Figure(figsize=(width, 4.6))
+    FigureCanvasAgg(figure)
+    narrower = 6.4 / width
+    ax = figure.add_axes((0.115 * narrower, 0.115, 0.865 * narrower, 0.70 if strip else 0.755))
+    _write_title(figure, title, goal, CHARACTERS_ACROSS)
+    return figure, ax
+
+
+def panels(title: str, goal: str, widths: Sequence[float], *, across: float = 0) -> tuple[Figure, list[Axes]]:
+    """A figure with axes side by side, of relative ``widths``, ``across`` inches wide, under two lines of title."""
+    count = len(widths)
+    across = across or (6.4 if count == 1 else 9.0)
+    figure = Figure(figsize=(across, 4.6))
+    FigureCanvasAgg(figure)
+    left, gap = 0.115 * 6.4 / across, 0.105
+    room = (0.98 - left - gap * (count - 1)) / sum(widths)
+    starts = [left + sum(widths[:i]) * room + i * gap for i in range(count)]
+    made = [figure.add_axes((start, 0.115, width * room, 0.735)) for start, width in zip(starts, widths, strict=True)]
+    _write_title(figure, title, goal, CHARACTERS_ACROSS * across / 6.4)
+    return figure, made
+
+
+def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
+    """Writes both lines, smaller where they have more characters than there is ``room`` for."""
+    left = 0.115 * 6.4 / figure.get_figwidth()
+    for y, words, size, weight, fits in ((0.945, title, 11.0, "bold", 0.7 * room), (0.898, goal, 9.0, "normal", room)):
+        fitting = min(size, size * fits / max(1, len(words)))
+        figure.text(left, y, words, fontsize=fitting, fontweight=weight, color=draw.INK)
+
+
+def slug(names: Sequence[str]) -> str:
+    """A file name made of ``names``."""
+    return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)
+
+
+def free(stem: str, taken: set[str]) -> str:
+    """``stem``, with a number if a curve that looks alike has it already."""
+    numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
+    free = next(candidate for candidate in numbered if candidate not in taken)
+    taken.add(free)
+    return free
+
+
+def write(path: Path, figure: Figure) -> Path:
+    """Renders first and renames last, so that nobody ever finds half a picture."""
+    picture = io.BytesIO()
+    if path.suffix == ".svg":
+        figure.savefig(picture, format="svg", metadata={"Date": None})
+    else:
+        figure.savefig(picture, format="png", dpi=PNG_DPI)
+    hidden = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hidden.write_bytes(picture.getvalue())
+        hidden.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            hidden.unlink()
+        raise BadInput(f"cannot write {path} ({error.strerror}); choose another --out DIR") from None
+    return path

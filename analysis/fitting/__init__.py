@@ -1,0 +1,1 @@
+"""Curves of steps against batch size, fitted: regimes, intervals, verdicts, and how often they hold."""

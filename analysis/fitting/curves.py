@@ -1,0 +1,223 @@
+"""Curves of steps to target over batch size: which studies belong to one, and the points they give."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.fitting import outcomes, samples
+from analysis.fitting.samples import Sample
+from analysis.searches import steps
+from analysis.searches.edges import Edge
+from results import store
+from results.commits import Commit
+from results.overview import Overview
+from results.plans import AnyStudy
+from results.study import Target, canonical, digest
+
+# A curve varies these and nothing else of a study's plan: budgets and search spaces may have to follow the batch size,
+# and so does what a source tells beside.
+VARIED = ("batch_size", "budget_steps", "evaluation_spacing", "space", "details")
+
+
+class Curve(NamedTuple):
+    """The studies that differ in batch size, and in nothing else that matters (``VARIED``), for one target.
+
+    Attributes:
+      dataset, model, optimizer: as the table of steps shows them.
+      target: what was to be reached.
+      key: digest of what the studies share.
+      distinction: what tells this curve from those that look alike in a table, such as ``seed=1``; empty if none do.
+      pruned: whether losing trials were cut short.
+      exact: whether the trials ran far enough to decide this target.
+      batch_sizes: of its studies, sorted.
+      trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN where
+        the target was not reached) and point, its place in its search space (see ``samples.coordinates``). A trial that
+        was lost, failed or ran out of time counts only if it reached the target; one that confirms another does not.
+      notes: what a reader of the trials has to know.
+      at_edge: by batch size, as in ``Points``.
+    """
+
+    dataset: str
+    model: str
+    optimizer: str
+    target: Target
+    key: str
+    distinction: str
+    pruned: bool
+    exact: bool
+    batch_sizes: tuple[int, ...]
+    trials: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    at_edge: Mapping[int | None, Sequence[Edge] | None] = MappingProxyType({})
+
+
+class Points(NamedTuple):
+    """What a fit is made from: one point per batch size, sorted.
+
+    Attributes:
+      batch_size: float64[n], examples.
+      low, high: float64[n], the steps to target lie in (low, high].
+      weights: float64[n], relative weights of ln steps.
+      trials: how many trials each point is the best of; None if unknown.
+      notes: what a reader of the fit has to know.
+      refusal: why no fit, and no picture, would be honest; empty if it would be.
+      sample: the trials themselves; None where they are not known, or were cut short.
+      counts: int[n], how many trials there were to take the best of equally many from; None if unknown.
+      at_edge: for each batch size the ends of its search space that the best trials crowd at; None where nothing tells.
+    """
+
+    batch_size: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    weights: np.ndarray
+    trials: int | None
+    notes: tuple[str, ...]
+    refusal: str
+    sample: Sample | None = None
+    counts: np.ndarray | None = None
+    at_edge: tuple[Sequence[Edge] | None, ...] = ()
+
+
+def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
+    """The curves of a store, sorted as the table of steps is."""
+    commits = {commit.name: commit for commit in store.catalogue(held.folder)}
+    alike: dict[tuple[str, str, str, Target], dict[str, list[Commit]]] = {}
+    table = steps.table(held, asked)
+    for row in table[table["batch_size"].notna()].to_dict("records"):
+        looks = (row["dataset"], row["model"], row["optimizer"], Target(row["target_metric"], row["target_value"]))
+        commit = commits[row["study"]]
+        alike.setdefault(looks, {}).setdefault(digest(shared_plan(commit.study)), []).append(commit)
+    return [
+        _curve(looks, key, members, distinction(key, plans))
+        for looks, lookalikes in alike.items()
+        for plans in [{other: shared_plan(some[0].study) for other, some in lookalikes.items()}]
+        for key, members in sorted(lookalikes.items())
+    ]
+
+
+def shared_plan(study: AnyStudy) -> dict[str, object]:
+    """What all studies of a curve agree on: the plan without ``VARIED``."""
+    return {field: value for field, value in study.plan().items() if field not in VARIED}
+
+
+def points(curve: Curve) -> Points:
+    """The best of equally many trials at every batch size that some trial finished."""
+    reached = curve.trials[curve.trials["steps_high"].notna()]
+    finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
+    counts = finished.groupby("batch_size").size()
+    k = int(counts.min()) if len(counts) else 0
+    refusal = _refusal(curve, finished, counts)
+    if refusal:
+        return nothing(refusal=refusal)
+    first = finished if curve.pruned else finished[finished.groupby("study").cumcount() < k]
+    at = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
+    notes = [f"at {k} trial{'s' * (k > 1)}"] if k else []
+    sizes = at["batch_size"].unique()
+    dropped = sorted(set(curve.batch_sizes) - set(sizes))
+    if dropped:
+        notes.append(f"no trial reached the target at batch size {', '.join(map(str, dropped))}, dropped")
+    notes += curve.notes
+    if not len(sizes):
+        return nothing(tuple(notes))
+    sample = None
+    if curve.pruned:
+        notes.append("pruned, so trials beside the best are cut short: batch sizes weigh alike")
+        low, high = (at.groupby("batch_size")[end].min().to_numpy(np.float64) for end in ("steps_low", "steps_high"))
+        weights = np.ones(len(sizes))
+    else:
+        sample = _sample(at, (len(sizes), k))
+        low, high, weights = samples.best(sample.low, sample.high)
+        if sample.is_shared:
+            notes.append("all batch sizes tried the same points: the interval allows for luck they share")
+    return Points(
+        batch_size=np.asarray(sizes, np.float64),
+        low=low,
+        high=high,
+        weights=weights,
+        trials=k,
+        notes=tuple(notes),
+        refusal="",
+        sample=sample,
+        counts=counts[sizes].to_numpy(),
+        at_edge=tuple(curve.at_edge.get(int(size)) for size in sizes),
+    )
+
+
+def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
+    """The first k trials at n batch sizes, in one table sorted by batch size."""
+    points = [group["point"].tolist() for _, group in first.groupby("batch_size")]
+    order, common, repeated = samples.align(points)
+    low, high = (first[end].to_numpy(np.float64).reshape(shape) for end in ("steps_low", "steps_high"))
+    low, high = (np.take_along_axis(ends, order, axis=1) for ends in (low, high))
+    return Sample(low, high, common, repeated)
+
+
+def nothing(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
+    """No points."""
+    return Points(np.empty(0), np.empty(0), np.empty(0), np.empty(0), None, notes, refusal)
+
+
+def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
+    """Batch sizes of a curve that gave no point, and the budgets its trials had there, steps."""
+    rows = curve.trials[~curve.trials["batch_size"].isin(points.batch_size)]
+    budgets = rows.groupby("batch_size")["budget_steps"].max()
+    return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
+
+
+def _curve(looks: tuple[str, str, str, Target], key: str, members: Sequence[Commit], distinction: str) -> Curve:
+    dataset, model, optimizer, target = looks
+    studies = [commit.study for commit in members]
+    found = outcomes.of(members, target)
+    return Curve(
+        dataset=dataset,
+        model=model,
+        optimizer=optimizer,
+        target=target,
+        key=key,
+        distinction=distinction,
+        pruned=studies[0].pruning == "exact",
+        exact=all(steps.is_exact(study.targets, target) for study in studies),
+        batch_sizes=tuple(sorted({study.batch_size for study in studies if study.batch_size})),
+        trials=found.trials,
+        notes=found.notes,
+        at_edge=found.at_edge,
+    )
+
+
+def _refusal(curve: Curve, finished: pd.DataFrame, counts: pd.Series) -> str:
+    if not curve.exact:
+        return (
+            "trials stopped once they had decided the targets of their own study, too early to decide this one: "
+            "plan it as a target"
+        )
+    studies = finished.groupby("batch_size")["study"].nunique()
+    several = [str(size) for size in studies.index[studies > 1]]
+    if several:
+        return (
+            f"several studies at batch size {', '.join(several)} differ in budget, search space or source: "
+            "keep one of them in the store"
+        )
+    if curve.pruned and counts.nunique() > 1:
+        most = int(counts.max())
+        fewer = ", ".join(f"{size} ({count})" for size, count in counts[counts < most].items())
+        return (
+            "pruned studies with different numbers of trials have no minimum over equally many: "
+            f"run batch size {fewer} with trials={most} like the others"
+        )
+    return ""
+
+
+def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
+    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``; empty if none."""
+    own = plans[key]
+    fields = [field for field in own if any(plan.get(field) != own[field] for plan in plans.values())]
+    return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
+
+
+def _brief(field: str, value: Any) -> str:
+    if field == "targets":
+        return " and ".join(f"{target['metric']} ≤ {target['value']:g}" for target in value) or "none"
+    return value if isinstance(value, str) else canonical(value)

@@ -1,0 +1,220 @@
+"""Fits: the critical batch size of every curve of a store, or of a file of points."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis import text
+from analysis.fitting import assumptions, curves, regimes, samples
+from analysis.fitting.assumptions import Check
+from analysis.fitting.curves import Curve, Points
+from analysis.searches import steps
+from results.bad_input import BadInput, nearest
+
+COLUMNS = {
+    "s_min": "the plateau: the fewest steps that any batch size can do with",
+    "critical_batch_size": "where the line of perfect scaling meets the plateau, examples",
+    "critical_batch_size_low": "its 90 % interval; an end that the data leave open is empty",
+    "critical_batch_size_high": "each end alone is a 95 % bound",
+    "sharpness": "of the knee: 1 is a hyperbola, more is sharper",
+    "verdict": "identified, at_least (the low end), at_most (the high end) or not_identified",
+    "half_trials_octaves": "how far it moves if half of the trials count, in factors of two; empty if unknown",
+    "doubts": "what the fit assumes and the data do not bear out, by name; `fit --checks` says what was seen",
+    "reason": "how many trials each point is the best of, what was left out, what is in the way",
+}
+CHECK_COLUMNS = {
+    "assumption": "its name",
+    "seen": "the number that speaks for or against it, in words; of slopes with a 95 % interval",
+    "outcome": "pass, doubt or cannot tell",
+}
+POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
+# `steps --csv` writes these beside each point; they do not tell curves apart.
+BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *steps.MEDIANS)
+LIMITS = (
+    "Assumed: slope -1 at small batch sizes, a flat plateau, and a knee alike on both sides; one that is not is\n"
+    "missed by up to 0.2 octaves. A search that gets harder with batch size pulls the critical batch size down, by up\n"
+    "to half an octave. Look at the figures beside the numbers, and at `fit --checks`."
+)
+
+
+class Judged(NamedTuple):
+    """The points of a curve with their fit, which is None where none would be honest.
+
+    Attributes:
+      shift: octaves from the critical batch size to that of half of the trials; NaN if unknown.
+      checks: of what the fit assumes; none without a fit.
+    """
+
+    points: Points
+    fit: regimes.Fit | None
+    verdict: regimes.Verdict
+    reason: str
+    shift: float = float("nan")
+    checks: tuple[Check, ...] = ()
+
+
+def judge(points: Points, distinction: str = "") -> Judged:
+    """Fits ``points`` if that is honest, and says in words what there is to know."""
+    notes = [*([distinction] if distinction else []), *points.notes]
+    if points.refusal:
+        return Judged(points, None, "not_identified", "; ".join([*notes, points.refusal]))
+    n = len(points.batch_size)
+    if n < regimes.FEWEST_BATCH_SIZES:
+        notes.append(f"{n} batch sizes left, a fit needs {regimes.FEWEST_BATCH_SIZES}")
+        return Judged(points, None, "not_identified", "; ".join(notes))
+    sample = points.sample
+    left_out = samples.left_out(sample.low, sample.high) if sample and sample.is_shared else None
+    fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out)
+    shift = _shift(points, fit)
+    told = "; ".join([*notes, *fit.caveats])
+    return Judged(points, fit, fit.verdict, told, shift, assumptions.of(fit, points, shift))
+
+
+def _shift(points: Points, fit: regimes.Fit) -> float:
+    """Octaves from the critical batch size to that of half of the trials; NaN where either is not there."""
+    if points.sample is None or points.sample.low.shape[1] < 2:
+        return float("nan")
+    steps_at_half = np.exp(samples.best_of_half(points.sample))
+    half = regimes.fit(points.batch_size, steps_at_half, steps_at_half, points.weights)
+    return float(np.log2(half.critical_batch_size / fit.critical_batch_size))
+
+
+def of_curve(curve: Curve) -> Judged:
+    """The fit of a curve of a store."""
+    return judge(curves.points(curve), curve.distinction)
+
+
+def of_store(folder: Path, asked: tuple[str, float] | None = None) -> pd.DataFrame:
+    """One row per curve of the store at ``folder``: what a curve is called, then ``COLUMNS``."""
+    return table(*judged_store(folder, asked))
+
+
+def of_points(file: Path) -> pd.DataFrame:
+    """One row per curve of a CSV file of points: the columns that tell its curves apart, then ``COLUMNS``.
+
+    Raises:
+      BadInput: the file cannot be read, lacks a column, or holds something else than positive numbers.
+    """
+    return table(*judged_points(file))
+
+
+def judged_store(folder: Path, asked: tuple[str, float] | None = None) -> tuple[pd.DataFrame, list[Judged]]:
+    """What the curves of a store are called, a row each, and their fits."""
+    found = curves.curves(*steps.load(folder, asked))
+    names = pd.DataFrame(
+        [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value) for c in found],
+        columns=["dataset", "model", "optimizer", "target_metric", "target_value"],
+    )
+    return names, [of_curve(curve) for curve in found]
+
+
+def judged_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
+    """What tells the curves of a file of points apart, a row each, and their fits; BadInput as ``of_points``."""
+    rows = read_points(file)
+    grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS}]
+    groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
+    names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
+    return names, [judge(_points(group)) for group in groups]
+
+
+def read_points(file: Path) -> pd.DataFrame:
+    """The rows of a file: float64 batch_size, steps_low and steps_high (NaN: never reached), all else as text."""
+    try:
+        rows = pd.read_csv(file, dtype=str)
+    except OSError as error:
+        raise BadInput(f"cannot read --points {file} ({error.strerror})") from None
+    except ValueError as error:  # empty, not text, or ragged
+        raise BadInput(f"--points {file} is not a CSV table ({str(error).strip()})") from None
+    columns = list(map(str, rows.columns))
+    ends = ["steps_low", "steps_high"]
+    exact = "steps" in columns and not set(ends) <= set(columns)
+    for column in ["batch_size", "steps"] if exact else ["batch_size", *ends]:
+        if column not in columns:
+            instead = "" if column == "batch_size" else ", or a column steps"
+            raise BadInput(f"--points {file} lacks a column {column}{instead}; {nearest(column, columns)}")
+        numbers = pd.to_numeric(rows[column], errors="coerce").astype(np.float64)
+        small = numbers < 0 if column == "steps_low" else numbers <= 0
+        missing = rows[column].isna() if column == "batch_size" else False
+        _refuse(file, (numbers.isna() & rows[column].notna()) | small | np.isinf(numbers) | missing, column, rows)
+        rows[column] = numbers
+    if exact:
+        rows = rows.assign(steps_low=rows["steps"], steps_high=rows["steps"])
+    _refuse(file, rows["steps_low"] > rows["steps_high"], "steps_low", rows)
+    if rows.empty:
+        raise BadInput(f"--points {file} has no rows")
+    return rows
+
+
+def _refuse(file: Path, wrong: pd.Series, column: str, rows: pd.DataFrame) -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        value = rows[column].iloc[row]
+        given = "empty" if pd.isna(value) else repr(value) if isinstance(value, str) else f"{value:g}, above steps_high"
+        raise BadInput(f"--points {file}: {column} in line {row + 2} is {given}; a positive number is needed")
+
+
+def _points(rows: pd.DataFrame) -> Points:
+    rows = rows.sort_values("batch_size")
+    finished = rows[rows["steps_high"].notna()]
+    twice = sorted(set(finished.loc[finished["batch_size"].duplicated(), "batch_size"]))
+    refusal = f"several rows at batch size {_sizes(twice)}: add a column that tells their curves apart" if twice else ""
+    dropped = sorted(set(rows["batch_size"]) - set(finished["batch_size"]))
+    notes = ["points without trials: batch sizes weigh alike"]
+    notes += [f"no trial reached the target at batch size {_sizes(dropped)}, dropped"] if dropped else []
+    high = finished["steps_high"].to_numpy()
+    low = finished["steps_low"].fillna(finished["steps_high"]).to_numpy()
+    return Points(finished["batch_size"].to_numpy(), low, high, np.ones(len(high)), None, tuple(notes), refusal)
+
+
+def _sizes(batch_sizes: list[float]) -> str:
+    return ", ".join(f"{size:g}" for size in batch_sizes)
+
+
+def table(names: pd.DataFrame, judged: list[Judged]) -> pd.DataFrame:
+    """``names`` of curves, a row each, and ``COLUMNS`` of their fits."""
+    nothing = (float("nan"),) * 5
+    rows = [(*(j.fit[:5] if j.fit else nothing), j.verdict, j.shift, ", ".join(doubts(j)), j.reason) for j in judged]
+    return pd.concat([names, pd.DataFrame(rows, columns=list(COLUMNS))], axis=1)
+
+
+def doubts(judged: Judged) -> list[str]:
+    """Names of what the fit assumes and the data do not bear out."""
+    return [check.assumption for check in judged.checks if check.outcome == "doubt"]
+
+
+def checks(names: pd.DataFrame, judged: list[Judged]) -> pd.DataFrame:
+    """What every fit assumes, a row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
+    rows = [(i, *check) for i, one in enumerate(judged) for check in one.checks]
+    found = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
+    return names.loc[found.pop("curve")].reset_index(drop=True).join(found)
+
+
+def readable_checks(names: pd.DataFrame, judged: list[Judged]) -> str:
+    """What every fit assumes, for a reader: a list for each, under the number that ``readable`` gives it."""
+    lines = []
+    for i, one in enumerate(judged):
+        name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
+        lines += [f"{i + 1}: {name}: {one.verdict.replace('_', ' ')}" if name else f"{i + 1}: {one.verdict}"]
+        lines += [assumptions.listing(one.checks) if one.checks else one.reason, ""]
+    return "\n".join(lines[:-1])
+
+
+def readable(table: pd.DataFrame) -> str:
+    """The fits for a reader: one line each, then a reason for each and what all of them assume."""
+    naming = [column for column in table.columns if column not in COLUMNS]
+    header = ["", *naming, "s_min", "critical batch size", "90 % interval", "sharpness", "half the trials", "verdict"]
+    rows, reasons = [], []
+    for i, row in enumerate(table.to_dict("records"), start=1):
+        low, high = (text.number(row[f"critical_batch_size_{end}"]) for end in ("low", "high"))
+        interval = f"[{low or '..'}, {high or '..'}]" if low or high else ""
+        numbers = [text.number(row[column]) for column in ("s_min", "critical_batch_size", "sharpness")]
+        names = ["" if pd.isna(row[column]) else str(row[column]) for column in naming]
+        shift = row["half_trials_octaves"]
+        half = "" if pd.isna(shift) else f"{shift:+.2f} octaves"
+        rows.append([str(i), *names, *numbers[:2], interval, numbers[2], half, row["verdict"].replace("_", " ")])
+        reasons.append(f"{i}: {row['reason']}")
+        if row["doubts"]:
+            reasons.append(f"{i}: in doubt: {row['doubts']}; `fit --checks` says what was seen")
+    return "\n".join([text.aligned(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])

@@ -1,0 +1,259 @@
+"""Regimes of a curve of steps to target over batch size: the critical batch size with an honest 90 % interval.
+
+The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at small B, a plateau S_min = e^m at
+large B and between them a knee of sharpness a. With a = 1 it is the hyperbola of McCandlish et al. 2018, arXiv
+1812.06162, eq. 2.11; the three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical
+batch size B* = E_min / S_min is where the line of perfect scaling meets the plateau, whatever the sharpness. Its
+interval is a profile likelihood with an F quantile; the free sharpness keeps it honest when the true curve is no
+hyperbola.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from analysis.fitting.profiles import LEVEL, NEGLIGIBLE, OCTAVE, Profile, excess, floors, interval, profile, slopes
+
+Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
+
+FEWEST_BATCH_SIZES = 5
+OCTAVES_BELIEVED = 4  # how far beyond the data B* may lie where regimes are given probabilities
+WITHIN = 1.2  # a regime reaches as far as the curve stays within 20 % of its limit
+SHOWN = 0.8  # the least probability at which a regime is named
+COARSEST = 2.0  # a wider evaluation interval at the largest batch size says nothing about a plateau
+REGIMES = ("perfect scaling", "diminishing returns", "maximal data parallelism")
+
+
+class Fit(NamedTuple):
+    """What a curve of n batch sizes says about its regimes.
+
+    Attributes:
+      s_min: the plateau, steps; NaN if the curve shows none.
+      critical_batch_size: examples; NaN if the best one is at the edge of what was searched.
+      low, high: ends of its 90 % interval, examples; NaN where open. Each end alone is a 95 % bound.
+      sharpness: a; 1 is a hyperbola, more is a sharper knee.
+      verdict: identified, at_least (low), at_most (high) or not_identified.
+      plateau_seen: whether evaluations at the largest batch size were close enough together to see one.
+      caveats: what kept the verdict from being better.
+      batch_size, ln_steps, weights: [n], the data, sorted by batch size; weights of mean 1.
+      best: (ln B*, a, m) of the fitted curve.
+      profile: the grid behind it.
+      bound: the largest ``profile.misfit`` inside the 90 % region.
+      rounding: ln of the factor that evaluations are apart at the largest batch size.
+    """
+
+    s_min: float
+    critical_batch_size: float
+    low: float
+    high: float
+    sharpness: float
+    verdict: Verdict
+    plateau_seen: bool
+    caveats: tuple[str, ...]
+    batch_size: np.ndarray
+    ln_steps: np.ndarray
+    weights: np.ndarray
+    best: tuple[float, float, float]
+    profile: Profile
+    bound: float
+    rounding: float
+
+    @property
+    def e_min(self) -> float:
+        """The fewest examples that reach the target: batch size times steps where scaling is perfect."""
+        ln_critical, _, floor = self.best
+        return float(np.exp(ln_critical + floor))
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """[n], ln steps above the fitted curve."""
+        return self.ln_steps - np.log(curve(self, self.batch_size))
+
+
+def fit(
+    batch_size: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    weights: np.ndarray | None = None,
+    left_out: np.ndarray | None = None,
+) -> Fit:
+    """Fits the model to the steps to target at n >= 5 batch sizes, in any order.
+
+    Args:
+      batch_size: [n], examples, all different.
+      low, high: [n], the steps to target lie in (low, high]; equal where they are known exactly. A low of 0 counts as
+        0.5.
+      weights: [n], relative weights of ln steps; None weighs all alike. The noise is judged from the residuals.
+      left_out: [n, k], only if all batch sizes share the points of their search: how ln steps would be without point i,
+        as ``weights.without_each`` tells.
+    """
+    order = np.argsort(batch_size)
+    weights = np.ones(len(order)) if weights is None else weights
+    low, high, weights = (np.asarray(values, np.float64)[order][None] for values in (low, high, weights))
+    without = None if left_out is None else left_out[order][None]
+    return fit_each(np.asarray(batch_size)[order], low, high, weights, without)[0]
+
+
+def fit_each(
+    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, weights: np.ndarray, left_out: np.ndarray | None = None
+) -> list[Fit]:
+    """Fits d data sets at the same n sorted batch sizes; every argument but the first has an axis [d] in front."""
+    if len(batch_size) < FEWEST_BATCH_SIZES:
+        raise ValueError(f"a fit needs {FEWEST_BATCH_SIZES} batch sizes, not {len(batch_size)}")
+    batch_size, low = np.asarray(batch_size, np.float64), from_zero(low)
+    weights = weights / weights.mean(axis=1, keepdims=True)
+    ln_steps = np.log((low + high) / 2)
+    rounding = np.log(high[:, -1] / low[:, -1])
+    without = [None] * len(low) if left_out is None else left_out
+    grids = profile(batch_size, ln_steps, weights)
+    return [_fit(batch_size, *each) for each in zip(ln_steps, weights, rounding, without, grids, strict=True)]
+
+
+def _fit(
+    batch_size: np.ndarray,
+    ln_steps: np.ndarray,
+    weights: np.ndarray,
+    rounding: float,
+    left_out: np.ndarray | None,
+    grid: Profile,
+) -> Fit:
+    """The fit of a curve whose evaluations at the largest batch size are ``rounding`` apart, in ln steps."""
+    ln_batch = np.log(batch_size)
+    ln_best, ends, bound = interval(grid.ln_critical, grid.misfit.min(axis=0), len(ln_batch))
+    ln_floor, misfit = floors(ln_batch, ln_steps, weights, np.full(len(grid.sharpness), ln_best), grid.sharpness)
+    row = int(np.argmin(misfit))
+    best = (ln_best, float(grid.sharpness[row]), float(ln_floor[row]))
+    if left_out is not None:
+        half = _half_width(_influence(ln_batch, ln_steps, weights, best), left_out)
+        ends = np.array([min(ends[0], ln_best - half), max(ends[1], ln_best + half)])
+    ends = ln_best + np.array([-1.0, 1.0]) * np.hypot(ends - ln_best, rounding / 2)
+    plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
+    verdict, caveats = _verdict(ends, ln_batch, plateau_seen)
+    if not plateau_seen:
+        caveats = (
+            f"the evaluation interval at batch size {batch_size[-1]:g} spans a factor {np.exp(rounding):.3g}, "
+            "too coarse to see a plateau: evaluate more often",
+            *caveats,
+        )
+    edges = grid.ln_critical[[0, -1]]
+    critical, low_end, high_end = np.exp(np.where(np.isfinite([ln_best, *ends]), [ln_best, *ends], np.nan))
+    return Fit(
+        s_min=float(np.exp(best[2])) if ln_best < edges[1] else float("nan"),
+        critical_batch_size=float(critical) if edges[0] < ln_best < edges[1] else float("nan"),
+        low=float(low_end),
+        high=float(high_end),
+        sharpness=best[1],
+        verdict=verdict,
+        plateau_seen=plateau_seen,
+        caveats=caveats,
+        batch_size=batch_size,
+        ln_steps=ln_steps,
+        weights=weights,
+        best=best,
+        profile=grid,
+        bound=bound,
+        rounding=float(rounding),
+    )
+
+
+def from_zero(low: np.ndarray) -> np.ndarray:
+    """Lower ends of steps to target with a finite logarithm: before the first evaluation 0 counts as 0.5."""
+    return np.where(low == 0, 0.5, low)
+
+
+def curve(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
+    """Steps to target of the fitted curve at ``batch_size``; float64 of its shape."""
+    ln_critical, sharpness, floor = fit.best
+    return np.exp(floor + excess(ln_critical - np.log(batch_size), sharpness))
+
+
+def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The envelope of all curves (B*, a) inside the 90 % region.
+
+    Args:
+      batch_size: [p], examples.
+
+    Returns:
+      The fewest and the most steps to target, float64[p] each.
+    """
+    a, g = np.nonzero(fit.profile.misfit <= fit.bound)
+    ln_critical, sharpness = fit.profile.ln_critical[g], fit.profile.sharpness[a]
+    ln_floor, _ = floors(np.log(fit.batch_size), fit.ln_steps, fit.weights, ln_critical, sharpness)
+    ln_steps = ln_floor[:, None] + excess(ln_critical[:, None] - np.log(batch_size), sharpness[:, None])  # [curves, p]
+    best = np.log(curve(fit, batch_size))
+    return np.exp(np.minimum(ln_steps.min(axis=0), best)), np.exp(np.maximum(ln_steps.max(axis=0), best))
+
+
+def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
+    """How probable each of ``REGIMES`` is at ``batch_size`` [p]: float64[3, p], each column sums to 1.
+
+    Perfect scaling is where B S <= 1.2 E_min, maximal data parallelism where S <= 1.2 S_min, the rest diminishing
+    returns. The weights are exp(-Q/2) over (B*, a) with B* within 4 octaves of the data.
+    """
+    ln_batch = np.log(fit.batch_size)
+    reach = OCTAVES_BELIEVED * OCTAVE + 1e-9
+    believed = (fit.profile.ln_critical >= ln_batch[0] - reach) & (fit.profile.ln_critical <= ln_batch[-1] + reach)
+    n = len(ln_batch)
+    misfit = np.maximum(fit.profile.misfit[:, believed], n * NEGLIGIBLE**2)
+    weight = (misfit / misfit.min()) ** (-(n - 1) / 2)  # [A, G]
+    # B S <= 1.2 E_min is ln(B*/B) >= t, and S <= 1.2 S_min is ln(B*/B) <= -t: how many of the evenly spaced B* are so?
+    sharpness, ln_critical = fit.profile.sharpness[:, None], fit.profile.ln_critical[believed]
+    limit = -np.log(np.expm1(sharpness * np.log(WITHIN))) / sharpness  # t, [A, 1]
+    up_to = np.concatenate([np.zeros((len(weight), 1)), np.cumsum(weight, axis=1)], axis=1)  # [A, G + 1]
+    below = np.searchsorted(ln_critical, np.log(batch_size) + limit)  # [A, p]
+    flat = np.minimum(np.searchsorted(ln_critical, np.log(batch_size) - limit, "right"), below)
+    rows = np.arange(len(weight))[:, None]
+    total = up_to[:, -1].sum()
+    first = (up_to[:, -1:] - up_to[rows, below]).sum(axis=0) / total
+    last = up_to[rows, flat].sum(axis=0) / total
+    return np.stack([first, np.maximum(1 - first - last, 0), last])
+
+
+def named(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
+    """Which of ``REGIMES`` is probable enough to be named at ``batch_size`` [p]: str[p], ``?`` where none is."""
+    shares = probabilities(fit, batch_size)
+    names = np.where(shares.max(axis=0) >= SHOWN, np.array(REGIMES)[shares.argmax(axis=0)], "?")
+    if not fit.plateau_seen:
+        names[names == REGIMES[-1]] = "?"
+    return names
+
+
+def _influence(
+    ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
+) -> np.ndarray:
+    """How ln B* moves with each of ln steps, to first order (Gauss and Newton): float64[n]."""
+    moves = slopes(ln_batch, best)
+    residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
+    curvature = (moves.T * weights) @ moves
+    curvature[1, 1] += weights @ residuals**2 / (len(ln_batch) - 1)  # the prior's
+    return (np.linalg.pinv(curvature, hermitian=True) @ (moves.T * weights))[0]
+
+
+def _half_width(influence: np.ndarray, left_out: np.ndarray) -> float:
+    """Of a 90 % interval of ln B* by the delta method: the jackknife over points that all batch sizes share.
+
+    Args:
+      influence: [n], of ln steps on ln B*.
+      left_out: [n, k], ln steps without point i; NaN rows are of batch sizes that do not tell.
+    """
+    k = left_out.shape[1]
+    if k < 2 or np.isnan(left_out).any():
+        return np.inf
+    moved = influence @ (left_out - left_out.mean(axis=1, keepdims=True))  # [k]
+    return float(stdtrit(k - 1, 1 - (1 - LEVEL) / 2) * np.sqrt((k - 1) / k * (moved**2).sum()))
+
+
+def _verdict(ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> tuple[Verdict, tuple[str, ...]]:
+    """What the interval proves, and in which direction it proves nothing."""
+    # An end on the smallest or largest batch size counts as inside; rounding of logarithms must not decide it.
+    above, below = ends[0] >= ln_batch[0] - 1e-9, ends[1] <= ln_batch[-1] + 1e-9
+    caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
+    caveats += () if above else ("the interval reaches past the smallest batch size",)
+    if above and below and plateau_seen:
+        return "identified", caveats
+    if above:
+        return "at_least", caveats
+    if below and plateau_seen:
+        return "at_most", caveats
+    return "not_identified", caveats

@@ -1,0 +1,119 @@
+"""Samples: the trials that the points of a curve are the best of, equally many at every batch size."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.fitting import weights
+from analysis.fitting.regimes import from_zero
+from analysis.searches import edges
+from results.search_space import SearchSpace
+
+SHARED = 0.5  # share of the points of a search at all batch sizes, from which on their luck is taken to be the same
+
+
+Point = tuple[float, ...]  # of a search: where in its space it is
+
+_CONTINUOUS = ("LINEAR", "LOG", "REVERSE_LOG")
+_DIGITS = 6  # published metaparameters are rounded
+
+
+class Sample(NamedTuple):
+    """The first k trials at each of n batch sizes.
+
+    Attributes:
+      low, high: float64[n, k], steps to target lie in (low, high]; NaN where the trial did not reach. Points of the
+        search that all batch sizes used come first, each in a column of its own; else trials are in order.
+      common: share of the points that all batch sizes used; NaN where nothing tells.
+      repeated: share of the points that another batch size used, too; NaN where nothing tells.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    common: float
+    repeated: float
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the batch sizes used the same points of the search, so that their luck is the same."""
+        return self.common >= SHARED
+
+
+def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The points of a curve from its trials: the ends of the minimum's interval, and relative weights.
+
+    Args:
+      low, high: float64[..., n, k], NaN where a trial did not reach; at least one did at each of n batch sizes.
+
+    Returns:
+      low, high and weights, float64[..., n] each.
+    """
+    least = np.fmin.reduce(low, axis=-1), np.fmin.reduce(high, axis=-1)
+    return *least, weights.relative_weights(from_zero(least[0]), least[1], trial_steps(low, high))
+
+
+def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """What ``regimes.fit`` takes of points that all batch sizes share, from trials [..., n, k]; of the same shape."""
+    return weights.without_each(trial_steps(low, high))
+
+
+def best_of_half(sample: Sample) -> np.ndarray:
+    """Expected ln steps of the best of half of the trials: float64[n]."""
+    return weights.best_of_half(trial_steps(sample.low, sample.high))
+
+
+def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Steps to target of trials, the middle of each interval; infinite where not reached."""
+    middle = (from_zero(low) + high) / 2
+    return np.where(np.isnan(middle), np.inf, middle)
+
+
+def coordinates(space: SearchSpace, drawn: pd.DataFrame) -> list[Point | None]:
+    """Where in its search space each trial was: points that are the same have equal ones, also if the spaces differ.
+
+    Args:
+      space: the ranges.
+      drawn: the metaparameters of trials by name.
+
+    Returns:
+      A tuple for each trial; None where nothing is known. Of the metaparameters with a continuous range, what matters
+      is the share of the range below them; without any, the values of all.
+    """
+    columns = {str(name): drawn[name].to_numpy(np.float64) for name in drawn}
+    continuous = [name for name in columns if name in space and space[name].scale in _CONTINUOUS]
+    varied = [name for name in continuous if space[name].low != space[name].high]
+    if varied:
+        found = np.stack([edges.positions(space[name], columns[name]) for name in varied], axis=1)
+    else:
+        found = drawn.to_numpy(np.float64)
+    known = np.isfinite(found).all(axis=1) & (found.shape[1] > 0)
+    rounded = np.round(found, _DIGITS) + 0.0  # so that -0.0 is 0.0
+    return [tuple(point) if told else None for point, told in zip(rounded.tolist(), known.tolist(), strict=True)]
+
+
+def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, float]:
+    """Which points of the search are the same at all batch sizes.
+
+    Args:
+      points: of the k trials of each of n batch sizes; None where it is not known.
+
+    Returns:
+      int[n, k], the order of trials that puts common points first and in one order; the shares of points that are
+      ``common`` and ``repeated``, see ``Sample``.
+    """
+    k = len(points[0])
+    keys = [{point: i for i, point in enumerate(own) if point is not None} for own in points]
+    unordered = np.tile(np.arange(k), (len(points), 1))
+    if k < 2 or any(len(own) < k for own in keys):  # not known, or no search: one point several times
+        return unordered, float("nan"), float("nan")
+    common = sorted(set.intersection(*map(set, keys)))
+    times = Counter(key for own in keys for key in own)
+    repeated = sum(count for count in times.values() if count > 1) / (k * len(points))
+    if len(common) < SHARED * k:
+        return unordered, len(common) / k, repeated
+    first = np.array([[own[key] for key in common] for own in keys])
+    rest = np.array([np.setdiff1d(np.arange(k), used) for used in first])
+    return np.concatenate([first, rest], axis=1), len(common) / k, repeated

@@ -1,0 +1,134 @@
+"""Simulated searches: trials at several batch sizes whose true critical batch size is known."""
+
+import itertools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from analysis.fitting.profiles import OCTAVE, excess
+from results.study import evaluation_steps
+
+TRIALS = 32
+# A curve is a weighted mean of knees, each with a weight, octaves above B* and a sharpness; weights come to 1 and
+# weighed octaves to 0, so that perfect scaling meets the plateau at B*. The last two are none of those that are fitted.
+SHAPES: Mapping[str, tuple[tuple[float, float, float], ...]] = {
+    "hyperbola": ((1.0, 0.0, 1.0),),
+    "soft": ((1.0, 0.0, 0.6),),
+    "sharp": ((1.0, 0.0, 3.0),),
+    "two steps": ((0.5, -1.5, 2.0), (0.5, 1.5, 2.0)),
+    # Within 0.4 % of gradient descent on the quadratic of Zhang et al. 2019, arXiv 1907.04164, in 100 dimensions with
+    # the best constant rate, to a loss of 0.1.
+    "noisy quadratic": ((0.446, -0.746, 2.02), (0.554, 0.746 * 0.446 / 0.554, 0.914)),
+}
+# Sharp towards perfect scaling and slow to reach its plateau: a strain on what the fit assumes, reported on its own.
+LOPSIDED = "lopsided"
+ALL_SHAPES = {**SHAPES, LOPSIDED: ((0.6, -0.4, 3.0), (0.4, 0.6, 1.0))}
+# Batch sizes by their number: 12, 8 and 10 octaves from 1 on.
+SIZES = {13: 2.0 ** np.arange(13), 9: 2.0 ** np.arange(9), 6: 4.0 ** np.arange(6)}
+# How much luck matters: a trial needs exp(steepness d^2 + spread z) times the least steps, d away from the optimum.
+NOISES = {"low": (2.0, 0.03), "high": (8.0, 0.15)}
+GRIDS = ("ratio 1.1", "plateau / 8")  # evaluations at steps that grow by a factor, or every so many steps
+INSIDE = ("middle", "2 octaves inside", "1 octave inside", "2 octaves above the smallest")
+ABSENT = ("absent: perfect scaling", "absent: plateau")
+KNEES = (*INSIDE, "2 octaves beyond", *ABSENT)
+# The points of a search: each batch size has its own, or all have the same ones, and the fit knows that or does not.
+POINTS = ("own", "shared", "shared unawares")
+SEARCH_BUDGET = 20.0  # times the least steps; slower trials do not reach
+DIVERGED = 1 / 8  # of the trials
+_RATIO, _SHARE = 1.1, 8
+_LONGEST = 10**8
+
+
+class Scenario(NamedTuple):
+    """What is simulated: keys of the tables above."""
+
+    knee: str
+    shape: str
+    sizes: int
+    noise: str
+    grid: str
+    points: str = POINTS[0]
+
+    @property
+    def batch_size(self) -> np.ndarray:
+        """float64[n], sorted."""
+        return SIZES[self.sizes]
+
+
+class Searches(NamedTuple):
+    """d data sets of a scenario.
+
+    Attributes:
+      critical: float64[d], the true critical batch sizes; infinite or 0 where there is no knee.
+      low, high: float64[d, n, k], steps to target of trials lie in (low, high]; NaN where not reached.
+    """
+
+    critical: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def scenarios() -> list[Scenario]:
+    """All of them; where no knee is there the shape does not matter."""
+    knees = [(knee, shape) for knee in KNEES for shape in ALL_SHAPES if knee not in ABSENT or shape == "hyperbola"]
+    own = itertools.product(knees, SIZES, NOISES, GRIDS)
+    shared = itertools.product(POINTS[1:], INSIDE[:2], SHAPES, SIZES, NOISES)
+    return [Scenario(knee, shape, sizes, noise, grid) for (knee, shape), sizes, noise, grid in own] + [
+        Scenario(knee, shape, sizes, noise, GRIDS[0], points) for points, knee, shape, sizes, noise in shared
+    ]
+
+
+def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searches:
+    """Simulates trial-level data of a scenario.
+
+    The points of a search are uniform on a square; the optimum drifts across it with batch size.
+    """
+    ln_batch = np.log(scenario.batch_size)
+    n = len(ln_batch)
+    ln_critical = _ln_critical(scenario.knee, ln_batch, datasets, rng)
+    ln_floor = np.log(rng.uniform(300, 600, (datasets, 1)))
+    ln_least = ln_floor + _curve(scenario, ln_critical[:, None] - ln_batch, ln_batch)  # [d, n]
+
+    steepness, spread = NOISES[scenario.noise]
+    points = rng.random((datasets, n if scenario.points == POINTS[0] else 1, TRIALS, 2))
+    optimum = np.stack([np.linspace(0.4, 0.6, n), np.full(n, 0.5)], axis=1)
+    distance = ((points - optimum[:, None]) ** 2).sum(axis=-1)  # [d, n, k]
+    luck = steepness * distance + spread * rng.standard_normal((datasets, n, TRIALS))
+    diverged = np.broadcast_to(rng.random(points.shape[:-1]) < DIVERGED, luck.shape)
+    luck = np.where(diverged | (luck > np.log(SEARCH_BUDGET)), np.nan, luck)
+    low, high = _evaluated(np.exp(ln_least[..., None] + luck), scenario.grid, np.exp(ln_floor)[..., None])
+    return Searches(np.exp(ln_critical), low, high)
+
+
+def _ln_critical(knee: str, ln_batch: np.ndarray, datasets: int, rng: np.random.Generator) -> np.ndarray:
+    if knee in ABSENT:
+        return np.full(datasets, np.inf if knee == ABSENT[0] else -np.inf)
+    at = {
+        "middle": ln_batch[[0, -1]].mean(),
+        "2 octaves inside": ln_batch[-1] - 2 * OCTAVE,
+        "1 octave inside": ln_batch[-1] - OCTAVE,
+        "2 octaves above the smallest": ln_batch[0] + 2 * OCTAVE,
+        "2 octaves beyond": ln_batch[-1] + 2 * OCTAVE,
+    }[knee]
+    # A little to either side, so that no place between two batch sizes is preferred.
+    return at + OCTAVE * rng.uniform(-0.25, 0.25, datasets)
+
+
+def _curve(scenario: Scenario, past: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
+    """ln S / S_min at ``past`` = ln(B*/B)."""
+    if scenario.knee == ABSENT[0]:
+        return np.broadcast_to(ln_batch[-1] - ln_batch, past.shape)
+    if scenario.knee == ABSENT[1]:
+        return np.zeros(past.shape)
+    return sum(weight * excess(past + octaves * OCTAVE, a) for weight, octaves, a in ALL_SHAPES[scenario.shape])  # type: ignore[return-value]
+
+
+def _evaluated(steps: np.ndarray, grid: str, plateau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The evaluations before and after ``steps``; NaN stays."""
+    if grid == GRIDS[0]:
+        at = np.concatenate([[0], evaluation_steps(_LONGEST, _RATIO), [np.nan]])
+        after = np.searchsorted(at[:-1], np.where(np.isnan(steps), _LONGEST * 2, steps))
+        return np.where(np.isnan(steps), np.nan, at[after - 1]), at[after]
+    apart = plateau / _SHARE
+    return np.floor(steps / apart) * apart, np.floor(steps / apart + 1) * apart

@@ -1,0 +1,1 @@
+"""Figures by name, of whole stores."""

@@ -1,0 +1,136 @@
+"""Summaries: all that a store says of a workload and a target, on one page."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from analysis.drawing import draw
+from analysis.drawing.draw import INK
+from analysis.drawing.picture import Picture, Skipped
+from analysis.named import batch_figures
+from analysis.named.batch_figures import Fitted
+from analysis.panels import tuning
+from analysis.searches import confirmations, evidence, trials
+from analysis.searches.evidence import STYLE, Evidence, Panel
+
+# Inches.
+WIDTH, LEFT, RIGHT, GAP = 9.4, 0.72, 0.12, 0.72
+HEAD, MAIN, ROW, BETWEEN, FOOT = 0.62, 3.9, 1.75, 0.92, 0.56
+UNDER = 0.75  # the axes of the curve: its label and its legend
+WORDS = 2.72  # of the width: what is said beside the curve
+COLUMNS = {1: 2, 2: 2, 4: 2}  # of so many panels; of others 3
+CHARACTERS = 46  # of a line beside the curve
+SMALL = 7.6  # points
+LINE = 0.147  # of what is said beside the curve, inches
+MARKS = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
+
+
+def summary(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
+    """One page per curve that has a point."""
+    for one in found:
+        curve = one.curve
+        title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
+        goal = f"{curve.target.metric} ≤ {curve.target.value:g}"
+        if not len(one.judged.points.batch_size):
+            why = one.judged.points.refusal or "no trial reached the target at any batch size"
+            yield Skipped(f"summary of {title}, {goal}", why)
+            continue
+        of_study = trials.of_commits(one.commits, curve.target)
+        studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))
+        page = Evidence(one, studies, confirmations.of(one.commits, curve.target))
+        yield Picture((curve.dataset, curve.model, curve.optimizer, *goal.split(" ≤ ")), _page(title, goal, page))
+
+
+def _page(title: str, goal: str, page: Evidence) -> Figure:
+    tuned = evidence.tuned(page)
+    panels = [*tuned, evidence.success(page), evidence.ledger(page), evidence.confirmed(page)]
+    words = _words(page)
+    columns = COLUMNS.get(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    first = max(MAIN, (len(words.splitlines()) + 2) * LINE)
+    down = HEAD + first + rows * (ROW + BETWEEN) + FOOT
+    figure = Figure(figsize=(WIDTH, down))
+    FigureCanvasAgg(figure)
+    told = " · ".join(filter(None, [goal, _counts(page), page.one.curve.distinction]))
+    figure.text(LEFT / WIDTH, 1 - 0.26 / down, title, fontsize=12, fontweight="bold", color=INK)
+    figure.text(LEFT / WIDTH, 1 - 0.44 / down, textwrap.shorten(told, 130, placeholder=" …"), fontsize=9, color=INK)
+    across = WIDTH - LEFT - WORDS - RIGHT
+    height = first - UNDER - 0.42
+    main = figure.add_axes((LEFT / WIDTH, 1 - (HEAD + 0.28 + height) / down, across / WIDTH, height / down))
+    _curve(main, page, down)
+    beside = (LEFT + across + 0.22) / WIDTH
+    figure.text(beside, 1 - HEAD / down, words, fontsize=SMALL, va="top", color=INK, linespacing=1.35)
+    width = (WIDTH - LEFT - RIGHT - (columns - 1) * GAP) / columns
+    for i, panel in enumerate(panels):
+        row, column = divmod(i, columns)
+        bottom = down - HEAD - first - (row + 1) * (ROW + BETWEEN) + BETWEEN - 0.32
+        box = (LEFT + column * (width + GAP), bottom, width, ROW)
+        _fill(figure.add_axes((box[0] / WIDTH, box[1] / down, box[2] / WIDTH, box[3] / down)), panel)
+    if tuned:
+        _symbols(figure, page)
+    return figure
+
+
+def _symbols(figure: Figure, page: Evidence) -> None:
+    """What the panels of metaparameters show, at the foot of the page."""
+    symbols = tuning.symbols(rates=True, critical=page.one.judged.verdict == "identified")
+    at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
+    options: dict[str, Any] = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
+    figure.legend(handles=symbols, loc="upper left", bbox_to_anchor=at, **options)
+
+
+def _fill(ax: Axes, panel: Panel) -> None:
+    ax.set_title(panel.title, fontsize=8.6, fontweight="bold", color=INK, loc="left", pad=5)
+    ax.tick_params(labelsize=SMALL)
+    panel.draw(ax)
+    ax.xaxis.label.set_fontsize(SMALL)
+    ax.yaxis.label.set_fontsize(SMALL)
+    if panel.legend:
+        ax.legend(
+            handles=list(panel.legend),
+            loc="upper left",
+            bbox_to_anchor=(-0.04, -0.25),
+            ncols=3,
+            fontsize=SMALL - 0.6,
+            borderaxespad=0,
+            columnspacing=1.0,
+            handlelength=1.4,
+            handletextpad=0.5,
+        )
+
+
+def _curve(ax: Axes, page: Evidence, down: float) -> None:
+    """Steps to target with fit, band, regimes, and best trials run again; the page is so many inches ``down``."""
+    batch_figures.draw_curve(ax, page.one.curve, page.one.judged, page.confirmed, STYLE)
+    beneath = (-0.01, -0.44 / (ax.get_position().height * down))
+    where = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 4, "borderaxespad": 0, "columnspacing": 1.4}
+    batch_figures.legend(ax, fontsize=SMALL - 0.4, **where)
+
+
+def _words(page: Evidence) -> str:
+    """What the fit says, what it assumes, and what else there is to know."""
+    judged, fit = page.one.judged, page.one.judged.fit
+    told = [f"critical batch size: {draw.critical_in_words(judged)}", f"verdict: {judged.verdict.replace('_', ' ')}"]
+    if fit:
+        told += [f"plateau: {_number(fit.s_min)} steps; sharpness {fit.sharpness:.2g}"]
+    told += ["", *([judged.reason] if judged.reason else [])]
+    if judged.checks:
+        told += ["", "assumed:"]
+        told += [f"{MARKS[check.outcome]} {check.assumption}: {check.seen}" for check in judged.checks]
+    wrapped = [textwrap.wrap(line, CHARACTERS, subsequent_indent="   ") or [""] for line in told]
+    return "\n".join(line for lines_ in wrapped for line in lines_)
+
+
+def _counts(page: Evidence) -> str:
+    points = page.one.judged.points
+    told = f"best of {points.trials} trials" if points.trials else ""
+    return f"{told} · {'pruned' if page.one.curve.pruned else 'not pruned'}"
+
+
+def _number(value: float) -> str:
+    return "not seen" if np.isnan(value) else f"{value:,.0f}"

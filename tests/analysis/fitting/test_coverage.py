@@ -1,0 +1,131 @@
+"""Intervals and verdicts on simulated searches: a small version of `python -m analysis coverage`."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.fitting import coverage, simulation
+from analysis.fitting.simulation import Scenario, Searches
+
+SYMMETRIC = ("hyperbola", "soft", "sharp", "two steps")
+
+
+def silent(line):
+    del line
+
+
+def some(knees, shapes=("hyperbola",), sizes=(9,), points=("own",)):
+    """The scenarios of these kinds with both noises, on one grid of evaluations."""
+    return [
+        one
+        for one in simulation.scenarios()
+        if one.knee in knees
+        and one.shape in shapes
+        and one.sizes in sizes
+        and one.points in points
+        and one.grid == simulation.GRIDS[0]
+    ]
+
+
+def pooled(scenarios, datasets, seed=0):
+    table = coverage.run(datasets, seed, silent, scenarios)
+    (rates,) = coverage.summary(table.assign(all="all"), "all").to_dict("records")
+    return rates
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    rates = pooled(some(simulation.INSIDE, SYMMETRIC, (6, 13)), datasets=12)
+    assert rates["scenarios"] == 64
+    # 768 data sets: a standard error is 1 %. Intervals of 80 % would be at 0.82, of 97 % at 0.98.
+    assert 0.88 <= rates["covered"] <= 0.96
+    assert rates["identified"] > 0.7
+
+
+def test_a_knee_that_is_not_there_is_not_identified():
+    assert pooled(some(simulation.ABSENT, sizes=(6, 9, 13)), datasets=30)["identified"] == 0
+    beyond = pooled(some(["2 octaves beyond"], SYMMETRIC), datasets=20)
+    assert beyond["identified"] <= coverage.FALSELY
+    assert beyond["covered"] > 0.9
+    assert beyond["at_least"] > 0.9
+
+
+def test_a_knee_in_the_middle_is_identified():
+    assert pooled(some(["middle"], SYMMETRIC), datasets=10)["identified"] == 1
+
+
+def test_points_that_are_shared_spoil_intervals_unless_that_is_known():
+    kinds = {"knees": ["middle"], "shapes": SYMMETRIC, "sizes": (13,)}
+    known, unknown = (pooled(some(points=[points], **kinds), datasets=40) for points in ("shared", "shared unawares"))
+    assert known["covered"] > 0.86
+    assert unknown["covered"] < known["covered"] - 0.03
+
+
+@pytest.mark.parametrize("shape", simulation.ALL_SHAPES)
+def test_perfect_scaling_meets_the_plateau_at_the_critical_batch_size(shape):
+    scenario = Scenario("middle", shape, 13, "low", simulation.GRIDS[0])
+    past = np.array([-30.0, 0, 30])
+    above = simulation._curve(scenario, past, np.log(scenario.batch_size))
+    np.testing.assert_allclose(above[[0, 2]], [0, 30], atol=1e-4)
+    assert 0 < above[1] < 1.2
+
+
+def test_simulated_steps_are_bracketed_by_evaluations():
+    for grid in simulation.GRIDS:
+        scenario = Scenario("middle", "sharp", 9, "high", grid)
+        found = simulation.draw(scenario, 5, np.random.default_rng(0))
+        reached = ~np.isnan(found.high)
+        assert 0.7 < reached.mean() < 0.95
+        assert (found.low < found.high)[reached].all()
+        assert np.array_equal(np.isnan(found.low), ~reached)
+
+
+def test_statements_are_counted_by_what_they_claim():
+    scenario = Scenario("middle", "sharp", 13, "low", simulation.GRIDS[0])
+    searches = simulation.draw(scenario, 4, np.random.default_rng(0))
+    fitted = coverage.fit(scenario, searches)
+    low, high = fitted[0].low, fitted[0].high
+    critical = np.array([low * 0.9, (low * high) ** 0.5, high * 1.1, low * 0.9])
+    claims = ["at_most", "identified", "at_least", "at_least"]
+    one = [fitted[0]._replace(verdict=claim) for claim in claims]
+    row = coverage.row(scenario, one, critical)
+    assert (row["covered"], row["at_least"], row["identified"]) == (0.75, 0.5, 0.25)
+    none = coverage.row(scenario, [fitted[0]._replace(verdict="not_identified")], critical[:1])
+    assert np.isnan(none["covered"])
+    assert none["not_identified"] == 1
+
+
+def test_a_scenario_does_not_depend_on_the_others():
+    one, two = some(["middle"])[:2]
+    alone = coverage.run(3, 5, silent, [two])
+    pd.testing.assert_frame_equal(coverage.run(3, 5, silent, [one, two]).iloc[1:].reset_index(drop=True), alone)
+    assert not coverage.run(3, 6, silent, [two]).equals(alone)
+
+
+def test_the_door_prints_rates_against_targets(door, monkeypatch):
+    monkeypatch.setattr(simulation, "SHAPES", {"hyperbola": simulation.SHAPES["hyperbola"]})
+    monkeypatch.setattr(simulation, "ALL_SHAPES", simulation.SHAPES)
+    code, out, _ = door("coverage", "--datasets", 2, "--seed", 3)
+    assert code == 0
+    assert "2 data sets, seed 3" in out.splitlines()[0] + out.splitlines()[1]
+    assert "absent: plateau" in out
+    assert "met" in out
+    code, out, _ = door("coverage", "--datasets", 1, "--csv")
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table.columns) == list(coverage.COLUMNS)
+    assert len(table) == len(simulation.scenarios())
+
+
+@pytest.mark.parametrize("arguments", [["--datasets", 0], ["--seed", -1], ["--datasets", "many"]])
+def test_numbers_that_make_no_sense_are_told_in_one_line(door, arguments):
+    code, out, err = door("coverage", *arguments)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert err.startswith("error: ")
+
+
+def test_searches_of_one_data_set_are_its_own():
+    scenario = Scenario("absent: plateau", "hyperbola", 6, "low", simulation.GRIDS[1])
+    found = simulation.draw(scenario, 2, np.random.default_rng(0))
+    assert isinstance(found, Searches)
+    assert found.critical.tolist() == [0, 0]

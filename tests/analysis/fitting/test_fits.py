@@ -1,0 +1,265 @@
+"""From stores and files of points to verdicts with reasons."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.fitting import curves, fits
+from analysis.searches import steps
+from results import confirmation
+from results.search_space import Range, SearchSpace
+from results.study import Target
+
+from ..conftest import BATCH_SIZES, TRUTH, Ran, plan, publish, sweep
+
+HEADER = "s_min,critical_batch_size,critical_batch_size_low,critical_batch_size_high,sharpness,"
+HEADER += "verdict,half_trials_octaves,doubts,reason"
+SIZES = 2 ** np.arange(11)
+STEPS = 50 * (1 + 64 / SIZES)
+
+
+def publish_curve(folder, batch_sizes=BATCH_SIZES, trials=3, **changes):
+    """A curve on the hyperbola with critical batch size 64; trial i needs 1 + i/4 times the steps."""
+    for size in batch_sizes:
+        need = [round(400 * (1 + 64 / size) * (1 + i / 4)) for i in range(trials)]
+        rows = {i: Ran([(round(0.9 * n), 0.2), (n, 0.05)]) for i, n in enumerate(need)}
+        publish(folder, plan(batch_size=size, budget_steps=10**6, trials=trials, **changes), rows)
+
+
+def write_points(tmp_path, text):
+    file = tmp_path / "points.csv"
+    file.write_text(text)
+    return file
+
+
+def test_true_curves_are_inside_their_intervals(swept, door):
+    code, out, err = door("fit", "--store", swept, "--csv")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "dataset,model,optimizer,target_metric,target_value," + HEADER
+    table = pd.read_csv(io.StringIO(out)).set_index("optimizer")
+    assert list(table.index) == ["momentum", "nesterov", "sgd"]
+    for optimizer, (critical, plateau, _) in TRUTH.items():
+        row = table.loc[optimizer]
+        assert row["verdict"] == "identified"
+        assert row["critical_batch_size_low"] < critical < row["critical_batch_size_high"]
+        assert row["s_min"] == pytest.approx(plateau, rel=0.15)
+        assert row["reason"] == "at 24 trials; no trial reached the target at batch size 1, dropped"
+        assert abs(row["half_trials_octaves"]) < 0.3
+
+
+def test_text_shows_intervals_and_reasons(swept, door):
+    _, out, _ = door("fit", "--store", swept)
+    assert "90 % interval" in out.splitlines()[0]
+    assert "half the trials" in out.splitlines()[0]
+    assert "1: at 24 trials; no trial reached the target at batch size 1, dropped" in out.splitlines()
+    assert "Assumed: slope -1 at small batch sizes" in out
+    assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")
+
+
+def test_every_batch_size_counts_with_equally_many_trials(folder):
+    publish_curve(folder, BATCH_SIZES[1:], trials=3)
+    # Here the first three trials need twice the steps of the fourth, which others do not have.
+    publish(
+        folder,
+        plan(batch_size=1, budget_steps=10**6, trials=4),
+        {i: Ran([(9, 0.3), (n, 0.05)]) for i, n in enumerate([52_000, 60_000, 70_000, 26_000])},
+    )
+    (curve,) = curves.curves(*steps.load(folder))
+    points = curves.points(curve)
+    assert points.trials == 3
+    assert points.high[0] == 52_000
+    assert points.low[0] == 9
+    assert points.notes == ("at 3 trials",)
+
+
+def test_trials_that_were_lost_count_only_if_they_reached(folder):
+    publish_curve(folder, BATCH_SIZES[1:], trials=3)
+    lost = {
+        0: Ran([(9, 0.3)], "INCOMPLETE", "lost"),
+        1: Ran([(7, 0.01)], "INCOMPLETE", "time_limit"),
+        2: Ran([(5, 0.05)]),
+    }
+    publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), lost)
+    (curve,) = curves.curves(*steps.load(folder))
+    assert curve.trials.loc[curve.trials["batch_size"] == 1, "trial"].tolist() == [1, 2]
+    assert curves.points(curve).trials == 2
+
+
+def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
+    publish_curve(folder, BATCH_SIZES[1:], trials=3)
+    rows = {i: Ran([(n - 9, 0.3), (n, 0.05)]) for i, n in enumerate([26_000, 30_000, 40_000])}
+    confirmed = {trial: Ran([(9, 0.3), (10, 0.05)]) for trial in confirmation.ids(0, 2)}
+    publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), rows | confirmed)
+    (curve,) = curves.curves(*steps.load(folder))
+    points = curves.points(curve)
+    assert (points.trials, points.high[0]) == (3, 26_000)
+    assert points.counts.tolist() == [3] * len(BATCH_SIZES)
+
+
+def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
+    publish_curve(folder, BATCH_SIZES[1:], trials=1)
+    publish(folder, plan(batch_size=1, budget_steps=10**6, trials=2), {0: Ran([(9, 0.3)]), 1: Ran([(9, 0.01)])})
+    (curve,) = curves.curves(*steps.load(folder))
+    points = curves.points(curve)
+    assert points.batch_size[0] == 2
+    assert points.notes == ("at 1 trial", "no trial reached the target at batch size 1, dropped")
+
+
+def test_pruned_curves_weigh_alike_and_say_so(folder):
+    sweep(folder, pruning="exact")
+    table = fits.of_store(folder)
+    assert (table["verdict"] == "identified").all()
+    assert (
+        table["reason"].str.endswith("pruned, so trials beside the best are cut short: batch sizes weigh alike").all()
+    )
+    assert table["half_trials_octaves"].isna().all()
+
+
+def test_pruned_curves_with_unequal_trials_are_refused(folder, door):
+    publish_curve(folder, BATCH_SIZES[:5], trials=2, pruning="exact")
+    publish_curve(folder, BATCH_SIZES[5:], trials=3, pruning="exact")
+    _, out, _ = door("fit", "--store", folder, "--csv")
+    (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
+    assert row["verdict"] == "not_identified"
+    assert np.isnan(row["critical_batch_size"])
+    assert "run batch size 1 (2), 2 (2), 4 (2), 8 (2), 16 (2) with trials=3 like the others" in row["reason"]
+
+
+def test_too_few_batch_sizes(folder):
+    publish_curve(folder, BATCH_SIZES[:4])
+    (row,) = fits.of_store(folder).to_dict("records")
+    assert (row["verdict"], row["reason"]) == ("not_identified", "at 3 trials; 4 batch sizes left, a fit needs 5")
+    assert np.isnan([row["s_min"], row["critical_batch_size_low"], row["sharpness"]]).all()
+
+
+def test_curves_that_look_alike_are_kept_apart_and_told_apart(folder):
+    publish_curve(folder)
+    publish_curve(folder, seed=1)
+    publish_curve(folder, targets=(Target("test_error", 0.1), Target("test_error", 0.2)))
+    table = fits.of_store(folder)
+    own = table[table["target_value"] == 0.1]
+    assert len(own) == 3
+    assert sorted(reason.split("; ")[0] for reason in own["reason"]) == [
+        "targets=test_error ≤ 0.1 and test_error ≤ 0.2, seed=0",
+        "targets=test_error ≤ 0.1, seed=0",
+        "targets=test_error ≤ 0.1, seed=1",
+    ]
+    assert (own["verdict"] == "identified").all()
+
+
+def test_two_studies_at_one_batch_size_are_refused(folder):
+    publish_curve(folder)
+    wider = SearchSpace({"learning_rate": Range("LOG", 1e-5, 10.0)})
+    publish_curve(folder, [8], space=wider)
+    (row,) = fits.of_store(folder).to_dict("records")
+    assert row["verdict"] == "not_identified"
+    assert "several studies at batch size 8 differ in budget, search space or source" in row["reason"]
+
+
+def test_two_studies_at_one_batch_size_are_refused_even_if_one_did_not_reach(folder):
+    publish_curve(folder)
+    study = plan(batch_size=8, budget_steps=10**6, trials=3, space=SearchSpace({"momentum": Range("LINEAR", 0, 0.9)}))
+    publish(folder, study, {i: Ran([(9, 0.3)]) for i in range(3)})
+    (row,) = fits.of_store(folder).to_dict("records")
+    assert "several studies at batch size 8 differ" in row["reason"]
+
+
+def test_a_target_the_trials_did_not_run_for_is_refused(folder):
+    publish_curve(folder)
+    assert fits.of_store(folder, ("test_error", 0.19)).loc[0, "verdict"] == "identified"
+    (row,) = fits.of_store(folder, ("test_error", 0.01)).to_dict("records")
+    assert row["verdict"] == "not_identified"
+    assert "too early to decide this one" in row["reason"]
+
+
+def test_points_keep_their_columns_and_order(tmp_path, door):
+    rows = [f"{name},{size},{steps:.1f}" for name in ("b", "a") for size, steps in zip(SIZES, STEPS, strict=True)]
+    file = write_points(tmp_path, "\n".join(["panel,batch_size,steps", *rows[::-1]]))
+    code, out, err = door("fit", "--points", file, "--csv")
+    assert (code, err) == (0, "")
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table.columns) == ["panel", *HEADER.split(",")]
+    assert table["panel"].tolist() == ["a", "b"]
+    np.testing.assert_allclose(table["critical_batch_size"], 64, rtol=0.01)
+    assert set(table["reason"]) == {"points without trials: batch sizes weigh alike"}
+
+
+def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
+    rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
+    rows[0], rows[3] = "1,", "8,"
+    (row,) = fits.of_points(write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))).to_dict("records")
+    assert row["verdict"] == "identified"
+    assert row["reason"].endswith("no trial reached the target at batch size 1, 8, dropped")
+
+
+def test_what_steps_writes_can_be_fitted(swept, door, tmp_path):
+    _, out, _ = door("steps", "--store", swept, "--csv")
+    from_points, from_store = fits.of_points(write_points(tmp_path, out)), fits.of_store(swept)
+    assert list(from_points.columns) == list(from_store.columns)
+    ratio = from_points["critical_batch_size"] / from_store["critical_batch_size"]
+    assert (np.abs(np.log2(ratio)) < 0.1).all()  # weights differ
+
+
+def test_the_same_batch_size_twice_is_refused(tmp_path):
+    rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
+    (row,) = fits.of_points(write_points(tmp_path, "\n".join(["batch_size,steps", *rows, rows[2]]))).to_dict("records")
+    assert (row["verdict"], row["reason"].split("; ")[-1]) == (
+        "not_identified",
+        "several rows at batch size 4: add a column that tells their curves apart",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batchsize,steps\n1,2\n", "lacks a column batch_size; did you mean 'batchsize'? choices: batchsize, steps"),
+        ("batch_size,step\n1,2\n", "lacks a column steps_low, or a column steps; did you mean"),
+        ("batch_size,steps_low\n1,2\n", "lacks a column steps_high, or a column steps"),
+        ("batch_size,steps\n1,2\n2,many\n", "steps in line 3 is 'many'; a positive number is needed"),
+        ("batch_size,steps\n0,2\n", "batch_size in line 2 is '0'; a positive number is needed"),
+        ("batch_size,steps\n,2\n", "batch_size in line 2 is empty; a positive number is needed"),
+        ("batch_size,steps_low,steps_high\n1,3,2\n", "steps_low in line 2 is 3, above steps_high"),
+        ("batch_size,steps\n", "has no rows"),
+        ("", "is not a CSV table"),
+        ("batch_size,steps\n1,2,3,4\n1,2,3,4,5\n", "is not a CSV table"),
+    ],
+)
+def test_bad_points_are_told_in_one_line(tmp_path, door, text, message):
+    code, out, err = door("fit", "--points", write_points(tmp_path, text))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --points ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_missing_points_and_clashing_arguments(tmp_path, door):
+    code, _, err = door("fit", "--points", tmp_path / "none.csv")
+    assert (code, err) == (2, f"error: cannot read --points {tmp_path / 'none.csv'} (No such file or directory)\n")
+    for arguments in (["fit"], ["fit", "--points", "a", "--store", "b"], ["fit", "--store"], ["fits"], []):
+        code, _, err = door(*arguments)
+        assert code == 2
+        assert err.startswith("error: ")
+        assert len(err.splitlines()) == 1
+    file = write_points(tmp_path, "batch_size,steps\n1,2\n")
+    code, _, err = door("fit", "--points", file, "--metric", "test_error", "--value", "1")
+    assert (code, err) == (2, "error: --metric and --value go with --store; a file of points has its target in it\n")
+
+
+def test_a_reader_that_stops_early_hears_no_complaint(swept):
+    command = f"{sys.executable} -m analysis steps --store {swept} --csv | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=Path(fits.__file__).parents[2])
+    assert done.stdout.startswith("dataset,")
+    assert done.stderr == ""
+
+
+def test_reading_results_needs_no_accelerator_stack():
+    code = (
+        "import sys, analysis.__main__, analysis.figures; "
+        "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'optax', 'hydra')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(fits.__file__).parents[2]).returncode == 0

@@ -1,0 +1,128 @@
+"""Fits of data whose answers are known from elsewhere, through the doors."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import gammainc
+
+import results.__main__ as results_door
+from results.study import evaluation_steps
+
+ROOT = Path(__file__).parents[3]
+MLPERF = pd.read_csv(Path(__file__).with_name("mlperf_rcp_values.csv"), dtype=str, keep_default_na=False)
+CURVATURE = 1 / np.arange(1, 101)  # of the noisy quadratic; see workloads.models.quadratic
+GOAL, RATES = 0.1, (0.01, 10.0)  # the target of task=noisy_quadratic, and the learning rates of optimizer=sgd
+TRIALS = 32
+
+
+@pytest.fixture(scope="module")
+def mlperf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of MLPerf's reference convergence points, imported from files in their format."""
+    folder = tmp_path_factory.mktemp("mlperf")
+    for (release, benchmark), rows in MLPERF.groupby(["release", "benchmark"]):
+        records = {
+            f"{benchmark}_ref_{row['batch_size']}": {
+                "Benchmark": benchmark,
+                "BS": int(row["batch_size"]),
+                "Hyperparams": {"optimizer": row["optimizer"]} if row["optimizer"] else {},
+                row["unit"]: [int(value) for value in row["values"].split()],
+            }
+            for row in rows.to_dict("records")
+        }
+        (folder / "rcp" / str(release)).mkdir(parents=True, exist_ok=True)
+        (folder / "rcp" / str(release) / f"rcps_{benchmark}.json").write_text(json.dumps(records))
+    assert results_door.main(["import", "mlperf-rcp", str(folder / "rcp"), "--store", str(folder / "store")]) == 0
+    return folder / "store"
+
+
+def test_mlperf_reference_points(mlperf: Path, door: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = door("fit", "--store", mlperf, "--metric", "validation_shortfall", "--value", 0, "--csv")
+    assert code == 0
+    fits = pd.read_csv(io.StringIO(out)).set_index("model")
+    assert fits["verdict"].to_dict() == {
+        "bert_large": "at_least",
+        "resnet_50": "at_least",
+        "retinanet": "identified",
+        "unet3d": "at_least",
+    }
+    ends = fits[["critical_batch_size_low", "critical_batch_size_high"]]
+    for model, (low, high) in {
+        "bert_large": (6680, 19_200),  # the largest batch size is 16,384
+        "resnet_50": (34_200, 77_300),  # 67,840
+        "retinanet": (911, 1600),
+    }.items():
+        assert ends.loc[model].tolist() == pytest.approx([low, high], rel=0.02)
+    assert fits.loc["resnet_50", "optimizer"] == "lars"
+    # Its steps still fall as one over the batch size at 84, the largest: nothing is known of an end above.
+    assert 75 < fits.loc["unet3d", "critical_batch_size_low"] <= 84
+    open_ended = fits.loc["unet3d", ["s_min", "critical_batch_size", "critical_batch_size_high"]]
+    assert open_ended.isna().all()
+    assert "slope" in fits.loc["resnet_50", "doubts"]  # -0.87 at small batch sizes
+
+
+def test_evaluations_that_mlperf_does_not_tell_apart_are_named(
+    mlperf: Path, door: Callable[..., tuple[int, str, str]]
+) -> None:
+    _, out, _ = door("fit", "--store", mlperf, "--metric", "validation_shortfall", "--value", 0)
+    assert "evaluations at batch size 256, 512, 768, 1024 are taken to be as far apart as at the others" in out
+
+
+def best_of(batch_size: float, noise: float) -> float:
+    """Steps that the best of ``TRIALS`` trials is expected to need, geometric mean, by the recursion in closed form.
+
+    Coordinates of the parameters are normal with mean (1 - αh)^t and a variance in closed form; the loss at an
+    evaluation is a sum of their squares, whose law is taken for the gamma law with the same three moments. Noise is
+    forgotten between evaluations, and rates are uniform in their logarithm.
+    """
+    steps = evaluation_steps(int(6000 * max(1.0, noise**2 / batch_size)), 1.1)
+    rates = np.geomspace(*RATES, 1201)
+    rates = (rates[1:] * rates[:-1]) ** 0.5
+    missed = np.ones((len(rates), len(steps)))
+    for i in np.flatnonzero(rates < 2):  # faster ones diverge
+        decay = (1 - rates[i] * CURVATURE) ** 2
+        settled = rates[i] ** 2 * noise**2 * CURVATURE / batch_size / (1 - decay)
+        forgotten = decay ** steps[:, None].astype(float)
+        spread = 0.5 * CURVATURE * settled * (1 - forgotten)  # [steps, 100]
+        pull = 0.5 * CURVATURE * forgotten
+        mean, variance = (spread + pull).sum(axis=1), 2 * (spread * (spread + 2 * pull)).sum(axis=1)
+        skew = 8 * (spread**2 * (spread + 3 * pull)).sum(axis=1)
+        least = mean - 2 * variance**2 / skew
+        missed[i] = 1 - gammainc(4 * variance**3 / skew**2, np.maximum(GOAL - least, 0) * 2 * variance / skew)
+    not_yet = np.cumprod(missed, axis=1).mean(axis=0) ** TRIALS
+    before = np.append(0.5, steps[:-1])
+    probability = -np.diff(np.append(1.0, not_yet))
+    assert probability.sum() > 0.99
+    return float(np.exp(probability @ np.log((before + steps) / 2) / probability.sum()))
+
+
+def test_the_knee_of_the_recursion_scales_with_the_noise() -> None:
+    # Noise enters as its square over the batch size: one curve, moved along batch sizes.
+    assert best_of(64, 1.0) == pytest.approx(best_of(256, 2.0), rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.5, 1, 2])
+def test_a_sweep_of_the_noisy_quadratic_finds_the_knee_of_its_recursion(
+    tmp_path: Path, noise: float, door: Callable[..., tuple[int, str, str]]
+) -> None:
+    store = tmp_path / "store"
+    sizes = ",".join(f"{4 * noise**2 * 2**i:g}" for i in range(9))
+    line = ["task=noisy_quadratic", "optimizer=sgd", f"task.model.noise={noise}", f"batch_size={sizes}"]
+    line += [f"trials={TRIALS}", "pruning=off", "task.budget.steps=1000", f"store={store}", "-m"]
+    done = subprocess.run([sys.executable, "-m", "sweeps", *line], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    code, out, _ = door("fit", "--store", store, "--csv")
+    assert code == 0
+    (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
+    perfect, plateau = 0.5 * noise**2, 1e4 * noise**2  # far from the knee on either side
+    critical = perfect * best_of(perfect, noise) / best_of(plateau, noise)
+    assert critical == pytest.approx(37.7 * noise**2, rel=0.02)
+    assert row["verdict"] == "identified"
+    assert row["critical_batch_size_low"] < critical < row["critical_batch_size_high"]

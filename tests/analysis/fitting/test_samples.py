@@ -1,0 +1,119 @@
+"""Which points of a search are the same at several batch sizes, and what trials come to."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.fitting import assumptions, curves, fits, samples
+from analysis.searches import steps
+from results.search_space import Range, SearchSpace
+
+from ..conftest import BATCH_SIZES, Ran, plan, publish
+
+SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-3, 10.0), "momentum": Range("REVERSE_LOG", 0.0, 0.99)})
+
+
+def drawn(space, shares):
+    """Metaparameters at ``shares`` [trials, ranges] of the ranges."""
+    columns = zip(space.items(), np.transpose(shares), strict=True)
+    return pd.DataFrame({name: [ranged.at(u) for u in column] for (name, ranged), column in columns})
+
+
+def publish_search(folder, points, trials=8, space=SPACE):
+    """A curve with critical batch size 64 whose trials need e^(u v) times the least steps at points (u, v)."""
+    for i, size in enumerate(BATCH_SIZES):
+        shares = points(i, trials)
+        need = np.round(4000 * (1 + 64 / size) * np.exp(shares.prod(axis=1))).astype(int).tolist()
+        rows = {j: Ran([(round(0.9 * n), 0.2), (n, 0.05)]) for j, n in enumerate(need)}
+        ranges = space if isinstance(space, SearchSpace) else space(size)
+        study = plan(batch_size=size, budget_steps=10**7, trials=trials, space=ranges)
+        columns = {name: column.tolist() for name, column in drawn(ranges, shares).items()}
+        publish(folder, study, rows, drawn=columns)
+
+
+def own(i, trials):
+    return np.random.default_rng(i).random((trials, 2))
+
+
+def shared(i, trials):
+    """The same points in another order."""
+    return np.random.default_rng(7).random((trials, 2))[np.random.default_rng(i).permutation(trials)]
+
+
+def test_places_are_those_that_metaparameters_were_drawn_from():
+    shares = np.random.default_rng(0).random((20, 2))
+    found = samples.coordinates(SPACE, drawn(SPACE, shares))
+    np.testing.assert_allclose(found, shares, atol=1e-6)
+    wider = SearchSpace({**SPACE, "learning_rate": Range("LOG", 1e-4, 1.0)})
+    assert samples.coordinates(wider, drawn(wider, shares)) == found
+
+
+def test_places_without_a_range_are_the_values_and_gaps_are_not_known():
+    frame = pd.DataFrame({"learning_rate": [0.1, np.nan], "layers": [2.0, 3.0]})
+    assert samples.coordinates(SearchSpace({}), frame) == [(0.1, 2.0), None]
+    assert samples.coordinates(SPACE, pd.DataFrame(index=range(2))) == [None, None]
+
+
+def test_points_are_put_in_one_order():
+    a, b, c, d = (0.1,), (0.2,), (0.3,), (0.4,)
+    order, common, repeated = samples.align([[a, b, c, d], [c, a, b, (0.5,)]])
+    assert (common, repeated) == (0.75, 0.75)
+    assert order.tolist() == [[0, 1, 2, 3], [1, 2, 0, 3]]
+
+
+@pytest.mark.parametrize("points", [[[(0.1,), (0.1,)]] * 2, [[(0.1,), None]] * 2, [[(0.1,)]] * 2])
+def test_one_point_several_times_is_no_search(points):
+    _, common, repeated = samples.align(points)
+    assert np.isnan([common, repeated]).all()
+
+
+def widening(size):
+    """A search space that grows with the batch size."""
+    return SearchSpace({**SPACE, "learning_rate": Range("LOG", 1e-3, float(size))})
+
+
+@pytest.mark.parametrize("space", [SPACE, widening])
+def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space):
+    publish_search(folder, shared, space=space)
+    (curve,) = curves.curves(*steps.load(folder))
+    points = curves.points(curve)
+    assert points.sample.common == points.sample.repeated == 1
+    # Each column is of one point: its luck is the same everywhere.
+    luck = np.log(points.sample.high) - np.log(points.high)[:, None]
+    np.testing.assert_allclose(luck, np.broadcast_to(luck[0], luck.shape), atol=1e-3)
+    judged = fits.judge(points)
+    assert "all batch sizes tried the same points: the interval allows for luck they share" in judged.reason
+    assert "points" in fits.doubts(judged)
+
+
+def test_points_of_its_own_are_not_taken_for_shared_ones(folder):
+    publish_search(folder, own)
+    (curve,) = curves.curves(*steps.load(folder))
+    judged = fits.of_curve(curve)
+    sample = judged.points.sample
+    assert (sample.common, sample.repeated, sample.is_shared) == (0, 0, False)
+    assert "same points" not in judged.reason
+    assert judged.points.counts.tolist() == [8] * len(BATCH_SIZES)
+
+
+def test_the_best_of_trials_is_bracketed():
+    low, high = np.array([[3.0, 1, np.nan], [0, 2, 5]]), np.array([[4.0, 6, np.nan], [9, 3, 6]])
+    least, most, weights = samples.best(low, high)
+    assert (least.tolist(), most.tolist()) == ([1, 0], [4, 3])
+    assert weights.mean() == pytest.approx(1)
+
+
+def test_checks_are_listed_at_the_door(folder, door):
+    publish_search(folder, own)
+    code, out, err = door("fit", "--store", folder, "--checks")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "1: digits · fully_connected_64 · sgd · test_error · 0.1: identified"
+    assert all(f"{name}: " in line for name, line in zip(assumptions.ASSUMPTIONS, lines[2:11], strict=True))
+    assert any(line.startswith("pass") and line.endswith("8 each") for line in lines)
+    code, out, _ = door("fit", "--store", folder, "--checks", "--csv")
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table.columns[-3:]) == ["assumption", "seen", "outcome"]
+    assert len(table) == len(assumptions.ASSUMPTIONS)
