@@ -1,9 +1,9 @@
 """Contradictions: whether what two places say of the same thing can both be true.
 
-Answers of equal streams tried the same trials: they contradict each other where their censoring intervals are disjoint,
-over the trials that both have. Those of independent searches do where the 90 % bands of the median best of k' are, at
-equal k and k'. Critical batch sizes do where the intervals that their verdicts state are disjoint, and times on devices
-of one kind where the slowest epoch of one place is faster than the fastest of the other.
+Studies of equal streams tried the same trials: they contradict each other where the censoring intervals of one trial
+are disjoint, pruned or not. Independent searches do where the 90 % bands of the median best of k' are, at equal k and
+k'. Critical batch sizes do where the intervals that their verdicts state are disjoint, and times on devices of one kind
+where the slowest epoch of one place is faster than the fastest of the other.
 """
 
 from collections import Counter
@@ -172,14 +172,22 @@ def stated(judged: Judged) -> Side:
 
 
 def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
+    """Trial by trial: a trial that both have took the same steps in both, as far as each followed it."""
     here, there = a.counting, b.counting
     both = np.intersect1d(here["trial"].to_numpy(), there["trial"].to_numpy())
+    if not len(both):
+        return Finding(_best(here), _best(there), "not_judged", "the same stream, but no trial that both have")
+    shared = [rows[rows["trial"].isin(both)] for rows in (here, there)]
+    (low_a, high_a), (low_b, high_b) = (trials.bounds(rows) for rows in shared)
+    apart = (low_a >= high_b) & np.isfinite(high_b) | (low_b >= high_a) & np.isfinite(high_a)
     uneven = max(len(here), len(there)) > len(both)
+    # Which trials a pruned study cut short depends on the best of all that it has.
+    cut = uneven and "exact" in (a.study.pruning, b.study.pruning)
+    one, other = map(_best, (here, there) if cut else shared)
     why = "the same stream: censoring intervals" + (f" over the {len(both)} trials that both have" if uneven else "")
-    if uneven and ("exact" in (a.study.pruning, b.study.pruning) or not len(both)):
-        return Finding(_best(here), _best(there), "not_judged", "the same stream, pruned or apart: other trials each")
-    one, other = (_best(rows[rows["trial"].isin(both)]) for rows in (here, there))
-    return Finding(one, other, _verdict(one, other), why)
+    if apart.any():
+        return Finding(one, other, "differ", f"{why}, of which {apart.sum()} cannot be of one run")
+    return Finding(one, other, "agree" if cut else _verdict(one, other), why)
 
 
 def _best(rows: pd.DataFrame) -> Side:

@@ -91,9 +91,29 @@ def test_pruned_studies(tmp_path: Path) -> None:
     publish(tmp_path / "c", plan(trials=1, pruning="exact"), {0: SLOW})
     publish(tmp_path / "d", plan(trials=2, seed=1), {0: SLOW, 1: FAST})
     assert only(compare.table(tmp_path / "a", tmp_path / "b"))["result"] == "same"  # it changes no answer
-    for other, why in (("c", "other trials each"), ("d", "a pruned one has no band")):
-        row = only(compare.table(tmp_path / "a", tmp_path / other))
-        assert row["result"] == "not_judged" and why in row["why"]
+    row = only(compare.table(tmp_path / "a", tmp_path / "c"))  # in C the slower trial is the best there is
+    assert (row["result"], row["a_high"], row["b_high"]) == ("agree", 20, 30)
+    assert "over the 1 trials that both have" in row["why"]
+    row = only(compare.table(tmp_path / "a", tmp_path / "d"))
+    assert row["result"] == "not_judged" and "a pruned one has no band" in row["why"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "cut", "result"),
+    [
+        (FAST, curve(0.5, 0.3, 0.3), "differ"),  # there at 20; not there by 30, at the end of its budget
+        (FAST, Ran([(10, 0.5), (20, 0.3)], "INCOMPLETE", "pruned"), "differ"),  # not there by 20
+        (FAST, Ran([(10, 0.5)], "INCOMPLETE", "pruned"), "agree"),
+        (curve(0.5, 0.3, 0.3), Ran([(10, 0.5), (20, 0.3)], "INCOMPLETE", "pruned"), "agree"),  # never there
+        (curve(0.5, 0.3, 0.3), curve(0.5, 0.3, 0.3), "agree"),
+    ],
+)
+def test_a_trial_that_was_pruned_or_not_is_one_run(tmp_path: Path, whole: Ran, cut: Ran, result: str) -> None:
+    publish(tmp_path / "a", plan(trials=1), {0: whole})
+    publish(tmp_path / "b", plan(trials=2, pruning="exact"), {0: cut, 1: curve(0.5, 0.3, 0.3, 0.05)})
+    row = only(compare.table(tmp_path / "a", tmp_path / "b"))
+    assert row["result"] == result
+    assert ("of which 1 cannot be of one run" in row["why"]) == (result == "differ")
 
 
 def test_what_one_place_lacks_or_has_twice(tmp_path: Path, door: Door) -> None:
