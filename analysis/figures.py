@@ -211,7 +211,7 @@ def _check(out: Path) -> None:
 def _found(kind: str, folder: "Folder", asked: tuple[str, float] | None) -> Any:
     """What figures of a kind are drawn from."""
     if kind == CORES:
-        return _function("factorizations.load")(folder)
+        return _function("cores.factorizations.load")(folder)
     return _function("named.batch_figures.of_store")(folder, asked)
 
 
