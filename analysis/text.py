@@ -29,3 +29,9 @@ def number(value: float, digits: int = 3) -> str:
 def some(names: Sequence[str]) -> str:
     """The first three of ``names``, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def stated(verdict: str, best: str, low: str, high: str) -> str:
+    """What a verdict states: ``64 [58, 70]``, ``at least 9,170``, ``at most 8`` or ``not identified``."""
+    words = {"identified": f"{best} [{low}, {high}]", "at_least": f"at least {low}", "at_most": f"at most {high}"}
+    return words.get(verdict, "not identified")

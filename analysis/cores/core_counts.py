@@ -208,16 +208,11 @@ def in_words(judged: Judged) -> str:
     fit = judged.fit
     if fit is None or judged.verdict == "not_identified":
         return ""
-    if judged.verdict == "at_least":
-        return f"at least {_cores(fit.critical_cores.low)}"
-    if judged.verdict == "at_most":
-        return f"at most {_cores(fit.critical_cores.high)}"
-    best, low, high = map(_cores, fit.critical_cores)
-    return f"{best} [{low}, {high}]"
+    return text.stated(judged.verdict, *map(_cores, fit.critical_cores))
 
 
 def _cores(count: float) -> str:
-    return text.number(count).removesuffix(".0")
+    return f"{count:,.0f}" if float(count).is_integer() else text.number(count)
 
 
 def _interval(interval: scaling.Interval) -> str:

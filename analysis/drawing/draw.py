@@ -267,13 +267,9 @@ def entry(style: Style, label: str) -> Line2D:
 def critical_in_words(judged: Judged) -> str:
     """Such as ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
     fit = judged.fit
-    if fit is None or judged.verdict == "not_identified":
+    if fit is None:
         return "not identified"
-    if judged.verdict == "at_least":
-        return f"at least {text.number(fit.low)}"
-    if judged.verdict == "at_most":
-        return f"at most {text.number(fit.high)}"
-    return f"{text.number(fit.critical_batch_size)} [{text.number(fit.low)}, {text.number(fit.high)}]"
+    return text.stated(judged.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
 
 
 def _between(fit: regimes.Fit) -> np.ndarray:

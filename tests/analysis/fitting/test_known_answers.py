@@ -7,18 +7,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import gammainc
 
 import results.__main__ as results_door
-from results.study import evaluation_steps
+from analysis.fitting import noisy_quadratic
+from results import store as stores
 
 ROOT = Path(__file__).parents[3]
 MLPERF = pd.read_csv(Path(__file__).with_name("mlperf_rcp_values.csv"), dtype=str, keep_default_na=False)
-CURVATURE = 1 / np.arange(1, 101)  # of the noisy quadratic; see workloads.models.quadratic
-GOAL, RATES = 0.1, (0.01, 10.0)  # the target of task=noisy_quadratic, and the learning rates of optimizer=sgd
 TRIALS = 32
 
 
@@ -74,39 +71,6 @@ def test_evaluations_that_mlperf_does_not_tell_apart_are_named(
     assert "evaluations at batch size 256, 512, 768, 1024 are taken to be as far apart as at the others" in out
 
 
-def best_of(batch_size: float, noise: float) -> float:
-    """Steps that the best of ``TRIALS`` trials is expected to need, geometric mean, by the recursion in closed form.
-
-    Coordinates of the parameters are normal with mean (1 - αh)^t and a variance in closed form; the loss at an
-    evaluation is a sum of their squares, whose law is taken for the gamma law with the same three moments. Noise is
-    forgotten between evaluations, and rates are uniform in their logarithm.
-    """
-    steps = evaluation_steps(int(6000 * max(1.0, noise**2 / batch_size)), 1.1)
-    rates = np.geomspace(*RATES, 1201)
-    rates = (rates[1:] * rates[:-1]) ** 0.5
-    missed = np.ones((len(rates), len(steps)))
-    for i in np.flatnonzero(rates < 2):  # faster ones diverge
-        decay = (1 - rates[i] * CURVATURE) ** 2
-        settled = rates[i] ** 2 * noise**2 * CURVATURE / batch_size / (1 - decay)
-        forgotten = decay ** steps[:, None].astype(float)
-        spread = 0.5 * CURVATURE * settled * (1 - forgotten)  # [steps, 100]
-        pull = 0.5 * CURVATURE * forgotten
-        mean, variance = (spread + pull).sum(axis=1), 2 * (spread * (spread + 2 * pull)).sum(axis=1)
-        skew = 8 * (spread**2 * (spread + 3 * pull)).sum(axis=1)
-        least = mean - 2 * variance**2 / skew
-        missed[i] = 1 - gammainc(4 * variance**3 / skew**2, np.maximum(GOAL - least, 0) * 2 * variance / skew)
-    not_yet = np.cumprod(missed, axis=1).mean(axis=0) ** TRIALS
-    before = np.append(0.5, steps[:-1])
-    probability = -np.diff(np.append(1.0, not_yet))
-    assert probability.sum() > 0.99
-    return float(np.exp(probability @ np.log((before + steps) / 2) / probability.sum()))
-
-
-def test_the_knee_of_the_recursion_scales_with_the_noise() -> None:
-    # Noise enters as its square over the batch size: one curve, moved along batch sizes.
-    assert best_of(64, 1.0) == pytest.approx(best_of(256, 2.0), rel=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.5, 1, 2])
 def test_a_sweep_of_the_noisy_quadratic_finds_the_knee_of_its_recursion(
@@ -121,8 +85,7 @@ def test_a_sweep_of_the_noisy_quadratic_finds_the_knee_of_its_recursion(
     code, out, _ = door("fit", "--store", store, "--csv")
     assert code == 0
     (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
-    perfect, plateau = 0.5 * noise**2, 1e4 * noise**2  # far from the knee on either side
-    critical = perfect * best_of(perfect, noise) / best_of(plateau, noise)
+    critical = noisy_quadratic.critical_batch_size(stores.catalogue(store)[0].study, TRIALS)
     assert critical == pytest.approx(37.7 * noise**2, rel=0.02)
     assert row["verdict"] == "identified"
     assert row["critical_batch_size_low"] < critical < row["critical_batch_size_high"]
