@@ -13,8 +13,9 @@ from analysis.fitting import curves
 from analysis.fitting.curves import Points
 from analysis.searches import trials
 from analysis.searches.trials import StudyTrials
+from results.asked import APART
 from results.commits import Commit
-from results.study import APART, Target
+from results.study import Target
 
 SEARCH, CONFIRM = trials.ROLES
 
@@ -47,7 +48,7 @@ def of(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
 
     A study confirms the answer to its first target. That to another target is confirmed if the same trial gave it.
     """
-    found = trials.of_commits([commit for commit in commits if commit.confirm], target)
+    found = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
     told = [one for each in found.values() if (one := of_study(each)) is not None]
     return sorted(told, key=lambda one: (one.batch_size, one.study))
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from analysis.drawing.picture import Picture, Skipped
 from analysis.named import batch_figures, summaries
-from results.study import APART
+from results.asked import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 
