@@ -32,7 +32,7 @@ STUDIES = (
     Column("budget_steps", pa.int32(), "the most steps a trial takes"),
     Column("evaluation_ratio", pa.float64(), "evaluations are at steps growing by this factor"),
     Column("evaluation_spacing", pa.float64(), "steps per evaluation that the cap on their cost left at least"),
-    Column("pruning", pa.string(), "exact: curves of losing trials are cut short; off: whole curves"),
+    Column("pruning", pa.string(), "exact: curves of losing trials are cut short; off: they are not"),
     Column("planned_trials", pa.int32(), "trials asked for when the run was made"),
     Column("plan", pa.string(), "the whole identity of the study, JSON"),
     Column("started_at", pa.string(), "when the run began, UTC, ISO 8601"),
@@ -68,7 +68,7 @@ TRIALS = (
     Column("trial", pa.int32(), "number of the trial within its study, from 0; k million + i repeats trial i"),
     Column("run", pa.int32(), "number of the run that made the trial, as in studies"),
     Column(
-        "role", pa.string(), "search, or confirm: the best trial of the search once more, on a fresh seed", "search"
+        "role", pa.string(), "search, or confirm: one of the best trials of the search again, on a fresh seed", "search"
     ),
     Column("seed", pa.uint32(), "seed of its initial parameters and data order; null if not published"),
     Column("status", pa.string(), "COMPLETE, INFEASIBLE or INCOMPLETE"),
