@@ -111,9 +111,11 @@ def _build(
     splits = jax.device_put(splits, everywhere)
 
     train_lane = functools.partial(_train_lane, workload, batch_size)
-    lane_shape = jax.eval_shape(functools.partial(_fresh, workload), jax.ShapeDtypeStruct((), jnp.uint32))
+    spans_dtypes = _spans_dtypes(workload)
+    one_lane = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), spans_dtypes)
+    lane_shape = jax.eval_shape(functools.partial(_fresh, workload), one_lane)
     carry_shape = jax.tree.map(lambda a: _lanes_of(lanes, a.shape, a.dtype, by_lane), lane_shape)
-    spans_shape = jax.tree.map(lambda dtype: _lanes_of(lanes, (), dtype, by_lane), _spans_dtypes(workload))
+    spans_shape = jax.tree.map(lambda dtype: _lanes_of(lanes, (), dtype, by_lane), spans_dtypes)
     active_shape = _lanes_of(lanes, (), jnp.bool_, by_lane)
 
     over_lanes = functools.partial(_over_lanes, mesh, strategy)
@@ -154,26 +156,34 @@ def _over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any]) -> Callable
     return jax.shard_map(all_lanes, mesh=mesh, in_specs=in_specs, out_specs=P("trial"), check_vma=False)
 
 
-def _fresh(workload: Workload, seed: Array) -> tuple[Any, Any]:
-    init_key, _ = streams.keys(seed)
+def _rule(workload: Workload, spans: Spans, at: Array) -> optax.GradientTransformation:
+    """The update rule after ``at`` steps (int32[]): told the trial's metaparameters, its learning rate decayed."""
+    decay = schedules.factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
+    told = {name: value for name, value in spans.metaparameters.items() if name != "label_smoothing"}
+    return workload.update_rule(**told | {"learning_rate": told["learning_rate"] * decay})
+
+
+def _fresh(workload: Workload, spans: Spans) -> tuple[Any, Any]:
+    """Parameters and state of a trial that starts: the state is of the very rule that takes the first step.
+
+    Some rules keep metaparameters in their state and are evaluated with them. A learning rate in a state is that of
+    the first step, as optax's own ``init`` sees it; a rule that needs the current one takes it from its update.
+    """
+    init_key, _ = streams.keys(spans.seed)
     params = workload.init(init_key)
-    # The state's shape does not depend on the metaparameters; any numbers do.
-    names = inspect.signature(workload.update_rule).parameters
-    return params, workload.update_rule(**dict.fromkeys(names, 0.5)).init(params)
+    return params, _rule(workload, spans, jnp.int32(0)).init(params)
 
 
 def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, train: Examples | None) -> Any:
     """Takes one trial from step ``start`` to ``stop``, initializing it at step 0; a lane that rests is left alone."""
     _, data_key = streams.keys(spans.seed)
     starts = (spans.start == 0) & (spans.stop > 0)
-    carry = jax.lax.cond(starts, lambda: _fresh(workload, spans.seed), lambda: carry)
+    carry = jax.lax.cond(starts, lambda: _fresh(workload, spans), lambda: carry)
 
     def step(at: Array, carry: Any, batch: Examples) -> Any:
         params, state = carry
-        decay = schedules.factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
-        told = spans.metaparameters | {"learning_rate": spans.metaparameters["learning_rate"] * decay}
-        grads = jax.grad(workload.loss)(params, batch, told.pop("label_smoothing"))
-        updates, state = workload.update_rule(**told).update(grads, state, params)
+        grads = jax.grad(workload.loss)(params, batch, spans.metaparameters["label_smoothing"])
+        updates, state = _rule(workload, spans, at).update(grads, state, params)
         return optax.apply_updates(params, updates), state
 
     if train is not None:

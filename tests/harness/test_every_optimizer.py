@@ -1,15 +1,140 @@
 """What the engine promises, for every optimizer of the registry."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from optax import contrib
 
-from harness import engine, search
+from harness import engine, search, streams
 from harness.engine import Settings
+from results.search_space import Range, SearchSpace
 from results.study import Study
 from sweeps import config, overrides
 from workloads import registry
+from workloads.workload import Optimizer
+
+M = Mapping[str, float]
+
+
+def _sgd(m: M, **kinds: Any) -> Any:
+    return optax.chain(optax.add_decayed_weights(m["weight_decay"]), optax.sgd(m["learning_rate"], **kinds))
+
+
+# Every update rule from optax alone, of metaparameters that are plain numbers.
+WITH_OPTAX: dict[str, Callable[[M], Any]] = {
+    "sgd": _sgd,
+    "momentum": lambda m: _sgd(m, momentum=m["momentum"]),
+    "nesterov": lambda m: _sgd(m, momentum=m["momentum"], nesterov=True),
+    "adam": lambda m: optax.chain(
+        optax.add_decayed_weights(m["weight_decay"]), optax.adam(m["learning_rate"], m["b1"], m["b2"], m["eps"])
+    ),
+    "adamw": lambda m: optax.adamw(m["learning_rate"], m["b1"], m["b2"], m["eps"], weight_decay=m["weight_decay"]),
+    "lars": lambda m: optax.lars(
+        m["learning_rate"], m["weight_decay"], True, m["trust_coefficient"], 0.0, True, m["momentum"]
+    ),
+    "lamb": lambda m: optax.lamb(m["learning_rate"], m["b1"], m["b2"], m["eps"], weight_decay=m["weight_decay"]),
+    "muon": lambda m: contrib.muon(
+        m["learning_rate"], beta=m["beta"], weight_decay=m["weight_decay"], adam_weight_decay=m["weight_decay"]
+    ),
+    "schedule_free": lambda m: contrib.schedule_free(
+        optax.chain(optax.add_decayed_weights(m["weight_decay"]), optax.sgd(m["learning_rate"])),
+        m["learning_rate"],
+        m["b1"],
+    ),
+}
+# Where optax evaluates a rule at other parameters than it trains.
+EVALUATED_WITH_OPTAX: dict[str, Callable[[Any, Any], Any]] = {"schedule_free": contrib.schedule_free_eval_params}
+# No metaparameter is near another of its rule, or near a number that a program could have made up.
+FAR = {"momentum": 0.85, "b1": 0.85, "beta": 0.85, "b2": 0.97, "eps": 1e-3, "weight_decay": 0.03}
+FAR |= {"trust_coefficient": 0.3, "learning_rate": 0.2}
+SMALL_RATE = {"learning_rate": 0.02}
+
+
+def _with_metaparameters(study: Study, values: M, **changes: Any) -> Study:
+    space = SearchSpace({name: Range("DISCRETE", values=(value,)) for name, value in values.items()})
+    return dataclasses.replace(study, space=space, targets=(), evaluation_ratio=1.6, **changes)
+
+
+def _validation_losses_with_optax(study: Study, seed: int, values: M, steps: Collection[int]) -> list[float]:
+    """Of a trial within its first epoch, after so many ``steps``."""
+    workload = registry.workload(study.dataset, study.model, study.model_options, study.optimizer)
+    rule = WITH_OPTAX[study.optimizer](values)
+    evaluated = EVALUATED_WITH_OPTAX.get(study.optimizer, lambda state, params: params)
+    init_key, data_key = streams.keys(jnp.uint32(seed))
+    params = workload.init(init_key)
+    state = rule.init(params)
+
+    @jax.jit
+    def step(params: Any, state: Any, batch: Any) -> tuple[Any, Any]:
+        grads = jax.grad(workload.loss)(params, batch, jnp.float32(0))
+        updates, state = rule.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    train = workload.splits.train
+    assert train is not None
+    order = np.asarray(streams.epoch_order(data_key, jnp.int32(0), len(train.labels)))
+    losses = []
+    with jax.numpy_dtype_promotion("standard"):
+        for taken, rows in enumerate(order[: max(steps) * study.batch_size].reshape(-1, study.batch_size), 1):
+            batch = jax.tree.map(lambda a, rows=rows: a[rows], train)
+            params, state = step(params, state, batch)
+            if taken in steps:
+                measured = workload.metrics(evaluated(state, params), workload.splits.validation)
+                losses.append(float(measured["loss"]))
+    return losses
+
+
+@pytest.mark.parametrize("optimizer", list(registry.OPTIMIZERS))
+def test_what_is_measured_is_what_optax_alone_would_have_measured(
+    make_study: Callable[..., Study], optimizer: str
+) -> None:
+    values = {name: FAR[name] for name in registry.tunable("digits", optimizer, "constant") if name in FAR}
+    values |= SMALL_RATE if optimizer in ("adam", "adamw", "lamb", "muon") else {}
+    row = registry.OPTIMIZERS[optimizer]
+    assert {*row.tuned, *row.fixed} <= {*values, "momentum", "nesterov"}  # these two tell the kinds of gradient descent
+    study = _with_metaparameters(make_study(), values, optimizer=optimizer, budget_steps=20)
+    (trial,) = search.draw(study, [0])
+    record = engine.run(study, [trial], Settings(lanes=5))  # whose programs the test above has built
+    expected = _validation_losses_with_optax(study, trial.seed, values, set(record.step.tolist()))
+    assert len(expected) > 5 and min(expected) < 0.95 * expected[0]
+    np.testing.assert_allclose(record.metrics["validation_loss"], expected, rtol=1e-4)
+
+
+def test_a_state_starts_with_the_metaparameters_and_the_learning_rate_of_the_first_update(
+    make_study: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule that only remembers what it is told, when it starts and at its first step, and is evaluated at that."""
+
+    def remembering(learning_rate: Any, weight_decay: Any) -> Any:
+        now = jnp.stack([learning_rate, weight_decay])
+
+        def update(grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
+            first = jnp.where(state["steps"] == 0, now, state["first"])
+            return jnp.zeros_like(grads), state | {"first": first, "steps": state["steps"] + 1}
+
+        nothing = {"first": jnp.zeros(2), "steps": jnp.int32(0)}
+        return optax.GradientTransformation(lambda params: nothing | {"at_init": now}, update)
+
+    def difference(params: Any, state: Any) -> Any:
+        return jnp.zeros_like(params).at[:2].set(state["at_init"] / state["first"])
+
+    monkeypatch.setitem(
+        registry.OPTIMIZERS,
+        "remembering",
+        Optimizer(remembering, ("learning_rate",), {"weight_decay": 0.7}, difference),
+    )
+    about = {"dataset": "noise", "model": "quadratic", "model_options": {"noise": 0.0}, "schedule": "cosine"}
+    values = {"learning_rate": 0.02, "decay_fraction": 1.0, "end_learning_rate_factor": 0.3, "weight_decay": 0.7}
+    study = _with_metaparameters(make_study(), values, optimizer="remembering", budget_steps=9, **about)
+    losses = engine.run(study, search.draw(study, [0]), Settings(lanes=2)).metrics["validation_loss"]
+    # ½ Σ hᵢ θᵢ² with h = (1, ½) where the two agree.
+    assert len(losses) > 3 and set(losses.tolist()) == {0.75}
 
 
 @pytest.mark.parametrize("optimizer", list(registry.OPTIMIZERS))
