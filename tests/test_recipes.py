@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CODE = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 REGISTRY = "workloads/registry.py"
+CONTENT = "from workloads.datasets.content import content"
 RESIDUAL = "from workloads.models.residual import residual"
 STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}\n"
 RUN = '    run = {"mlperf-rcp": mlperf_rcp.run, "algoperf-logs": algoperf.run}[options.source]\n'
@@ -36,7 +37,10 @@ INSERTED = {
 }
 # What the text of a page asks for beside its blocks: of a file, what becomes what.
 REPLACED = {
-    "data-set": [(REGISTRY, "datasets import (\n", "datasets import (\n    spirals,\n")],
+    "data-set": [
+        (REGISTRY, "datasets import (\n", "datasets import (\n    spirals,\n"),
+        (REGISTRY, "from workloads.factorization.ratings", f"{CONTENT}\nfrom workloads.factorization.ratings"),
+    ],
     "model": [(REGISTRY, "from workloads.models.lstm", f"{RESIDUAL}\nfrom workloads.models.lstm")],
     "column": [
         ("results/schema.py", "SCHEMA_VERSION = 3\n", ""),

@@ -59,14 +59,15 @@ DATASETS: dict[str, Dataset] = {
     ),
     "digits": Dataset(
         in_memory.digits,
-        lambda: "scikit-learn",
-        train_examples=1437,
-        evaluation_examples=360,
+        in_memory.version,
+        train_examples=in_memory.TRAIN_EXAMPLES,
+        evaluation_examples=in_memory.VALIDATION_EXAMPLES,
         classes=10,
         splits=("train", "validation"),
         loss=losses.softmax_cross_entropy,
         metrics=losses.CLASSIFICATION,
         tuned=("label_smoothing",),
+        check=in_memory.check,
     ),
     "pydoc": Dataset(
         text.pydoc,

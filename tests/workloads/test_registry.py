@@ -32,17 +32,6 @@ def test_data_sets_are_what_the_registry_says(name: str) -> None:
         assert examples.labels.max() < max(row.classes, 1)
 
 
-def test_digits_are_split_without_overlap() -> None:
-    splits = registry.DATASETS["digits"].load()
-    assert splits.train is not None
-    assert (len(splits.train.labels), len(splits.validation.labels)) == (1437, 360)
-    assert splits.train.inputs.shape[1:] == (8, 8, 1)
-    assert splits.train.inputs.min() == 0
-    assert splits.train.inputs.max() == 1
-    rows = {image.tobytes() for image in splits.train.inputs} & {image.tobytes() for image in splits.validation.inputs}
-    assert not rows
-
-
 @pytest.mark.parametrize(("widths", "count"), [([], 650), ([64], 4810), ([32, 16], 2778)])
 def test_fully_connected_has_the_parameters_it_documents(widths: list[int], count: int) -> None:
     model = fully_connected(10, widths)

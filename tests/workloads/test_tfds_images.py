@@ -90,7 +90,7 @@ def test_data_sets_are_split_as_in_the_paper() -> None:
     }.items():
         row, source = registry.DATASETS[name], tfds_images.SOURCES[name]
         assert (row.train_examples, row.evaluation_examples, source.test_examples) == (train, 5_000, 10_000)
-        assert row.version() == f"tfds:{real.VERSION}"
+        assert row.version() == f"tfds:{real.VERSION} train[:{train}]"
         assert sum(info.size for info in real.url_infos.values()) == source.download_bytes
 
 

@@ -58,8 +58,8 @@ def load(name: str) -> Splits:
 
 
 def version(name: str) -> str:
-    """Which data these are."""
-    return f"tfds:{SOURCES[name].version}"
+    """Which data these are, and where their training split is cut."""
+    return f"tfds:{SOURCES[name].version} train[:{SOURCES[name].train_examples}]"
 
 
 def data_dir() -> Path:
