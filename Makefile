@@ -55,7 +55,7 @@ page: .venv/installed
 # The sweeps behind results/published, and the release itself. Whatever stopped it, the same command goes on where it was.
 published: .venv/installed
 	for preset in alx2022/scaling alx2022/solvers alx2022/precision alx2022/tuning \
-	  published/noise published/pydoc published/digits; do \
+	  published/noise published/pydoc published/decay published/many published/digits; do \
 	  $(BIN)/python -m sweeps +experiment=$$preset store=$(PUBLISHED) -m || exit; done
 	$(BIN)/python -m results verify --store $(PUBLISHED)
 	rm -rf results/local/release

@@ -73,7 +73,7 @@ With scaling-limits, the software the release is from, it is read like a store:
 - Trials whose `role` is `confirm` repeat the best of their study on fresh seeds: trial k million + i is the k-th repeat
   of trial i. They are no part of the search, and of no minimum over it. Where several trials were repeated, the first
   half of the repeats chose one of them, and only the further ones of the chosen report without bias.
-- Where a plan has `stop` as `budget`, trials went on beyond their targets, and harder ones can be read from their curves.
+- Where a plan has `stop` as `budget`, trials went on beyond their targets: harder ones can be read from their curves.
 - Where `emulated` is true there were more devices than physical cores: times say nothing about speed.
 - Results whose plans differ in `comparable` are not to be put into one curve.
 

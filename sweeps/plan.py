@@ -19,10 +19,14 @@ def plan(argv: list[str]) -> int:
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     print(doors.table(header, rows))
     networks = [study for study in request.studies if isinstance(study, Study)]
+    ending = [study for study in networks if study.ends_at]
     notes = []
-    if networks:
-        pruned = any(study.pruning == "exact" for study in networks)
+    if ending:
+        pruned = any(study.pruning == "exact" for study in ending)
         notes.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
+    if len(ending) < len(networks):
+        whose = f"of {len(networks) - len(ending)} studies a trial" if ending else "a trial"
+        notes.append(f"{whose} goes on to the end of its budget")
     if len(networks) < len(request.studies):
         notes.append("a step of als is an epoch; its studies run one after the other")
     print(f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps ({'; '.join(notes)})")

@@ -48,4 +48,4 @@ def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
         asked.update(told(study) for study in config.request(line).studies)
     held = Counter(told(commit.study) for commit in store.catalogue(RELEASES[0]))
     assert held == asked
-    assert len(preset_names()) == 7 and sum(asked.values()) > 250
+    assert len(preset_names()) == 9 and sum(asked.values()) > 250
