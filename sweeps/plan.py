@@ -25,7 +25,7 @@ def plan(argv: list[str]) -> int:
         pruned = any(study.pruning == "exact" for study in ending)
         notes.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
     if len(ending) < len(networks):
-        whose = f"of {len(networks) - len(ending)} studies a trial" if ending else "a trial"
+        whose = f"in {len(networks) - len(ending)} of {len(networks)} studies it" if ending else "a trial"
         notes.append(f"{whose} goes on to the end of its budget")
     if len(networks) < len(request.studies):
         notes.append("a step of als is an epoch; its studies run one after the other")

@@ -15,6 +15,7 @@ FEWEST_TRIALS = math.ceil(FEWEST_BEST / BEST)  # with fewer, an optimum at an en
 OUTER = 0.1  # share of a range, in its own scale, that counts as an end of it
 RISK_SHOWN, RISK_PERHAPS = 0.05, 0.1  # of naming any end of a study whose metaparameters do not matter
 RISK_DETACHED = 0.05  # of taking best trials that go on to an end for such that do not
+FRACTIONS = ("decay_fraction", "end_learning_rate_factor")  # at most 1: of a budget, and of a rate
 
 
 class Edge(NamedTuple):
@@ -43,7 +44,8 @@ def of_best(values: Mapping[str, np.ndarray], high: np.ndarray, space: SearchSpa
     An end is *shown* if at least half of them lie in the tenth of the range next to it, more than chance would put
     into any such tenth of the study in 5 % of studies. It is *perhaps* one if they lie nearer to it than chance would
     have them in 10 % of studies, and do not keep off it: the gap between the end and the nearest of them is no larger
-    than their spread explains. All of it is in the scale of the range.
+    than their spread explains. All of it is in the scale of the range. An end that no wider range could go beyond, such
+    as no momentum at all, is none: metaparameters are not negative, and ``FRACTIONS`` are at most 1.
 
     Args:
       values: float64[n] by metaparameter; one that is not there, or has but one or two values to be at, has no ends.
@@ -62,6 +64,8 @@ def of_best(values: Mapping[str, np.ndarray], high: np.ndarray, space: SearchSpa
     for name, ranged in ranges.items():
         place = positions(ranged, values[name][best])
         for side, distance in (("low", place), ("high", 1 - place)):
+            if _is_natural(name, side, _end(ranged, side)):
+                continue
             shown = _chance_of_crowd(distance, ranged) <= RISK_SHOWN / (2 * len(ranges))
             near = _chance_of_nearness(distance) <= RISK_PERHAPS / (2 * len(ranges))
             if shown or (near and _goes_on(distance, ranged)):
@@ -124,6 +128,10 @@ def _count(ranged: Range) -> float:
 def _has_ends(ranged: Range) -> bool:
     """Whether a range has values between its ends."""
     return _count(ranged) > 2 and (ranged.scale == "DISCRETE" or ranged.low != ranged.high)
+
+
+def _is_natural(name: str, side: str, end: float) -> bool:
+    return end == 0.0 if side == "low" else end == 1.0 and name in FRACTIONS
 
 
 def _end(ranged: Range, side: str) -> float:

@@ -63,6 +63,25 @@ def test_of_three_discrete_values_the_last_may_be_an_end_and_of_two_none_is():
     assert edges.of_best({"x": values}, steps, two) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "ranged", "side", "named"),
+    [
+        ("momentum", Range("REVERSE_LOG", 0.0, 0.99), "low", False),  # none at all; nobody could take less
+        ("momentum", Range("REVERSE_LOG", 0.5, 0.99), "low", True),
+        ("momentum", Range("REVERSE_LOG", 0.0, 0.99), "high", True),
+        ("label_smoothing", Range("LINEAR", 0.0, 0.2), "low", False),
+        ("decay_fraction", Range("LINEAR", 0.2, 1.0), "high", False),  # the whole budget
+        ("learning_rate", Range("LOG", 1e-3, 1.0), "high", True),
+    ],
+)
+def test_an_end_that_no_range_could_go_beyond_is_none(name, ranged, side, named):
+    u = np.random.default_rng(0).random(60)
+    values = {name: np.array([ranged.at(each) for each in u])}
+    steps = np.ceil(1000 * (1 + u if side == "low" else 2 - u))
+    found = edges.of_best(values, steps, SearchSpace({name: ranged}))
+    assert [edge.side for edge in found or []] == ([side] if named else [])
+
+
 def test_what_cannot_be_told():
     u = np.linspace(0.01, 0.99, 40)
     values = {name: np.array([ranged.at(each) for each in u]) for name, ranged in SPACE.items()}
