@@ -45,17 +45,50 @@ def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: 
 
 
 def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight_decay: Array) -> Any:
-    """Layer-wise adaptive rates (You et al. 2017); ``optax.lars``."""
-    return _chained(optax.lars(learning_rate, weight_decay, trust_coefficient=trust_coefficient, momentum=momentum))
+    """Layer-wise adaptive rates (You et al. 2017, arXiv 1708.03888); ``optax.lars``.
+
+    Biases and parameters of norms have neither a trust ratio nor weight decay, as in the authors' own LARSOptimizer
+    for TensorFlow: they move by momentum at the plain learning rate. Where there is weight decay a trust ratio has
+    the norm of gradient and decay together below it, as Optax has; the paper adds the norms of the two.
+    """
+    return _chained(
+        optax.lars(learning_rate, weight_decay, adapted, trust_coefficient, trust_ratio_mask=adapted, momentum=momentum)
+    )
 
 
 def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
-    """LAMB (You et al. 2020); ``optax.lamb``."""
-    return _chained(optax.lamb(learning_rate, b1, b2, eps, weight_decay=weight_decay))
+    """LAMB (You et al. 2020, arXiv 1904.00962); ``optax.lamb``.
+
+    Biases and parameters of norms have neither a trust ratio nor weight decay, as in the authors' own code for BERT:
+    they move as Adam moves them. ``optax.lamb`` can leave out the decay alone, so its four parts are put together here.
+    """
+    return _chained(
+        optax.scale_by_adam(b1, b2, eps),
+        optax.add_decayed_weights(weight_decay, adapted),
+        optax.masked(optax.scale_by_trust_ratio(), adapted),
+        optax.scale_by_learning_rate(learning_rate),
+    )
+
+
+def adapted(params: Params) -> Any:
+    """Which parameters have a rate by layer: bool by parameter, False for biases and parameters of norms.
+
+    Those are told by the names that every layer of Flax gives them, ``bias`` and ``scale``, as the authors of LARS
+    tell theirs: the number of dimensions would also leave out the one vector of the noisy quadratic, its only layer.
+    """
+
+    def by_name(path: tuple[Any, ...], param: Array) -> bool:
+        return jax.tree_util.keystr(path[-1:], simple=True) not in ("bias", "scale")
+
+    return jax.tree_util.tree_map_with_path(by_name, params)
 
 
 def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
-    """Muon (Jordan et al. 2024) on matrices, Adam on all else; ``optax.contrib.muon``."""
+    """Muon (Jordan et al. 2024) on matrices, NAdam with decoupled weight decay on all else; ``optax.contrib.muon``.
+
+    All else, biases and the kernels of convolutions among it, goes by Adam with Nesterov momentum (Dozat 2016), at the
+    same learning rate, with b1 0.9, b2 0.999 and eps 1e-8.
+    """
     return _chained(contrib.muon(learning_rate, beta=beta, weight_decay=weight_decay, adam_weight_decay=weight_decay))
 
 

@@ -26,7 +26,12 @@ def _sgd(m: M, **kinds: Any) -> Any:
     return optax.chain(optax.add_decayed_weights(m["weight_decay"]), optax.sgd(m["learning_rate"], **kinds))
 
 
-# Every update rule from optax alone, of metaparameters that are plain numbers.
+def _kernels(params: Any) -> Any:
+    """What is no bias, in a fully connected network."""
+    return jax.tree.map(lambda p: p.ndim == 2, params)
+
+
+# Update rules from optax alone, of metaparameters that are plain numbers; a rule that is not here is taken as it is.
 WITH_OPTAX: dict[str, Callable[[M], Any]] = {
     "sgd": _sgd,
     "momentum": lambda m: _sgd(m, momentum=m["momentum"]),
@@ -36,9 +41,14 @@ WITH_OPTAX: dict[str, Callable[[M], Any]] = {
     ),
     "adamw": lambda m: optax.adamw(m["learning_rate"], m["b1"], m["b2"], m["eps"], weight_decay=m["weight_decay"]),
     "lars": lambda m: optax.lars(
-        m["learning_rate"], m["weight_decay"], True, m["trust_coefficient"], 0.0, True, m["momentum"]
+        m["learning_rate"], m["weight_decay"], _kernels, m["trust_coefficient"], 0.0, _kernels, m["momentum"]
     ),
-    "lamb": lambda m: optax.lamb(m["learning_rate"], m["b1"], m["b2"], m["eps"], weight_decay=m["weight_decay"]),
+    "lamb": lambda m: optax.chain(
+        optax.scale_by_adam(m["b1"], m["b2"], m["eps"]),
+        optax.add_decayed_weights(m["weight_decay"], _kernels),
+        optax.masked(optax.scale_by_trust_ratio(), _kernels),
+        optax.scale(-m["learning_rate"]),
+    ),
     "muon": lambda m: contrib.muon(
         m["learning_rate"], beta=m["beta"], weight_decay=m["weight_decay"], adam_weight_decay=m["weight_decay"]
     ),
@@ -49,7 +59,7 @@ WITH_OPTAX: dict[str, Callable[[M], Any]] = {
     ),
 }
 # Where optax evaluates a rule at other parameters than it trains.
-EVALUATED_WITH_OPTAX: dict[str, Callable[[Any, Any], Any]] = {"schedule_free": contrib.schedule_free_eval_params}
+EVALUATED_WITH_OPTAX = {"schedule_free": contrib.schedule_free_eval_params}
 # No metaparameter is near another of its rule, or near a number that a program could have made up.
 FAR = {"momentum": 0.85, "b1": 0.85, "beta": 0.85, "b2": 0.97, "eps": 1e-3, "weight_decay": 0.03}
 FAR |= {"trust_coefficient": 0.3, "learning_rate": 0.2}
@@ -64,8 +74,9 @@ def _with_metaparameters(study: Study, values: M, **changes: Any) -> Study:
 def _validation_losses_with_optax(study: Study, seed: int, values: M, steps: Collection[int]) -> list[float]:
     """Of a trial within its first epoch, after so many ``steps``."""
     workload = registry.workload(study.dataset, study.model, study.model_options, study.optimizer)
-    rule = WITH_OPTAX[study.optimizer](values)
-    evaluated = EVALUATED_WITH_OPTAX.get(study.optimizer, lambda state, params: params)
+    row = registry.OPTIMIZERS[study.optimizer]
+    rule = WITH_OPTAX.get(study.optimizer, lambda m: row.update_rule(**row.fixed | m))(values)
+    evaluated = EVALUATED_WITH_OPTAX.get(study.optimizer, lambda state, params: row.evaluated(params, state))
     init_key, data_key = streams.keys(jnp.uint32(seed))
     params = workload.init(init_key)
     state = rule.init(params)

@@ -1,11 +1,14 @@
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from workloads import schedules
-from workloads.optimizers import averaged, heavy_ball, schedule_free
+from workloads import registry, schedules
+from workloads.optimizers import adapted, averaged, heavy_ball, lamb, lars, schedule_free
 
 
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
@@ -54,3 +57,51 @@ def test_schedules_are_optax_schedules(kind: str) -> None:
     for step in (0, 1, 40, 79, 80, 200):
         ours = schedules.factor(number, jnp.int32(step), jnp.float32(80), jnp.float32(0.1))
         assert float(ours) == pytest.approx(float(theirs(step)), rel=1e-5)
+
+
+IMAGES, TOKENS = np.zeros((1, 8, 8, 1), np.float32), np.zeros((1, 5), np.int32)
+# Every model with small options: what it is shown, and how many parameters of each name have no rate by layer.
+BIASES_AND_NORMS: dict[str, tuple[dict[str, Any], np.ndarray, dict[str, int]]] = {
+    "fully_connected": ({"widths": [4, 4]}, IMAGES, {"bias": 3}),
+    "simple_cnn": ({"channels": [2], "width": 4}, IMAGES, {"bias": 3}),
+    "transformer": ({"layers": 2, "d_model": 4, "heads": 2}, TOKENS, {"scale": 5}),
+    "lstm": ({"d_model": 4}, TOKENS, {"bias": 2}),
+    "quadratic": ({"noise": 0.0}, np.zeros((1, 6), np.float32), {}),
+}
+
+
+@pytest.mark.parametrize("model", list(registry.MODELS))
+def test_biases_and_norms_of_every_model_and_nothing_else_have_no_rate_by_layer(model: str) -> None:
+    options, inputs, expected = BIASES_AND_NORMS[model]
+    params = registry.MODELS[model](classes=3, **options).init(jax.random.key(0), inputs)
+    left_out: dict[str, int] = {}
+    for (path, by_layer), param in zip(
+        jax.tree_util.tree_leaves_with_path(adapted(params)), jax.tree.leaves(params), strict=True
+    ):
+        assert by_layer == (param.ndim > 1 or model == "quadratic")
+        if not by_layer:
+            left_out[path[-1].key] = left_out.get(path[-1].key, 0) + 1
+    assert left_out == expected
+
+
+def _moved(rule: Any, param: np.ndarray, grad: np.ndarray, name: str) -> np.ndarray:
+    """What the first update adds to a parameter of that name, beside others."""
+    params = {"layer": {"kernel": np.ones((3, 2), np.float32), name: param}}
+    grads = {"layer": {"kernel": np.ones((3, 2), np.float32), name: grad}}
+    return np.asarray(rule.update(grads, rule.init(params), params)[0]["layer"][name])
+
+
+@pytest.mark.parametrize("make", [lars, lamb])
+def test_a_layer_has_its_rate_and_biases_and_norms_the_plain_one(make: Callable[..., Any]) -> None:
+    param, grad = np.array([3.0, -1.0, 2.0], np.float32), np.array([0.5, 0.25, -1.0], np.float32)
+    rate, decay, trust = 0.1, 0.2, 0.01
+    if make is lars:
+        further, direction = {"momentum": 0.9, "trust_coefficient": trust}, grad
+    else:  # whose first step is the sign of a gradient
+        further, direction, trust = {"b1": 0.9, "b2": 0.99, "eps": 1e-9}, np.sign(grad), 1.0
+    rule = make(**{k: jnp.float32(v) for k, v in ({"learning_rate": rate, "weight_decay": decay} | further).items()})
+    for name in ("bias", "scale"):
+        np.testing.assert_allclose(_moved(rule, param, grad, name), -rate * direction, rtol=1e-5)
+    decayed = direction + decay * param
+    ratio = trust * np.linalg.norm(param) / np.linalg.norm(decayed)
+    np.testing.assert_allclose(_moved(rule, param, grad, "kernel_2"), -rate * ratio * decayed, rtol=1e-5)

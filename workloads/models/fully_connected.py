@@ -13,8 +13,8 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
       widths: hidden units by layer; empty gives a linear classifier.
 
     Returns:
-      A model of inputs float32[B, ...], flattened to [B, D]; weights are He-initialized, biases zero. Parameters:
-      the sum over layers of (inputs + 1) × outputs.
+      A model of inputs float32[B, ...], flattened to [B, D]; weights are He-initialized, those of
+      the read-out LeCun-initialized, biases zero. Parameters: the sum over layers of (inputs + 1) × outputs.
 
     Raises:
       ValueError: ``widths`` is not a list of positive whole numbers.

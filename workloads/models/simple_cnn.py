@@ -19,9 +19,10 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
       width: units of the fully connected layer.
 
     Returns:
-      A model of inputs float32[B, H, W, C]; weights are He-initialized, biases zero. Parameters: over convolutions,
-      the sum of (9 × channels in + 1) × channels out; then (P + 1) × width + (width + 1) × classes, with P the size
-      of the last pooled image, (H >> n) × (W >> n) × channels for n convolutions.
+      A model of inputs float32[B, H, W, C]; weights are He-initialized, those of the read-out LeCun-initialized, biases
+      zero. Parameters: over convolutions, the sum of (9 × channels in + 1) × channels out; then (P + 1) × width +
+      (width + 1) × classes, with P the size of the last pooled image, (H >> n) × (W >> n) × channels for n
+      convolutions.
 
     Raises:
       ValueError: ``channels`` is not a list of positive whole numbers, or ``width`` not such a number; from ``init``,
