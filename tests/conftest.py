@@ -91,8 +91,8 @@ def publish_factorization() -> Callable[..., None]:
     """Stores a study of kind ``cores`` whose recalls are functions of trial and epoch.
 
     Keywords: ``seconds`` of a half-epoch, or of each, ``emulated``, ``device_kind``, ``physical_cores``, ``recall`` (of
-    the last epoch of trial 0), ``validation`` (agrees with test on the best trial, opposes it, or None: not measured, as
-    by software 0.1), ``diverged`` (trials without numbers at their last epoch), and ``bytes_type``.
+    the last epoch of trial 0), ``validation`` (agrees with test on the best trial, opposes it, or None: not measured,
+    as by software 0.1), ``diverged`` (trials without numbers at their last epoch), and ``bytes_type``.
     """
 
     def publish(

@@ -41,7 +41,7 @@ SECONDS = Axis(lambda frame: frame["seconds"].cumsum(), "seconds of solving", Tr
 
 
 def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
-    """One picture per data set: Recall@20 and @50 on test rows of every way to factorize it, over all numbers of cores."""
+    """One picture per data set: Recall@20 and @50 of every way to factorize it, on test rows, over numbers of cores."""
     for group in _alike(held, WAYS):
         rows = _alike(group, ())
         after = labels.span([one.study.epochs for one in group], "epoch")

@@ -132,8 +132,8 @@ def over_trials(held: Sequence[Measured]) -> Iterator[Figure]:
         if one.chosen is not None:
             best = one.last.loc[one.chosen]
             said.append(
-                f"Best of {len(one.trials)} trials: {recall_figures.recalls(one, 'Recall@20')}, at unobserved weight α = "
-                f"{best['unobserved_weight']:.2g} and norm penalty λ = {best['norm_penalty']:.2g} (ringed)."
+                f"Best of {len(one.trials)} trials: {recall_figures.recalls(one, 'Recall@20')}, at unobserved weight "
+                f"α = {best['unobserved_weight']:.2g} and norm penalty λ = {best['norm_penalty']:.2g} (ringed)."
             )
         yield Figure(
             f"Tuning: d = {one.study.dim}, {labels.solver(one)}",
