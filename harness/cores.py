@@ -18,9 +18,10 @@ from results.schema import COSTS
 from results.study import Trial
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.ratings import Ratings
-from workloads.factorization.training import Options, Tables, Training
+from workloads.factorization.training import RECALL_AT, Options, Tables, Training
 
-METRICS = ("test_recall_20_error", "test_recall_50_error", "train_objective")
+RECALLS = tuple(f"{split}_recall_{k}" for split in ("validation", "test") for k in RECALL_AT)
+METRICS = (*(f"{recall}_error" for recall in RECALLS), "train_objective")
 LARGEST = float(np.finfo(np.float32).max)
 MEASURED = (*METRICS, *(column.name for column in COSTS))
 
@@ -175,16 +176,14 @@ class _Run:
         tables = jax.block_until_ready(self._training.column_half(tables, weights))
         trained = time.perf_counter()
         finite = bool(_finite(tables))
-        nothing = dict.fromkeys(("recall_20", "recall_50", "objective"), float("nan"))
+        nothing = dict.fromkeys((*RECALLS, "objective"), float("nan"))
         metrics = self._training.evaluate(tables, weights) if finite else nothing
         evaluated = time.perf_counter()
         self._epochs += 1
         self._train_seconds += trained - began
         self._evaluate_seconds += evaluated - trained
         self._an_epoch_seconds = self._an_epoch_seconds or evaluated - began
-        row = {
-            "test_recall_20_error": 1 - metrics["recall_20"],
-            "test_recall_50_error": 1 - metrics["recall_50"],
+        row = {f"{recall}_error": 1 - metrics[recall] for recall in RECALLS} | {
             "train_objective": metrics["objective"],
             "row_half_seconds": halfway - began,
             "column_half_seconds": trained - halfway,

@@ -11,6 +11,7 @@ from harness.lanes import STRATEGIES
 from results import store
 from results.asked import most
 from results.bad_input import BadInput, check_choice, nearest
+from results.choice import check_chooses
 from results.factorization import Factorization
 from results.schema import RESERVED
 from results.search_space import SearchSpace
@@ -103,6 +104,7 @@ def _study(config: Mapping[str, Any]) -> Study:
         measured = registry.metrics(task["dataset"])
         if target.metric not in measured:
             raise BadInput(f"{task['dataset']} has no {target.metric}; {nearest(target.metric, measured)}")
+        check_chooses(target.metric, measured)
     examples = dataset.train_examples
     if examples is not None and config["batch_size"] > examples:
         raise BadInput(

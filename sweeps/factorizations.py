@@ -17,6 +17,7 @@ from workloads.factorization.training import GATHER_BYTES
 from workloads.workload import DataAbsent
 
 DEFAULT_TRIALS = 16  # of a search
+EVALUATED = 2  # rows with held-out links, at least
 # Memory of a training, as measured: of itself, of a link while its routes are made, and of tables and their copies.
 BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
 
@@ -126,7 +127,12 @@ def _is_emulated(study: Factorization) -> bool:
 
 
 def _check_size(study: Factorization, ratings: Ratings) -> None:
-    """Raises BadInput if tables are wider than the matrix, or do not fit in memory."""
+    """Raises BadInput if there is nothing to test with, tables are wider than the matrix, or do not fit in memory."""
+    if ratings.heldout.row_count < EVALUATED:
+        raise BadInput(
+            f"{study.dataset} has held-out links in {ratings.heldout.row_count} row alone; half of such rows are "
+            f"validation and half are test, so there must be {EVALUATED} or more"
+        )
     sides = {"rows": ratings.train.row_count, "columns": ratings.train.column_count}
     smaller = min(sides, key=lambda side: sides[side])
     if study.dim > sides[smaller]:

@@ -91,7 +91,8 @@ def publish_factorization() -> Callable[..., None]:
     """Stores a study of kind ``cores`` whose recalls are functions of trial and epoch.
 
     Keywords: ``seconds`` of a half-epoch, or of each, ``emulated``, ``device_kind``, ``physical_cores``, ``recall`` (of
-    the last epoch of trial 0), ``diverged`` (trials without numbers at their last epoch), and ``bytes_type``.
+    the last epoch of trial 0), ``validation`` (agrees with test on the best trial, opposes it, or None: not measured,
+    as by software 0.1), ``diverged`` (trials without numbers at their last epoch), and ``bytes_type``.
     """
 
     def publish(
@@ -104,16 +105,23 @@ def publish_factorization() -> Callable[..., None]:
         physical_cores: int = 2,
         diverged: Collection[int] = (),
         recall: float = 0.5,
+        validation: str | None = "agrees",
         bytes_type: str = "int64",
     ) -> None:
         ids, epochs = list(range(study.trials)), np.arange(1, study.epochs + 1)
         rows = [(trial, epoch) for trial in ids for epoch in epochs]
         lost = np.array([trial in diverged and epoch == study.epochs for trial, epoch in rows])
-        found = np.array([recall * (epoch + trial) / study.epochs for trial, epoch in rows]) + np.where(lost, np.nan, 0)
+        numbers = np.where(lost, np.nan, 1.0)
+        found = np.array([recall * (epoch + trial) / study.epochs for trial, epoch in rows]) * numbers
+        opposite = np.array([recall * (epoch - trial) / study.epochs for trial, epoch in rows]) * numbers
         halves = np.tile(np.broadcast_to(seconds, len(epochs)), len(ids))
         trial, step = zip(*rows, strict=True)
         measured = {"study": [study.name] * len(rows), "trial": trial, "step": step}
-        further: dict[str, object] = {"test_recall_20_error": 1 - found, "test_recall_50_error": 1 - found / 2}
+        further: dict[str, object] = {}
+        if validation:
+            chooses = {"agrees": found, "opposes": opposite}[validation]
+            further |= {"validation_recall_20_error": 1 - chooses, "validation_recall_50_error": 1 - chooses / 2}
+        further |= {"test_recall_20_error": 1 - found, "test_recall_50_error": 1 - found / 2}
         further |= {"train_objective": 1000 / np.array(step), "row_half_seconds": halves}
         further |= {"column_half_seconds": halves}
         further |= {"evaluation_seconds": np.full(len(rows), 0.1), "bytes_per_core": [4096] * len(rows)}

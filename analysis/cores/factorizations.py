@@ -17,6 +17,8 @@ from results.factorization import DTYPES, SOLVERS, Factorization
 from results.ledger import Ledger
 
 KIND = "cores"
+VALIDATION, TEST = "validation_recall_20", "recall_20"  # the second is reported, the first chooses
+SPLITS = {VALIDATION: "validation", TEST: "test"}
 
 
 class Place(NamedTuple):
@@ -45,7 +47,8 @@ class Measured:
       ledger: of its trials.
       trials: one row per trial that ended, by ``trial``: run, status, unobserved_weight, norm_penalty.
       epochs: one row per trial and epoch, sorted: trial, epoch, seconds (of both halves, without compiling),
-        recall_20, recall_50, objective, bytes_per_core; float64 but for the ids. What was not measured is NaN.
+        validation_recall_20, validation_recall_50, recall_20, recall_50 (of test), objective, bytes_per_core; float64
+        but for the ids. What was not measured is NaN: of validation, all of software 0.1.
       places: where each run took place, by its number.
     """
 
@@ -56,13 +59,18 @@ class Measured:
     places: dict[int, Place]
 
     @functools.cached_property
+    def chosen_by(self) -> str:
+        """The column that trials are chosen by: Recall@20 of validation, or of test where nothing else was measured."""
+        return VALIDATION if self.epochs[VALIDATION].notna().any() else TEST
+
+    @functools.cached_property
     def chosen(self) -> int | None:
-        """The trial with the best Recall@20 at its last epoch, of equals the one with the smallest id.
+        """The trial with the best Recall@20 of validation at its last epoch, of equals the one with the smallest id.
 
         Of the COMPLETE ones, or, where there is none yet, of those that did not diverge; None if all did.
         """
         for status in ("COMPLETE", "INCOMPLETE"):
-            last = self.last.loc[self.last["status"] == status, "recall_20"]
+            last = self.last.loc[self.last["status"] == status, self.chosen_by]
             if len(last):
                 return int(last.index[int(np.argmax(last.fillna(-np.inf).to_numpy()))])
         return None
@@ -155,7 +163,9 @@ def _epochs(commit: Commit) -> pd.DataFrame:
     one = np.float32(1)
     found = {
         "seconds": column("row_half_seconds") + column("column_half_seconds"),
-        "recall_20": one - column("test_recall_20_error"),
+        VALIDATION: one - column("validation_recall_20_error"),
+        "validation_recall_50": one - column("validation_recall_50_error"),
+        TEST: one - column("test_recall_20_error"),
         "recall_50": one - column("test_recall_50_error"),
         "objective": column("train_objective"),
         "bytes_per_core": column("bytes_per_core"),

@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocat
 
 from analysis import text
 from analysis.cores import core_counts, epochs
-from analysis.cores.factorizations import Measured
+from analysis.cores.factorizations import SPLITS, TEST, Measured
 from analysis.drawing import draw, labels
 from analysis.drawing.draw import GRID, INK, Style
 from analysis.drawing.picture import Picture, Skipped, panels
@@ -41,7 +41,7 @@ SECONDS = Axis(lambda frame: frame["seconds"].cumsum(), "seconds of solving", Tr
 
 
 def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
-    """One picture per data set: Recall@20 and @50 of every way to factorize it, over all numbers of cores."""
+    """One picture per data set: Recall@20 and @50 of every way to factorize it, on test rows, over numbers of cores."""
     for group in _alike(held, WAYS):
         rows = _alike(group, ())
         after = labels.span([one.study.epochs for one in group], "epoch")
@@ -71,7 +71,7 @@ def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         ax.set_xlim(
             0, 1.08 * max((one.result("recall_50") for one in group if one.chosen is not None), default=0) or 1.0
         )
-        ax.set_xlabel("recall of held-out links")
+        ax.set_xlabel("recall of held-out links, test rows")
         ax.grid(**GRID)
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
         yield Picture((group[0].study.dataset,), figure)
@@ -111,14 +111,14 @@ def solvers(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
 
 
 def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
-    """One picture per factorization: the recall of its trials over unobserved weight and norm penalty."""
+    """One picture per factorization: the recall that chooses its best trial over unobserved weight and norm penalty."""
     enough = by_trial(held)
     if not enough:
         yield Skipped("tuning", f"no factorization has {FEWEST_TRIALS} trials; ask for more with trials=16")
     for members in enough:
         one = members[0]  # on every number of cores the trials are the same
         last, study = one.last, one.study
-        ended = last[(last["status"] != "INFEASIBLE") & last["recall_20"].notna()]
+        ended = last[(last["status"] != "INFEASIBLE") & last[one.chosen_by].notna()]
         lost = one.trials[one.trials["status"] == "INFEASIBLE"]
         goal = labels.line(labels.size(one), f"{len(one.trials)} trials of {labels.span([study.epochs], 'epoch')}")
         figure, (ax,) = panels(labels.title(one), goal, (1.0,))
@@ -127,12 +127,12 @@ def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
             set_scale("linear" if study.space[name].scale in ("LINEAR", "INTEGER") else "log")
         where = (ended["unobserved_weight"], ended["norm_penalty"])
         dots = ax.scatter(
-            *where, c=ended["recall_20"], cmap="cividis", s=50, edgecolors="white", linewidths=0.6, zorder=3
+            *where, c=ended[one.chosen_by], cmap="cividis", s=50, edgecolors="white", linewidths=0.6, zorder=3
         )
         if one.chosen is not None:
             best = last.loc[one.chosen]
             alpha, penalty = best["unobserved_weight"], best["norm_penalty"]
-            label = f"best: α = {alpha:.2g}, λ = {penalty:.2g}, Recall@20 {best['recall_20']:.4f}"
+            label = f"best: α = {alpha:.2g}, λ = {penalty:.2g}, {recalls(one, 'Recall@20')}"
             ring: dict[str, Any] = MARK | {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK}
             ax.plot([alpha], [penalty], marker="o", label=label, zorder=4, **ring)
         if len(lost):
@@ -140,7 +140,7 @@ def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
             ax.plot(x, y, marker="x", color=DIVERGED, label=f"diverged ({len(lost)})", zorder=4, **MARK)
         if len(ended):
             bar = figure.colorbar(dots, cax=figure.add_axes((0.80, 0.115, 0.025, 0.70)))
-            bar.set_label("Recall@20 at the last epoch")
+            bar.set_label(f"Recall@20 of {SPLITS[one.chosen_by]} at the last epoch")
         ax.set_xlabel("unobserved weight α")
         ax.set_ylabel("norm penalty λ")
         ax.margins(0.08)
@@ -167,8 +167,14 @@ def by_trial(held: Sequence[Measured]) -> list[list[Measured]]:
 
 
 def best_of(group: Sequence[Measured]) -> Measured:
-    """The factorization with the best Recall@20."""
-    return max(group, key=lambda one: -1.0 if one.chosen is None else one.result("recall_20"))
+    """The factorization with the best Recall@20, by what chooses its trials."""
+    return max(group, key=lambda one: -1.0 if one.chosen is None else one.result(one.chosen_by))
+
+
+def recalls(one: Measured, name: str) -> str:
+    """Recall@20 of the chosen trial, called ``name``, on the rows that chose it and on those it is reported on."""
+    told = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
+    return f"{name} {', '.join(told)}"
 
 
 def trial_of(best: Measured) -> int:
@@ -187,7 +193,7 @@ def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], 
     objectives = pd.concat([one.of(trial)["objective"] for one in group])
     for one, style in zip(group, draw.styles(), strict=False):
         _course(left, right, one, trial, style, label(one), axis)
-    left.set_ylabel("Recall@20")
+    left.set_ylabel("Recall@20, test rows")
     left.set_ylim(bottom=0)
     right.set_ylabel("objective")
     if objectives.max() > STEEP * objectives.min() > 0:

@@ -136,7 +136,7 @@ def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]
     """Recall after every epoch, over epochs or over seconds; open marks, as courses lie on each other."""
     scale = {"type": "log", "nice": False} if log else {"type": "linear", "zero": True, "nice": False}
     ticks = {"title": title, "grid": False, "tickCount": 6, "format": ".2~g"}
-    recall = {"title": "Recall@20 of held-out links", "tickCount": 6}
+    recall = {"title": "Recall@20 of held-out links, test rows", "tickCount": 6}
     x = {"field": "x", "type": "quantitative", "scale": scale, "axis": ticks}
     y = {"field": "y", "type": "quantitative", "scale": {"zero": True}, "axis": recall}
     own, clear = channels(series, x, y), {"value": "transparent"}
@@ -147,8 +147,8 @@ def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]
     return sized(SMALL) | {"layer": layers}
 
 
-def plane(across: str, up: str, log: tuple[bool, bool]) -> dict[str, Any]:
-    """Trials over two metaparameters, coloured by recall; crosses are those that diverged."""
+def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> dict[str, Any]:
+    """Trials over two metaparameters, coloured by recall, which ``colour`` names; crosses are those that diverged."""
     open_ = {"nice": False, "padding": 12}
     x, y = (
         {
@@ -163,7 +163,7 @@ def plane(across: str, up: str, log: tuple[bool, bool]) -> dict[str, Any]:
         "field": "recall",
         "type": "quantitative",
         "scale": {"scheme": "viridis"},
-        "legend": {"title": "Recall@20", "gradientLength": 170, "tickCount": 5, "format": ".2f"},
+        "legend": {"title": colour, "gradientLength": 170, "tickCount": 5, "format": ".2f"},
     }
     cross = {"condition": {"test": "datum.diverged", "value": marks.SHAPES[6]}, "value": "circle"}
     point = {"type": "point", "filled": True, "opacity": 1, "strokeWidth": 1}

@@ -9,7 +9,7 @@ import numpy as np
 from analysis import text
 from analysis.cores import core_counts, epochs
 from analysis.cores.core_counts import Judged
-from analysis.cores.factorizations import Measured
+from analysis.cores.factorizations import SPLITS, Measured
 from analysis.drawing import labels
 from analysis.named import recall_figures, scaling_figures
 from analysis.report import charts, marks
@@ -112,14 +112,14 @@ def over_trials(held: Sequence[Measured]) -> Iterator[Figure]:
     """Recall over the plane of unobserved weight and norm penalty."""
     for members in recall_figures.by_trial(held):
         one = members[0]  # on every number of cores the trials are the same
-        last, rows = one.last, []
+        last, rows, split = one.last, [], SPLITS[one.chosen_by]
         for trial, drawn in one.trials.iterrows():
             told = {"x": float(drawn["unobserved_weight"]), "y": float(drawn["norm_penalty"])}
             diverged = drawn["status"] == "INFEASIBLE"
-            recall = float(last["recall_20"].get(trial, np.nan))
+            recall = float(last[one.chosen_by].get(trial, np.nan))
             if not diverged and not np.isfinite(recall):
                 continue
-            ended = "diverged" if diverged else f"Recall@20: {recall:.4f}"
+            ended = "diverged" if diverged else f"Recall@20 of {split}: {recall:.4f}"
             said = [f"α: {told['x']:.3g}", f"λ: {told['y']:.3g}", ended, f"study: {one.study.name}"]
             rows.append(
                 told
@@ -132,8 +132,8 @@ def over_trials(held: Sequence[Measured]) -> Iterator[Figure]:
         if one.chosen is not None:
             best = one.last.loc[one.chosen]
             said.append(
-                f"Best of {len(one.trials)} trials: Recall@20 {best['recall_20']:.4f} at unobserved weight α = "
-                f"{best['unobserved_weight']:.2g} and norm penalty λ = {best['norm_penalty']:.2g} (ringed)."
+                f"Best of {len(one.trials)} trials: {recall_figures.recalls(one, 'Recall@20')}, at unobserved weight "
+                f"α = {best['unobserved_weight']:.2g} and norm penalty λ = {best['norm_penalty']:.2g} (ringed)."
             )
         yield Figure(
             f"Tuning: d = {one.study.dim}, {labels.solver(one)}",
@@ -141,7 +141,7 @@ def over_trials(held: Sequence[Measured]) -> Iterator[Figure]:
             said,
             {},
             {
-                "spec": charts.plane("unobserved weight α", "norm penalty λ", (log[0], log[1])),
+                "spec": charts.plane("unobserved weight α", "norm penalty λ", (log[0], log[1]), f"Recall@20, {split}"),
                 "always": {"points": rows},
             },
             members,

@@ -11,6 +11,7 @@ from results import overview, store
 from results.about import About
 from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice
+from results.choice import check_chooses
 from results.durable import Folder
 from results.overview import Overview
 from results.study import Target
@@ -60,7 +61,8 @@ def load(
     """A store that holds at least one run, and the target (metric, value) asked for instead of its own.
 
     Raises:
-      BadInput: there is no store, nothing in it has run yet, or no study recorded the metric.
+      BadInput: there is no store, nothing in it has run yet, no study recorded the metric, or it is of test where a
+        study of ours has validation.
     """
     held = overview.survey(folder, rule)
     if not held.abouts:
@@ -68,6 +70,9 @@ def load(
     if asked is None:
         return held, None
     check_choice("metric", asked[0], recorded_metrics(held))
+    for about in held.abouts.values():
+        if about.source is None and asked[0] in about.metrics:
+            check_chooses(asked[0], about.metrics)
     return held, Target(*asked)
 
 

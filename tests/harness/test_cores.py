@@ -137,7 +137,8 @@ def test_tables_that_are_not_finite_end_a_trial(study: Factorization, tmp_path: 
     (record,), kept = run(singular, [0], tmp_path)
     assert record.ended[0] == cores.Ended("INFEASIBLE", None, 1)
     assert np.isnan(record.metrics["train_objective"]).all()
-    assert np.isnan(record.metrics["test_recall_20_error"]).all()
+    for recall in cores.RECALLS:
+        assert np.isnan(record.metrics[f"{recall}_error"]).all()
     assert record.metrics["row_half_seconds"][0] > 0
     assert not kept.folder.exists()
 
@@ -149,12 +150,14 @@ def test_an_objective_that_is_not_finite_ends_a_trial_with_what_was_measured(
 
     def overflows(*_: object) -> dict[str, float]:
         evaluated.append(1)
-        return {"recall_20": 0.25, "recall_50": 0.5, "objective": 1e39 if len(evaluated) > 3 else 1.0}
+        recalls = {recall: 0.125 * (i + 1) for i, recall in enumerate(cores.RECALLS)}
+        return recalls | {"objective": 1e39 if len(evaluated) > 3 else 1.0}
 
     monkeypatch.setattr(Training, "evaluate", overflows)
     (record, other), _ = run(study, [0, 1], tmp_path)
     assert record.ended[0] == cores.Ended("INFEASIBLE", None, 3)
-    assert record.metrics["test_recall_20_error"].tolist() == [0.75] * 3
+    assert record.metrics["validation_recall_20_error"].tolist() == [0.875] * 3
+    assert record.metrics["test_recall_20_error"].tolist() == [0.625] * 3
     assert other.ended[1] == cores.Ended("INFEASIBLE", None, 1)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
+from analysis.cores import factorizations
 from analysis.fitting import curves
 from analysis.searches import steps
 from results import contents, merge, plans, release, store, verify
@@ -83,13 +84,38 @@ def test_epochs_to_a_recall_are_steps_to_a_target(
     factorization: Factorization, publish_factorization: Callable[..., None], tmp_path: Path
 ) -> None:
     publish_factorization(tmp_path, factorization)
-    held, target = steps.load(tmp_path, ("test_recall_20_error", 0.55))
+    held, target = steps.load(tmp_path, ("validation_recall_20_error", 0.55))
     table = steps.table(held, target)
     assert list(zip(table["steps_low"], table["steps_high"], table["trial"], strict=True)) == [(1, 2, 1)]
     assert "matrix_factorization_16" in steps.readable(table)
     assert curves.curves(held, target) == []
     with pytest.raises(BadInput, match="no study has a target"):
         steps.table(*steps.load(tmp_path))
+
+
+def test_a_target_on_test_is_refused_where_validation_was_measured(
+    factorization: Factorization, publish_factorization: Callable[..., None], tmp_path: Path
+) -> None:
+    publish_factorization(tmp_path / "new", factorization)
+    with pytest.raises(BadInput, match=r"^test_recall_20_error is reported and chooses no trial; take validation_rec"):
+        steps.load(tmp_path / "new", ("test_recall_20_error", 0.55))
+    publish_factorization(tmp_path / "old", factorization, validation=None)  # as software 0.1 did
+    table = steps.table(*steps.load(tmp_path / "old", ("test_recall_20_error", 0.55)))
+    assert table["trial"].tolist() == [1]
+
+
+def test_stores_of_0_1_are_verified_exported_and_merged(
+    factorization: Factorization, publish_factorization: Callable[..., None], tmp_path: Path
+) -> None:
+    old, new, both = tmp_path / "old", tmp_path / "new", tmp_path / "both"
+    publish_factorization(old, factorization, validation=None)
+    publish_factorization(new, dataclasses.replace(factorization, seed=1))
+    assert release.export(old, tmp_path / "release", lambda line: None) == 0
+    assert merge.merge([tmp_path / "release", new], both, lambda line: None) == 0
+    for place in (old, tmp_path / "release", both):
+        assert verify.run(place, lambda line: None) == 0
+    found = {one.chosen_by for one in factorizations.load(both)}
+    assert found == {"recall_20", "validation_recall_20"}
 
 
 def test_a_cost_of_another_type_is_a_fault(

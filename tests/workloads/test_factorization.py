@@ -16,7 +16,7 @@ from workloads.datasets.webgraph_synthetic import WebGraph
 from workloads.factorization import recall, solvers
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import Ratings
+from workloads.factorization.ratings import Ratings, halves
 from workloads.factorization.training import Options, Tables, Training
 
 from .graphs import dense, from_pairs, ratings
@@ -110,13 +110,17 @@ def test_folded_in_recall_is_that_of_brute_force() -> None:
     ranked = np.argsort(-scores, axis=1, kind="stable")
     evaluated = own.evaluate(tables, WEIGHTS)
     for k in (20, 50):
-        hits = [
-            len(set(best[:k]) & set(np.flatnonzero(wanted))) / min(k, int(wanted.sum()))
-            for best, wanted in zip(ranked, dense(data.heldout), strict=True)
+        hits = {
+            row: len(set(best[:k]) & set(np.flatnonzero(wanted))) / min(k, int(wanted.sum()))
+            for row, (best, wanted) in enumerate(zip(ranked, dense(data.heldout), strict=True))
             if wanted.any()
-        ]
-        assert evaluated[f"recall_{k}"] == pytest.approx(np.mean(hits), abs=0.01)
-        assert recall.recall(ranked, data.heldout, k) == pytest.approx(np.mean(hits))
+        }
+        split = halves(data.heldout)
+        assert sorted(np.concatenate(list(split.values()))) == sorted(hits)
+        for name, rows in split.items():
+            own_hits = np.mean([hits[row] for row in rows.tolist()])
+            assert evaluated[f"{name}_recall_{k}"] == pytest.approx(own_hits, abs=0.02)
+        assert recall.recall(ranked, data.heldout, k) == pytest.approx(np.mean(list(hits.values())))
 
 
 def test_a_planted_structure_is_recovered() -> None:
@@ -131,7 +135,7 @@ def test_a_planted_structure_is_recovered() -> None:
     tables = fitted.start(0)
     for _ in range(5):
         tables = fitted.column_half(fitted.row_half(tables, WEIGHTS), WEIGHTS)
-    assert fitted.evaluate(tables, WEIGHTS)["recall_20"] > 0.999
+    assert fitted.evaluate(tables, WEIGHTS)["test_recall_20"] > 0.999
 
 
 def test_half_an_epoch_equals_that_of_the_package_implicit() -> None:
@@ -174,7 +178,7 @@ def factorized(folder: Path, cores: int, gather: str, processes: int = 1, kernel
 def assert_equal_scores(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
     a, b = (made["rows"] @ made["columns"].T for made in (one, other))
     np.testing.assert_allclose(a, b, atol=2e-5 * np.abs(a).max())
-    assert one["recall_20"] == pytest.approx(other["recall_20"], abs=0.01)
+    assert one["test_recall_20"] == pytest.approx(other["test_recall_20"], abs=0.01)
     assert one["objective"] == pytest.approx(other["objective"], rel=1e-5)
 
 
@@ -222,8 +226,8 @@ def test_bfloat16_tables_keep_recall_and_a_bfloat16_solver_does_not() -> None:
         return own.evaluate(tables, weak)
 
     plain, tables, everything = (evaluated(*kinds) for kinds in (FLOAT, (BFLOAT[0], FLOAT[0]), BFLOAT))
-    assert plain["recall_20"] > 0.1
-    assert tables["recall_20"] == pytest.approx(plain["recall_20"], abs=0.01)
+    assert plain["test_recall_20"] > 0.1
+    assert tables["test_recall_20"] == pytest.approx(plain["test_recall_20"], abs=0.01)
     assert tables["objective"] == pytest.approx(plain["objective"], rel=1e-3)
     assert not np.isfinite(everything["objective"])
-    assert everything["recall_20"] < 0.5 * plain["recall_20"]
+    assert everything["test_recall_20"] < 0.5 * plain["test_recall_20"]

@@ -12,7 +12,7 @@ import pytest
 from workloads.factorization import memory, pairs, prepared
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import BadRatings, Ratings, Source, evaluation, random_bits, split_rows
+from workloads.factorization.ratings import BadRatings, Ratings, Source, evaluation, halves, random_bits, split_rows
 
 from .graphs import from_pairs
 
@@ -85,6 +85,29 @@ def test_a_fifth_of_every_row_is_held_out() -> None:
     assert (dense(split_rows(links, seed=5)[1]) == dense(heldout)).all()
     other = dense(split_rows(links, seed=6)[1]) & dense(heldout)
     assert other.sum() < 0.4 * len(heldout.columns)  # a fifth would be chance
+
+
+@pytest.mark.parametrize("rows", [2, 3, 400, 401])
+def test_evaluation_rows_are_validation_or_test(rows: int) -> None:
+    heldout = Links(np.arange(rows + 1), np.zeros(rows, np.int32), 1)
+    found = halves(heldout)
+    assert list(found) == ["validation", "test"]
+    assert sorted(np.concatenate(list(found.values()))) == list(range(rows))
+    assert [len(half) for half in found.values()] == [rows - rows // 2, rows // 2]
+    for half in found.values():
+        assert half.tolist() == sorted(half)
+        if rows >= 400:  # at random, so neither a block of neighbours nor every other row
+            assert abs(np.mean(half) - rows / 2) < 0.1 * rows
+            assert 0.3 < np.mean(np.diff(half) == 1) < 0.7
+
+
+def test_the_halves_of_data_never_change() -> None:
+    links = some_links(8, 100)
+    once, again = halves(links), halves(links._replace(columns=links.columns.copy()))
+    for split in once:
+        np.testing.assert_array_equal(once[split], again[split])
+        assert (links.lengths[once[split]] > 0).all()
+    assert halves(Links(np.arange(9), np.zeros(8, np.int32), 1))["validation"].tolist() == [1, 2, 3, 7]
 
 
 def test_random_bits_never_change() -> None:

@@ -102,7 +102,7 @@ def test_odd_shapes(rows: int, columns: int, links: int, communities: int) -> No
         ({"links": 400_000_000}, "links must be from 1 to 312,500,000, not 400,000,000"),
         ({"links": 1.5}, "links must be a whole number, not 1.5"),
         ({"links": float("nan")}, "links must be a whole number, not nan"),
-        ({"heldout_rows": 0}, "heldout_rows must be from 1 to"),
+        ({"heldout_rows": 0}, "heldout_rows must be from 2 to"),
         ({"exponent": 2}, "exponent must be above 2"),
         ({"exponent": "2.5"}, "exponent must be a number, not '2.5'"),
         ({"seed": -1}, "seed must be from 0 to"),

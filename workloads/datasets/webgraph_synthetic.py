@@ -40,7 +40,8 @@ class WebGraph:
       links: of training, in all; a few per mille fewer where rows are dense.
       communities: of columns; each has columns / communities of them.
       exponent: of the power laws of degrees, larger than 2.
-      heldout_rows: evaluation rows, beside ``rows``; 80 % of their links are history, 20 % held out.
+      heldout_rows: evaluation rows, beside ``rows``; 80 % of their links are history, 20 % held out. Half of the rows
+        are validation, half are test.
       seed: of everything.
     """
 
@@ -65,7 +66,7 @@ class WebGraph:
             ("rows", 1, MOST_IDS),
             ("columns", 80, MOST_IDS),
             ("communities", 1, self.columns),
-            ("heldout_rows", 1, MOST_IDS),
+            ("heldout_rows", 2, MOST_IDS),
             ("links", 1, self.rows * self.columns // 8),
             ("seed", 0, 2**63 - 1),
         ):

@@ -11,6 +11,7 @@ import numpy as np
 from workloads.factorization.links import Links
 
 HELDOUT_SHARE = 0.2  # of the links of an evaluation row, where a data set does not say which ones
+HALVES_SEED = 1
 
 
 class BadRatings(ValueError):
@@ -23,7 +24,8 @@ class Ratings(NamedTuple):
     Attributes:
       train: rows × columns.
       history: evaluation rows × columns: the links an evaluation row is solved from (fold-in).
-      heldout: the same rows: the links to be found, none of them in ``history``, at least one in every row.
+      heldout: the same rows: the links to be found, none of them in ``history``, at least one in every row. ``halves``
+        says which of the rows are validation and which are test.
       merged: links that were given more than once, and are one now.
       remarks: other lines of ``lines``, such as that the data had to be prepared anew.
     """
@@ -75,6 +77,21 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
     out = np.empty(len(row), bool)
     out[order] = np.arange(len(row)) - links.starts[row] < quota[row]
     return _kept(links, row, ~out), _kept(links, row, out)
+
+
+def halves(heldout: Links) -> dict[str, np.ndarray]:
+    """Which evaluation rows are ``validation``, by which trials are chosen, and which ``test``, which is reported.
+
+    The rows with held-out links at random, as many in either (of an odd number one more is validation), always the same
+    of the same data.
+
+    Returns:
+      Sorted numbers of rows by split, int64[rows].
+    """
+    rows = np.flatnonzero(heldout.lengths)
+    order = np.argsort(random_bits(HALVES_SEED, len(rows)), kind="stable")
+    middle = -(-len(rows) // 2)
+    return {"validation": np.sort(rows[order[:middle]]), "test": np.sort(rows[order[middle:]])}
 
 
 def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Links, Links, int]:

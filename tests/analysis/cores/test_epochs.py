@@ -165,3 +165,28 @@ def test_a_law_is_found_again_through_the_door(put, folder, door):
     text = door("epochs", "--store", folder, "--fit")[1]
     assert "1: faster than 1 (efficiency): 2 cores 1.90 × (95%)" in text
     assert text.splitlines()[-1] == f"next: python -m analysis figures --store {folder} --out figures"
+
+
+def test_validation_chooses_and_test_is_reported(put, folder):
+    put({"recall": 0.25, "validation": "opposes"}, trials=3)
+    put({"recall": 0.25}, trials=3, dim=17)
+    against, along = factorizations.load(folder)
+    assert (against.chosen_by, along.chosen_by) == ("validation_recall_20", "validation_recall_20")
+    assert (against.chosen, along.chosen) == (0, 2)
+    assert (against.result("recall_20"), against.result("validation_recall_20")) == (0.25, 0.25)
+    table = epochs.table([against, along])
+    assert table["chosen_by"].tolist() == ["validation", "validation"]
+    assert table["recall_20"].tolist() == [0.25, pytest.approx(0.25 * 5 / 3)]
+    assert not [note for note in epochs.notes([against, along]) if "0.1" in note]
+
+
+def test_of_0_1_test_chooses_and_it_is_said(put, folder):
+    put({"validation": None}, trials=3)
+    put({"validation": None}, trials=1, dim=17)
+    searched, single = factorizations.load(folder)
+    assert (searched.chosen_by, searched.chosen) == ("recall_20", 2)
+    table = epochs.table([searched, single])
+    assert table["chosen_by"].tolist() == ["test", "test"]
+    assert table["validation_recall_20"].isna().all()
+    (note,) = epochs.notes([searched, single])
+    assert "chosen by test" in note and searched.study.name in note and single.study.name not in note

@@ -59,7 +59,7 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
         charts.steps(looks, (1, 8), (1, 8)),
         charts.cores(looks, (1, 8), (1, 8)),
         charts.courses(looks, "epoch", log=True),
-        charts.plane("α", "λ", (True, False)),
+        charts.plane("α", "λ", (True, False), "Recall@20, test"),
     ]
     for spec in made:
         assert all(set(layer["data"]) == {"name"} for layer in spec["layer"])
