@@ -1,0 +1,78 @@
+"""What README and docs/published.md say of the release is what the release says."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from results import store
+from results.commits import Commit
+from results.plans import AnyStudy
+from results.study import Study
+
+ROOT = Path(__file__).parents[1]
+RELEASE = ROOT / "results" / "published"
+
+
+@pytest.fixture(scope="module")
+def commits() -> list[Commit]:
+    return store.catalogue(RELEASE)
+
+
+@pytest.fixture(scope="module")
+def tables() -> store.Tables:
+    return store.read(RELEASE)
+
+
+def text(name: str) -> str:
+    """A document, on one line."""
+    return " ".join((ROOT / name).read_text().split())
+
+
+def sweep(study: AnyStudy) -> str:
+    """The sweep of the release that a study is of: the first words of a row of the table in docs/published.md."""
+    if not isinstance(study, Study):
+        return "web graphs"
+    if study.stop == "budget":
+        return "decay"
+    if study.pruning == "exact":
+        return "many"
+    return f"{study.dataset} × {study.model}"
+
+
+def test_the_table_of_sweeps_is_that_of_the_release(commits: list[Commit], tables: store.Tables) -> None:
+    trials = tables.trials.merge(
+        pd.DataFrame([(c.name, sweep(c.study)) for c in commits], columns=["study", "sweep"]), on="study"
+    )
+    rows = tables.measurements["study"].map(dict(zip(trials["study"], trials["sweep"], strict=True))).value_counts()
+    found = {
+        name: (
+            f"{own['study'].nunique():,}",
+            f"{len(own):,}",
+            f"{(own['status'] == 'INFEASIBLE').sum():,}",
+            f"{own['steps'].sum():,}",
+            f"{rows[name]:,}",
+        )
+        for name, own in trials.groupby("sweep")
+    }
+    assert dict(told()) == found
+
+
+def told() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Rows of the table: the words in bold that name the sweep, and its numbers."""
+    for line in (ROOT / "docs" / "published.md").read_text().splitlines():
+        if named := re.match(r"\| \*\*(.+?)\*\*", line):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            yield named[1], tuple(cell.removesuffix(" epochs") for cell in cells[1:])
+
+
+def test_the_sums_of_the_release_are_told_as_they_are(commits: list[Commit], tables: store.Tables) -> None:
+    steps = tables.trials.loc[~tables.trials["study"].isin([c.name for c in commits if c.plan["kind"] == "cores"]), "steps"]
+    size = sum(file.stat().st_size for file in RELEASE.rglob("*") if file.is_file())
+    sums = (
+        f"{len(commits)} studies, {len(tables.trials):,} trials, {steps.sum() / 1e6:.1f} million training steps, "
+        f"{len(tables.measurements):,} measurements in {size / 1e6:.1f} MB"
+    )
+    assert sums in text("README.md")
