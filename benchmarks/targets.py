@@ -7,10 +7,10 @@
     python benchmarks/targets.py results/local/pilot
 
 The rule: the lowest validation loss that any trial of the pilot has within a share of its budget, rounded up to two
-digits; the share is an eighth on digits and a half on pydoc. So what is slower by up to a factor of eight, another
-optimizer or another batch size, reaches it too. pydoc's budget is two passes, an eighth of which teaches hardly more than how
-frequent each byte is. Targets are set in ``conf/task`` before any sweep is run; the pilot's trials are in none, as the
-targets of a study are part of what its trials derive from.
+digits; the share is an eighth on digits and a half on pydoc. So what is slower by up to a factor of eight, or of two,
+another optimizer or another batch size, reaches it too. pydoc's budget is two passes, an eighth of which teaches hardly
+more than how frequent each byte is. Targets are set in ``conf/task`` before any sweep is run; the pilot's trials are in
+none, as the targets of a study are part of what its trials derive from.
 """
 
 import argparse

@@ -44,8 +44,9 @@ STORE = shipped.release()
 #
 # A row for every factorization, that of its best trial. Half of the rows with held-out links are validation, half are
 # test: the best trial has the best Recall@20 of validation at its last epoch, and the recall shown is that of test.
-# Studies of software 0.1 measured test alone, which chose their best trials too; a note below names them. `complete` and `infeasible` count trials: the latter diverged, and where all did there is none
-# to show. Graphs are told apart by their number of links.
+# Studies of software 0.1 measured test alone, which chose their best trials too; a note below names them. `complete`
+# and `infeasible` count trials: the latter diverged, and where all did there is none to show. Graphs are told apart by
+# their number of links.
 
 # %%
 held = factorizations.load(STORE)
@@ -127,8 +128,8 @@ Markdown(
 # %% [markdown]
 # ## Is it still the same factorization?
 #
-# Recall@20 and Recall@50 on held-out links of test rows, of the two graphs that were factorized in several ways. What can be
-# compared stands in one picture; recalls of different graphs cannot.
+# Recall@20 and Recall@50 on held-out links of test rows, of the two graphs that were factorized in several ways. What
+# can be compared stands in one picture; recalls of different graphs cannot.
 
 # %%
 ways = table.groupby("data")["study"].transform("size")
@@ -185,8 +186,8 @@ gallery.show(recall_figures.tuning(held))
 ranked = tuned.last[tuned.chosen_by].sort_values(ascending=False)
 Markdown(
     f"By {factorizations.SPLITS[tuned.chosen_by]} the best of {len(ranked)} trials has Recall@20 {ranked.iloc[0]:.4f}, "
-    f"the median one {ranked.median():.4f}, the worst {ranked.iloc[-1]:.4f}. What solver and number format change is to "
-    "be held against that."
+    f"the median one {ranked.median():.4f}, the worst {ranked.iloc[-1]:.4f}. What solver and number format change is "
+    "to be held against that."
 )
 
 # %% [markdown]
