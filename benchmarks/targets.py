@@ -1,0 +1,57 @@
+"""How hard should a task be? Its target, by one rule, from a pilot with one optimizer at one batch size.
+
+    python -m sweeps task=digits_fc,digits_cnn optimizer=momentum batch_size=64 trials=32 \\
+      task.targets=[] pruning=off store=results/local/pilot -m
+    python -m sweeps task=pydoc_transformer,pydoc_lstm optimizer=momentum batch_size=64 trials=16 \\
+      task.targets=[] pruning=off store=results/local/pilot -m
+    python benchmarks/targets.py results/local/pilot
+
+The rule: the lowest validation loss that any trial of the pilot has within a share of its budget, rounded up to two
+digits; the share is an eighth on digits and a half on pydoc. So what is slower by up to a factor of eight, or of two,
+another optimizer or another batch size, reaches it too. pydoc's budget is two passes, an eighth of which teaches hardly
+more than how frequent each byte is. Targets are set in ``conf/task`` before any sweep is run; the pilot's trials are in
+none, as the targets of a study are part of what its trials derive from.
+"""
+
+import argparse
+import math
+from pathlib import Path
+
+import numpy as np
+
+from results import store
+from results.commits import Commit, read_table
+
+METRIC = "validation_loss"
+SHARES = {"digits": 1 / 8, "pydoc": 1 / 2}  # of the budget of steps
+DIGITS = 2
+
+
+def rounded_up(value: float, digits: int = DIGITS) -> float:
+    """The next number of so many digits at or above a positive value."""
+    place = digits - 1 - math.floor(math.log10(value))
+    return round(math.ceil(round(value * 10**place, 9)) / 10**place, place)
+
+
+def lowest(commit: Commit, share: float) -> float:
+    """The lowest validation loss of any trial of a study within a share of its budget."""
+    table = read_table(commit, "measurements")
+    step, loss = (table[name].to_numpy() for name in ("step", METRIC))
+    return float(np.nanmin(loss[step <= share * commit.study.budget_steps]))
+
+
+def main(folder: Path) -> None:
+    for commit in store.catalogue(folder):
+        study = commit.study
+        share = SHARES[study.dataset]
+        steps, loss = math.floor(share * study.budget_steps), lowest(commit, share)
+        print(
+            f"{study.dataset} {study.model_label}: {METRIC} {loss:.4f} within {steps} of {study.budget_steps} steps, "
+            f"{lowest(commit, 1.0):.4f} within all, {study.trials} trials: target {rounded_up(loss):g}"
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", type=Path, help="where the pilot was stored")
+    main(parser.parse_args().store)
