@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.cores import core_counts, epochs, factorizations
+from analysis.named import scaling_figures
 from results import store
 
 from ..conftest import Ran, plan, publish
@@ -165,3 +166,16 @@ def test_a_law_is_found_again_through_the_door(put, folder, door):
     text = door("epochs", "--store", folder, "--fit")[1]
     assert "1: faster than 1 (efficiency): 2 cores 1.90 × (95%)" in text
     assert text.splitlines()[-1] == f"next: python -m analysis figures --store {folder} --out figures"
+
+
+def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, door):
+    for cores in (1, 2, 4, 8, 16, 32):
+        put({"seconds": law(cores) * (2.0 if cores == 32 else 1.0) / 2, "physical_cores": 32}, cores=cores)
+    _, out, _ = door("epochs", "--store", folder, "--fit", "--csv")
+    (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
+    words = "the law misfits: a step beyond half of the cores fits better"
+    assert row["misfit"] == "step" and words in row["reason"]
+    text = door("epochs", "--store", folder, "--fit")[1]
+    assert "law misfits\n" in text and f"1: {words}" in text
+    (curve,) = core_counts.of(factorizations.load(folder))
+    assert scaling_figures.verdict(core_counts.judge(curve)).splitlines()[-1] == words
