@@ -105,16 +105,15 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> Fit:
     shares[shares < NEGLIGIBLE] = 0.0
     points = points._replace(bound=least + _margin(least, len(count) - len(LAW)))
     ends = [(share, *regions.of_time(points, i, share)) for i, share in enumerate(shares.tolist())]
-    times = [
+    serial, parallel, communication = (
         Interval(*(share / unit * longest for share in each)) for each, unit in zip(ends, points.unit, strict=False)
-    ]
+    )
     best = _critical(*(shares / points.unit[LAW]).tolist())
     verdict, critical = _verdict(Interval(best, *regions.of_cores(points, best)), count)
-    _, parallel, communication = (time.best for time in times)
-    fastest = max(1.0, math.sqrt(parallel / communication)) if communication > 0 else math.inf
+    fastest = max(1.0, math.sqrt(parallel.best / communication.best)) if communication.best > 0 else math.inf
     slows = regions.best(points, LAW[:2])[1] > points.bound
     misfit = _misfit(points, least, int(np.count_nonzero(shares)))
-    return Fit(*times, critical, verdict, fastest, slows, misfit)
+    return Fit(serial, parallel, communication, critical, verdict, fastest, slows, misfit)
 
 
 def spread(epochs: Sequence[np.ndarray]) -> float:
