@@ -105,17 +105,24 @@ def _fit(options: argparse.Namespace) -> None:
 
 
 def _coverage(options: argparse.Namespace) -> None:
+    from analysis.cores import coverage as of_cores
     from analysis.fitting import coverage
 
     for name, least in (("datasets", 1), ("seed", 0)):
         if (given := getattr(options, name)) < least:
             raise BadInput(f"--{name} must be at least {least}, not {given}")
-    began = time.monotonic()
-    table = coverage.run(options.datasets, options.seed, lambda line: print(line, file=sys.stderr, flush=True))
-    if options.csv:
-        table.to_csv(sys.stdout, index=False)
-    else:
-        print(coverage.readable(table, options.seed, time.monotonic() - began))
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    tables = {"fits": coverage, "cores": of_cores}
+    if options.csv:  # one table has one header
+        tables[options.of or "fits"].run(options.datasets, options.seed, tell).to_csv(sys.stdout, index=False)
+        return
+    for i, name in enumerate([options.of] if options.of else tables):
+        began = time.monotonic()
+        table = tables[name].run(options.datasets, options.seed, tell)
+        print("\n" * (i > 0) + tables[name].readable(table, options.seed, time.monotonic() - began), flush=True)
 
 
 def _epochs(options: argparse.Namespace) -> None:

@@ -48,7 +48,7 @@ def parser() -> Parser:
 
     command("steps", "steps to target of every study", _steps_arguments)
     command("fit", "critical batch sizes with intervals", _fit_arguments)
-    command("coverage", "how often fits of simulated searches are right", _coverage_arguments)
+    command("coverage", "how often fits of simulated searches and of epochs over cores are right", _coverage_arguments)
     command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments)
     command("compare", "two stores or releases side by side", _compare_arguments)
     command("figures", "figures as PNG and SVG", _figures_arguments)
@@ -87,9 +87,14 @@ def _fit_arguments(sub: Parser) -> None:
 
 
 def _coverage_arguments(sub: Parser) -> None:
+    from analysis.cores import coverage as of_cores
     from analysis.fitting import coverage
 
-    sub.description = manual.COVERAGE + manual.meanings(coverage.COLUMNS)
+    meanings = manual.meanings(coverage.COLUMNS) + manual.COVERAGE_OF_CORES + manual.meanings(of_cores.COLUMNS)
+    sub.description = manual.COVERAGE + meanings
+    sub.add_argument(
+        "--of", choices=("fits", "cores"), help="this table alone; both are printed unless told (CSV: fits)"
+    )
     sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated per scenario (300)")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="of everything that is drawn (0)")
     sub.add_argument("--csv", action="store_true", help="write CSV")

@@ -89,8 +89,16 @@ How often what `fit` says of simulated searches is true: their critical batch si
 
   python -m analysis coverage
   python -m analysis coverage --datasets 20 --seed 1 --csv > coverage.csv
+  python -m analysis coverage --of cores --csv > coverage_of_cores.csv
 
 columns of --csv, one row per scenario:
+"""
+COVERAGE_OF_CORES = """
+The second table is of what `epochs --fit` says of simulated seconds per epoch: laws that are fitted, and others that
+are not, such as communication that grows as log2 c, or a second memory beyond half of the cores; three sets of core
+counts, three spreads of epochs. Without --of both are printed; --csv writes one, that of fits unless told.
+
+columns of --of cores --csv, one row per scenario:
 """
 COMPARE = """\
 Two stores or releases side by side: two machines, two versions, ours and what others published. The exit code is 1 if
@@ -123,6 +131,8 @@ EPOCHS_FIT = """
 alone, on devices of one kind, each of them a core of its own: emulated ones are left out. The law of seconds T on
 c cores is T = serial + parallel / c + communication (c - 1), fitted by relative errors to three counts or more; what
 moves (c - 1) / c of a table into every core cannot be told from the other two times, and is counted in serial.
+Intervals allow for communication that grows as log2 c and for a step beyond half of the cores; where one of them, or
+none, fits much better than the law does, the fit says that the law misfits.
 
 columns of --fit --csv, one row per curve:
 """

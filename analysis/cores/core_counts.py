@@ -35,6 +35,7 @@ COLUMNS = {
     "critical_cores_low": "its 90 % interval; an end that the data leave open is empty",
     "critical_cores_high": "likewise",
     "verdict": "identified, at_least (the low end), at_most (the high end) or not_identified",
+    "misfit": "what the law misses: rounds (communication as log2 c), step (beyond half of the cores), scatter; none",
     "reason": "what tells the curve from those alike, what was left out, what is in the way",
 }
 TIMES = ("serial", "parallel", "communication")
@@ -151,7 +152,8 @@ def judge(curve: Curve) -> Judged:
         notes.append("one epoch at every number of cores, so that its noise is not known")
     if fit.verdict == "at_least":
         notes.append(f"less than half of the cores' time is lost up to {_cores(fit.critical_cores.low)} cores")
-    if fit.communication.low > 0 and fit.fastest_cores < 4 * curve.cores[-1]:
+    notes += [fit.doubt] if fit.doubt else []
+    if fit.slows and fit.fastest_cores < 4 * curve.cores[-1]:
         notes.append(f"by the fit more than {_cores(fit.fastest_cores)} cores slow an epoch down")
     return Judged(curve, fit, fit.verdict, "; ".join(notes))
 
@@ -170,6 +172,7 @@ def _row(judged: Judged) -> dict[str, Any]:
     if len(curve.members) > 1:
         row |= {"speedup": curve.speedup[-1], "efficiency": curve.efficiency[-1]}
     if fit:
+        row["misfit"] = fit.misfit
         for name, interval in [
             *((f"{t}_seconds", getattr(fit, t)) for t in TIMES),
             ("critical_cores", fit.critical_cores),
@@ -192,7 +195,7 @@ def readable(judged: Sequence[Judged]) -> str:
         names = [study.dataset, str(study.dim), study.solver, study.table_dtype, (place and place.device_kind) or ""]
         counts = ",".join(str(member.study.cores) for member in members)
         times = [_interval(getattr(one.fit, name)) for name in TIMES] if one.fit else [""] * len(TIMES)
-        rows.append([str(i), *names, counts, *times, in_words(one), one.verdict.replace("_", " ")])
+        rows.append([str(i), *names, counts, *times, in_words(one), _verdict(one)])
         if len(members) > 1:
             gains = zip(members[1:], one.curve.speedup[1:], one.curve.efficiency[1:], strict=True)
             told = [f"{m.study.cores} cores {s:.2f} × ({e:.0%})" for m, s, e in gains]
@@ -209,6 +212,12 @@ def in_words(judged: Judged) -> str:
     if fit is None or judged.verdict == "not_identified":
         return ""
     return text.stated(judged.verdict, *map(_cores, fit.critical_cores))
+
+
+def _verdict(judged: Judged) -> str:
+    """The verdict in words, and whether the law misfits."""
+    doubt = ", law misfits" if judged.fit and judged.fit.doubt else ""
+    return judged.verdict.replace("_", " ") + doubt
 
 
 def _cores(count: float) -> str:

@@ -6,10 +6,12 @@ share one memory, that is c − 1 tables through it in all. Where every core has
 (Thakur et al. 2005, doi 10.1177/1094342005051521), and the bytes into one core, (c − 1)/c of a table, cannot be told
 from ``serial`` at all, as 1 − 1/c is made of the other two terms: they are counted there, and taken off ``parallel``.
 
-The law is linear in its three times, none of which is negative, and fitted by least squares of relative errors. What is
-known to be inside the interval of a time, or of a number of cores, is found by profile: the other two are fitted anew.
-The noise of a point is the spread of its epochs and ``BETWEEN_RUNS``. Neither is divided by the number of epochs: what
-slows an epoch down on a shared machine lasts for many. More misfit than that widens the intervals.
+The law is linear in its three times, none of which is negative, and fitted by least squares of relative errors. The
+interval of a time, or of a number of cores, is found by profile: all else is fitted anew, and as the law may not be the
+true one, with terms that it lacks besides (``regions``). The noise of a point is the spread of its epochs and
+``BETWEEN_RUNS``. Neither is divided by the number of epochs: what slows an epoch down on a shared machine lasts for
+many. More misfit than that widens the intervals, and where a lacking term fits better than luck explains, or nothing
+fits, ``misfit`` says so.
 
 ``critical_cores`` is where an epoch takes twice what perfect scaling from one core would make of it: half of the cores'
 time is lost. Like the critical batch size it lies between perfect scaling and no gain.
@@ -20,16 +22,28 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, nnls
 from scipy.special import chdtri
 
+from analysis.cores import regions
+from analysis.cores.regions import Region
+
 Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
+Misfit = Literal["none", "rounds", "step", "scatter"]
 
 FEWEST_COUNTS = 3  # of cores, one for each time
 LEVEL = 0.90
+LEVEL_UNSEEN = 0.95  # of as many counts as times, which cannot show that there is more noise
 BETWEEN_RUNS = 0.03  # relative; medians of two processes that do the same differ by about as much
 NEGLIGIBLE = 1e-9  # a time below this share of every epoch is rounding
-MOST = 2.0**40  # cores; beyond, none are looked for
+CHANCE = 0.015  # that noise alone looks like a misfit of one kind
+LAW = list(range(regions.REPORTED))
+LACKING: dict[Misfit, int] = {"rounds": 3, "step": 4}  # terms beyond the law
+MISFITS: dict[Misfit, str] = {
+    "none": "",
+    "rounds": "the law misfits: communication that grows as log2 c fits better",
+    "step": "the law misfits: a step beyond half of the cores fits better",
+    "scatter": "the law misfits: times are farther from it than noise takes them",
+}
 
 
 class Interval(NamedTuple):
@@ -51,6 +65,8 @@ class Fit(NamedTuple):
       verdict: identified, at_least (low), at_most (high) or not_identified, of ``critical_cores`` within the numbers of
         cores that were measured.
       fastest_cores: where an epoch is shortest by the best law; infinite where more cores never slow it down.
+      slows: whether the law needs communication to fit, so that enough cores slow an epoch down.
+      misfit: what the law misses: rounds, step or scatter, in words ``doubt``; or none.
     """
 
     serial: Interval
@@ -59,18 +75,17 @@ class Fit(NamedTuple):
     critical_cores: Interval
     verdict: Verdict
     fastest_cores: float
+    slows: bool
+    misfit: Misfit
+
+    @property
+    def doubt(self) -> str:
+        """What speaks against the law, in words; empty if nothing does."""
+        return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:
         """The best law at ``cores``; float64 of its shape."""
         return self.serial.best + self.parallel.best / cores + self.communication.best * (cores - 1)
-
-
-class _Points(NamedTuple):
-    """Relative and weighed: ``terms`` [n, 3] times the three times come to ``ones`` [n] where the law holds."""
-
-    terms: np.ndarray
-    ones: np.ndarray
-    bound: float  # of the misfit, within the 90 % region
 
 
 def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> Fit:
@@ -84,19 +99,21 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> Fit:
     if len(cores) < FEWEST_COUNTS:
         raise ValueError(f"a fit needs {FEWEST_COUNTS} numbers of cores, not {len(cores)}")
     count, seconds = np.asarray(cores, np.float64), np.asarray(seconds, np.float64)
-    noise = float(np.hypot(spread, BETWEEN_RUNS))
-    terms = np.stack([np.ones_like(count), 1 / count, count - 1], axis=1) / (seconds * noise)[:, None]
-    ones = np.full(len(count), 1 / noise)
-    times, root = nnls(terms, ones)
-    times[times * terms.max(axis=0) < NEGLIGIBLE * ones[0]] = 0.0
-    least = root**2
-    inflation = max(1.0, least / (len(count) - len(times))) if len(count) > len(times) else 1.0
-    points = _Points(terms, ones, least + chdtri(1, 1 - LEVEL) * inflation)
-    serial, parallel, communication = (_of_time(points, i, float(time)) for i, time in enumerate(times))
-    critical = _of_cores(points, _critical(*times.tolist()))
-    verdict, critical = _verdict(critical, count)
-    fastest = max(1.0, math.sqrt(times[1] / times[2])) if times[2] > 0 else math.inf
-    return Fit(serial, parallel, communication, critical, verdict, fastest)
+    longest = float(seconds.max())
+    points = regions.region(count, seconds / longest, float(np.hypot(spread, BETWEEN_RUNS)))
+    shares, least = regions.best(points, LAW)
+    shares[shares < NEGLIGIBLE] = 0.0
+    points = points._replace(bound=least + _margin(least, len(count) - len(LAW)))
+    ends = [(share, *regions.of_time(points, i, share)) for i, share in enumerate(shares.tolist())]
+    serial, parallel, communication = (
+        Interval(*(share / unit * longest for share in each)) for each, unit in zip(ends, points.unit, strict=False)
+    )
+    best = _critical(*(shares / points.unit[LAW]).tolist())
+    verdict, critical = _verdict(Interval(best, *regions.of_cores(points, best)), count)
+    fastest = max(1.0, math.sqrt(parallel.best / communication.best)) if communication.best > 0 else math.inf
+    slows = regions.best(points, LAW[:2])[1] > points.bound
+    misfit = _misfit(points, least, int(np.count_nonzero(shares)))
+    return Fit(serial, parallel, communication, critical, verdict, fastest, slows, misfit)
 
 
 def spread(epochs: Sequence[np.ndarray]) -> float:
@@ -112,25 +129,27 @@ def spread(epochs: Sequence[np.ndarray]) -> float:
     return float(np.sqrt(np.pi / 2) * np.concatenate(sizes).mean())
 
 
-def _misfit(points: _Points, rays: np.ndarray, offset: np.ndarray | None = None) -> float:
-    """The least misfit of times that are ``offset`` [3] and any non-negative sum of ``rays`` [3, r]."""
-    ones = points.ones if offset is None else points.ones - points.terms @ offset
-    return float(nnls(points.terms @ rays, ones)[1] ** 2)
+def _margin(least: float, free: int) -> float:
+    """By how much the misfit may exceed its ``least`` within the region, ``free`` counts being more than times."""
+    if free == 0:
+        return float(chdtri(1, 1 - LEVEL_UNSEEN))
+    return float(chdtri(1, 1 - LEVEL)) * max(1.0, least / free)
 
 
-def _of_time(points: _Points, i: int, best: float) -> Interval:
-    """The interval of the i-th time. The misfit is convex in it."""
-    others = np.delete(np.eye(3), i, axis=1)
+def _misfit(points: Region, least: float, positive: int) -> Misfit:
+    """What the law misses, if anything: its ``least`` misfit against that with one term more, and against noise.
 
-    def excess(value: float) -> float:
-        return _misfit(points, others, np.eye(3)[i] * value) - points.bound
-
-    # A time as long as a whole epoch, and half as long again, fits none.
-    high = 1.0 / np.max(points.terms[:, i] / points.ones)
-    while excess(high) <= 0:
-        high *= 2
-    low = 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, best, rtol=1e-9))
-    return Interval(best, low, float(brentq(excess, best, high, rtol=1e-9)))
+    Args:
+      points: that were fitted.
+      least: misfit of the law.
+      positive: how many of its three times are.
+    """
+    gains = {name: least - regions.best(points, [*LAW, term])[1] for name, term in LACKING.items()}
+    likeliest = max(gains, key=lambda name: gains[name])
+    if gains[likeliest] > chdtri(1, 2 * CHANCE):  # a term that cannot be negative: half of the chance is on this side
+        return likeliest
+    free = len(points.shares) - positive
+    return "scatter" if free > 0 and least > chdtri(free, CHANCE) else "none"
 
 
 def _critical(serial: float, parallel: float, communication: float) -> float:
@@ -141,27 +160,6 @@ def _critical(serial: float, parallel: float, communication: float) -> float:
         root = math.sqrt(linear**2 + 4 * communication * constant)
         return 2 * constant / (linear + root) if linear > 0 else (root - linear) / (2 * communication)
     return constant / serial if serial > 0 else math.inf
-
-
-def _of_cores(points: _Points, best: float) -> Interval:
-    """The interval of ``critical_cores``. Times with more of them make a half space, so that the misfit has one dip."""
-
-    def excess(ln_cores: float) -> float:
-        return _misfit(points, _rays(math.exp(ln_cores))) - points.bound
-
-    most = math.log(MOST)
-    ln_best = float(np.clip(np.log(best), 1e-6, most))
-    low = float(brentq(excess, 1e-6, ln_best, rtol=1e-9)) if excess(1e-6) > 0 else 0.0
-    high = math.inf if excess(most) <= 0 else math.exp(brentq(excess, ln_best, most, rtol=1e-9))
-    return Interval(best, math.exp(low), high)
-
-
-def _rays(cores: float) -> np.ndarray:
-    """The times (serial, parallel, communication) whose critical number of cores is ``cores``: sums of two columns."""
-    squared = cores * (cores - 1)
-    if cores >= 2:
-        return np.array([[1.0, 0.0], [cores - 2, squared], [0.0, 1.0]])
-    return np.array([[squared, 0.0], [0.0, squared], [2 - cores, 1.0]])
 
 
 def _verdict(critical: Interval, cores: np.ndarray) -> tuple[Verdict, Interval]:

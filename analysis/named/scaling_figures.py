@@ -121,7 +121,8 @@ def verdict(judged: Judged) -> str:
         "at_most": f"half of the cores' time is lost at {words.removeprefix('at most ')} cores or fewer",
         "not_identified": "where half of the cores' time is lost is not identified",
     }
-    return "\n".join([*lines, told[judged.verdict]])
+    doubt = [judged.fit.doubt] if judged.fit.doubt else []
+    return "\n".join([*lines, told[judged.verdict], *doubt])
 
 
 def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "seconds per epoch") -> None:

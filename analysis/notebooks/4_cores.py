@@ -122,7 +122,7 @@ critical = fit.critical_cores
 Markdown(
     f"Half of the cores' time is lost at {critical.best:.1f} cores, 90 % interval [{critical.low:.1f}, "
     f"{critical.high:.1f}]. Of this made-up example with up to {counts[-1]:g} cores the verdict is "
-    f"*{fit.verdict.replace('_', ' ')}*."
+    f"*{fit.verdict.replace('_', ' ')}*. {fit.doubt}"
 )
 
 # %% [markdown]

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.cores import core_counts, epochs, factorizations
+from analysis.named import scaling_figures
 from results import store
 
 from ..conftest import Ran, plan, publish
@@ -190,3 +191,16 @@ def test_of_0_1_test_chooses_and_it_is_said(put, folder):
     assert table["validation_recall_20"].isna().all()
     (note,) = epochs.notes([searched, single])
     assert "chosen by test" in note and searched.study.name in note and single.study.name not in note
+
+
+def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, door):
+    for cores in (1, 2, 4, 8, 16, 32):
+        put({"seconds": law(cores) * (2.0 if cores == 32 else 1.0) / 2, "physical_cores": 32}, cores=cores)
+    _, out, _ = door("epochs", "--store", folder, "--fit", "--csv")
+    (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
+    words = "the law misfits: a step beyond half of the cores fits better"
+    assert row["misfit"] == "step" and words in row["reason"]
+    text = door("epochs", "--store", folder, "--fit")[1]
+    assert "law misfits\n" in text and f"1: {words}" in text
+    (curve,) = core_counts.of(factorizations.load(folder))
+    assert scaling_figures.verdict(core_counts.judge(curve)).splitlines()[-1] == words

@@ -60,6 +60,67 @@ def test_two_numbers_of_cores_are_refused():
         scaling.fit(CORES[:2], CORES[:2], 0.0)
 
 
+def test_an_interval_that_ended_below_its_best_value():
+    measured = np.array([102.882, 48.955, 24.069, 12.268, 6.258, 2.914, 1.552])
+    parallel = scaling.fit(2.0 ** np.arange(7), measured, 0.01).parallel
+    assert parallel.best == pytest.approx(98, rel=0.02)
+    # Seven times with noise of 3 %: the mean of seconds · cores, give or take a few percent.
+    assert 0.9 * parallel.best < parallel.low < 0.99 * parallel.best
+    assert 1.01 * parallel.best < parallel.high < 1.1 * parallel.best
+
+
+def intervals(fit):
+    return (fit.serial, fit.parallel, fit.communication, fit.critical_cores)
+
+
+@st.composite
+def curves(draw):
+    """Cores and seconds: nearly perfect, superlinear, exact, of one term or of nothing in particular, in any unit."""
+    cores = np.array(sorted(draw(st.sets(st.integers(1, 256), min_size=3, max_size=9))), np.float64)
+    parts = draw(st.sampled_from([(0, 1, 0), (1, 0, 0), (0, 0, 1), (1e-6, 1, 1e-9), (0.1, 1, 0.01), (1, 1, 1)]))
+    power = draw(st.sampled_from([0.0, 0.0, -0.3, 0.5]))  # of cores, beside the law: faster than perfect, or slower
+    law = (seconds(parts, cores) + 1e-9) * cores**power
+    noise = draw(st.sampled_from([0.0, 0.0, 1e-9, 0.03, 0.5, 2.0]))
+    drawn = np.random.default_rng(draw(st.integers(0, 10**6))).standard_normal(len(cores))
+    return cores, law * np.exp(noise * drawn) * draw(st.sampled_from([1e-150, 1e-12, 1.0, 1e9, 1e150]))
+
+
+@given(curves(), st.sampled_from([0.0, 0.04, 0.3]))
+@settings(max_examples=150, deadline=None)
+def test_an_interval_holds_its_best_value(curve, spread):
+    fit = scaling.fit(*curve, spread)
+    for found in intervals(fit):
+        assert 0 <= found.low <= found.best <= found.high
+    assert all(np.isfinite(found).all() for found in intervals(fit)[:3])
+    assert fit.critical_cores.low >= 1 or fit.verdict in ("at_most", "not_identified")
+
+
+@pytest.mark.parametrize(
+    ("added", "misfit"),
+    [
+        (lambda cores: 0.0 * cores, "none"),
+        (lambda cores: 0.3 * np.log2(cores), "rounds"),
+        (lambda cores: 0.3 * (cores > 32), "step"),
+        (lambda cores: 0.3 * (cores == 8), "scatter"),
+    ],
+)
+def test_what_the_law_misses_is_named(added, misfit):
+    cores = 2.0 ** np.arange(7)
+    fit = scaling.fit(cores, seconds((0.05, 1.0, 0.0), cores) + added(cores), 0.01)
+    assert fit.misfit == misfit
+    assert bool(fit.doubt) == (misfit != "none")
+
+
+def test_a_step_beyond_half_of_the_cores_is_inside_the_interval():
+    """Nothing was measured between 4 and 8 cores, and at 8 an epoch takes half as long again as by the law."""
+    cores = 2.0 ** np.arange(4)
+    law = (0.2, 0.8, 0.0)
+    assert 4 * seconds(law, 4.0) < 2 < 4 * 1.5 * seconds(law, 4.0)
+    fit = scaling.fit(cores, seconds(law, cores) * np.where(cores > 4, 1.5, 1.0), 0.0)
+    assert fit.critical_cores.low <= 4.001
+    assert fit.critical_cores.high >= 4
+
+
 @given(times, times, st.floats(0, 1), st.floats(1e-3, 1e3), st.permutations(range(5)), st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_units_and_order_do_not_matter(serial, parallel, communication, unit, order, seed):

@@ -1,0 +1,164 @@
+"""Coverage: how often what `analysis epochs --fit` says of simulated times holds, and a misfit is named."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import text
+from analysis.cores import scaling, simulation
+from analysis.cores.core_counts import TIMES
+from analysis.cores.simulation import Scenario, Times
+from results import progress
+
+LEAST = 0.85  # of statements that have to hold
+NAMED = 0.80  # of misfits that have to be named where statements do not hold
+FALSELY = 0.05  # of data sets whose law is fitted, the most of which a misfit may be named
+
+COLUMNS = {
+    "law": "of seconds per epoch; shares are of an epoch on one core",
+    "core_counts": "numbers of cores that were timed; two nodes have half of the most each",
+    "spread": "of epochs, relative; runs differ by 3 % besides",
+    "datasets": "how many were simulated",
+    "critical_cores": "the true ones; empty if half of the cores' time is never lost",
+    "covered": "share of statements on them (identified, at_least, at_most) that hold; empty if there were none",
+    **{f"{name}_covered": f"share of intervals of {name}_seconds that hold" for name in TIMES},
+    "identified": "share of data sets with this verdict",
+    "at_least": "likewise",
+    "at_most": "likewise",
+    "not_identified": "likewise: no statement at all",
+    "misfit": "share of data sets whose fit says that the law misfits",
+    "octaves": "median width of the interval where identified, in factors of two; empty if there were none",
+}
+ROOTS = 1e-6  # relative; ends and truth may lie on the same step, and are found to about as much
+VERDICTS = ("identified", "at_least", "at_most", "not_identified")
+HELD = ["covered", *(f"{name}_covered" for name in TIMES)]
+
+
+def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:
+    """Simulates and fits ``datasets`` curves of every scenario; a row of ``COLUMNS`` for each scenario.
+
+    Args:
+      datasets: of each scenario.
+      seed: of everything that is drawn; a scenario's data do not depend on which others there are.
+      report: takes lines that tell how far it is.
+      scenarios: which; all if none are given.
+    """
+    every = simulation.scenarios()
+    wanted = list(scenarios) or every
+    rows = []
+    with progress.shown("coverage of cores", datasets * len(wanted), " fits", report) as move:
+        for done, scenario in enumerate(wanted, start=1):
+            times = simulation.draw(scenario, datasets, np.random.default_rng([seed, every.index(scenario)]))
+            rows.append(row(scenario, fit(scenario, times)))
+            move(datasets * done)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def fit(scenario: Scenario, times: Times) -> list[scaling.Fit]:
+    """The fits of a scenario's data sets, by the code that fits the curves of a store."""
+    return [scaling.fit(scenario.cores, *one) for one in zip(times.seconds, times.spread.tolist(), strict=True)]
+
+
+def row(scenario: Scenario, fitted: Sequence[scaling.Fit]) -> dict[str, object]:
+    """What came out of a scenario: a row of ``COLUMNS``."""
+    law = simulation.LAWS[scenario.law]
+    critical = law.critical(scenario.most)
+    verdicts = np.array([one.verdict for one in fitted])
+    low, high = np.array([one.critical_cores[1:] for one in fitted]).T
+    from_below, from_above = low <= critical * (1 + ROOTS), high >= critical * (1 - ROOTS)
+    claims = [verdicts == verdict for verdict in VERDICTS[:3]]
+    holds = np.select(claims, [from_below & from_above, from_below, from_above], False)
+    stated, identified = verdicts != "not_identified", verdicts == "identified"
+    intervals = np.array([[getattr(one, name) for name in TIMES] for one in fitted])  # [d, 3, 3]
+    true = np.array(law.times)
+    within = ((intervals[..., 1] <= true) & (true <= intervals[..., 2])).mean(axis=0)
+    return {
+        **scenario._asdict(),
+        "datasets": len(fitted),
+        "critical_cores": critical if np.isfinite(critical) else np.nan,
+        **dict(zip(HELD, (holds[stated].mean() if stated.any() else np.nan, *within.tolist()), strict=True)),
+        **{verdict: float(np.mean(verdicts == verdict)) for verdict in VERDICTS},
+        "misfit": float(np.mean([one.misfit != "none" for one in fitted])),
+        "octaves": float(np.median(np.log2(high / low)[identified])) if identified.any() else np.nan,
+    }
+
+
+def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Rates over all data sets that agree in the column ``by``, a row each.
+
+    Returns:
+      Columns ``by``, covered and times (shares that hold), their least_covered and least_times (of a scenario and a
+      time), the verdicts, misfit, octaves, and aim: met or MISSED.
+    """
+    rows = []
+    for name, group in table.groupby(by, sort=False):
+        stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
+        rows.append(
+            {
+                by: name,
+                "covered": (group["covered"].fillna(0) * stated).sum() / stated.sum() if stated.any() else np.nan,
+                "least_covered": group["covered"].min(),
+                "times": group[HELD[1:]].to_numpy().mean(),
+                "least_times": group[HELD[1:]].to_numpy().min(),
+                **{column: np.average(group[column], weights=group["datasets"]) for column in (*VERDICTS, "misfit")},
+                "octaves": group["octaves"].median(),
+                "aim": "met" if all(map(met, group.to_dict("records"))) else "MISSED",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def met(row: Mapping[Any, Any]) -> bool:
+    """Whether a scenario does what it should: its statements hold, or the fit says that the law misfits.
+
+    A law that is fitted has no misfit to name.
+    """
+    holds = all(np.isnan(row[column]) or row[column] >= LEAST for column in HELD)
+    if simulation.LAWS[row["law"]].is_inside:
+        return holds and row["misfit"] <= FALSELY
+    return holds or row["misfit"] >= NAMED
+
+
+def readable(table: pd.DataFrame, seed: int, seconds: float) -> str:
+    """The rates for a reader: by law, inside the fitted one and outside, by numbers of cores and by spread."""
+    inside = table["law"].map(lambda name: simulation.LAWS[name].is_inside)
+    spread = table["spread"].map("{:.0%}".format)
+    parts = [
+        ("all laws", table.assign(all=np.where(inside, "that are fitted", "that are not")), "all"),
+        ("laws that are fitted", table[inside], "law"),
+        ("laws that are not", table[~inside], "law"),
+        ("cores, laws that are fitted", table[inside], "core_counts"),
+        ("cores, laws that are not", table[~inside], "core_counts"),
+        ("spread of epochs, laws that are fitted", table.assign(spread=spread)[inside], "spread"),
+        ("spread of epochs, laws that are not", table.assign(spread=spread)[~inside], "spread"),
+    ]
+    lines = [
+        f"Statements of `analysis epochs --fit` on simulated seconds per epoch: {len(table)} scenarios of "
+        f"{table['datasets'].iloc[0]} data sets, seed {seed}, {seconds:.0f} s.",
+        f"Aim, in every scenario: {LEAST:.0%} of statements on critical cores hold, and of the intervals of each time;",
+        f"or, where the law is not the one that is fitted, {NAMED:.0%} of fits say so. Of laws that are fitted at most "
+        f"{FALSELY:.0%} may.",
+        "",
+    ]
+    for title, rows, by in parts:
+        if len(rows):
+            lines += [_block(title, summary(rows, by), by), ""]
+    return "\n".join(lines[:-1])
+
+
+def _block(title: str, rates: pd.DataFrame, by: str) -> str:
+    verdicts = [verdict.replace("_", " ") for verdict in VERDICTS]
+    header = [title, "hold", "least", "times hold", "least time", *verdicts, "misfit named", "octaves", "aim"]
+    shares = ["covered", "least_covered", "times", "least_times", *VERDICTS, "misfit"]
+    rows = [
+        [
+            str(rate[by]),
+            *("" if np.isnan(rate[column]) else f"{rate[column]:.1%}" for column in shares),
+            text.number(rate["octaves"], 2),
+            rate["aim"],
+        ]
+        for rate in rates.to_dict("records")
+    ]
+    return text.aligned(header, rows, left=[title, "aim"])

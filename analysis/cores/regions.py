@@ -1,0 +1,124 @@
+"""Regions: every law of seconds per epoch over cores that fits the measured times, and the extremes among them.
+
+A law is a sum of six terms whose times are not negative (``terms``): the three that are reported, and three that a law
+of these may lack. Its misfit is the sum of squares of its relative errors over their noise. Laws with a misfit of at
+most ``bound`` are in the region. The bound is set by the three reported terms alone, so that those they lack widen an
+interval and never move its best value.
+
+An interval ends where the least misfit reaches the bound. On the way out from the best value, which is inside, that
+misfit never falls: either end is a root between the best value and one that is outside.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, nnls
+
+REPORTED = 3  # of the terms: serial, parallel, communication
+MOST = 2.0**40  # cores; beyond, none are looked for
+_PRECISION = 1e-7  # of an end, relative
+_TWICE_ALONE = np.array([2.0, 2.0, 0.0, 0.0, 0.0, 0.0])  # two of each time's seconds on one core
+
+
+class Region(NamedTuple):
+    """Times within the region; float64.
+
+    Attributes:
+      most: cores measured; a step may lie beyond half of them.
+      shares: [n, 6], ``terms`` over the seconds of a first law, each divided by its ``unit``, so that a time of 1 is
+        as long as an epoch.
+      unit: [6], what the seconds of a term are multiplied by to be such times.
+      measured: [n], seconds over those of the first law, about 1.
+      noise: relative standard deviation of the seconds.
+      bound: of the misfit.
+    """
+
+    most: float
+    shares: np.ndarray
+    unit: np.ndarray
+    measured: np.ndarray
+    noise: float
+    bound: float = 0.0
+
+
+def region(cores: np.ndarray, seconds: np.ndarray, noise: float) -> Region:
+    """The region of seconds [n] at ``cores`` [n], as yet without a bound.
+
+    Errors are relative to a first law that fits, not to the seconds measured, which would weigh most where they happen
+    to be short. Where it fits badly they are by no more than a factor of 2.
+    """
+    first = _scaled(cores, seconds, seconds, noise)
+    law = (first.shares[:, :REPORTED] @ best(first, list(range(REPORTED)))[0]) * seconds
+    return _scaled(cores, seconds, np.clip(law, seconds / 2, seconds * 2), noise)
+
+
+def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: float) -> Region:
+    most = float(cores.max())
+    shares = terms(cores, most) / scale[:, None]
+    unit = shares.max(axis=0)
+    return Region(most, shares / unit, unit, seconds / scale, noise)
+
+
+def terms(cores: np.ndarray, most: float) -> np.ndarray:
+    """What a second of each time adds to an epoch on ``cores``: float64 of its shape, and 6.
+
+    The law's own are serial, parallel / c and communication · (c − 1). What it may lack is communication in rounds,
+    log2 c of them, as collectives that halve and double take; and a step beyond half of the ``most`` cores, where a
+    second memory is reached, of the same seconds for all or of the parallel work.
+    """
+    beyond = (cores > most / 2) * 1.0
+    return np.array([cores**0, 1 / cores, cores - 1, np.log2(cores), beyond, beyond / cores]).T
+
+
+def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
+    """The times of the ``chosen`` terms that fit best, [len(chosen)], as shares; and their misfit."""
+    times, root = nnls(points.shares[:, chosen], points.measured)
+    return times, (root / points.noise) ** 2
+
+
+def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
+    """The ends of the i-th time, a share, in the region; ``best`` is inside."""
+    others = np.delete(points.shares, i, axis=1)
+
+    def excess(value: float) -> float:
+        return _misfit(points, others, value * points.shares[:, i]) - points.bound
+
+    low = 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, best, rtol=_PRECISION))
+    inside, outside = best, max(2 * best, 1.0)
+    while excess(outside) <= 0:
+        inside, outside = outside, 2 * outside
+    return low, float(brentq(excess, inside, outside, rtol=_PRECISION))
+
+
+def of_cores(points: Region, best: float) -> tuple[float, float]:
+    """The ends of the number of cores that loses half of their time in the region; ``best`` is inside."""
+
+    def excess(ln_cores: float, side: int) -> float:
+        return _misfit(points, _losing(points, math.exp(ln_cores), side)) - points.bound
+
+    farthest = math.log(MOST)
+    middle = min(math.log(best), farthest)
+    high = math.inf
+    low = 0.0 if excess(0.0, 1) <= 0 else brentq(excess, 0.0, middle, args=(1,), rtol=_PRECISION)
+    if excess(farthest, -1) > 0:
+        high = math.exp(brentq(excess, middle, farthest, args=(-1,), rtol=_PRECISION))
+    return math.exp(low), high
+
+
+def _losing(points: Region, cores: float, side: int) -> np.ndarray:
+    """Columns [n, r] of the times that lose half of the cores' time by ``cores`` (side 1), or not before (−1).
+
+    These times are a cone, lost · times >= 0 for side 1. Its edges are the terms on this side of it, and the pairs of a
+    term on either side that come to 0.
+    """
+    lost = side * (cores * terms(np.array(cores), points.most) - _TWICE_ALONE) / points.unit
+    toward, away = lost > 0, lost < 0
+    these, those = points.shares[:, toward, None] * -lost[away], points.shares[:, away][:, None] * lost[toward, None]
+    pairs = (these + those) / np.maximum(lost[toward, None], -lost[away])
+    return np.concatenate([points.shares[:, ~away], pairs.reshape(len(pairs), -1)], axis=1)
+
+
+def _misfit(points: Region, columns: np.ndarray, taken: np.ndarray | float = 0.0) -> float:
+    """The least misfit of ``taken`` [n] and any non-negative sum of ``columns`` [n, r]."""
+    return float((nnls(columns, points.measured - taken)[1] / points.noise) ** 2)
