@@ -212,7 +212,7 @@ def _found(kind: str, folder: "Folder", asked: tuple[str, float] | None) -> Any:
     """What figures of a kind are drawn from."""
     if kind == CORES:
         return _function("cores.factorizations.load")(folder)
-    return _function("named.batch_figures.of_store")(folder, asked)
+    return _function("fitting.pairs.of_store")(folder, asked)
 
 
 def _has_paper(found: Any) -> bool:

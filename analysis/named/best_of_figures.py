@@ -9,7 +9,7 @@ from analysis.drawing import draw
 from analysis.drawing.draw import INK, Style
 from analysis.drawing.picture import Picture, Skipped, axes
 from analysis.fitting import regimes
-from analysis.named.batch_figures import Fitted
+from analysis.fitting.pairs import Fitted
 from analysis.searches import best_of, medians, trials
 
 MINIMUM = Style(INK, "o", (0, ()))
@@ -34,7 +34,7 @@ def searches(found: Sequence[Fitted], sizes: Sequence[int]) -> Iterator[Picture 
         studies = sorted(of_study, key=lambda each: each.study.batch_size or 0)
         count = medians.equal_counts(studies)
         batch_size = np.array([each.study.batch_size for each in studies], np.float64)
-        figure, ax = axes(title, f"{goal} · of {count} trials at every batch size", strip=False)
+        figure, ax = axes(title, f"{goal} · of {count} trials at every batch size")
         asked = [k for k in sizes if k <= best_of.largest_with_band(count)]
         bands = {k: [medians.summarize(each, count, k).median for each in studies] for k in asked}
         ends = np.array([m for own in bands.values() for m in own]).reshape(-1)

@@ -27,7 +27,7 @@ from IPython.display import Markdown
 
 from analysis import contradictions, figures, shipped, workloads
 from analysis.drawing import draw, gallery
-from analysis.fitting import fits
+from analysis.fitting import fits, pairs
 from analysis.kinds.asked import Asked
 from analysis.named import batch_figures, summaries
 from analysis.panels import line as lines
@@ -39,7 +39,7 @@ pd.set_option("display.max_rows", 200)
 STORE = shipped.release()
 
 # %%
-fitted = batch_figures.of_store(STORE)
+fitted = pairs.of_store(STORE)
 digits = [one for one in fitted if one.curve.dataset == "digits"]
 
 # %% [markdown]

@@ -8,14 +8,15 @@ import pytest
 from matplotlib.axes import Axes
 
 from analysis.drawing.picture import Picture, Skipped
-from analysis.named import batch_figures, summaries
+from analysis.fitting import pairs
+from analysis.named import summaries
 from results.study import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 
 
 def pages(folder: Path) -> list[Picture | Skipped]:
-    return list(summaries.summary(batch_figures.of_store(folder)))
+    return list(summaries.summary(pairs.of_store(folder)))
 
 
 def panels(made: Picture | Skipped) -> dict[str, Axes]:
@@ -88,7 +89,7 @@ def test_nothing_is_drawn_of_nothing(folder: Path) -> None:
 
 
 def test_words_beside_the_curve_make_room_for_themselves(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = batch_figures.of_store(swept)[0]
+    one = pairs.of_store(swept)[0]
     (page,) = summaries.summary([one])
     long = one._replace(judged=one.judged._replace(reason="a reason that goes on and on; " * 40))
     (longer,) = summaries.summary([long])

@@ -1,0 +1,55 @@
+"""By k: how the critical batch size moves with the number of trials that every point is the best of.
+
+A minimum falls as the search grows, and more where fewer trials reach the target. The first k trials of each study are
+a search of k of their own, so that studies whose losing trials were not cut short tell of every k up to their number;
+pruned ones tell of that number alone.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from analysis.fitting import fits
+from analysis.fitting.curves import Curve
+from analysis.fitting.fits import Judged
+from analysis.fitting.pairs import Fitted
+
+FEWEST = 8  # trials; fewer are hardly a search
+
+
+class AtK(NamedTuple):
+    """The fit of a curve whose points are the best of k trials each."""
+
+    one: Fitted
+    k: int
+    judged: Judged
+
+
+def numbers(one: Fitted) -> list[int]:
+    """Powers of two that a curve tells of, from ``FEWEST`` on, and how many trials it has."""
+    count = one.judged.points.trials or 0
+    if one.curve.pruned or count < FEWEST:
+        return [count] if count else []
+    powers = [2**i for i in range(FEWEST.bit_length() - 1, count.bit_length()) if 2**i < count]
+    return [*powers, count]
+
+
+def of(found: Sequence[Fitted], asked: Sequence[int] = ()) -> list[AtK]:
+    """Every curve by k, sorted by k within a curve.
+
+    Args:
+      found: curves.
+      asked: numbers of trials; those that a curve does not tell of are left out. None: those of ``numbers``.
+    """
+    return [at for one in found for k in sorted(set(asked or numbers(one))) if (at := _at(one, k)) is not None]
+
+
+def first(curve: Curve, k: int) -> Curve:
+    """The curve of the first k trials of each study, of those that count."""
+    return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
+
+
+def _at(one: Fitted, k: int) -> AtK | None:
+    count = one.judged.points.trials
+    if count is None or k > count or (one.curve.pruned and k != count):
+        return None
+    return AtK(one, k, one.judged if k == count else fits.of_curve(first(one.curve, k)))
