@@ -139,7 +139,8 @@ Draws figures of a store as PNG and SVG.
 Without --name and --kind, all figures by name that the store has studies for. A figure of a paper is drawn as far as
 its workloads are in the store, by the rule of the paper; what is missing is named, a line each. A kind is drawn of
 any studies over batch sizes: --where takes conditions on dataset, model, optimizer, batch_size, schedule, seed,
-pruning and source, with * for any text. All conditions of one --where must hold; several --where ask for more studies.
+pruning, stop and source, with * for any text. All conditions of one --where must hold; several --where ask for more
+studies.
 """
 REPORT = """\
 All of a store or a release as one page: curves to hover over, filter and link to, workloads with verdicts and

@@ -14,7 +14,7 @@ from results.plans import AnyStudy
 from results.recorded import Recorded
 from results.study import digest
 
-FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "source")
+FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
 
 
 class Workload(NamedTuple):

@@ -85,7 +85,7 @@ def run(
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called after each evaluation with the number of trials settled so far.
       on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
-      confirming: asked once all trials have ended, and been handed over, for those that confirm the best of them.
+      confirming: asked whenever all trials have ended, and been handed over, for those that confirm the best of them.
 
     Returns:
       All trials in one record.

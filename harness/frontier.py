@@ -34,10 +34,10 @@ class Ended:
 class Frontier:
     """Feeds a study's trials into lanes, and ends each as soon as it is settled.
 
-    Whole curves: every live trial goes on to its next evaluation. Exact pruning: always the least advanced ones, and a
-    trial ends once no target is left that it could still be the first to reach; ties go to the smaller id. What is
+    Without pruning every live trial goes on to its next evaluation. Exact pruning: always the least advanced ones, and
+    a trial ends once no target is left that it could still be the first to reach; ties go to the smaller id. What is
     pruned could not have changed an answer, so answers do not depend on pruning, on lanes or on order. What confirms
-    the best trial comes after all others have ended, and is never pruned.
+    the best trials comes after all others have ended, and is never pruned.
 
     Args:
       study: the plan.
@@ -60,12 +60,13 @@ class Frontier:
         """The trials to advance to their next evaluation, time after time until all are settled.
 
         Args:
-          confirming: asked once all have ended for trials to go on with, which are run to their own ends.
+          confirming: asked whenever all have ended for trials to go on with, which are run to their own ends.
         """
         yield from iter(self.next, [])
         self._prunes = False
-        self._queue.extend(confirming())
-        yield from iter(self.next, [])
+        while further := [trial for trial in confirming() if trial.id not in self.ended]:
+            self._queue.extend(further)
+            yield from iter(self.next, [])
 
     def next(self) -> list[Live]:
         """The trials to advance to their next evaluation now; empty when all are settled."""
@@ -94,7 +95,7 @@ class Frontier:
             self._best[target] = min(self._best.get(target, (steps, live.trial.id)), (steps, live.trial.id))
         if not finite:
             self._end(live, "INFEASIBLE")
-        elif (self._study.targets and not live.unreached) or steps == self._study.budget_steps:
+        elif (self._study.ends_at and not live.unreached) or steps == self._study.budget_steps:
             self._end(live, "COMPLETE")
 
     def prune(self) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.stats import qmc
 
+from results.asked import APART
 from results.factorization import Factorization
-from results.study import APART, Study, Trial
+from results.study import Study, Trial
 
 
 def draw(study: Study | Factorization, ids: Iterable[int]) -> list[Trial]:

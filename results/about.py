@@ -1,13 +1,13 @@
 """What a table of answers says of a study beside its answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from results.plans import AnyStudy
 from results.recorded import Recorded
-from results.study import METRICS, Target
+from results.study import METRICS, Study, Target
 
 METRIC_TYPES = {"float": pa.float32(), "double": pa.float64()}  # by Arrow's names for them
 _METRICS = frozenset(METRICS)
@@ -21,6 +21,7 @@ class About(NamedTuple):
       source: who published it; None if it was measured here.
       dataset, model, optimizer, batch_size: as tables show them; factorizations have no batches.
       targets: its own, pairs of metric and value.
+      stop: what ends its trials, see ``results.study.Study``.
       metrics: that it measured, with Arrow's names of their types.
       rows: number of its measurements.
       complete, infeasible, incomplete: numbers of trials of the search.
@@ -40,12 +41,13 @@ class About(NamedTuple):
     infeasible: int
     incomplete: int
     seconds_per_epoch: float | None
+    stop: str = "target"
 
     @property
     def is_plain(self) -> bool:
         """Whether all of it is of the types it must be, wherever it was read."""
         counts = (self.batch_size or 0, self.rows, self.complete, self.infeasible, self.incomplete)
-        texts = (self.study, self.source or "", self.dataset, self.model, self.optimizer)
+        texts = (self.study, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
         return (
             {*map(type, texts)} == {str}
             and {*map(type, counts)} == {int}
@@ -55,6 +57,11 @@ class About(NamedTuple):
             and all(Target(*own) for own in self.targets)
             and isinstance(self.seconds_per_epoch, float | None)
         )
+
+    def record(self) -> dict[str, Any]:
+        """As plain data, without ``stop`` where trials end at their targets, as all did once."""
+        told = self._asdict()
+        return told if self.stop != "target" else {name: told[name] for name in told if name != "stop"}
 
 
 def of_study(study: AnyStudy, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int) -> About:
@@ -82,5 +89,6 @@ def of_study(study: AnyStudy, studies: pa.Table, trials: pa.Table, metrics: Mapp
         complete=status.count("COMPLETE"),
         infeasible=status.count("INFEASIBLE"),
         incomplete=status.count("INCOMPLETE"),
+        stop=study.stop if isinstance(study, Study) else "target",
         seconds_per_epoch=timed[-1]["seconds_per_epoch"] if timed and not timed[-1]["emulated"] else None,
     )

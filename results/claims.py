@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from results import compaction, durable, envelope, ledger, parts, schema
+from results.asked import most
 from results.commits import Commit, Tables, committed, frame, listed, read_table, steady
 from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
@@ -109,8 +110,7 @@ class Claim:
 
     def _record(self, number: int, study: AnyStudy, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit, and gives its record."""
-        planned = max(study.trials, self._base.trials if self._base else 0, *self._listing.plans)
-        confirm = max(study.confirm, self._base.confirm if self._base else 0, *self._listing.confirms)
+        asked = most([study.asked, *([self._base.asked] if self._base else []), *self._listing.asked])
         files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
         made = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
         files["envelope"] = self._file(envelope.file_name(number), *made)
@@ -120,11 +120,11 @@ class Claim:
             "parts": self._next,
             "schema": schema.SCHEMA_VERSION,
             "plan": study.plan(),
-            "trials": planned,
-            **({"confirm": confirm} if confirm else {}),
+            "trials": asked.trials,
+            **(asked.repeats.record() if asked.repeats.confirm else {}),
             "files": files,
             "metrics": {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]},
-            "ledger": ledger.count(planned + confirm, frame(whole.trials))._asdict(),
+            "ledger": ledger.count(asked, frame(whole.trials))._asdict(),
         }
 
     def _remove_merged(self) -> None:

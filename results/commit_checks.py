@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results import envelope, ledger, schema, table_checks
+from results.asked import NO_REPEATS, Repeats
 from results.bad_input import BadInput
 from results.commits import Commit, File, commit_of, read_table, record_of
 from results.compaction import TABLES, Piece
@@ -27,10 +28,10 @@ IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to 
 Source: TypeAlias = pa.Buffer | Folder
 
 
-def study_of(plan: Any, trials: int, name: str, confirm: int = 0) -> AnyStudy:
+def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> AnyStudy:
     """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
     try:
-        study = from_plan(plan, trials, confirm)
+        study = from_plan(plan, trials, repeats)
         derived = study.name
     except BadInput:
         raise
@@ -59,11 +60,11 @@ def commits(
             continue
         try:
             commit = commit_of(record, folder, path)
-            same = found.plans.get(commit.trials) == commit.plan and not commit.confirm
+            same = found.plans.get(commit.trials) == commit.plan and not commit.repeats.confirm
             study = (
                 found.studies[commit.trials]
                 if same
-                else study_of(commit.plan, commit.trials, folder.name, commit.confirm)
+                else study_of(commit.plan, commit.trials, folder.name, commit.repeats)
             )
         except BadInput as error:
             found.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
@@ -182,7 +183,7 @@ def _content(
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
     faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
     found.ended |= ended
-    counted = ledger.tally(commit.trials + commit.confirm, ended)
+    counted = ledger.tally(commit.asked, ended)
     if not flaws and (counted != commit.ledger or not counted.adds_up):
         faults.append(Fault(record, "has a ledger that its trials do not add up to"))
     return faults
@@ -243,5 +244,5 @@ def _unlike(
         found.fault(folder / plan_file(commit.trials), "is missing, and a commit is of as many trials", torn=True)
     elif found.plans.get(commit.trials, commit.plan) != commit.plan:
         yield f"holds another plan than {plan_file(commit.trials)}"
-    if commit.confirm and commit.confirm not in listing.confirms:
-        found.fault(folder / confirm_file(commit.confirm), "is missing, and a commit has as many repeats", torn=True)
+    if commit.repeats.confirm and commit.repeats not in listing.confirms:
+        found.fault(folder / confirm_file(commit.repeats), "is missing, and a commit has as many repeats", torn=True)

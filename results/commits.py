@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results import durable, ledger, migrations, parts, schema
+from results.asked import NO_REPEATS, Asked, Repeats
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.parts import Listing, commit_file
@@ -55,7 +56,7 @@ class Commit(NamedTuple):
       parts: how many parts it holds.
       plan: its identity, plain data.
       trials: how many were planned.
-      confirm: how many repeats of the best of them were.
+      repeats: of the best of them.
       files: by what they hold: studies, trials, measurements.
       metrics: Arrow's name of the type of every metric, by the name of the metric.
       ledger: of its trials.
@@ -69,13 +70,18 @@ class Commit(NamedTuple):
     files: Mapping[str, File]
     metrics: Mapping[str, str]
     ledger: ledger.Ledger
-    confirm: int = 0
+    repeats: Repeats = NO_REPEATS
+
+    @property
+    def asked(self) -> Asked:
+        """What was asked of the study beside its plan."""
+        return Asked(self.trials, self.repeats)
 
     @property
     def study(self) -> AnyStudy:
         """As it was asked for; BadInput if the plan is of other software, or of another study."""
         try:
-            study = from_plan(self.plan, self.trials, self.confirm)
+            study = from_plan(self.plan, self.trials, self.repeats)
         except BadInput:
             raise
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -133,7 +139,7 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
         }
         if (
             not set(Tables._fields) <= files.keys()
-            or min(record["number"], record["parts"], record["trials"], record.get("confirm", 0)) < 0
+            or min(record["number"], record["parts"], record["trials"], *Repeats.of_record(record)) < 0
         ):
             raise ValueError
         return Commit(
@@ -145,7 +151,7 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
             files=files,
             metrics=dict(record["metrics"]),
             ledger=ledger.Ledger(**{kind: int(count) for kind, count in record["ledger"].items()}),
-            confirm=int(record.get("confirm", 0)),
+            repeats=Repeats.of_record(record),
         )
     except BadInput:
         raise
@@ -165,9 +171,8 @@ def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str
     for file in files.values():
         del file["path"]
     record = commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
-    if not commit.confirm:
-        del record["confirm"]  # as it was before there were any
-    return record
+    del record["repeats"]
+    return record | (commit.repeats.record() if commit.repeats.confirm else {})
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results import confirmation, durable, migrations, pruning, schema
+from results.asked import APART
 from results.durable import Damaged, Folder
 from results.plans import AnyStudy
-from results.study import APART, Study
+from results.study import Study
 
 TABLES = ("studies", "trials", "measurements")
 _DIGEST_BYTES = 32
@@ -57,7 +58,7 @@ def merge(pieces: Sequence[Piece], study: AnyStudy | None = None) -> Piece:
 
     Args:
       pieces: oldest first.
-      study: if pruned, curves are cut where its answers say; repeats of what is not its best trial are left out.
+      study: if pruned, curves are cut where its answers say; repeats that are not asked for any more are left out.
 
     Returns:
       studies with every run once (its last row), trials sorted, measurements sorted by (trial, step).
@@ -137,9 +138,9 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
 
 
 def _confirmed(study: Study, whole: Piece) -> Piece:
-    best = confirmation.selected(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
+    wanted = confirmation.wanted(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     trials = whole.trials["trial"].to_numpy()
-    stale = trials[(trials >= APART) & (trials % APART != best)]
+    stale = trials[(trials >= APART) & ~np.isin(trials, wanted)]
     if not len(stale):
         return whole
 

@@ -73,7 +73,7 @@ def build(study: AnyStudy, whole: Piece, hashes: Mapping[str, str]) -> tuple[byt
         "schema": schema.SCHEMA_VERSION,
         "rules": BATCHES,
         "sha256": {table: hashes[table] for table in HASHED},
-        "about": of_study(study, whole.studies, whole.trials, metrics, rows)._asdict(),
+        "about": of_study(study, whole.studies, whole.trials, metrics, rows).record(),
     }
     sink = pa.BufferOutputStream()
     batches = [pa.record_batch({name: pa.array(column[rows]) for name, column in columns.items()}) for rows in keep]

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from results.asked import Asked
 from results.bad_input import BadInput, check_choice
 from results.search_space import SearchSpace
 from results.study import COMPARABLE, Target, canonical, digest, whole
@@ -63,8 +64,8 @@ class Factorization:
     trials: int
     comparable: str = COMPARABLE
 
-    confirm: ClassVar[int] = 0
     targets: ClassVar[tuple[Target, ...]] = ()
+    ends_at: ClassVar[tuple[Target, ...]] = ()
     pruning: ClassVar[str] = "off"
     batch_size: ClassVar[None] = None  # an epoch takes all data at once
     optimizer: ClassVar[str] = "als"
@@ -102,6 +103,11 @@ class Factorization:
             raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
         return cls(**fields, trials=trials)
+
+    @property
+    def asked(self) -> Asked:
+        """What is asked of it beside its plan."""
+        return Asked(self.trials)
 
     @functools.cached_property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import durable
+from results.asked import Repeats
 from results.bad_input import BadInput
 from results.commits import Commit
 from results.durable import Folder
@@ -53,7 +54,7 @@ class Findings:
       files, bytes: that were looked at.
       ledger: of the study, with the parts that no commit holds yet.
       plans, studies: that are intact, by their number of trials.
-      confirms: how many repeats of the best trial were asked for, by what is intact.
+      confirms: what repeats of the best trials were asked for, by what is intact.
       claims: that are intact, by their number.
       commit: the newest that is intact with all its files.
       parts: that are intact.
@@ -68,7 +69,7 @@ class Findings:
     ledger: Ledger | None = None
     plans: dict[int, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     studies: dict[int, AnyStudy] = dataclasses.field(default_factory=dict)
-    confirms: list[int] = dataclasses.field(default_factory=list)
+    confirms: list[Repeats] = dataclasses.field(default_factory=list)
     claims: dict[int, Claimed] = dataclasses.field(default_factory=dict)
     commit: Commit | None = None
     parts: list[Part] = dataclasses.field(default_factory=list)

@@ -62,7 +62,7 @@ def checked(commit: Commit) -> dict[str, bytes]:
         commit.study, {t: table_checks.in_parquet(f) for t, f in files.items()}, numbers, commit.files["studies"].path
     )
     trials = migrations.upgrade("trials", files["trials"].read(), commit.files["trials"].path).to_pandas()
-    if ledger.count(commit.trials + commit.confirm, trials) != commit.ledger:
+    if ledger.count(commit.asked, trials) != commit.ledger:
         raise Damaged(f"{commit.files['trials'].path} does not add up to the ledger of its record")
     return data
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from results.study import APART, REASONS, REASONS_TO_RERUN
+from results.asked import APART, Asked
+from results.study import REASONS, REASONS_TO_RERUN
 
 
 class Ending(NamedTuple):
@@ -44,21 +45,28 @@ class Ledger(NamedTuple):
         return bool(self.missing or any(getattr(self, reason) for reason in REASONS_TO_RERUN))
 
 
-def count(planned: int, trials: pd.DataFrame) -> Ledger:
-    """The ledger of a study of ``planned`` trials from their rows (trial, role, status, reason), every trial once."""
+def count(asked: Asked, trials: pd.DataFrame) -> Ledger:
+    """The ledger of a study from the rows of its trials (trial, role, status, reason), every trial once."""
     if not len(trials):
-        return tally(planned, {})
+        return tally(asked, {})
     rows = zip(trials["role"], trials["status"], trials["reason"], strict=True)
-    return tally(planned, dict(zip(trials["trial"].tolist(), itertools.starmap(Ending, rows), strict=True)))
+    return tally(asked, dict(zip(trials["trial"].tolist(), itertools.starmap(Ending, rows), strict=True)))
 
 
-def tally(planned: int, ended: Mapping[int, Ending]) -> Ledger:
-    """The ledger of a study of ``planned`` trials, from how each ended, by its id, in the order they were stored.
+def tally(asked: Asked, ended: Mapping[int, Ending]) -> Ledger:
+    """The ledger of a study, from how each of its trials ended, by its id, in the order they were stored.
 
-    A larger search may have found another best trial; until a commit drops the repeats of the one before, of each k-th
-    repeat the last that was stored counts.
+    A larger search may have found other best trials; until a commit drops the repeats of those before, of the k-th
+    repeats as many count as are asked for, those that were stored last.
     """
-    counting = {(at // APART, "confirm") if how.role == "confirm" else (at, how.role): how for at, how in ended.items()}
-    counts = collections.Counter(how.reason if how.status == "INCOMPLETE" else how.status for how in counting.values())
+    searched = [how for how in ended.values() if how.role != "confirm"]
+    by_number: dict[int, list[Ending]] = collections.defaultdict(list)
+    for at, how in ended.items():
+        if how.role == "confirm":
+            by_number[at // APART].append(how)
+    repeated = [how for k, found in by_number.items() for how in found[-asked.repeats.width(k, asked.trials) :]]
+    counts = collections.Counter(
+        how.reason if how.status == "INCOMPLETE" else how.status for how in searched + repeated
+    )
     kinds = {kind.lower(): counts[kind] for kind in ("COMPLETE", "INFEASIBLE", *REASONS)}
-    return Ledger(planned=planned, **kinds, missing=planned - len(counting))
+    return Ledger(planned=asked.planned, **kinds, missing=asked.planned - counts.total())

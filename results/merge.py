@@ -8,6 +8,7 @@ from typing import Literal
 from tqdm import tqdm
 
 from results import claims, commits, compaction, durable, schema, store
+from results.asked import most
 from results.bad_input import BadInput
 from results.claims import TakenOver
 from results.commits import Commit
@@ -108,7 +109,7 @@ def _bring(offer: Incoming, into: Folder) -> Outcome:
         if conflicts:
             raise BadInput(f"{study.name} has changed in {into}: {conflicts[0]}; start again")
     asked = store.planned(into, study.name)
-    if not take and asked is not None and asked.trials >= study.trials and asked.confirm >= study.confirm:
+    if not take and asked is not None and most([asked.asked, study.asked]) == asked.asked:
         return "there"
     store.ask(into, study)
     for run in runs:
@@ -131,7 +132,7 @@ def _held(into: Folder, name: str) -> Piece | None:
 def _is_same(into: Folder, theirs: Commit | None) -> bool:
     """Whether the store has the very files of a commit."""
     ours = commits.committed(into, theirs.name) if theirs else None
-    if ours is None or theirs is None or ours.trials < theirs.trials or ours.confirm < theirs.confirm:
+    if ours is None or theirs is None or most([ours.asked, theirs.asked]) != ours.asked:
         return False
     return all(ours.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
 
@@ -158,12 +159,11 @@ def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
         names = {table: f"{table}-{number:06d}{file.path.suffix}" for table, file in theirs.files.items()}
         for table, name in names.items():
             durable.create(folder / name, data[table])
-        planned = max([theirs.trials, *listing.plans])
-        confirm = max([theirs.confirm, *listing.confirms])
-        further = planned + confirm - theirs.trials - theirs.confirm
+        asked = most([theirs.asked, *listing.asked])
+        further = asked.planned - theirs.asked.planned
         counted = theirs.ledger._replace(
             planned=theirs.ledger.planned + further, missing=theirs.ledger.missing + further
         )
-        sealed = theirs._replace(number=number, trials=planned, confirm=confirm, ledger=counted)
+        sealed = theirs._replace(number=number, trials=asked.trials, repeats=asked.repeats, ledger=counted)
         durable.create(folder / commit_file(number), durable.seal(commits.record_of(sealed, version, names)))
     return True

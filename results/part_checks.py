@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pyarrow.compute as pc
 
 from results import compaction, parts, table_checks
+from results.asked import NO_REPEATS
 from results.bad_input import BadInput
 from results.commit_checks import outcomes
 from results.durable import Folder
@@ -68,8 +69,8 @@ def _part_content(path: Folder, found: Findings) -> None:
         if asked > most and all(fault.path != plan for fault in found.faults):
             found.fault(plan, "is missing, and a part is of as many trials", torn=True)
         rows = {table: table_checks.in_memory(content) for table, content in piece._asdict().items()}
-        confirm = max(found.confirms, default=0)
-        flaws = table_checks.flaws(from_plan(found.plans[most], asked, confirm), rows)
+        repeats = max(found.confirms, default=NO_REPEATS)
+        flaws = table_checks.flaws(from_plan(found.plans[most], asked, repeats), rows)
         found.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
         found.ended |= outcomes(rows["trials"])
     except BadInput as error:

@@ -2,7 +2,7 @@
 
     claim-<number>.json          created exclusively; its number is a fencing token, and `parts` its cut-off
     part-<seq>-<token>.arrows    the seq-th part of the study, written under claim `token`
-    confirm-<number>.json        how often the best trial is asked to be run again
+    confirm-<number>.json        how often the best trial is asked to be run again; with -<top>, the best of so many
     commit-<number>.json         the commit record; its number is that of the claim that sealed the study
 
 A claim says how many parts counted at the moment it was made. A part counts unless a later claim cut it off, that is,
@@ -12,8 +12,10 @@ Sealing a study for its commit is a claim too: from then on the set of parts und
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from results.asked import NO_REPEATS, Asked, Repeats
 
 
 class Part(NamedTuple):
@@ -32,26 +34,32 @@ class Listing(NamedTuple):
 
     Attributes:
       plans: numbers of trials that were asked for.
-      confirms: how often the best trial was asked to be run again.
+      confirms: how the best trials were asked to be run again.
       claims, commits: their numbers.
       parts: all of them, counting or not.
       others: names of everything else.
     """
 
     plans: tuple[int, ...]
-    confirms: tuple[int, ...]
+    confirms: tuple[Repeats, ...]
     claims: tuple[int, ...]
     commits: tuple[int, ...]
     parts: tuple[Part, ...]
     others: tuple[str, ...]
+
+    @property
+    def asked(self) -> list[Asked]:
+        """What was asked for: trials, and repeats of the best of them."""
+        return [Asked(trials, max(self.confirms, default=NO_REPEATS)) for trials in self.plans]
 
 
 def plan_file(trials: int) -> str:
     return f"plan-{trials:09d}.json"
 
 
-def confirm_file(repeats: int) -> str:
-    return f"confirm-{repeats:06d}.json"
+def confirm_file(repeats: Repeats) -> str:
+    among = f"-{repeats.top:03d}" if repeats.top > 1 else ""
+    return f"confirm-{repeats.confirm:06d}{among}.json"
 
 
 def claim_file(number: int) -> str:
@@ -64,10 +72,16 @@ def commit_file(number: int) -> str:
 
 _KINDS = {
     "plans": re.compile(r"plan-([0-9]{9})\.json"),
-    "confirms": re.compile(r"confirm-([0-9]{6})\.json"),
+    "confirms": re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json"),
     "claims": re.compile(r"claim-([0-9]{6})\.json"),
     "commits": re.compile(r"commit-([0-9]{6})\.json"),
     "parts": re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows"),
+}
+
+
+_MADE_OF: dict[str, Callable[..., Any]] = {
+    "parts": Part,
+    "confirms": lambda confirm, top=1: Repeats(top, confirm),
 }
 
 
@@ -77,8 +91,8 @@ def listing(names: Iterable[str]) -> Listing:
     for name in sorted(names):
         for kind, pattern in _KINDS.items():
             if match := pattern.fullmatch(name):
-                numbers = [int(digits) for digits in match.groups()]
-                found[kind].append(Part(*numbers) if kind == "parts" else numbers[0])
+                numbers = [int(digits) for digits in match.groups() if digits]
+                found[kind].append(_MADE_OF[kind](*numbers) if kind in _MADE_OF else numbers[0])
                 break
         else:
             found["others"].append(name)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from results.asked import NO_REPEATS, Repeats
 from results.bad_input import BadInput
 from results.factorization import Factorization
 from results.recorded import Recorded
@@ -11,20 +12,20 @@ from results.study import COMPARABLE, Study
 AnyStudy: TypeAlias = Study | Factorization | Recorded
 
 
-def from_plan(plan: Mapping[str, Any], trials: int, confirm: int = 0) -> AnyStudy:
+def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS) -> AnyStudy:
     """The study a plan describes, of whichever kind; BadInput if another version of this software wrote it.
 
     Args:
       plan: the identity, plain data.
       trials: how many are asked for.
-      confirm: how often the best of them is to be run again.
+      repeats: how the best of them are to be run again.
     """
     kinds: dict[Any, Any] = {"batch": Study, "cores": Factorization, "recorded": Recorded}
     try:
         kind = kinds.get(plan.get("kind"), Study)
         if kind is Study:
-            return Study.from_plan(plan, trials, confirm)
-        if confirm:
+            return Study.from_plan(plan, trials, repeats)
+        if repeats.confirm:
             raise BadInput(f"a study of kind {plan['kind']} has nothing to confirm")
         return kind.from_plan(plan, trials)
     except (AttributeError, KeyError, TypeError) as error:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from results.asked import Asked
 from results.bad_input import BadInput
 from results.search_space import SearchSpace
 from results.study import Target, canonical, digest, whole
@@ -35,8 +36,8 @@ class Recorded:
     details: Mapping[str, Any]
     trials: int
 
-    confirm: ClassVar[int] = 0
     targets: ClassVar[tuple[Target, ...]] = ()
+    ends_at: ClassVar[tuple[Target, ...]] = ()
     pruning: ClassVar[str] = "off"
 
     def __post_init__(self) -> None:
@@ -61,6 +62,11 @@ class Recorded:
             raise BadInput(f"not the plan of a recorded study: {', '.join(sorted(fields))}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
         return cls(**fields, trials=trials)
+
+    @property
+    def asked(self) -> Asked:
+        """What is asked of it beside its plan."""
+        return Asked(self.trials)
 
     @functools.cached_property
     def name(self) -> str:

@@ -146,7 +146,7 @@ def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
     for name, what in torn.items():
         for repeats in parts.listing([name]).confirms:
             (folder / name).unlink(missing_ok=True)
-            durable.create(folder / name, durable.seal({"confirm": repeats}))
+            durable.create(folder / name, durable.seal(repeats.record()))
             yield Action(f"{folder / name}: made anew; it {what}")
 
 

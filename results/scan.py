@@ -13,10 +13,11 @@ import polars as pl
 
 from results import answers, durable
 from results.answers import MINIMUM, Rule
+from results.asked import APART
 from results.commits import Commit, read_table
 from results.confirmation import CONFIRM, SEARCH
 from results.durable import Damaged
-from results.study import APART, Target
+from results.study import Target
 
 # By what a commit record calls the types of metrics. A target is compared in the column's own type.
 _TYPES: dict[str, tuple[Any, type[np.floating]]] = {
@@ -51,7 +52,7 @@ def intervals(
             found.append(_collected(_first_rows(rows, target.metric, value, rule), commits))
     reached = pl.concat(found)
     if role is not None:
-        confirmed = [commit.name for commit in commits if commit.confirm]
+        confirmed = [commit.name for commit in commits if commit.repeats.confirm]
         repeats = pl.col("study").is_in(confirmed) & (pl.col("trial") >= APART)
         reached = reached.filter(repeats if role == CONFIRM else ~repeats)
     if rule.first is not None and len(reached):

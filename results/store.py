@@ -1,6 +1,6 @@
 """A store: a folder of studies, each written part by part and made visible by a commit record.
 
-    STORE/<study>/plan-<trials>.json, confirm-<repeats>.json               what was asked for
+    STORE/<study>/plan-<trials>.json, confirm-<repeats>[-<top>].json       what was asked for
     STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                who wrote, and what; see ``results.parts``
     STORE/<study>/{studies,trials,measurements}-<n>.parquet                what was committed under claim n
     STORE/<study>/commit-<n>.json                                          the record that lists these, with sha256
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from results import claims, confirmation, durable, ledger
+from results.asked import NO_REPEATS
 from results.bad_input import BadInput
 from results.commits import Commit, Tables, committed, frame, listed, read_table, released, steady
 from results.compaction import TABLES
@@ -66,7 +67,7 @@ def planned(store: Folder, name: str) -> AnyStudy | None:
         return None
     path = store / name / plan_file(found.plans[-1])
     record = durable.unseal(path.read_bytes(), path)
-    return from_plan(record["plan"], record["trials"], max(found.confirms, default=0))
+    return from_plan(record["plan"], record["trials"], max(found.confirms, default=NO_REPEATS))
 
 
 def ask(store: Folder, study: AnyStudy) -> None:
@@ -77,8 +78,9 @@ def ask(store: Folder, study: AnyStudy) -> None:
     if study.trials not in listed(folder).plans:
         record = {"trials": study.trials, "plan": study.plan()}
         durable.create(folder / plan_file(study.trials), durable.seal(record))
-    if study.confirm and study.confirm not in listed(folder).confirms:
-        durable.create(folder / confirm_file(study.confirm), durable.seal({"confirm": study.confirm}))
+    repeats = study.asked.repeats
+    if repeats.confirm and repeats not in listed(folder).confirms:
+        durable.create(folder / confirm_file(repeats), durable.seal(repeats.record()))
 
 
 def check_same_plan(store: Folder, study: AnyStudy) -> None:
@@ -182,11 +184,11 @@ def progress(store: Folder, study: AnyStudy) -> Progress:
         keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
         settled = frozenset(int(i) for i in keep)
         searching = sum(i not in settled for i in range(study.trials))
-        confirming = study.confirm
-        if isinstance(study, Study) and study.confirm and not searching:
+        confirming = study.asked.planned - study.trials
+        if isinstance(study, Study) and confirming and not searching:
             stored = claims.tables(store / study.name, base, parts)
-            confirming = len(confirmation.missing(study, stored.trials, stored.measurements))
-        counted = ledger.count(study.trials + study.confirm, trials)
+            confirming = confirmation.to_run(study, stored.trials, stored.measurements)
+        counted = ledger.count(study.asked, trials)
         return Progress(settled, base is not None and not parts, counted, searching + confirming)
 
     return steady(look)

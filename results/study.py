@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from results.asked import APART, NO_REPEATS, Asked, Repeats, check_repeats
 from results.bad_input import BadInput, check_choice
 from results.search_space import SearchSpace, finite
 
 # Major.Minor of the release whose results these are comparable with (CHANGELOG.md). Part of every plan.
-COMPARABLE = "0.1"
+COMPARABLE = "0.2"
 
 # Kinds of errors; lower is better, always: a quality q in [0, 1] that is to grow is kept as the error 1 − q.
 METRIC_KINDS = {
@@ -39,12 +40,11 @@ REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 
 SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
+STOPS = ("target", "budget")
 
-APART = 1_000_000  # trial k · APART + i repeats trial i; see ``results.confirmation``
-MOST_REPEATS = 1_000
-
-
-_ASKED = {"trials", "confirm"}  # of a study, and no part of its identity
+_ASKED = {"trials", "confirm", "confirm_top"}  # of a study, and no part of its identity
+_DRAW_NOTHING = {"pruning", "stop"}  # they end trials, and change nothing in them
+_NOT_IN_0_1 = {"stop"}  # plans of that software lack it: all trials end at their targets
 
 
 def whole(what: str, value: object, least: int) -> int:
@@ -97,16 +97,20 @@ class Study:
       schedule: how the learning rate decays over a trial: constant, linear or cosine.
       batch_size: global, in examples.
       space: the ranges metaparameters are drawn from.
-      targets: what to reach; a trial ends once it reached all of them. None: every trial runs to its budget.
+      targets: what to reach; None: every trial runs to its budget.
       budget_steps: the most steps a trial takes.
       evaluation_ratio: evaluations are at steps growing by this factor, which bounds the relative error of
         steps to target.
       evaluation_spacing: steps there are for every evaluation so far, which bounds their cost; 0 is no bound.
       seed: of the search and of every trial.
-      pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` records whole curves.
+      pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` does not.
       trials: how many trials are asked for. Not part of the identity: asking for more later adds only the new ones.
       comparable: Major.Minor of the software; results of different ones are not comparable.
-      confirm: how often the best trial is run again on fresh seeds. Not part of the identity, like ``trials``.
+      stop: a trial ends once it reached all of its targets (``target``), or goes on to its budget (``budget``), so that
+        any target can be read from its curve.
+      confirm: how often the best is run again on fresh seeds, see ``results.confirmation``. Not part of the identity,
+        like ``trials``.
+      confirm_top: among how many of the best half of these repeats choose. Likewise.
     """
 
     dataset: str
@@ -125,19 +129,23 @@ class Study:
     pruning: str
     trials: int
     comparable: str = COMPARABLE
+    stop: str = "target"
     confirm: int = 0
+    confirm_top: int = 1
 
     def __post_init__(self) -> None:
         whole("batch_size", self.batch_size, 1)
         whole("trials", self.trials, 1)
         whole("confirm", self.confirm, 0)
-        for field, most in (("trials", APART), ("confirm", MOST_REPEATS)):
-            if getattr(self, field) > most:
-                raise BadInput(f"{field} must be at most {most}, not {getattr(self, field)}")
+        whole("confirm_top", self.confirm_top, 1)
+        if self.trials > APART:
+            raise BadInput(f"trials must be at most {APART}, not {self.trials}")
+        check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")
         whole("budget_steps", self.budget_steps, 1)
         whole("seed", self.seed, 0)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("pruning", self.pruning, PRUNING)
+        check_choice("stop", self.stop, STOPS)
         object.__setattr__(self, "evaluation_ratio", finite("evaluation_ratio", self.evaluation_ratio))
         if not 1 < self.evaluation_ratio <= 2:
             raise BadInput(f"evaluation_ratio must be above 1 and at most 2, not {self.evaluation_ratio:g}")
@@ -149,28 +157,40 @@ class Study:
             raise BadInput("a target is given twice; keep one of them")
         if self.pruning == "exact" and not self.targets:
             raise BadInput("pruning=exact needs a target to prune against; give one or use pruning=off")
+        if self.pruning == "exact" and self.stop == "budget":
+            raise BadInput("pruning=exact ends trials before their budget; use stop=target or pruning=off")
         if self.confirm and not self.targets:
             raise BadInput("confirm needs a target, which says what trial is the best; give one or use confirm=0")
 
     def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but ``trials`` and ``confirm``."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _ASKED}
+        """The identity as plain JSON data: every field but what is ``asked``."""
+        fields = {name: getattr(self, name) for name in _identity(self.comparable)}
         fields["model_options"] = dict(self.model_options)
         fields["space"] = self.space.plan()
         fields["targets"] = [dataclasses.asdict(t) for t in self.targets]
         return {"kind": "batch"} | fields
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int, confirm: int = 0) -> "Study":
+    def from_plan(cls, plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS) -> "Study":
         """The study that ``plan()`` described, with what is asked of it; BadInput if another software wrote it."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
-        known = {field.name for field in dataclasses.fields(cls)} - _ASKED
+        known = set(_identity(plan.get("comparable")))
         if plan.get("kind") != "batch" or fields.keys() != known:
             odd = ", ".join(sorted(fields.keys() ^ known)) or f"kind={plan.get('kind')}"
             raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
         fields["targets"] = tuple(Target(**t) for t in plan["targets"])
-        return cls(**fields, trials=trials, confirm=confirm)
+        return cls(**fields, trials=trials, confirm=repeats.confirm, confirm_top=repeats.top)
+
+    @property
+    def asked(self) -> Asked:
+        """What is asked of it beside its plan."""
+        return Asked(self.trials, Repeats(self.confirm_top, self.confirm) if self.confirm else NO_REPEATS)
+
+    @property
+    def ends_at(self) -> tuple[Target, ...]:
+        """The targets that end a trial once it reached them all."""
+        return self.targets if self.stop == "target" else ()
 
     @functools.cached_property
     def name(self) -> str:
@@ -196,8 +216,14 @@ class Study:
 
     @property
     def stream(self) -> str:
-        """What all randomness of the study derives from: the identity without ``pruning``, which draws nothing."""
-        return digest({k: v for k, v in self.plan().items() if k != "pruning"})
+        """What all randomness of the study derives from: the identity without ``pruning`` and ``stop``."""
+        return digest({k: v for k, v in self.plan().items() if k not in _DRAW_NOTHING})
+
+
+def _identity(comparable: object) -> list[str]:
+    """Names of the fields of a plan that software of ``comparable`` wrote."""
+    left_out = _ASKED | (_NOT_IN_0_1 if comparable == "0.1" else set())
+    return [field.name for field in dataclasses.fields(Study) if field.name not in left_out]
 
 
 def canonical(plan: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from results import commit_checks, durable, ledger, part_checks, parts
+from results.asked import NO_REPEATS, Asked, most
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.entries import Entry, entries
@@ -59,9 +60,8 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
     for name in listing.others:
         if name not in listed:
             _unlisted(folder / name, listing, found)
-    planned = max([*listing.plans, found.commit.trials if found.commit else 0])
-    planned += max([0, *found.confirms, found.commit.confirm if found.commit else 0])
-    found.ledger = ledger.tally(planned, found.ended)
+    intact = [Asked(trials, max(found.confirms, default=NO_REPEATS)) for trials in (0, *listing.plans)]
+    found.ledger = ledger.tally(most([*intact, *([found.commit.asked] if found.commit else [])]), found.ended)
     return found
 
 
@@ -122,7 +122,7 @@ def _plans(folder: Folder, listing: Listing, records: Mapping[str, Any], found: 
 def _confirms(folder: Folder, listing: Listing, records: Mapping[str, Any], found: Findings) -> None:
     for repeats in listing.confirms:
         path, record = folder / confirm_file(repeats), records[confirm_file(repeats)]
-        if record == {"confirm": repeats}:
+        if record == repeats.record():
             found.confirms.append(repeats)
         elif record is not None:
             found.fault(path, "does not ask for as many repeats as its name says")

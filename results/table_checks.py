@@ -8,14 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results import migrations, schema
+from results import confirmation, migrations, schema
+from results.asked import APART
 from results.confirmation import CONFIRM, SEARCH
 from results.factorization import Factorization
 from results.plans import AnyStudy
 from results.recorded import Recorded
 from results.schema import Column
 from results.search_space import Range
-from results.study import APART, METRICS, REASONS, REASONS_TO_RERUN, Study
+from results.study import METRICS, REASONS, REASONS_TO_RERUN, Study
 
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 _TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
@@ -254,7 +255,8 @@ def _trials(study: AnyStudy, table: pa.Table, runs: set[int]) -> Iterator[str]:
         yield f"{_some('trial', ids[rows])} ended as {str(status)[:40]}({str(reason)[:40]}), which there is not"
     wrong = {"have fewer steps than none": steps < 0}
     if not isinstance(study, Recorded):
-        wrong["were never asked for"] = (ids % APART >= study.trials) | (ids // APART > study.confirm)
+        repeats = study.asked.repeats
+        wrong["were never asked for"] = (ids % APART >= study.trials) | (ids // APART > repeats.confirm)
         wrong["have more steps than the budget"] = steps > study.budget_steps
         wrong["have no steps"] = pc.is_null(table["steps"]).to_numpy()
         wrong["have no seed"] = pc.is_null(table["seed"]).to_numpy()
@@ -277,8 +279,11 @@ def _roles(study: AnyStudy, table: pa.Table, whole: bool) -> Iterator[str]:
         yield f"{_some('trial', ids[odd])} have a role that is not theirs: {str(roles[odd][0])[:40]}"
     if not repeats.any():
         return
-    if whole and len(np.unique(ids[repeats] % APART)) > 1:
-        yield "has repeats of several trials, and only one is the best"
+    repeated = len(np.unique(ids[repeats] % APART))
+    if whole and repeated > (most := study.asked.repeats.candidates(study.trials)):
+        yield f"has repeats of {repeated} trials, and the best are {most}"
+    if whole and len({at % APART for at in confirmation.reporting(study.asked, ids[repeats].tolist())}) > 1:
+        yield "has repeats that report of several trials, and only one was chosen"
     at = np.minimum(np.searchsorted(ids, ids[repeats] % APART), len(ids) - 1)
     there = ids[at] == ids[repeats] % APART
     if whole and not there.all():

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from results import compaction
+from results.asked import APART
 from results.compaction import Piece
 from results.plans import AnyStudy
-from results.study import APART, REASONS_TO_RERUN, Study
+from results.study import REASONS_TO_RERUN, Study
 
 
 class Union(NamedTuple):

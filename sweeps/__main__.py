@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, and still something to do.
     to_run = [s for s in request.studies if missing[s.name] or not progress[s.name].visible]
-    stored = sum(study.trials + study.confirm for study in request.studies) - sum(missing.values())
+    stored = sum(study.asked.planned for study in request.studies) - sum(missing.values())
     if not to_run:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
         return 0

@@ -22,7 +22,7 @@ from sweeps.schema import Config
 
 # Keys of studies of one kind only; a dot at the end stands for all that begin so.
 _OF_NETWORKS = (
-    *("task.", "optimizer", "optimizer.", "batch_size", "confirm", "pruning"),
+    *("task.", "optimizer", "optimizer.", "batch_size", "confirm", "confirm_top", "pruning", "stop"),
     *("lanes", "lane_strategy", "part_seconds", "launcher.workers"),
 )
 _OF_FACTORIZATIONS = ("cores", "als", "als.", "ratings", "ratings.")

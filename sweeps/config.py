@@ -9,6 +9,7 @@ from typing import Any
 from harness.engine import Settings
 from harness.lanes import STRATEGIES
 from results import store
+from results.asked import most
 from results.bad_input import BadInput, check_choice, nearest
 from results.factorization import Factorization
 from results.schema import RESERVED
@@ -19,6 +20,7 @@ from workloads import registry
 from workloads.workload import DataAbsent
 
 DEFAULT_TRIALS = 32  # per study
+DEFAULT_CANDIDATES = 5  # among which repeats choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,15 +132,24 @@ def _study(config: Mapping[str, Any]) -> Study:
         seed=config["seed"],
         pruning=config["pruning"],
         trials=DEFAULT_TRIALS if config["trials"] is None else config["trials"],
+        stop=config["stop"],
         confirm=config["confirm"],
+        confirm_top=_confirm_top(config),
     )
+
+
+def _confirm_top(config: Mapping[str, Any]) -> int:
+    """As it is asked; where nothing is said, several candidates if whole curves tell them, and the winner if not."""
+    if config["confirm_top"] is not None:
+        return int(config["confirm_top"])
+    return DEFAULT_CANDIDATES if config["confirm"] and config["pruning"] == "off" else 1
 
 
 def _more(one: Study | Factorization, other: Study | Factorization) -> Study | Factorization:
     """Of a study that is asked for twice, the most trials and the most repeats of the best."""
-    trials = max(one.trials, other.trials)
+    trials, repeats = most([one.asked, other.asked])
     if isinstance(one, Study):
-        return dataclasses.replace(one, trials=trials, confirm=max(one.confirm, other.confirm))
+        return dataclasses.replace(one, trials=trials, confirm=repeats.confirm, confirm_top=repeats.top)
     return dataclasses.replace(one, trials=trials)
 
 

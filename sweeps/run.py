@@ -13,9 +13,10 @@ from harness.checkpoints import Checkpoints
 from harness.engine import Settings
 from harness.frontier import Best, Ended
 from results import answers, confirmation, store
+from results.asked import APART
 from results.claims import Claim
 from results.factorization import Factorization
-from results.study import APART, Study, Trial
+from results.study import Study, Trial
 from sweeps.rows import Record, tables
 from workloads import registry
 from workloads.factorization import prepared
@@ -124,8 +125,8 @@ def _missing(study: Study | Factorization, claim: Claim) -> list[int]:
 
 
 def _confirming(study: Study | Factorization, claim: Claim) -> list[Trial]:
-    """The repeats of the best trial that are still to be run; none before all of the search is stored."""
-    if not study.confirm or isinstance(study, Factorization):
+    """The repeats of the best that are to be run now; none before all of the search is stored."""
+    if isinstance(study, Factorization) or not study.confirm:
         return []
     stored = claim.tables()
     return search.draw(study, confirmation.missing(study, stored.trials, stored.measurements))

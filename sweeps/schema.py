@@ -72,8 +72,10 @@ class Config:
     batch_size: int = MISSING
     trials: int | None = None
     confirm: int = 0
+    confirm_top: int | None = None
     seed: int = MISSING
     pruning: str = MISSING
+    stop: str = MISSING
     store: str = MISSING
     lanes: int | None = None
     lane_strategy: str = MISSING

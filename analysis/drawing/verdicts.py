@@ -90,7 +90,7 @@ def interval(ax: Axes, one: Told, height: float, size: float = 7.0) -> tuple[flo
     if fit is None or judged.verdict == "not_identified":
         return None
     left, right = ax.get_xlim()
-    at = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
+    at: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
     low = left if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, left)
     high = right if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, right)
     ax.plot([low, high], [height] * 2, linewidth=2, solid_capstyle="butt", **at)

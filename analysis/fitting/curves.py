@@ -179,7 +179,7 @@ def _curve(looks: tuple[str, str, str, Target], key: str, members: Sequence[Comm
         key=key,
         distinction=distinction,
         pruned=studies[0].pruning == "exact",
-        exact=all(steps.is_exact(study.targets, target) for study in studies),
+        exact=all(steps.is_exact(study.ends_at, target) for study in studies),
         batch_sizes=tuple(sorted({study.batch_size for study in studies if study.batch_size})),
         trials=found.trials,
         notes=found.notes,

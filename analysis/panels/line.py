@@ -101,7 +101,7 @@ def of(label: str, commits: Sequence[Commit], target: Target, rule: Rule = MINIM
         key="",
         distinction="",
         pruned=first.pruning == "exact",
-        exact=all(steps.is_exact(one.study.targets, target, rule) for one in found),
+        exact=all(steps.is_exact(one.study.ends_at, target, rule) for one in found),
         batch_sizes=tuple(sorted({one.study.batch_size or 0 for one in found})),
         trials=whole.trials if whole else pd.concat([_outcomes(*each) for each in counted], ignore_index=True),
         notes=whole.notes if whole else (),

@@ -46,7 +46,7 @@ class Group(NamedTuple):
     @property
     def ledger(self) -> Ledger:
         """Of all its studies; of those that have not run all trials are missing."""
-        asked = [tally(study.trials + study.confirm, {}) for study in self.waiting]
+        asked = [tally(study.asked, {}) for study in self.waiting]
         return summed([*(commit.ledger for commit in self.commits), *asked])
 
 

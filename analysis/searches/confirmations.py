@@ -17,8 +17,9 @@ from analysis.fitting.fits import Judged
 from analysis.searches import trials
 from analysis.searches.trials import StudyTrials
 from results import confirmation
+from results.asked import APART
 from results.commits import Commit
-from results.study import APART, Study, Target
+from results.study import Study, Target
 
 SEARCH, CONFIRM = trials.ROLES
 COLUMNS = {
@@ -66,7 +67,7 @@ class Confirmed(NamedTuple):
 
 def of(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
     """The studies whose answer to a target was confirmed, sorted by batch size."""
-    found = trials.of_commits([commit for commit in commits if commit.confirm], target)
+    found = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
     told = [one for each in found.values() if (one := of_study(each)) is not None]
     return sorted(told, key=lambda one: (one.batch_size, one.study))
 
@@ -78,18 +79,20 @@ def of_study(one: StudyTrials) -> Confirmed | None:
     not be the one to take. So it confirms another target only if the choice for that would have been the same: its best
     trial is among those run again, and the chosen one is the best of these by the repeats that chose.
     """
+    if not isinstance(one.study, Study):
+        return None
     searched, repeats = (one.rows[one.rows["role"] == role] for role in (SEARCH, CONFIRM))
     reached = searched[searched["outcome"] == trials.REACHED]
     if not len(reached):
         return None
     best = reached.iloc[int(np.argmin(reached["steps_high"].to_numpy()))]
-    reports = repeats["trial"].isin(confirmation.reporting(repeats["trial"].tolist()))
+    reports = repeats["trial"].isin(confirmation.reporting(one.study.asked, repeats["trial"]))
     decided = repeats["outcome"] != trials.UNDECIDED
     own, before = repeats[reports & decided], repeats[~reports & decided]
     if not len(own):
         return None
     chosen = int(own["trial"].iloc[0] % APART)
-    if not _is_of_first_target(one) and chosen != _choice(int(best["trial"]), before, searched):
+    if one.target != one.study.targets[0] and chosen != _choice(one.study, int(best["trial"]), before, searched):
         return None
     least, median, most = _order(own)
     choosing = before[before["trial"] % APART == chosen]
@@ -108,26 +111,25 @@ def of_study(one: StudyTrials) -> Confirmed | None:
     )
 
 
-def _is_of_first_target(one: StudyTrials) -> bool:
-    return isinstance(one.study, Study) and one.study.targets[:1] == (one.target,)
-
-
-def _choice(best: int, repeats: pd.DataFrame, searched: pd.DataFrame) -> int | None:
-    """Which trial repeats would choose: of those with the least median the better one in the search.
+def _choice(study: Study, best: int, repeats: pd.DataFrame, searched: pd.DataFrame) -> int | None:
+    """Which trial repeats would choose.
 
     Args:
+      study: the plan.
       best: of the search; the choice where nothing was repeated to choose by.
-      repeats: rows of the trials that choose.
+      repeats: rows of those that choose.
       searched: rows of the search.
 
     Returns:
-      None if the best of the search is not among them.
+      None if the best of the search is not among the trials that were repeated.
     """
     if not len(repeats):
         return best
-    medians = {int(trial): _order(rows)[1][1] for trial, rows in repeats.groupby(repeats["trial"] % APART)}
-    before = dict(zip(searched["trial"].tolist(), trials.bounds(searched)[1].tolist(), strict=True))
-    return min(medians, key=lambda trial: (medians[trial], before[trial], trial)) if best in medians else None
+    before, after = (
+        dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True)) for rows in (searched, repeats)
+    )
+    there = sorted({at % APART for at in after}, key=lambda trial: (before[trial], trial))
+    return confirmation.choice(there, study.asked.repeats, after) if best in there else None
 
 
 def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:

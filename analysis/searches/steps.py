@@ -137,7 +137,7 @@ def table(held: Overview, asked: Target | None = None) -> pd.DataFrame:
 
 
 def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
-    """Whether a study measured enough to tell: its trials stop once they have decided its own targets."""
+    """Whether a study measured enough to tell, whose trials stop once they have decided the targets ``own``."""
     values = [t.value for t in own if t.metric == target.metric]
     return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
 
@@ -146,7 +146,8 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
     """What a reader of the table ``shown`` has to know, a sentence each."""
     found, rule = [], held.rule
     abouts = [held.abouts[name] for name in dict.fromkeys(shown["study"])]
-    inexact = [a.study for a in abouts if asked and not is_exact([Target(*own) for own in a.targets], asked, rule)]
+    ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in abouts}
+    inexact = [name for name, own in ends_at.items() if asked and not is_exact(own, asked, rule)]
     if inexact:
         found.append(
             "trials stopped once they had decided their own targets, so steps to this one may be too many or missing: "

@@ -155,6 +155,6 @@ def _is_over(study: AnyStudy, target: Target, status: np.ndarray, last: np.ndarr
     """
     budget_used = np.ones(len(last), bool)
     if not isinstance(study, Recorded):
-        own = bool(study.targets) and steps.is_exact(study.targets, target, STRICT if strict else MINIMUM)
+        own = bool(study.ends_at) and steps.is_exact(study.ends_at, target, STRICT if strict else MINIMUM)
         budget_used = budget_used if own else last >= study.budget_steps
     return (status == "INFEASIBLE") | ((status == "COMPLETE") & budget_used)

@@ -74,7 +74,7 @@ def cost(study: Study) -> float:
 
     A step costs its examples and, as measured on a small network, about as much as 8 more.
     """
-    return (study.trials + study.confirm) * study.budget_steps * (study.batch_size + 8.0)
+    return study.asked.planned * study.budget_steps * (study.batch_size + 8.0)
 
 
 def run_all(
@@ -152,7 +152,9 @@ def run_all(
 
 
 def _order(store: Path, study: Study, settings: Settings) -> worker.Order:
-    return worker.Order(str(store), study.plan(), study.trials, dataclasses.asdict(settings), confirm=study.confirm)
+    return worker.Order(
+        str(store), study.plan(), study.trials, dataclasses.asdict(settings), repeats=study.asked.repeats
+    )
 
 
 def _next(queue: list[Study], in_use: set) -> Study:

@@ -20,7 +20,7 @@ class Order(NamedTuple):
     trials: int
     settings: dict[str, Any]
     ratings: dict[str, Any] | None = None
-    confirm: int = 0
+    repeats: tuple[int, ...] = ()
 
 
 class News(NamedTuple):
@@ -51,12 +51,13 @@ def main(orders: Connection, cpus: tuple[int, ...], environment: Mapping[str, st
 
 def _run(orders: Connection, order: Order) -> News:
     from harness.engine import Settings
+    from results.asked import Repeats
     from results.plans import from_plan
     from results.recorded import Recorded
     from sweeps.run import run_study
 
     try:
-        study = from_plan(order.plan, order.trials, order.confirm)
+        study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
         assert not isinstance(study, Recorded)
         settings = Settings(**order.settings)
         summary = run_study(

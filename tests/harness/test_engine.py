@@ -6,8 +6,9 @@ import pytest
 
 from harness import engine, lanes, search
 from harness.engine import Record, Settings
+from results.asked import APART
 from results.search_space import Range, SearchSpace
-from results.study import APART, Study, Target, Trial
+from results.study import Study, Target, Trial
 
 FEW = Settings(lanes=3)
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from harness.frontier import Best, Ended, Frontier
 from results import pruning
-from results.study import APART, Study, Target, Trial, evaluation_steps
+from results.asked import APART
+from results.study import Study, Target, Trial, evaluation_steps
 
 TARGETS = (Target("validation_loss", 0.5), Target("validation_loss", 0.25), Target("validation_error", 0.5))
 STEPS = evaluation_steps(40, 1.5)
@@ -105,15 +106,31 @@ def test_what_confirms_comes_last_and_is_never_pruned(make_study: Callable[..., 
     loss = {0: 0.4, 1: 1.0, APART: 1.0, 2 * APART: 1.0}  # the repeats never get where the best trial was at once
 
     def confirming() -> list[Trial]:
-        assert {i: ended.reason for i, ended in frontier.ended.items()} == {0: None, 1: "pruned"}
+        asked.append({i: ended.reason for i, ended in frontier.ended.items()})
         return [Trial(APART, 0, {}), Trial(2 * APART, 0, {})]
 
+    asked: list[dict[int, str | None]] = []
     for going in frontier.rounds(confirming):
         for live in going:
             measured = np.float32(loss[live.trial.id])
             frontier.record(live, {"validation_loss": measured, "validation_error": measured}, True)
         frontier.prune()
     assert [frontier.ended[i] for i in (APART, 2 * APART)] == [Ended("COMPLETE", None, 40)] * 2
+    searched: dict[int, str | None] = {0: None, 1: "pruned"}
+    assert asked == [searched, searched | {APART: None, 2 * APART: None}]  # again once the first have ended
+
+
+def test_where_trials_go_on_to_their_budget_a_target_ends_none(make_study: Callable[..., Study]) -> None:
+    study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5, pruning="off", stop="budget")
+    frontier = Frontier(study, [Trial(0, 0, {}), Trial(1, 0, {})], range(2), {})
+    reached = np.float32(0.0)
+    for going in frontier.rounds():
+        for live in going:
+            finite = live.trial.id == 0 or frontier.stop(live) < 20
+            frontier.record(live, {"validation_loss": reached, "validation_error": reached}, finite)
+        frontier.prune()
+    assert frontier.ended[0] == Ended("COMPLETE", None, 40)
+    assert frontier.ended[1].status == "INFEASIBLE", "it diverged after it had reached its target"
 
 
 def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[..., Study]) -> None:

@@ -1,4 +1,4 @@
-"""Repeats of the best trial: which it is, who counts them, and what is checked of them."""
+"""Repeats of the best trials: which these are, who counts them, and what is checked of them."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from results import answers, confirmation, durable, ledger, merge, overview, repair, scan, schema, store, verify
+from results.asked import APART, Asked, Repeats
 from results.bad_input import BadInput
 from results.parts import confirm_file
-from results.study import APART, Study, Target
+from results.study import Study, Target
 
 TARGET = Target("validation_loss", 0.5)
 
@@ -80,11 +81,10 @@ def frames(study: Study, losses: dict[int, Sequence[float]]) -> tuple[pd.DataFra
     ],
 )
 def test_the_best_is_the_answer_or_came_nearest(study: Study, losses: dict[int, Sequence[float]], best: int) -> None:
-    assert confirmation.selected(study, *frames(study, losses)) == best
+    assert confirmation.candidates(study, *frames(study, losses)) == [best]
 
 
-def test_without_a_trial_there_is_no_best(study: Study) -> None:
-    assert confirmation.selected(study, pd.DataFrame(), pd.DataFrame()) is None
+def test_without_a_trial_nothing_is_repeated(study: Study) -> None:
     assert confirmation.missing(study, pd.DataFrame(), pd.DataFrame()) == []
 
 
@@ -100,7 +100,81 @@ def test_repeats_are_missing_once_the_search_is_whole(study: Study) -> None:
 def test_confirming_is_no_part_of_the_identity(study: Study) -> None:
     without = dataclasses.replace(study, confirm=0)
     assert (without.name, without.stream) == (study.name, study.stream)
-    assert Study.from_plan(study.plan(), 3, 2) == study
+    assert Study.from_plan(study.plan(), 3, Repeats(confirm=2)) == study
+    chosen = dataclasses.replace(study, confirm_top=3)
+    assert (chosen.name, chosen.stream) == (study.name, study.stream)
+    assert Study.from_plan(study.plan(), 3, Repeats(3, 2)) == chosen
+
+
+@pytest.fixture
+def contest(make_study: Callable[..., Study]) -> Study:
+    """Three candidates of four trials, two repeats of each to choose by and two more of the chosen one to report."""
+    return make_study(targets=(TARGET,), trials=4, confirm=4, confirm_top=3)
+
+
+FOUR = {0: [0.9, 0.9, 0.7], 1: [0.9, 0.4], 2: [0.9, 0.6, 0.3], 3: [0.9, 0.9, 0.8]}  # best first: 1, 2, 0, 3
+CHOOSING = {  # medians of steps: of trial 1 infinite, of trial 2 20, of trial 0 25
+    APART + 1: [0.4],
+    2 * APART + 1: [0.9],
+    APART + 2: [0.9, 0.9, 0.4],
+    2 * APART + 2: [0.4],
+    APART + 0: [0.9, 0.9, 0.9, 0.4],
+    2 * APART + 0: [0.4],
+}
+REPORTING = {3 * APART + 2: [0.9, 0.4], 4 * APART + 2: [0.4]}
+
+
+def test_candidates_choose_and_the_chosen_one_reports_on_further_seeds(contest: Study) -> None:
+    assert contest.asked.planned == 4 + 3 * 2 + 2
+    assert confirmation.candidates(contest, *frames(contest, FOUR)) == [1, 2, 0]
+    first = sorted(CHOOSING)
+    assert sorted(confirmation.missing(contest, *frames(contest, FOUR))) == first
+    some = {at: CHOOSING[at] for at in first[:-1]}
+    assert confirmation.missing(contest, *frames(contest, FOUR | some)) == first[-1:]
+    assert confirmation.missing(contest, *frames(contest, FOUR | CHOOSING)) == sorted(REPORTING)
+    whole = frames(contest, FOUR | CHOOSING | REPORTING)
+    assert confirmation.missing(contest, *whole) == []
+    assert confirmation.reporting(contest.asked, [*CHOOSING, *REPORTING]) == sorted(REPORTING)
+    assert confirmation.reporting(contest.asked, CHOOSING) == []
+
+
+def test_of_equal_medians_the_better_of_the_search_is_chosen(contest: Study) -> None:
+    losses = FOUR | {at: [0.9, 0.4] for at in CHOOSING}
+    assert confirmation.missing(contest, *frames(contest, losses)) == [3 * APART + 1, 4 * APART + 1]
+    losses = FOUR | {at: [0.9] for at in CHOOSING}  # not reached is infinite, of all of them
+    assert confirmation.missing(contest, *frames(contest, losses)) == [3 * APART + 1, 4 * APART + 1]
+
+
+def test_one_candidate_reports_by_all_of_its_repeats(study: Study) -> None:
+    assert confirmation.reporting(study.asked, REPEATS) == sorted(REPEATS)
+    lone = dataclasses.replace(study, trials=1, confirm=2, confirm_top=5)  # no rival in a search of one
+    assert lone.asked.planned == 3
+    assert confirmation.reporting(lone.asked, [APART, 2 * APART]) == [APART, 2 * APART]
+
+
+def test_a_contest_is_stored_counted_verified_and_merged(contest: Study, tmp_path: Path) -> None:
+    put(tmp_path / "a", contest, FOUR, CHOOSING, REPORTING)
+    (commit,) = store.catalogue(tmp_path / "a")
+    assert commit.study == contest
+    assert (commit.ledger.planned, commit.ledger.complete, commit.ledger.adds_up) == (12, 12, True)
+    put(tmp_path / "b", dataclasses.replace(contest, confirm=0, confirm_top=1), FOUR)
+    lines: list[str] = []
+    assert merge.merge([tmp_path / "b", tmp_path / "a"], tmp_path / "both", lines.append) == 0
+    for place in ("a", "both"):
+        assert verify.run(tmp_path / place, quiet) == 0
+        assert store.progress(tmp_path / place, contest).to_run == 0
+        assert store.read(tmp_path / place).trials["trial"].tolist() == sorted([*FOUR, *CHOOSING, *REPORTING])
+
+
+def test_another_winner_of_a_contest_drops_what_the_one_before_reported(contest: Study, tmp_path: Path) -> None:
+    put(tmp_path, contest, FOUR, CHOOSING, REPORTING)
+    more = dataclasses.replace(contest, confirm=6)  # a third repeat of each candidate chooses, too
+    assert store.progress(tmp_path, more).to_run == 5  # of three candidates one has its third, and three will report
+    put(tmp_path, more, {3 * APART + 1: [0.4], 3 * APART + 0: [0.4]})
+    trials = store.read(tmp_path).trials["trial"].tolist()
+    assert [at for at in trials if at >= 4 * APART] == []  # trial 1 has medians of 10 now, and so has trial 0
+    assert store.progress(tmp_path, more).to_run == 3
+    assert verify.run(tmp_path, quiet) == 0
 
 
 @pytest.mark.parametrize(
@@ -110,6 +184,10 @@ def test_confirming_is_no_part_of_the_identity(study: Study) -> None:
         ({"confirm": 1001}, "confirm must be at most 1000"),
         ({"trials": APART + 1}, "trials must be at most 1000000"),
         ({"targets": ()}, "confirm needs a target"),
+        ({"confirm_top": 0}, "confirm_top must be a whole number of at least 1"),
+        ({"confirm_top": 101}, "confirm_top must be at most 100"),
+        ({"confirm": 3, "confirm_top": 2}, "confirm must be even, not 3: half of the repeats choose"),
+        ({"confirm_top": 2, "pruning": "exact"}, "exact pruning knows the winner alone"),
     ],
 )
 def test_what_cannot_be_confirmed_is_refused(study: Study, changes: dict, words: str) -> None:
@@ -120,7 +198,7 @@ def test_what_cannot_be_confirmed_is_refused(study: Study, changes: dict, words:
 def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: Study, tmp_path: Path) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
     (commit,) = store.catalogue(tmp_path)
-    assert (commit.trials, commit.confirm) == (3, 2)
+    assert commit.asked == Asked(3, Repeats(confirm=2))
     assert (commit.ledger.planned, commit.ledger.complete, commit.ledger.adds_up) == (5, 5, True)
     searched = scan.intervals([commit], TARGET)
     assert searched["trial"].tolist() == [1, 2]
@@ -204,7 +282,7 @@ def test_a_torn_or_missing_request_is_found_and_made_anew(
     study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
-    path = tmp_path / study.name / confirm_file(2)
+    path = tmp_path / study.name / confirm_file(Repeats(confirm=2))
     whole = path.read_bytes()
     for data, words in ((whole[:-9], "torn"), (None, "is missing, and a commit has as many repeats")):
         path.unlink()

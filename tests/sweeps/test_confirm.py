@@ -1,4 +1,4 @@
-"""The best trial of a study, run again on fresh seeds, through the doors of a sweep."""
+"""The best trials of a study, run again on fresh seeds, through the doors of a sweep."""
 
 import dataclasses
 import signal
@@ -12,7 +12,8 @@ import pytest
 
 from harness.engine import Settings
 from results import store, verify
-from results.study import APART, Study, Target
+from results.asked import APART
+from results.study import Study, Target
 from sweeps import __main__ as sweeps_door
 from sweeps import config, doors, overrides, plan, status
 from sweeps.run import record_failure, run_study
@@ -101,6 +102,7 @@ DYING = """
 import json, os, signal, sys
 from pathlib import Path
 from harness.engine import Settings
+from results.asked import Repeats
 from results.study import Study
 from sweeps.run import run_study
 
@@ -108,7 +110,7 @@ def told(settled):
     if settled == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-study = Study.from_plan(json.loads(sys.argv[2]), 6, int(sys.argv[3]))
+study = Study.from_plan(json.loads(sys.argv[2]), 6, Repeats(confirm=int(sys.argv[3])))
 run_study(Path(sys.argv[1]), study, Settings(lanes=1, part_seconds=0), told)
 """
 
@@ -142,3 +144,38 @@ def test_the_doors_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_study_asked_for_twice_has_the_most_repeats() -> None:
     (study,) = config.request(overrides.command_line(["confirm=1,3,2", "-m"])).studies
     assert isinstance(study, Study) and study.confirm == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "top"),
+    [
+        ("confirm=4", 1),
+        ("confirm=4 pruning=off", 5),
+        ("confirm=4 pruning=off confirm_top=2", 2),
+        ("pruning=off", 1),
+    ],
+)
+def test_candidates_are_five_where_whole_curves_tell_them(line: str, top: int) -> None:
+    (study,) = config.request(overrides.command_line(line.split())).studies
+    assert isinstance(study, Study) and study.confirm_top == top
+
+
+def test_a_contest_of_candidates_is_the_same_however_it_ran(tmp_path: Path, study: Study) -> None:
+    contest = dataclasses.replace(study, pruning="off", confirm=4, confirm_top=3)
+    assert ran(tmp_path / "at_once", contest, Settings(lanes=32)) == 6 + 3 * 2 + 2
+    trials = store.read(tmp_path / "at_once").trials
+    repeats = trials.loc[trials["role"] == "confirm", "trial"]
+    assert sorted((repeats // APART).tolist()) == [1, 1, 1, 2, 2, 2, 3, 4]
+    assert len(set(repeats % APART)) == 3
+    assert trials["seed"].nunique() == len(trials)
+    slow = tmp_path / "slow"
+    ran(slow, contest, Settings(lanes=1, time_limit_seconds=1e-6))
+    ran(slow, dataclasses.replace(contest, confirm=0), Settings(lanes=2))
+    ran(slow, contest, Settings(lanes=1, time_limit_seconds=1e-6))  # in the midst of the choosing ones
+    assert record_failure(slow, contest, "lost").ran > 0
+    ran(slow, contest, Settings(lanes=1))
+    assert_same(slow, tmp_path / "at_once")
+    for folder in (slow, tmp_path / "at_once"):
+        (commit,) = store.catalogue(folder)
+        assert commit.ledger.adds_up and not commit.ledger.unfinished
+        assert verify.run(folder, lambda line: None) == 0

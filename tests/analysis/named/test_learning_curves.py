@@ -11,7 +11,8 @@ from analysis.drawing import draw
 from analysis.drawing.picture import Picture, Skipped
 from analysis.named import learning_curves
 from results import store
-from results.study import APART, Target
+from results.asked import APART
+from results.study import Target
 
 from ..conftest import ERROR, Ran, plan, publish
 

@@ -9,7 +9,8 @@ import pytest
 from analysis.searches import confirmations, trials
 from analysis.searches.confirmations import Confirmed
 from results import schema, store
-from results.study import APART, Study, Target
+from results.asked import APART
+from results.study import Study, Target
 
 from ..conftest import ERROR, Ran, plan, publish
 
