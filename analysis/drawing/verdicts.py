@@ -45,8 +45,8 @@ def regime_spans(ax: Axes, told: Sequence[Told]) -> None:
             color = REGIME_COLORS[str(first_names[first])]
             ax.axvspan(edges[first], edges[last], color=color, alpha=0.45, linewidth=0, zorder=0)
     named = set[str]()
-    for row, (one, names) in enumerate(reversed(strips)):
-        bottom = 1.0 + row * STRIP
+    for row, (one, names) in enumerate(strips, 1):
+        bottom = 1.0 + (len(strips) - row) * STRIP
         for first, last in _runs(names):
             _strip(ax, str(names[first]), (edges[first], edges[last]), bottom, (last - first) / len(names), named)
         if len(told) > 1:
@@ -97,6 +97,24 @@ def interval(ax: Axes, one: Told, height: float, size: float = 7.0) -> tuple[flo
     for end, marker in ((low, "|" if low == fit.low else "<"), (high, "|" if high == fit.high else ">")):
         ax.plot([end], [height], marker=marker, markersize=size, clip_on=False, **at)
     return low, high
+
+
+def upright(ax: Axes, across: float, one: Told, marker: str) -> None:
+    """A critical batch size as a marker with its interval upwards; an end that is open goes on to that of the axes."""
+    _, color, judged = one
+    fit = judged.fit
+    if fit is None or judged.verdict == "not_identified":
+        return
+    bottom, top = ax.get_ylim()
+    low = bottom if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, bottom)
+    high = top if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, top)
+    ax.plot([across] * 2, [low, high], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
+    for end, open_ in ((low, low == bottom), (high, high == top)):
+        look: dict[str, Any] = {"marker": ("v" if end == low else "^") if open_ else "_", "markersize": 4.5}
+        ax.plot([across], [end], color=color, zorder=3, clip_on=False, **look)
+    if judged.verdict == "identified":
+        look = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
+        ax.plot([across], [fit.critical_batch_size], marker=marker, color=color, zorder=4, **look)
 
 
 def _critical(ax: Axes, one: Told, height: float) -> None:

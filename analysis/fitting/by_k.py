@@ -8,10 +8,14 @@ pruned ones tell of that number alone.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from analysis.fitting import fits
+import pandas as pd
+
+from analysis import text
+from analysis.fitting import fits, pairs
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import Fitted
+from results.bad_input import BadInput
 
 FEWEST = 8  # trials; fewer are hardly a search
 
@@ -41,6 +45,19 @@ def of(found: Sequence[Fitted], asked: Sequence[int] = ()) -> list[AtK]:
       asked: numbers of trials; those that a curve does not tell of are left out. None: those of ``numbers``.
     """
     return [at for one in found for k in sorted(set(asked or numbers(one))) if (at := _at(one, k)) is not None]
+
+
+def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, list[Judged]]:
+    """What curves are called, and of how many trials, a row for every k of each, and the fits of these.
+
+    Raises:
+      BadInput: no curve tells of any number of trials that is asked for.
+    """
+    there = of(found, asked)
+    if not there:
+        known = sorted({k for one in found for k in numbers(one)})
+        raise BadInput(f"no curve tells of the best of {text.some(list(map(str, asked)))}; of {known} they do")
+    return pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in there]), [at.judged for at in there]
 
 
 def first(curve: Curve, k: int) -> Curve:

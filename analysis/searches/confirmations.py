@@ -14,21 +14,15 @@ import pandas as pd
 from analysis.fitting import curves, fits
 from analysis.fitting.curves import Points
 from analysis.fitting.fits import Judged
-from analysis.searches import trials
+from analysis.searches import steps, trials
 from analysis.searches.trials import StudyTrials
-from results import confirmation
+from results import confirmation, store
 from results.asked import APART
 from results.commits import Commit
+from results.overview import Overview
 from results.study import Study, Target
 
 SEARCH, CONFIRM = trials.ROLES
-COLUMNS = {
-    "confirmed_low": "the median of the repeats that report lies above this number of steps ...",
-    "confirmed_high": "... and at or below this; high alone is empty if half of them or more never reached",
-    "confirmed_trial": "the trial of the search that they repeat",
-    "repeats": "that report, each on a fresh seed",
-    "repeats_reached": "how many of these reached the target",
-}
 
 
 class Confirmed(NamedTuple):
@@ -142,6 +136,27 @@ def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
 def middle(ends: tuple[float, float]) -> float:
     """Of an interval of steps; before the first evaluation 0 counts as 0.5."""
     return (max(ends[0], 0.5) + ends[1]) / 2
+
+
+def beside(table: pd.DataFrame, held: Overview | None) -> pd.DataFrame:
+    """A table of answers, with ``steps.CONFIRMED`` beside them.
+
+    Args:
+      table: rows (study, target_metric, target_value, ...).
+      held: the store; None: nothing is confirmed, as the answers are not by the rule minimum.
+    """
+    commits = [commit for commit in store.catalogue(held.folder) if commit.repeats.confirm] if held else []
+    found: dict[tuple[str, Target], Confirmed] = {}
+    for target in {Target(*pair) for pair in zip(table["target_metric"], table["target_value"], strict=True)}:
+        found |= {(one.study, target): one for one in of(commits, target)}
+    keys = zip(table["study"], map(Target, table["target_metric"], table["target_value"]), strict=True)
+    told = [found.get(key) for key in keys]
+    values = [
+        (*one.median, one.chosen, one.repeats, one.reached) if one else (np.nan,) * len(steps.CONFIRMED) for one in told
+    ]
+    columns = np.array(values, np.float64).reshape(-1, len(steps.CONFIRMED))
+    columns[np.isinf(columns)] = np.nan
+    return table.join(pd.DataFrame(columns, table.index, list(steps.CONFIRMED)).astype("Int64"))
 
 
 def heights(found: Sequence[Confirmed]) -> list[float]:
