@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis import text
 from analysis.fitting import fits, pairs
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
@@ -56,7 +55,8 @@ def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, l
     there = of(found, asked)
     if not there:
         known = sorted({k for one in found for k in numbers(one)})
-        raise BadInput(f"no curve tells of the best of {text.some(list(map(str, asked)))}; of {known} they do")
+        sought, there_are = (", ".join(map(str, each)) for each in (asked, known))
+        raise BadInput(f"no curve tells of the best of {sought} trials; they tell of that of {there_are or 'none'}")
     return pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in there]), [at.judged for at in there]
 
 

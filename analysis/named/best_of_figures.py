@@ -63,10 +63,10 @@ def knees(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
         curve = one.curve
         names = (curve.dataset, curve.model, curve.target.metric, f"{curve.target.value:g}")
         groups.setdefault(names, {}).setdefault(curve.optimizer, []).append(one)
-    for names, group in groups.items():
+    for key, group in groups.items():
         told = {optimizer: (own, by_k.of(own)) for optimizer, own in group.items()}
         drawn = {optimizer: pair for optimizer, pair in told.items() if any(at.judged.fit for at in pair[1])}
-        title, goal = " · ".join(names[:2]), " ≤ ".join(names[2:])
+        title, goal = " · ".join(key[:2]), " ≤ ".join(key[2:])
         if len({at.k for _, own in drawn.values() for at in own}) < 2:
             yield Skipped(f"best_of of {title}, {goal}", "searches tell of one number of trials, or none has a fit")
             continue
@@ -79,7 +79,7 @@ def knees(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
         if any(one.confirmed for own, _ in drawn.values() for one in own):
             symbols.append(draw.entry(draw.CONFIRMED, "confirmed on fresh seeds"))
         heading = f"The critical batch size against the number of trials · {title}"
-        yield Picture((*names,), grid.grid(heading, [goal], places, symbols))
+        yield Picture(key, grid.grid(heading, [goal], places, symbols))
 
 
 def _judged(own: Sequence[Fitted], by: Sequence[AtK]) -> list[Judged]:
