@@ -51,10 +51,10 @@ FIGURES = {
     "optimizers": Row(
         BATCH, "named.batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"
     ),
-    "best_of": Row(BATCH, "named.best_of_figures.knees", "how the critical batch size moves with the number of trials"),
     "summary": Row(
         BATCH, "named.summaries.summary", "all there is on a workload: a page per curve, with its trials and its fit"
     ),
+    "best_of": Row(BATCH, "named.best_of_figures.knees", "how the critical batch size moves with the number of trials"),
     "epochs": Row(
         CORES,
         "named.scaling_figures.epochs_against_cores",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from analysis.drawing import draw
 from analysis.fitting import fits, pairs
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
@@ -58,6 +59,15 @@ def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, l
         sought, there_are = (", ".join(map(str, each)) for each in (asked, known))
         raise BadInput(f"no curve tells of the best of {sought} trials; they tell of that of {there_are or 'none'}")
     return pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in there]), [at.judged for at in there]
+
+
+def table(told: Sequence[AtK]) -> pd.DataFrame:
+    """Critical batch sizes in words: a row for every curve, a column for every k."""
+    names = pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in told])
+    names["words"] = [draw.critical_in_words(at.judged) for at in told]
+    names["pruned"] = [at.one.curve.pruned for at in told]
+    keys = ["dataset", "model", "optimizer", "target_value", "pruned"]
+    return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)
 
 
 def first(curve: Curve, k: int) -> Curve:
