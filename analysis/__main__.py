@@ -63,7 +63,7 @@ def _rule(options: argparse.Namespace) -> "Rule":
 
 
 def _steps(options: argparse.Namespace) -> None:
-    from analysis.searches import steps
+    from analysis.searches import confirmations, steps
 
     asked, rule = _asked(options), _rule(options)
     held, target = steps.load(options.store, asked, rule)
@@ -77,7 +77,8 @@ def _steps(options: argparse.Namespace) -> None:
         if options.rule != "minimum":
             held, notes = steps.unpruned(held, target, f"--rule {options.rule}")
         table = steps.table(held, target)
-        notes, columns = notes + steps.notes(held, table, target), steps.COLUMNS
+        notes, columns = notes + steps.notes(held, table, target), {**steps.COLUMNS, **steps.CONFIRMED}
+        table = confirmations.beside(table, held if options.rule == "minimum" else None)
         readable = functools.partial(steps.readable, rule=rule)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
@@ -89,12 +90,19 @@ def _steps(options: argparse.Namespace) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    from analysis.fitting import fits
+    from analysis.fitting import by_k, fits, pairs
 
     asked = _asked(options)
     if options.points and asked:
         raise BadInput("--metric and --value go with --store; a file of points has its target in it")
-    found = fits.judged_points(options.points) if options.points else fits.judged_store(options.store, asked)
+    if options.points and options.best_of:
+        raise BadInput("--best-of goes with --store; a file of points has no trials in it")
+    if options.points:
+        found = fits.judged_points(options.points)
+    elif options.best_of:
+        found = by_k.rows(pairs.of_store(options.store, asked), options.best_of)
+    else:
+        found = pairs.rows(pairs.of_store(options.store, asked))
     table = fits.checks(*found) if options.checks else fits.table(*found)
     if options.csv:
         table.to_csv(sys.stdout, index=False)

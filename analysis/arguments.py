@@ -60,7 +60,8 @@ def _steps_arguments(sub: Parser) -> None:
     from analysis.searches import steps
     from results.answers import RULES
 
-    sub.description = manual.STEPS + manual.meanings(steps.COLUMNS) + manual.MEDIANS + manual.meanings(steps.MEDIANS)
+    columns, medians = (manual.meanings(each) for each in (steps.COLUMNS | steps.CONFIRMED, steps.MEDIANS))
+    sub.description = manual.STEPS + columns + manual.MEDIANS + medians
     sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
     _add_target(sub)
     sub.add_argument(
@@ -74,14 +75,28 @@ def _steps_arguments(sub: Parser) -> None:
     sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
-def _fit_arguments(sub: Parser) -> None:
-    from analysis.fitting import fits
+def _counts(words: str) -> list[int]:
+    """Such as 8,16,32."""
+    counts = [int(word) for word in words.split(",")]
+    if min(counts) < 1:
+        raise ValueError
+    return counts
 
-    sub.description = manual.FIT + manual.meanings(fits.COLUMNS) + manual.FIT_LIMITS
+
+_counts.__name__ = "numbers of trials, such as 8,16,32,"  # as argparse calls it: invalid … value
+
+
+def _fit_arguments(sub: Parser) -> None:
+    from analysis.fitting import fits, pairs
+
+    sub.description = manual.FIT + manual.meanings(pairs.COLUMNS | fits.COLUMNS) + manual.FIT_LIMITS
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
     _add_target(sub)
+    sub.add_argument(
+        "--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials instead, a row for each K"
+    )
     sub.add_argument("--checks", action="store_true", help="list what each fit assumes, and what was seen of it")
     sub.add_argument("--csv", action="store_true", help="write CSV")
 

@@ -54,6 +54,7 @@ FIGURES = {
     "summary": Row(
         BATCH, "named.summaries.summary", "all there is on a workload: a page per curve, with its trials and its fit"
     ),
+    "best_of": Row(BATCH, "named.best_of_figures.knees", "how the critical batch size moves with the number of trials"),
     "epochs": Row(
         CORES,
         "named.scaling_figures.epochs_against_cores",
@@ -212,7 +213,7 @@ def _found(kind: str, folder: "Folder", asked: tuple[str, float] | None) -> Any:
     """What figures of a kind are drawn from."""
     if kind == CORES:
         return _function("cores.factorizations.load")(folder)
-    return _function("named.batch_figures.of_store")(folder, asked)
+    return _function("fitting.pairs.of_store")(folder, asked)
 
 
 def _has_paper(found: Any) -> bool:

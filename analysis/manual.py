@@ -65,13 +65,20 @@ The critical batch size of every curve: up to where a larger batch keeps saving 
   python -m analysis fit --store results/local
   python -m analysis fit --points steps.csv --csv
   python -m analysis fit --store results/local --checks
+  python -m analysis fit --store results/local --best-of 8,16,32,64
 
-A curve is the studies that differ in batch size alone. The model of steps S at batch size B is
+A curve is the studies that differ in batch size alone. It has two answers where the best trials were run again: as
+selected, each point the best of all trials, which is also the luckiest; and as confirmed, each point the median of
+repeats on fresh seeds, by which nothing was chosen. The model of steps S at batch size B is
 ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness;
 the interval is a profile over both parameters, so it does not rely on the knee being a hyperbola.
 
 --points takes a CSV file with batch_size and either steps, or steps_low and steps_high; rows that agree in all
 other columns make a curve. What `steps --csv` writes is such a file.
+
+--best-of fits the best of the first K trials of each study: how the critical batch size moves with K. Losing trials
+of pruned studies were cut short, so that these tell of their own number of trials alone; a curve has no row for a K
+that it does not tell of.
 
 --checks lists what each fit assumes, with the number that was seen and whether it bears that out: pass, doubt or
 cannot tell. With --csv it writes a row for each: the curve, then assumption, seen and outcome.

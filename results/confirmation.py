@@ -14,13 +14,13 @@ All of it is about the study's first target. If a larger search finds better tri
 dropped when the study is committed: tables are a function of what was asked for, not of its history.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from results import answers
-from results.asked import APART, Asked
+from results.asked import APART, Asked, Repeats
 from results.study import REASONS_TO_RERUN, Study
 
 SEARCH, CONFIRM = ROLES = ("search", "confirm")
@@ -85,9 +85,19 @@ def wanted(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> li
         return choose
     first = answers.intervals(measurements[measurements["trial"].isin(choose)], study.targets[0])
     steps = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
+    return choose + ids(choice(best, repeats, steps), repeats.half + 1, repeats.confirm)
+
+
+def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:
+    """Which candidate is chosen: the one with the least median steps, of equals the better of the search.
+
+    Args:
+      best: candidates, the best of the search first.
+      repeats: as asked for.
+      steps: to target of the repeats that choose, by id; one that is not there never reached.
+    """
     medians = [float(np.median([steps.get(at, np.inf) for at in ids(i, 1, repeats.half)])) for i in best]
-    chosen = best[int(np.argmin(medians))]  # of equals the better of the search
-    return choose + ids(chosen, repeats.half + 1, repeats.confirm)
+    return best[int(np.argmin(medians))]
 
 
 def missing(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:

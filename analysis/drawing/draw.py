@@ -10,14 +10,13 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 
 from analysis import text
 from analysis.drawing import ticks
 from analysis.fitting import regimes
 from analysis.fitting.curves import Points
 from analysis.fitting.fits import Judged
-from analysis.searches.confirmations import Confirmed
+from analysis.searches.confirmations import Confirmed, middle
 
 
 class Style(NamedTuple):
@@ -42,12 +41,9 @@ STYLES = (
 )
 INK = "#333333"
 GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
-REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
-AGAIN, NEVER_AGAIN = "best run again: median, range", "best run again: median never reached"
-OPEN: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 4.6, "markerfacecolor": "white"}
-STRIP = 0.085  # height of the strip of names above the axes, of the height of the axes
-WORDS = 0.42  # what the critical batch size in words takes of the width of the axes
-CHARACTERS_ACROSS = 88  # of the size of the names, in the width of the axes
+SELECTED, CONFIRMED = STYLES[:2]  # of one curve alone
+DASHES = (0.0, (4.0, 1.6))  # of what was confirmed, where colours tell curves apart
+NEVER_AGAIN = "confirmed: median never reached"
 
 
 def styles() -> Iterator[Style]:
@@ -100,30 +96,53 @@ def measured(
     )
 
 
-def confirmed(ax: Axes, found: Sequence[Confirmed], style: Style) -> None:
-    """Open markers at the median steps of best trials that were run again, with bars over their range.
+def confirmed(
+    ax: Axes,
+    found: Sequence[Confirmed],
+    style: Style,
+    *,
+    size: float = 5.0,
+    hollow: bool = False,
+    bars: bool = True,
+) -> None:
+    """Markers at the median steps of repeats on fresh seeds, with ``bars`` over their range.
 
-    They stand a little to the right of what they confirm. A bar that leaves the axes is of trials some of which never
-    reached; with a triangle up there, half of them or more.
+    A bar that leaves the axes is of repeats some of which never reached; with a triangle up there, half of them or
+    more. ``hollow`` where the colour is that of what was selected, too.
     """
     rows = [
-        (one.batch_size * 2**0.16, max(one.least[0], 0.5), (max(one.median[0], 0.5) + one.median[1]) / 2, one.most[1])
-        for one in found
+        (one.batch_size, max(one.least[0], 0.5), middle(one.median), one.most[1] if bars else -1.0) for one in found
     ]
-    repeated(ax, rows, style)
+    repeated(ax, rows, style, size=size, hollow=hollow)
 
 
-def repeated(ax: Axes, rows: Sequence[tuple[float, float, float, float]], style: Style) -> None:
-    """Open markers with bars, in axes whose limits are set; for a row (across, least, middle, most), +inf is above."""
-    top, labels = ax.get_ylim()[1], {"o": AGAIN, "^": NEVER_AGAIN}
-    for across, least, middle, most in rows:
-        marker = "o" if math.isfinite(middle) else "^"
-        if math.isfinite(least):
+def repeated(
+    ax: Axes,
+    rows: Sequence[tuple[float, float, float, float]],
+    style: Style,
+    *,
+    size: float = 5.0,
+    hollow: bool = False,
+) -> None:
+    """Markers with bars, in axes whose limits are set; for a row (across, least, middle, most), +inf is above.
+
+    A row whose most is less than its least has no bar.
+    """
+    top, never = ax.get_ylim()[1], NEVER_AGAIN
+    edge = style.color if hollow else "white"
+    face = "white" if hollow else style.color
+    for across, least, median, most in rows:
+        if least < most:
             bar = [least, min(most, top)]
             ax.plot([across] * 2, bar, color=style.color, linewidth=0.9, solid_capstyle="butt", zorder=3.6)
-        up, where = ([middle], ax.transData) if marker == "o" else ([0.97], ax.get_xaxis_transform())
-        look = OPEN | {"marker": marker, "markeredgecolor": style.color}
-        ax.plot([across], up, transform=where, label=labels.pop(marker, None), zorder=3.8, **look)
+        look: dict[str, Any] = {"markersize": size, "markerfacecolor": face, "markeredgecolor": edge, "zorder": 3.9}
+        if math.isfinite(median):
+            width = 0.9 if hollow else 0.6
+            ax.plot([across], [median], marker=style.marker, markeredgewidth=width, **look)
+            continue
+        look |= {"markerfacecolor": "white", "markeredgecolor": style.color, "linestyle": "none", "label": never}
+        ax.plot([across], [0.97], transform=ax.get_xaxis_transform(), marker="^", **look)
+        never = "_"
 
 
 def not_reached(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
@@ -155,87 +174,27 @@ def fitted(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, facto
     )
 
 
-def band(ax: Axes, fit: regimes.Fit, style: Style, *, factor: float = 1.0, alpha: float = 0.25) -> None:
+def band(
+    ax: Axes,
+    fit: regimes.Fit,
+    style: Style,
+    *,
+    factor: float = 1.0,
+    alpha: float = 0.25,
+    label: str | None = "90 % region",
+) -> None:
     """Everything between the curves of the 90 % region, over ``factor``."""
     if not (fit.profile.misfit <= fit.bound).any():
         return  # a fit so close that its region lies between the points of its grid: it is as wide as the line
     across = _between(fit)
     low, high = (end / factor for end in regimes.band(fit, across))
-    ax.fill_between(across, low, high, color=style.color, alpha=alpha, linewidth=0, label="90 % region", zorder=2)
+    ax.fill_between(across, low, high, color=style.color, alpha=alpha, linewidth=0, label=label, zorder=2)
 
 
-def perfect_scaling(ax: Axes, examples: float) -> None:
+def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | None = "perfect scaling") -> None:
     """The line on which twice the batch size takes half the steps; ``examples`` is batch size times steps on it."""
     across = np.array(ax.get_xlim())
-    ax.plot(
-        across, examples / across, color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling", zorder=2.5
-    )
-
-
-def regime_spans(ax: Axes, fit: regimes.Fit) -> None:
-    """Shades the regimes and names them in a strip above the axes; ``?`` where none is probable enough."""
-    edges = np.geomspace(*ax.get_xlim(), 241)
-    names = regimes.named(fit, np.sqrt(edges[1:] * edges[:-1]))
-    starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
-    for first, last in zip(starts, np.append(starts[1:], len(names)), strict=True):
-        name, left, right = str(names[first]), edges[first], edges[last]
-        ax.axvspan(left, right, color=REGIME_COLORS[name], alpha=0.45, linewidth=0, zorder=0)
-        strip = Rectangle((left, 1.0), right - left, STRIP, transform=ax.get_xaxis_transform(), clip_on=False)
-        strip.set(facecolor=REGIME_COLORS[name], edgecolor="white", linewidth=1.0)
-        ax.add_patch(strip)
-        shown = _fitting(name, (last - first) / len(names))
-        if not shown and name != "?":
-            strip.set_label(name)  # for the legend
-        ax.text(
-            math.sqrt(left * right),
-            1.0 + STRIP / 2,
-            shown,
-            transform=ax.get_xaxis_transform(),
-            ha="center",
-            va="center",
-            fontsize=7.5,
-            linespacing=1.0,
-            color=INK,
-        )
-
-
-def critical_batch_size(ax: Axes, judged: Judged) -> None:
-    """The critical batch size with its interval, along the bottom and in words; arrows where an end is out of sight."""
-    fit = judged.fit
-    if fit is None or judged.verdict == "not_identified":
-        ax.text(0.02, 0.035, "critical batch size not identified", transform=ax.transAxes, fontsize=8.5, color=INK)
-        return
-    height, (left, right) = 0.05, ax.get_xlim()
-    at_bottom = ax.get_xaxis_transform()
-    low = left if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, left)
-    high = right if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, right)
-    ax.plot([low, high], [height] * 2, transform=at_bottom, color=INK, linewidth=2, solid_capstyle="butt", zorder=5)
-    for end, marker in ((low, "|" if low == fit.low else "<"), (high, "|" if high == fit.high else ">")):
-        ax.plot([end], [height], transform=at_bottom, marker=marker, color=INK, markersize=7, zorder=5, clip_on=False)
-    if left < fit.critical_batch_size < right and judged.verdict == "identified":
-        foot_and_knee = [ax.get_ylim()[0], float(regimes.curve(fit, np.array(fit.critical_batch_size)))]
-        ax.plot([fit.critical_batch_size] * 2, foot_and_knee, color=INK, linewidth=0.9, linestyle=":", zorder=1.5)
-        ax.plot([fit.critical_batch_size], [height], transform=at_bottom, marker="D", color=INK, markersize=5, zorder=6)
-    before, after = (math.log(end / left) / math.log(right / left) for end in (low, high))
-    if before > WORDS:  # where they keep clear of the line of perfect scaling
-        anchor, side, shift = low, "right", (-8, 0)
-    elif after < 1 - WORDS:
-        anchor, side, shift = high, "left", (8, 0)
-    else:
-        anchor, side, shift = math.sqrt(left * right), "center", (0, 14)
-    ax.annotate(
-        f"critical batch size {critical_in_words(judged)}",
-        (anchor, height),
-        xycoords=at_bottom,
-        xytext=shift,
-        textcoords="offset points",
-        ha=side,
-        va="center",
-        fontsize=8.5,
-        color=INK,
-        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
-        zorder=5,
-    )
+    ax.plot(across, examples / across, color=color, linestyle=(0, (4, 3)), linewidth=1, label=label, zorder=2.5)
 
 
 def knee(ax: Axes, judged: Judged, style: Style, *, factor: float = 1.0) -> None:
@@ -253,14 +212,11 @@ def knee(ax: Axes, judged: Judged, style: Style, *, factor: float = 1.0) -> None
     ax.plot(size, regimes.curve(fit, size) / factor, linestyle="none", marker="o", zorder=5, **ring)
 
 
-def entry(style: Style, label: str) -> Line2D:
+def entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
     """What stands for a curve in a legend: its marker on its line."""
-    marker: dict[str, Any] = {
-        "marker": style.marker,
-        "markersize": 5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.6,
-    }
+    marker: dict[str, Any] = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
+    marker |= {"markerfacecolor": "white", "markeredgecolor": style.color} if hollow else {}
+    marker["markeredgewidth"] = 0.9 if hollow else 0.6
     return Line2D([], [], color=style.color, linestyle=style.line, linewidth=1.6, label=label, **marker)
 
 
@@ -272,17 +228,11 @@ def critical_in_words(judged: Judged) -> str:
     return text.stated(judged.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
 
 
+def both_in_words(judged: Judged, confirmed: Judged | None) -> str:
+    """The critical batch size as it was selected, and as it was confirmed if anything was."""
+    told = critical_in_words(judged)
+    return f"selected {told}; confirmed {critical_in_words(confirmed)}" if confirmed else told
+
+
 def _between(fit: regimes.Fit) -> np.ndarray:
     return np.geomspace(fit.batch_size[0], fit.batch_size[-1], 201)
-
-
-def _fitting(name: str, share: float) -> str:
-    """A regime's name on one or two lines, or nothing, as fits into a share of the width of the axes."""
-    room = share * CHARACTERS_ACROSS
-    words = name.split(" ")
-    splits = ["\n".join([" ".join(words[:i]), " ".join(words[i:])]) for i in range(1, len(words))]
-    wrapped = min(splits, key=lambda lines: max(map(len, lines.split("\n"))), default=name)
-    for lines in (name, wrapped):
-        if max(map(len, lines.split("\n"))) + 1 <= room:
-            return lines
-    return ""

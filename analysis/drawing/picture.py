@@ -47,27 +47,41 @@ class Skipped(NamedTuple):
         return f"{self.what}: {self.why}"
 
 
-def axes(title: str, goal: str, *, strip: bool, beside: bool = False) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes under two lines of title, with room for a strip of regimes or for words beside."""
-    width = 9.0 if beside else 6.4
-    figure = Figure(figsize=(width, 4.6))
+def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below: float = 0) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes under two lines of title.
+
+    Args:
+      title, goal: the lines.
+      strips: of regimes above the axes, that there is room for.
+      beside: whether there is room for words beside the axes.
+      below: inches of room beneath the axes.
+    """
+    width, down = 9.0 if beside else 6.4, 4.6 + below
+    figure = Figure(figsize=(width, down))
     FigureCanvasAgg(figure)
     narrower = 6.4 / width
-    ax = figure.add_axes((0.115 * narrower, 0.115, 0.865 * narrower, 0.70 if strip else 0.755))
+    bottom, height = (0.115 * 4.6 + below) / down, (0.755 - 0.055 * strips) * 4.6 / down
+    ax = figure.add_axes((0.115 * narrower, bottom, 0.865 * narrower, height))
     _write_title(figure, title, goal, CHARACTERS_ACROSS)
     return figure, ax
 
 
-def panels(title: str, goal: str, widths: Sequence[float], *, across: float = 0) -> tuple[Figure, list[Axes]]:
-    """A figure with axes side by side, of relative ``widths``, ``across`` inches wide, under two lines of title."""
-    count = len(widths)
+def panels(
+    title: str, goal: str, widths: Sequence[float], *, across: float = 0, below: float = 0
+) -> tuple[Figure, list[Axes]]:
+    """A figure with axes side by side, of relative ``widths``, under two lines of title.
+
+    It is ``across`` inches wide, and has ``below`` inches of room beneath the axes.
+    """
+    count, down = len(widths), 4.6 + below
     across = across or (6.4 if count == 1 else 9.0)
-    figure = Figure(figsize=(across, 4.6))
+    figure = Figure(figsize=(across, down))
     FigureCanvasAgg(figure)
     left, gap = 0.115 * 6.4 / across, 0.105
     room = (0.98 - left - gap * (count - 1)) / sum(widths)
     starts = [left + sum(widths[:i]) * room + i * gap for i in range(count)]
-    made = [figure.add_axes((start, 0.115, width * room, 0.735)) for start, width in zip(starts, widths, strict=True)]
+    bottom, height = (0.115 * 4.6 + below) / down, 0.735 * 4.6 / down
+    made = [figure.add_axes((start, bottom, width * room, height)) for start, width in zip(starts, widths, strict=True)]
     _write_title(figure, title, goal, CHARACTERS_ACROSS * across / 6.4)
     return figure, made
 
@@ -75,9 +89,11 @@ def panels(title: str, goal: str, widths: Sequence[float], *, across: float = 0)
 def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
     """Writes both lines, smaller where they have more characters than there is ``room`` for."""
     left = 0.115 * 6.4 / figure.get_figwidth()
-    for y, words, size, weight, fits in ((0.945, title, 11.0, "bold", 0.7 * room), (0.898, goal, 9.0, "normal", room)):
+    down = figure.get_figheight()
+    lines = ((0.253, title, 11.0, "bold", 0.7 * room), (0.4692, goal, 9.0, "normal", room))
+    for under, words, size, weight, fits in lines:
         fitting = min(size, size * fits / max(1, len(words)))
-        figure.text(left, y, words, fontsize=fitting, fontweight=weight, color=draw.INK)
+        figure.text(left, 1 - under / down, words, fontsize=fitting, fontweight=weight, color=draw.INK)
 
 
 def slug(names: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ CHECK_COLUMNS = {
 }
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` writes these beside each point; they do not tell curves apart.
-BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *steps.MEDIANS)
+BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *steps.CONFIRMED, *steps.MEDIANS)
 LIMITS = (
     "Assumed: slope -1 at small batch sizes, a flat plateau, and a knee alike on both sides; one that is not is\n"
     "missed by up to 0.2 octaves. A search that gets harder with batch size pulls the critical batch size down, by up\n"

@@ -44,7 +44,7 @@ def of_study(commit: Commit, target: Target) -> Iterator[Picture | Skipped]:
         yield Skipped(f"learning curves of {title}", "no trial measured anything")
         return
     goal = f"{target.metric.replace('_', ' ')} of {searched['trial'].nunique()} trials at every evaluation"
-    figure, ax = axes(title, goal, strip=False, beside=True)
+    figure, ax = axes(title, goal, beside=True)
     _axes(ax, rows, target)
     for some, look in ((searched, TRIAL), (repeats, REPEAT)):
         for _, own in some.groupby("trial"):

@@ -12,11 +12,13 @@ from matplotlib.figure import Figure
 from analysis.drawing import draw
 from analysis.drawing.draw import INK
 from analysis.drawing.picture import Picture, Skipped
+from analysis.fitting import pairs
+from analysis.fitting.fits import Judged
+from analysis.fitting.pairs import Fitted
 from analysis.named import batch_figures
-from analysis.named.batch_figures import Fitted
 from analysis.panels import tuning
-from analysis.searches import confirmations, evidence, trials
-from analysis.searches.evidence import STYLE, Evidence, Panel
+from analysis.searches import evidence, trials
+from analysis.searches.evidence import Evidence, Panel
 
 # Inches.
 WIDTH, LEFT, RIGHT, GAP = 9.4, 0.72, 0.12, 0.72
@@ -42,7 +44,7 @@ def summary(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             continue
         of_study = trials.of_commits(one.commits, curve.target)
         studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))
-        page = Evidence(one, studies, confirmations.of(one.commits, curve.target))
+        page = Evidence(one, studies)
         yield Picture((curve.dataset, curve.model, curve.optimizer, *goal.split(" ≤ ")), _page(title, goal, page))
 
 
@@ -60,8 +62,9 @@ def _page(title: str, goal: str, page: Evidence) -> Figure:
     figure.text(LEFT / WIDTH, 1 - 0.26 / down, title, fontsize=12, fontweight="bold", color=INK)
     figure.text(LEFT / WIDTH, 1 - 0.44 / down, textwrap.shorten(told, 130, placeholder=" …"), fontsize=9, color=INK)
     across = WIDTH - LEFT - WORDS - RIGHT
-    height = first - UNDER - 0.42
-    main = figure.add_axes((LEFT / WIDTH, 1 - (HEAD + 0.28 + height) / down, across / WIDTH, height / down))
+    strips = 0.28 * (1 + (page.one.confirmed is not None))
+    height = first - UNDER - 0.14 - strips
+    main = figure.add_axes((LEFT / WIDTH, 1 - (HEAD + strips + height) / down, across / WIDTH, height / down))
     _curve(main, page, down)
     beside = (LEFT + across + 0.22) / WIDTH
     figure.text(beside, 1 - HEAD / down, words, fontsize=SMALL, va="top", color=INK, linespacing=1.35)
@@ -105,8 +108,8 @@ def _fill(ax: Axes, panel: Panel) -> None:
 
 
 def _curve(ax: Axes, page: Evidence, down: float) -> None:
-    """Steps to target with fit, band, regimes, and best trials run again; the page is so many inches ``down``."""
-    batch_figures.draw_curve(ax, page.one.curve, page.one.judged, page.confirmed, STYLE)
+    """Steps to target as selected and as confirmed, with fits; the page is so many inches ``down``."""
+    batch_figures.draw_curve(ax, page.one)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
     where = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 4, "borderaxespad": 0, "columnspacing": 1.4}
     batch_figures.legend(ax, fontsize=SMALL - 0.4, **where)
@@ -114,16 +117,29 @@ def _curve(ax: Axes, page: Evidence, down: float) -> None:
 
 def _words(page: Evidence) -> str:
     """What the fit says, what it assumes, and what else there is to know."""
-    judged, fit = page.one.judged, page.one.judged.fit
-    told = [f"critical batch size: {draw.critical_in_words(judged)}", f"verdict: {judged.verdict.replace('_', ' ')}"]
-    if fit:
-        told += [f"plateau: {_number(fit.s_min)} steps; sharpness {fit.sharpness:.2g}"]
-    told += ["", *([judged.reason] if judged.reason else [])]
-    if judged.checks:
-        told += ["", "assumed:"]
-        told += [f"{MARKS[check.outcome]} {check.assumption}: {check.seen}" for check in judged.checks]
+    several = page.one.confirmed is not None
+    told: list[str] = []
+    for name, judged in pairs.answers(page.one):
+        told += ["", name] if told else [name] if several else []
+        told += _of_fit(judged)
+        told += ["", *([judged.reason] if judged.reason else [])]
+        told += ["", *_assumed(judged, brief=several)] if judged.checks else []
     wrapped = [textwrap.wrap(line, CHARACTERS, subsequent_indent="   ") or [""] for line in told]
     return "\n".join(line for lines_ in wrapped for line in lines_)
+
+
+def _of_fit(judged: Judged) -> list[str]:
+    told = [f"critical batch size: {draw.critical_in_words(judged)}", f"verdict: {judged.verdict.replace('_', ' ')}"]
+    fit = judged.fit
+    return [*told, f"plateau: {_number(fit.s_min)} steps; sharpness {fit.sharpness:.2g}"] if fit else told
+
+
+def _assumed(judged: Judged, *, brief: bool) -> list[str]:
+    """What a fit assumes and what was seen of it; if ``brief``, of what is in doubt."""
+    shown = [check for check in judged.checks if not brief or check.outcome == "doubt"]
+    passed = sum(check.outcome == "pass" for check in judged.checks)
+    head = f"assumed: {passed} of {len(judged.checks)} borne out, {len(shown)} in doubt" if brief else "assumed:"
+    return [head, *(f"{MARKS[check.outcome]} {check.assumption}: {check.seen}" for check in shown)]
 
 
 def _counts(page: Evidence) -> str:

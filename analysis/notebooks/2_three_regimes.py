@@ -29,9 +29,9 @@ from IPython.display import Markdown
 
 from analysis import shipped
 from analysis.drawing import draw, gallery
-from analysis.fitting import assumptions, coverage, fits, noisy_quadratic, regimes, simulation
+from analysis.fitting import assumptions, coverage, fits, noisy_quadratic, pairs, regimes, simulation
+from analysis.fitting.pairs import Fitted
 from analysis.named import batch_figures, best_of_figures
-from analysis.named.batch_figures import Fitted
 from analysis.searches import medians, trials
 
 pd.set_option("display.precision", 3)
@@ -42,7 +42,7 @@ STORE = shipped.release()
 # A curve is the studies that differ in batch size alone. All curves of the store with their fits:
 
 # %%
-fitted = batch_figures.of_store(STORE)
+fitted = pairs.of_store(STORE)
 print(f"{len(fitted)} curves")
 
 # %% [markdown]

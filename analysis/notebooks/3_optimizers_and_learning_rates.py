@@ -27,11 +27,11 @@ from IPython.display import Markdown
 
 from analysis import contradictions, figures, shipped, workloads
 from analysis.drawing import draw, gallery
-from analysis.fitting import fits
+from analysis.fitting import by_k, pairs
 from analysis.kinds.asked import Asked
-from analysis.named import batch_figures, summaries
+from analysis.named import batch_figures, best_of_figures, summaries
 from analysis.panels import line as lines
-from analysis.searches import confirmations, growth, medians, steps
+from analysis.searches import growth, luck, medians, steps
 
 pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)
@@ -39,7 +39,7 @@ pd.set_option("display.max_rows", 200)
 STORE = shipped.release()
 
 # %%
-fitted = batch_figures.of_store(STORE)
+fitted = pairs.of_store(STORE)
 digits = [one for one in fitted if one.curve.dataset == "digits"]
 
 # %% [markdown]
@@ -183,77 +183,72 @@ answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstac
 # %% [markdown]
 # ## Selected and confirmed
 #
-# The best of many trials is also the luckiest. Each study's best trial was therefore run again on fresh seeds, with
-# nothing chosen any more. The ratio is the median of the repeats over what the trial was selected for; above 1 is the
-# winner's curse.
+# The best of many trials is also the luckiest. So the best of each study were run again on fresh seeds. Where several
+# were, half of the repeats *chose* one of them, and the other half of that one's *report*; where the best trial alone
+# was, all of its repeats do. Nothing was chosen by what reports: its median is what was *confirmed*. The rule is in
+# `results/confirmation.py`.
+#
+# What that does is known where all configurations are equal, so that whatever a search selects is luck alone. These
+# are 200 simulated searches of 64 trials, through the same functions as everything else: what they selected, the
+# median that their choice was made by, and what they confirmed, each over the truth.
 
 # %%
-again = pd.DataFrame(
-    [
-        {
-            "model": one.curve.model,
-            "optimizer": one.curve.optimizer,
-            "batch size": each.batch_size,
-            "selected": sum(each.selected) / 2,
-            "repeats": each.repeats,
-            "reached": each.reached,
-            "median": sum(each.median) / 2,
-        }
-        for one in digits
-        for each in confirmations.of(one.commits, one.curve.target)
-    ]
-)
-again["ratio"] = again["median"] / again["selected"]
-by_optimizer = again.groupby(["model", "optimizer"])
-by_optimizer.agg(
-    studies=("ratio", "size"),
-    repeats=("repeats", "sum"),
-    reached=("reached", "sum"),
-    median_ratio=("ratio", "median"),
-    worst_ratio=("ratio", "max"),
-)
+luck.bias(luck.simulated(200)).to_frame("over the truth")
 
 # %% [markdown]
-# `reached` counts repeats that came to the target within their budget at all. A ratio is infinite where more than
-# half of them did not, and so is a median of ratios where that is so of half of the studies.
+# In the release: confirmed over selected steps, by data set and over all; above 1 is the winner's curse. `never` counts
+# studies whose repeats did not reach the target within their budget, or half of them did not. They have no ratio, and
+# ratios are of the others; `small` is up to batch size 16, `large` above. `same` is how often the confirmed trial is
+# the best one of the search.
 
 # %%
-finite = again["ratio"][again["ratio"] < float("inf")]
-Markdown(
-    f"Of {len(again)} best trials {len(again) - len(finite)} did not reach the target in most of their repeats. The "
-    f"median ratio of the others is {finite.median():.2f}; at batch sizes up to 16 it is "
-    f"{finite[again['batch size'] <= 16].median():.2f}, above 16 {finite[again['batch size'] > 16].median():.2f}."
-)
+ratios = luck.ratios(fitted)
+luck.summary(ratios)
+
+# %%
+luck.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
 
 # %% [markdown]
-# If luck were alike at all batch sizes, a curve through the medians of repeats would lie higher and have its knee at
-# the same place. Here both are fitted by the same procedure. Points of the second are few repeats each, all weigh
-# alike, and batch sizes are dropped where half of the repeats or more never reached.
+# If luck were alike at all batch sizes, a curve of what was confirmed would lie higher and have its knee at the same
+# place. Here both are fitted by the same procedure. Points of the second are medians of few repeats, all weigh alike,
+# and batch sizes are dropped where half of the repeats or more never reached.
 
 # %%
-medians_again = [fits.judge(confirmations.points(confirmations.of(one.commits, one.curve.target))) for one in digits]
-pd.DataFrame(
-    {
-        "selected": [draw.critical_in_words(one.judged) for one in digits],
-        "confirmed": [draw.critical_in_words(one) for one in medians_again],
-        "batch sizes confirmed": [len(one.points.batch_size) for one in medians_again],
-    },
-    index=table.index,
-)
+both = pairs.moved(fitted).set_index(["dataset", "model", "optimizer"])
+words = [[draw.critical_in_words(judged) for _, judged in pairs.answers(one)] for one in fitted if one.confirmed]
+both.assign(**dict(zip(pairs.ANSWERS, zip(*words, strict=True), strict=True)))
 
 # %%
-pairs = [(a.judged.fit.critical_batch_size, b) for a, b in zip(digits, medians_again, strict=True) if a.judged.fit]
-told = [(before, b.fit.critical_batch_size) for before, b in pairs if b.verdict == "identified"]
+told = both.dropna(subset="octaves")
 Markdown(
-    f"Of {len(told)} workloads whose knee is identified after confirmation {sum(a < b for a, b in told)} have it at a "
-    "larger batch size than before."
+    f"Of {len(told)} workloads whose knee is identified both ways {int((told['octaves'] > 0).sum())} have it at a larger "
+    f"batch size once confirmed, by {told['octaves'].median():+.2f} octaves in the median of all; "
+    f"{len(told) - int(told['inside'].sum())} leave the 90 % interval of what was selected."
 )
 
 # %% [markdown]
 # Where that is most of them, luck was not alike: the search was luckier at small batch sizes, where gradients are
 # noisier and fewer trials reach. The critical batch size *of the best of k trials* is then smaller than that of a
-# typical run with the same metaparameters. Both are answers; they answer different questions.
+# typical run with tuned metaparameters. Both are answers; they answer different questions, and stand side by side
+# everywhere.
 #
+# ## How the knee moves with the number of trials
+#
+# A minimum falls as the search grows. The first 8, 16, 32, ... trials of each study are searches of their own, so that
+# their critical batch sizes say how far the answer depends on k. Losing trials of pruned studies were cut short: these
+# stand at their own k alone. Blue is selected, with 90 % intervals; orange is confirmed.
+
+# %%
+gallery.show(best_of_figures.knees(fitted))
+
+# %% [markdown]
+# In numbers, as `python -m analysis fit --best-of 8,16,32,64,1024` prints them:
+
+# %%
+by_number = by_k.table(by_k.of(fitted, [8, 16, 32, 64, 1024]))
+by_number.fillna("")
+
+# %% [markdown]
 # ## All there is on one workload
 #
 # The summary puts all of this on a page: the curve with its fit and what the fit assumes, the metaparameters of the

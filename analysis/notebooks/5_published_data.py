@@ -34,7 +34,7 @@ from IPython.display import Markdown
 
 from analysis import contradictions, shipped
 from analysis.drawing import draw, gallery
-from analysis.fitting import fits
+from analysis.fitting import fits, pairs
 from analysis.named import batch_figures
 from analysis.papers import definitions, shallue2018
 from results import published_points, store
@@ -87,7 +87,7 @@ print(
 # the others' is taken, and the notes say so.
 
 # %%
-reference = batch_figures.of_store(shipped.mlperf(), ("validation_shortfall", 0.0))
+reference = pairs.of_store(shipped.mlperf(), ("validation_shortfall", 0.0))
 looks = ["dataset", "model", "optimizer"]
 told = pd.DataFrame([one.curve._asdict() for one in reference])[looks]
 told["batch sizes"] = [len(one.curve.batch_sizes) for one in reference]
@@ -192,7 +192,7 @@ pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
 # they have in common is the question and the procedure. Only statements are listed, in the order of their lower ends.
 
 # %%
-ours = batch_figures.of_store(shipped.release())
+ours = pairs.of_store(shipped.release())
 lines = [("measured here", f"{x.curve.dataset} · {x.curve.model} · {x.curve.optimizer}", x.judged) for x in ours]
 lines += [("MLPerf", f"{x.curve.dataset} · {x.curve.model} · {x.curve.optimizer}", x.judged) for x in reference]
 lines += [("Figure 1 of Shallue et al.", panel, one) for panel, one in zip(names["panel"], judged, strict=True)]

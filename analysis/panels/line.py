@@ -35,8 +35,9 @@ class Line(NamedTuple):
       pruned: whether losing trials were cut short.
       split: whether it is about some trials of the workload alone.
       missed: batch sizes at which none reached the target, and the most steps that one took there.
-      judged: points and their fit.
-      confirmed: what best trials took when they were run again; empty where they were not.
+      judged: points and their fit, as selected.
+      again: studies whose answer was confirmed, by batch size.
+      confirmed: the fit of what was confirmed; None if nothing was.
     """
 
     label: str
@@ -51,7 +52,8 @@ class Line(NamedTuple):
     split: bool
     missed: Mapping[float, float]
     judged: Judged
-    confirmed: Sequence[Confirmed] = ()
+    again: Sequence[Confirmed] = ()
+    confirmed: Judged | None = None
 
     @property
     def drawable(self) -> bool:
@@ -69,7 +71,7 @@ class Line(NamedTuple):
         return in_words(self.target, self.rule)
 
     def steps_at(self, batch_size: int) -> float:
-        """Steps to target, the middle of their interval; NaN where there is no point."""
+        """Steps to target as selected, the middle of their interval; NaN where there is no point."""
         points = self.judged.points
         (place,) = np.nonzero(points.batch_size == batch_size)
         return float(_middle(points.low, points.high)[place[0]]) if len(place) else math.nan
@@ -112,6 +114,7 @@ def of(label: str, commits: Sequence[Commit], target: Target, rule: Rule = MINIM
     for one, rows in counted:
         own = rows[rows["trial"].isin(taken.get(one.study.name, set()))]
         by_size.setdefault(one.study.batch_size or 0, []).append(own)
+    again = confirmations.of(commits, target) if kept is None and not rule.strict and curve.exact else ()
     return Line(
         label,
         *(curve.dataset, curve.model, curve.optimizer),
@@ -123,7 +126,8 @@ def of(label: str, commits: Sequence[Commit], target: Target, rule: Rule = MINIM
         kept is not None,
         dict(zip(*curves.unreached(curve, points), strict=True)),
         fits.judge(points),
-        confirmations.of(commits, target) if kept is None and not rule.strict else (),
+        again,
+        confirmations.judge(again),
     )
 
 

@@ -1,6 +1,5 @@
 """Steps to target against batch size, one line or several in a panel."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.drawing import draw
+from analysis.drawing import draw, verdicts
 from analysis.drawing.draw import INK, Style
+from analysis.drawing.verdicts import Told
 from analysis.fitting import regimes
 from analysis.panels import line as lines
 from analysis.panels.grid import Panel
@@ -32,7 +32,9 @@ def panel(
     relative_to: int | None = None,
     ordered: bool = False,
 ) -> Panel:
-    """Measured steps with their fits.
+    """Steps with their fits, as selected and, where repeats report, as confirmed: dashed and hollow.
+
+    A line that is alone has a colour for each. Of steps relative to those at a batch size, only the selected are shown.
 
     Args:
       title: of the panel.
@@ -47,15 +49,15 @@ def panel(
     def onto(ax: Axes) -> None:
         _axes(ax, members, factors, relative_to)
         for one, style, factor in zip(members, looks, factors, strict=True):
-            _draw(ax, one, style, factor, relative_to, alone=len(members) == 1)
+            _draw(ax, one, style, factor, relative_to, alone=alone)
             if perfect in (EACH, one.label):
                 draw.perfect_scaling(ax, _examples(one) / factor)
-        if len(members) == 1:
+        if alone:
             _critical(ax, members[0])
 
     alone = len(members) == 1
     entries = [
-        draw.entry(style, f"{one.label}: {draw.critical_in_words(one.judged)}")
+        draw.entry(style, f"{one.label}: {draw.both_in_words(one.judged, None if relative_to else one.confirmed)}")
         for one, style in zip(members, looks, strict=True)
     ]
     return Panel(title, onto, () if alone else entries)
@@ -64,7 +66,10 @@ def panel(
 def symbols(members: Sequence[Line], *, alone: bool, perfect: bool) -> list[Artist]:
     """The legend of all panels that these lines are in; ``alone``: one line to a panel."""
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
-    found: list[Artist] = [draw.entry(style, "measured, and fit")]
+    again = any(one.confirmed for one in members)
+    found: list[Artist] = [draw.entry(style, "selected, and fit" if again else "measured, and fit")]
+    if again:
+        found.append(draw.entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
     if any(one.judged.fit for one in members):
         found.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
         ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": style.color, "markeredgewidth": 1.2}
@@ -77,9 +82,6 @@ def symbols(members: Sequence[Line], *, alone: bool, perfect: bool) -> list[Arti
         found.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
     if any(len(lines.published(one)[0]) for one in members):
         found.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
-    if any(one.confirmed for one in members):
-        again: dict[str, Any] = draw.OPEN | {"marker": "o", "markeredgecolor": style.color}
-        found.append(Line2D([], [], label=draw.AGAIN, **again))
     if any(one.missed for one in members):
         missed: dict[str, Any] = {"marker": "^", "markerfacecolor": "white", "markersize": 6, "linestyle": "none"}
         found.append(Line2D([], [], color=style.color, label="not reached within so many steps", **missed))
@@ -96,7 +98,7 @@ def _axes(ax: Axes, members: Sequence[Line], factors: Sequence[float], relative_
         low = np.maximum(low, (low + points.high) / 2 / FURTHEST)
         heights += [v / factor for v in (*low, *points.high, *one.missed.values())]
         heights += list(beside_steps)
-        heights += confirmations.heights(one.confirmed) if relative_to is None else []
+        heights += confirmations.heights(one.again) if relative_to is None else []
     draw.batch_size_axes(ax, sizes, heights, compact=True)
     if relative_to:
         ax.set_ylabel(f"steps / those at batch size {relative_to:,}")
@@ -106,8 +108,6 @@ def _draw(ax: Axes, one: Line, style: Style, factor: float, relative_to: int | N
     judged = one.judged
     ax.plot(*_published(one, relative_to), color=style.color, zorder=3.5, **PUBLISHED)
     draw.measured(ax, judged.points, style, None, factor=factor, size=4.2)
-    if relative_to is None:
-        draw.confirmed(ax, one.confirmed, style)
     if one.missed:
         draw.not_reached(ax, list(one.missed), [v / factor for v in one.missed.values()], style)
     if judged.fit:
@@ -117,6 +117,19 @@ def _draw(ax: Axes, one: Line, style: Style, factor: float, relative_to: int | N
     else:
         middle = (regimes.from_zero(judged.points.low) + judged.points.high) / 2 / factor
         ax.plot(judged.points.batch_size, middle, color=style.color, linestyle=style.line, linewidth=0.8, alpha=0.6)
+    if relative_to is None and one.confirmed is not None:
+        own = _again(style, alone)
+        draw.confirmed(ax, one.again, own, size=4.2, hollow=not alone)
+        if one.confirmed.fit:
+            if alone:
+                draw.band(ax, one.confirmed.fit, own, alpha=0.2)
+            draw.fitted(ax, one.confirmed.fit, own, None)
+            draw.knee(ax, one.confirmed, own)
+
+
+def _again(style: Style, alone: bool) -> Style:
+    """How what was confirmed is drawn beside what was selected in ``style``."""
+    return draw.CONFIRMED if alone else style._replace(line=draw.DASHES)
 
 
 def _published(one: Line, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -137,25 +150,20 @@ def _examples(one: Line) -> float:
 
 
 def _critical(ax: Axes, one: Line) -> None:
-    """The critical batch size in words, and its interval along the bottom."""
-    fit, verdict = one.judged.fit, one.judged.verdict
-    at_bottom = ax.get_xaxis_transform()
-    if fit is not None and verdict != "not_identified":
-        left, right = ax.get_xlim()
-        low = left if math.isnan(fit.low) or verdict == "at_most" else max(fit.low, left)
-        high = right if math.isnan(fit.high) or verdict == "at_least" else min(fit.high, right)
-        ax.plot([low, high], [0.035] * 2, transform=at_bottom, color=INK, linewidth=2, solid_capstyle="butt", zorder=5)
-        for end, marker in ((low, "|" if low == fit.low else "<"), (high, "|" if high == fit.high else ">")):
-            ax.plot([end], [0.035], transform=at_bottom, marker=marker, color=INK, markersize=6, zorder=5)
-    ax.text(
-        0.03,
-        0.08,
-        f"critical batch size\n{draw.critical_in_words(one.judged)}",
-        transform=ax.transAxes,
-        fontsize=7.8,
-        color=INK,
-        va="bottom",
-        linespacing=1.15,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
-        zorder=6,
-    )
+    """The critical batch sizes in words, and their intervals along the bottom."""
+    told = [Told("critical batch size\n", INK, one.judged)]
+    if one.confirmed is not None:
+        told = [Told("selected ", draw.SELECTED.color, one.judged)]
+        told += [Told("confirmed ", draw.CONFIRMED.color, one.confirmed)]
+    words: dict[str, Any] = {
+        "transform": ax.transAxes,
+        "fontsize": 7.8,
+        "va": "bottom",
+        "linespacing": 1.15,
+        "zorder": 6,
+    }
+    words["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
+    for row, each in enumerate(reversed(told)):
+        verdicts.interval(ax, each, 0.035 + 0.045 * row, 6)
+        up = 0.035 + 0.045 * len(told) + 0.075 * row
+        ax.text(0.03, up, f"{each.label}{draw.critical_in_words(each.judged)}", color=each.color, **words)

@@ -104,14 +104,11 @@ def _behind(own: Channels) -> list[dict[str, Any]]:
 
 
 def _measured(own: Channels) -> list[dict[str, Any]]:
-    """Answers with their intervals, and what best trials took when they were run again."""
-    median = {"type": "point", "shape": "stroke", "size": 150, "strokeWidth": 2}
+    """Answers with their intervals."""
     arrow = {"field": "arrow", "type": "nominal"}
     fill = {"condition": {"test": "datum.open", "value": PAPER}, **own.tone}
     looks = {"shape": own.form, "fill": fill, "stroke": own.tone}
     return [
-        layer("again", {"type": "rule", "strokeWidth": 1.2, "clip": True}, **own.between, color=own.tone),
-        layer("medians", median, **own.at, color=own.tone),
         layer(POINTS, {"type": "rule", "strokeWidth": 2}, **own.bar, opacity=DIMMED) | {"name": "intervals"},
         layer(POINTS, {"type": "text", "dy": -13, "fontSize": 14}, **own.at, text=arrow, opacity=DIMMED)
         | {"name": "arrows"},

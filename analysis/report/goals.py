@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,14 +10,15 @@ import pandas as pd
 
 from analysis import workloads
 from analysis.drawing import draw
-from analysis.fitting import regimes
+from analysis.fitting import pairs, regimes
+from analysis.fitting.fits import Judged
 from analysis.kinds import asked as asking
 from analysis.kinds.asked import Asked
 from analysis.panels import line as lines
 from analysis.panels.line import Line
 from analysis.papers import definitions
 from analysis.searches import budgets, trials
-from analysis.searches.confirmations import Confirmed
+from analysis.searches.confirmations import Confirmed, middle
 from analysis.workloads import Workload
 from results.commits import Commit, read_table
 from results.durable import Folder
@@ -86,18 +87,25 @@ def of_store(
     return found
 
 
-def extent(goal: Goal, ends: tuple[float, float]) -> tuple[float, float | None, float] | None:
+def answers(goal: Goal) -> list[tuple[str, Judged]]:
+    """What there is of a goal: selected, and confirmed if anything was, each with its fit."""
+    line = goal.line
+    if line is None:
+        return []
+    return [(pairs.SELECTED, line.judged), *([(pairs.CONFIRMED, line.confirmed)] if line.confirmed else [])]
+
+
+def extent(judged: Judged, ends: tuple[float, float]) -> tuple[float, float | None, float] | None:
     """Where between two batch sizes, in octaves, the interval begins, its best value lies, and it ends: shares of 1.
 
     Args:
-      goal: a workload and its target.
+      judged: a fit.
       ends: smallest and largest batch size.
 
     Returns:
       None unless anything is said of the critical batch size; the second is None if only an end of it is.
     """
-    judged = goal.line.judged if goal.line else None
-    if not judged or not judged.fit or judged.verdict == "not_identified":
+    if not judged.fit or judged.verdict == "not_identified":
         return None
 
     def share(size: float, otherwise: float) -> float:
@@ -111,17 +119,18 @@ def extent(goal: Goal, ends: tuple[float, float]) -> tuple[float, float | None, 
 
 
 def critical(goal: Goal) -> str:
-    """The critical batch size, such as ``64 [58, 70]``; empty where none was asked for."""
-    return draw.critical_in_words(goal.line.judged) if goal.line and goal.line.drawable else ""
+    """The critical batch size, such as ``64 [58, 70]``, or both of them; empty where none was asked for."""
+    line = goal.line
+    return draw.both_in_words(line.judged, line.confirmed) if line and line.drawable else ""
 
 
-def regimes_in_words(goal: Goal) -> list[tuple[int, str]]:
+def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
     """Which regime the measured batch sizes are in, such as ``perfect scaling 1 … 16``; nothing without a fit.
 
     Returns:
       For every run of batch sizes the place of its regime in ``REGIMES``, and words.
     """
-    fit = goal.line and goal.line.judged.fit
+    fit = judged.fit
     if not fit:
         return []
     named = zip(fit.batch_size.tolist(), regimes.named(fit, fit.batch_size).tolist(), strict=True)
@@ -154,30 +163,36 @@ def best_in_words(goal: Goal) -> str:
     return f"best {_error(goal, size)} at batch size {size:,}"
 
 
-def told(goal: Goal, size: int) -> list[tuple[str, str]]:
-    """What is known of the answer at a batch size, as pairs of a word and what it stands for."""
+def told_of(goal: Goal, size: int) -> list[tuple[str, str]]:
+    """What is known of what was selected at a batch size, as pairs of a word and what it stands for."""
     assert goal.line is not None
     line, points = goal.line, goal.line.judged.points
     at = np.flatnonzero(points.batch_size == size)
     commits = [commit for commit in goal.workload.commits if commit.study.batch_size == size]
-    pairs = [("batch size", f"{size:,} examples")]
+    told = [("batch size", f"{size:,} examples")]
     if len(at):
-        pairs.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
+        told.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
     else:
-        pairs.append(("steps to target", f"more than {line.missed[size]:,.0f}: not reached within the budget"))
-        pairs += [("best error", _error(goal, size))] if size in goal.best else []
+        told.append(("steps to target", f"more than {line.missed[size]:,.0f}: not reached within the budget"))
+        told += [("best error", _error(goal, size))] if size in goal.best else []
     best = lines.best(line).get(size)
     if best is not None:
         of = f"{int(best['trial'])}, the best of {points.trials}"
-        pairs += [("trial", of), *_metaparameters(best)]
-    pairs += [("run again", _again(one)) for one in line.confirmed if one.batch_size == size]
-    return [*pairs, *(("study", commit.name) for commit in commits)]
+        told += [("trial", of), *_metaparameters(best)]
+    told += [(pairs.CONFIRMED, _again(one)) for one in line.again if one.batch_size == size]
+    return [*told, *(("study", commit.name) for commit in commits)]
 
 
-def runs_again(goal: Goal) -> Iterator[tuple[int, float, float, float]]:
-    """Batch size, fewest, median and most steps of best trials that were run again; +inf where not reached."""
-    for one in goal.line.confirmed if goal.line else ():
-        yield one.batch_size, max(one.least[0], 0.5), (max(one.median[0], 0.5) + one.median[1]) / 2, one.most[1]
+def told_again(one: Confirmed) -> list[tuple[str, str]]:
+    """What is known of what was confirmed at a batch size, likewise."""
+    which = "the best of the search" if one.chosen == one.best else "chosen among the best of the search"
+    told = [
+        ("batch size", f"{one.batch_size:,} examples"),
+        (pairs.CONFIRMED, _again(one)),
+        ("trial", f"{one.chosen}, {which}"),
+    ]
+    told += [("median that chose it", _steps(one.choosing))] if one.choosing else []
+    return [*told, (pairs.SELECTED, _interval(*one.selected)), ("study", one.study)]
 
 
 def _targets(workload: Workload, asked: tuple[str, float] | None) -> list[Target]:
@@ -241,10 +256,13 @@ def _again(one: Confirmed) -> str:
     seeds = f"{one.repeats} fresh seed{'s' * (one.repeats > 1)}"
     if not one.reached:
         return f"{seeds}, none reached the target"
-    median = (max(one.median[0], 0.5) + one.median[1]) / 2
-    steps = f"median {median:,.0f} steps" if math.isfinite(median) else "median never reached"
+    steps = f"median {_steps(one.median)}"
     most = f"{one.most[1]:,.0f}" if math.isfinite(one.most[1]) else "never"
     return f"{steps}, {one.least[1]:,.0f} … {most}; {one.reached} of {seeds} reached"
+
+
+def _steps(ends: tuple[float, float]) -> str:
+    return f"{middle(ends):,.0f} steps" if math.isfinite(ends[1]) else "never reached"
 
 
 def _span(sizes: Sequence[float]) -> str:

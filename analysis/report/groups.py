@@ -61,8 +61,8 @@ def of_goals(found: Sequence[Goal]) -> dict[str, Group]:
     for goal in found:
         one = goal.workload
         told = [one.title, goal.sought, goals.critical(goal)]
-        told += [words for _, words in goals.regimes_in_words(goal)]
-        told += [goal.line.judged.verdict] if goal.line else []
+        for _, judged in goals.answers(goal):
+            told += [judged.verdict, *(words for _, words in goals.regimes_in_words(judged))]
         name = one.commits[0].name
         before = groups[name].said if name in groups else ""
         key = "/".join(filter(None, [one.dataset, one.model, one.optimizer, one.distinction]))

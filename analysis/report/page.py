@@ -62,7 +62,7 @@ def rendered(held: Gathered, bundle: str) -> str:
     body = [
         sections.curves(curves),
         sections.workloads(held.goals),
-        factorized.factorizations(held.held, len(curves), figures),
+        factorized.factorizations(held.held, sum(len(one.charts) for one in curves), figures),
         books.ledger(held.groups),
         books.provenance(held),
         books.terms(held.commits),
@@ -78,7 +78,7 @@ def rendered(held: Gathered, bundle: str) -> str:
             | {"optimizer": group.optimizer, "said": group.said.lower()}
             for group in held.groups
         ],
-        "charts": [*(one.chart for one in curves), *figured],
+        "charts": [*(chart for one in curves for chart in one.charts.values()), *figured],
     }
     script = "\n".join(_own(name) for name in SCRIPTS)
     filled = {

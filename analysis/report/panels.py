@@ -1,41 +1,44 @@
 """Panels: the workloads that share a data set, a model and a target, as charts of steps to target."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.fitting import regimes
+from analysis.fitting import pairs, regimes
+from analysis.fitting.fits import Judged
 from analysis.kinds import pages
 from analysis.panels.line import Line
 from analysis.report import charts, goals, marks
 from analysis.report.goals import Goal
 from analysis.report.marks import Mark
+from analysis.searches.confirmations import middle
 
 ACROSS = 41  # points of a fitted curve
 MANY = 240  # parts of the axis whose regimes are asked for
+TOP = 2**0.3  # from where the median of repeats never reached up to the end of the axis
 DIAGONAL = 4.0  # factor between lines of perfect scaling
-BESIDE = 2**0.14  # where a trial that was run again stands, to the right of what it was chosen for
 NO_PANEL = -1
 
 Rows = list[dict[str, Any]]
+Member = tuple[int, Goal]  # of a panel: a workload, and its place among all groups
 
 
 class Panel(NamedTuple):
-    """One chart.
+    """A chart of what was selected, and one like it of what was confirmed if anything was.
 
     Attributes:
       members: its workloads, and the place of each among all groups.
       looks: the mark of every member.
-      chart: what page.js draws: ``spec``; the rows of ``always``, of ``several`` where no workload is looked at, and of
-        ``focused``, of the workload that is looked at. The rows of a workload have its place as ``w``.
+      charts: by name, what page.js draws: ``spec``; the rows of ``always``, of ``several`` where no workload is looked
+        at, and of ``focused``, of the workload that is looked at. The rows of a workload have its place as ``w``.
       without: workloads without a curve, and why.
     """
 
     members: Sequence[tuple[int, Goal]]
     looks: Sequence[Mark]
-    chart: dict[str, Any]
+    charts: Mapping[str, dict[str, Any]]
     without: Sequence[tuple[int, Goal]]
 
     @property
@@ -67,31 +70,39 @@ def of(found: Sequence[tuple[int, Goal]]) -> list[Panel]:
         ]
         if any(goal.line and goal.line.drawable for _, goal in drawn):
             own = [looks[goal.series] for _, goal in drawn]
-            made.append(Panel(drawn, own, _chart(drawn, own, height), others))
+            made.append(Panel(drawn, own, _charts(drawn, own, height), others))
     return made
 
 
-def _chart(members: Sequence[tuple[int, Goal]], looks: Sequence[Mark], height: int) -> dict[str, Any]:
+def _charts(members: Sequence[Member], looks: Sequence[Mark], height: int) -> dict[str, dict[str, Any]]:
+    """Alike in their axes, so that one can be held against the other."""
     lines = [goal.line for _, goal in members if goal.line]
     across = charts.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = charts.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
     series = {goal.series: mark for (_, goal), mark in zip(members, looks, strict=True)}
+    there = [name for name in pairs.ANSWERS if any(name in dict(goals.answers(goal)) for _, goal in members)]
+    return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in there}
+
+
+def _chart(
+    members: Sequence[Member], name: str, ends: tuple[tuple[float, float], tuple[float, float]], spec: dict[str, Any]
+) -> dict[str, Any]:
+    across, up = ends
     always: dict[str, Rows] = {"points": [], "fits": []}
     several: dict[str, Rows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
-    focused: dict[str, Rows] = {
-        name: [] for name in ("bands", "regimes", "perfect", "knees", "critical", "again", "medians")
-    }
+    focused: dict[str, Rows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "critical")}
     for place, goal in members:
-        assert goal.line is not None
+        judged = dict(goals.answers(goal)).get(name)
+        if judged is None:
+            continue
         own = {"w": place, "series": goal.series}
-        always["points"] += [own | row for row in _points(goal)]
-        focused["again"] += [own | row for row in _again(goal, up)]
-        focused["medians"] += [own | row for row in _medians(goal)]
-        focused["perfect"] += [own | row for row in _perfect(goal.line, across)]
-        if goal.line.judged.fit:
-            _fitted(goal.line, goal.line.judged.fit, own, across, always, several, focused)
+        points = _points(goal) if name == pairs.SELECTED else _confirmed(goal, up)
+        always["points"] += [own | row for row in points]
+        focused["perfect"] += [own | row for row in _perfect(judged, across)]
+        if judged.fit:
+            _fitted(judged, judged.fit, own, across, always, several, focused)
     return {
-        "spec": charts.steps(series, across, up, height),
+        "spec": spec,
         "groups": [place for place, _ in members],
         "always": _rounded(always),
         "several": _rounded(several),
@@ -100,7 +111,7 @@ def _chart(members: Sequence[tuple[int, Goal]], looks: Sequence[Mark], height: i
 
 
 def _fitted(
-    line: Line,
+    judged: Judged,
     fit: regimes.Fit,
     own: dict[str, Any],
     across: tuple[float, float],
@@ -116,12 +127,12 @@ def _fitted(
         ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
         focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
     focused["regimes"] += [own | row for row in _regimes(fit, across)]
-    if line.judged.verdict == "identified":
+    if judged.verdict == "identified":
         at = {"x": fit.critical_batch_size, "y": float(regimes.curve(fit, np.array(fit.critical_batch_size)))}
         several["rings"].append(own | at)
         focused["knees"].append(own | at)
-    if line.judged.verdict != "not_identified":
-        open_low, open_high = line.judged.verdict == "at_most", line.judged.verdict == "at_least"
+    if judged.verdict != "not_identified":
+        open_low, open_high = judged.verdict == "at_most", judged.verdict == "at_least"
         bounds = [across[0] if open_low else fit.low, across[1] if open_high else fit.high]
         first, last = (float(np.clip(bound, *across)) for bound in bounds)
         focused["critical"].append(own | {"x": first, "x2": last})
@@ -136,31 +147,32 @@ def _points(goal: Goal) -> Iterator[dict[str, Any]]:
         least = low if low > 0 else min(0.5, high)
         place: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
         place |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
-        yield place | {"told": _lines(heading, goals.told(goal, int(size)))}
+        yield place | {"told": _lines(heading, goals.told_of(goal, int(size)))}
     for size, budget in goal.line.missed.items():
         place = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, goals.told(goal, int(size)))}
+        yield place | {"told": _lines(heading, goals.told_of(goal, int(size)))}
 
 
 def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join([heading, *(f"{name}: {value}" for name, value in pairs)])
 
 
-def _again(goal: Goal, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    for size, least, _, most in goals.runs_again(goal):
-        if math.isfinite(least):
-            x = size * BESIDE
-            yield {"x": x, "x2": x, "y": least, "y2": min(most, up[1])}
+def _confirmed(goal: Goal, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    """Medians of repeats with the range of all, and open ones at the top where the median never reached."""
+    assert goal.line is not None
+    heading = f"{goal.workload.title} · {goal.sought}"
+    for one in goal.line.again:
+        most, median = min(one.most[1], up[1]), middle(one.median)
+        place: dict[str, Any] = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
+        place |= {"arrow": ""}
+        if not math.isfinite(median):
+            top = up[1] / TOP
+            place |= {"y": top, "low": min(place["low"], top), "high": top, "open": 1, "arrow": "↑"}
+        yield place | {"told": _lines(heading, goals.told_again(one))}
 
 
-def _medians(goal: Goal) -> Iterator[dict[str, Any]]:
-    for size, _, median, _ in goals.runs_again(goal):
-        if math.isfinite(median):
-            yield {"x": size * BESIDE, "y": median}
-
-
-def _perfect(line: Line, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    fit, points = line.judged.fit, line.judged.points
+def _perfect(judged: Judged, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    fit, points = judged.fit, judged.points
     if fit:
         examples = fit.e_min
     elif len(points.batch_size):
@@ -196,6 +208,7 @@ def _sizes(line: Line) -> list[float]:
 def _heights(line: Line) -> list[float]:
     points = line.judged.points
     own = [*points.low.clip(0.5).tolist(), *points.high.tolist(), *line.missed.values()]
+    own += [middle(one.median) for one in line.again if math.isfinite(one.median[1])]
     return [max(steps, 0.5) for steps in own]
 
 

@@ -1,10 +1,13 @@
 """Sections: curves of steps to target and workloads with their verdicts, as HTML."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
-from analysis.fitting import fits
+from analysis.drawing import draw
+from analysis.fitting import fits, pairs
 from analysis.fitting.assumptions import Check
+from analysis.fitting.fits import Judged
 from analysis.report import goals, marks
 from analysis.report.goals import Goal
 from analysis.report.markup import Cell, Html, joined, number, row, section, table, tag
@@ -15,19 +18,19 @@ WORKLOADS = (
     "workload",
     "batch sizes#",
     "trials each#",
-    "critical batch size#",
-    "verdict",
+    "critical batch size, selected#",
+    "critical batch size, confirmed#",
     "regimes by batch size, and what was not reached",
 )
 HINT = "critical batch size [90 % interval]; choose one to look at it"
 TITLE = "Steps to target against batch size"
 READING = (
-    "Every point is the best of all trials at its batch size, tuned for it; the bar is the interval between two "
+    "What was selected is the best of all trials at a batch size, tuned for it; the bar is the interval between two "
     "evaluations that holds the truth. Open markers are bounds: ↑ not reached within so many steps, ↓ reached before "
-    "the first evaluation that is known. A ring is a critical batch size that the data identify. On grey diagonals "
-    "twice the batch takes half the steps. Choose a workload to see its fit with the 90 % region, its line of perfect "
-    "scaling (dashed), its regimes, and what its best trials took when they were run again on fresh seeds: a short "
-    "line is their median, the thin one their range."
+    "the first evaluation that is known. What was confirmed, on the same axes, is the median of runs on fresh seeds, "
+    "which nobody chose for what they took, with their range; ↑ half of them or more never reached. A ring is a "
+    "critical batch size that the data identify. On grey diagonals twice the batch takes half the steps. Choose a "
+    "workload to see its fits with their 90 % regions, its lines of perfect scaling (dashed), and its regimes."
 )
 OF_WORKLOADS = (
     "The critical batch size is where the line of perfect scaling meets the plateau, with its 90 % interval; the "
@@ -38,13 +41,24 @@ OF_WORKLOADS = (
 def curves(found: Sequence[Panel]) -> Html:
     """Charts of steps to target; their places are filled by page.js."""
     nothing = tag("p", "No study over batch sizes has a target that any trial reached.", class_="none")
-    made = [_panel(i, one) for i, one in enumerate(found)]
+    before = itertools.accumulate((len(one.charts) for one in found), initial=0)
+    made = [_panel(i, one) for i, one in zip(before, found, strict=False)]
     content = tag("div", *made, class_="panels") if made else nothing
     members = [place for one in found for place, _ in one.members]
     return section("curves", TITLE, content, said=READING if made else None, groups=members if made else None)
 
 
 def _panel(i: int, one: Panel) -> Html:
+    """A panel; its charts are the i-th of the page, and the next."""
+    several = len(one.charts) > 1
+    drawn = [
+        tag(
+            "figure",
+            tag("figcaption", name) if several else "",
+            tag("div", class_="chart", data_chart=str(at), role="group", aria_label=f"{one.title}, {name}, {one.goal}"),
+        )
+        for at, name in enumerate(one.charts, i)
+    ]
     chips = [
         tag(
             "button",
@@ -68,39 +82,35 @@ def _panel(i: int, one: Panel) -> Html:
         "article",
         tag("h3", one.title),
         tag("p", one.goal, class_="goal"),
-        tag("div", class_="chart", data_chart=str(i), role="group", aria_label=f"{one.title}, {one.goal}"),
+        tag("div", *drawn, class_="both" if several else None),
         tag("p", HINT, class_="hint") if len(chips) > 1 else "",
         tag("div", *chips, class_="chips"),
         *details,
         *notes,
-        class_="panel",
+        class_="panel wide" if several else "panel",
         data_groups=" ".join(dict.fromkeys(str(place) for place, _ in [*one.members, *one.without])),
     )
 
 
 def _detail(place: int, goal: Goal) -> Html:
     """What is said of a workload that is looked at."""
-    assert goal.line is not None
-    judged = goal.line.judged
-    identified = ": identified" if judged.verdict == "identified" else ""
-    told = [f"Critical batch size {goals.critical(goal) or 'not identified'}{identified}."]
-    told += [f"{words[0].upper()}{words[1:]}." for words in goals.shortcomings(goal)]
-    return tag(
-        "div",
-        tag("h4", goal.series),
-        *(tag("p", words) for words in told),
-        _regimes(goal),
-        *_checks(judged.checks),
-        tag("p", f"Of the points: {judged.reason}.", class_="note"),
-        class_="detail",
-        data_detail=str(place),
-        hidden="",
-    )
+    answers = goals.answers(goal)
+    told = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in goals.shortcomings(goal)]
+    for name, judged in answers:
+        identified = ": identified" if judged.verdict == "identified" else ""
+        of = f", {name}," if len(answers) > 1 else ""
+        told += [
+            tag("p", f"Critical batch size{of} {draw.critical_in_words(judged)}{identified}."),
+            _regimes(judged),
+            *_checks(judged.checks),
+            tag("p", f"Of the points: {judged.reason}.", class_="note"),
+        ]
+    return tag("div", tag("h4", goal.series), *told, class_="detail", data_detail=str(place), hidden="")
 
 
-def _regimes(goal: Goal) -> Html:
-    """The regimes of a workload in their colours."""
-    runs = [tag("span", words, class_=f"regime r{place}") for place, words in goals.regimes_in_words(goal)]
+def _regimes(judged: Judged) -> Html:
+    """The regimes of a fit in their colours."""
+    runs = [tag("span", words, class_=f"regime r{place}") for place, words in goals.regimes_in_words(judged)]
     return tag("div", *runs, class_="regimes") if runs else Html("")
 
 
@@ -146,28 +156,33 @@ def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
     sizes = goal.sizes
     told = [*goals.shortcomings(goal), goals.best_in_words(goal)]
     told += [judged.reason] if judged and not judged.fit else []
-    fit = judged.fit if judged else None
-    middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
-    critical = goals.critical(goal) if judged and judged.verdict != "not_identified" else ""
-    verdict = judged.verdict.replace("_", " ") if judged and goals.critical(goal) else ""
-    doubts = fits.doubts(judged) if judged else []
+    fits_of = dict(goals.answers(goal))
+    runs = [_regimes(each) for each in fits_of.values()]
     cells: list[Cell | str] = [
         Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
         number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
         number(_trials(goal)),
-        Cell(joined([tag("span", critical), _extent(goal, ends)]), middle or "", "number"),
-        Cell(
-            tag("span", tag("b", verdict, class_=f"verdict {judged.verdict}" if judged else None), *_doubted(doubts)),
-            verdict,
-        ),
-        Cell(joined([_regimes(goal), *(tag("p", words) for words in told if words)]), "", "words"),
+        *(_critical(fits_of.get(name), ends) for name in pairs.ANSWERS),
+        Cell(joined([*runs, *(tag("p", words) for words in told if words)]), "", "words"),
     ]
     return row(cells, WORKLOADS, data_groups=str(place), data_look=str(place))
 
 
-def _extent(goal: Goal, ends: tuple[float, float]) -> Html:
+def _critical(judged: Judged | None, ends: tuple[float, float]) -> Cell:
+    """A critical batch size with its interval, as a bar too, its verdict, and what is in doubt."""
+    if judged is None or not len(judged.points.batch_size):
+        return Cell("", "", "number")
+    fit, verdict = judged.fit, judged.verdict.replace("_", " ")
+    middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
+    words = draw.critical_in_words(judged) if judged.verdict != "not_identified" else ""
+    doubts = fits.doubts(judged)
+    said = [tag("span", words), _extent(judged, ends), tag("b", verdict, class_=f"verdict {judged.verdict}")]
+    return Cell(joined([*said, *_doubted(doubts)]), middle or "", "number")
+
+
+def _extent(judged: Judged, ends: tuple[float, float]) -> Html:
     """The interval of the critical batch size as a bar between the smallest and the largest batch size on the page."""
-    found = goals.extent(goal, ends)
+    found = goals.extent(judged, ends)
     if not found:
         return Html("")
     low, middle, high = found

@@ -7,20 +7,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from analysis.drawing import draw, ticks
 from analysis.drawing.draw import INK
-from analysis.named.batch_figures import Fitted
+from analysis.fitting.pairs import Fitted
 from analysis.panels import line as lines
 from analysis.panels import tuning
 from analysis.searches import best_of, metaparameters, trials
-from analysis.searches.confirmations import Confirmed
+from analysis.searches.confirmations import middle
 from analysis.searches.trials import StudyTrials
 from results.commits import Commit
 
-STYLE = draw.STYLES[0]
+STYLE = draw.SELECTED
+CHOSE: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}
 MOST_QUANTITIES = 3
 WIDE = 20.0  # a factor beyond which ratios are shown as powers
 ENDS = {
@@ -46,12 +48,10 @@ class Evidence(NamedTuple):
     Attributes:
       one: the curve, its fit and its commits.
       studies: trials of each of its studies, by batch size.
-      confirmed: studies whose answer was confirmed.
     """
 
     one: Fitted
     studies: Sequence[StudyTrials]
-    confirmed: Sequence[Confirmed]
 
 
 def tuned(page: Evidence) -> list[Panel]:
@@ -131,27 +131,32 @@ def _ended(commit: Commit) -> np.ndarray:
 
 
 def confirmed(page: Evidence) -> Panel:
-    """What the best trials took when they were run again, over what they were chosen for."""
-    title = "best trials run again: median, range"
-    if not page.confirmed:
-        return _absent(title, "no best trial was run again on fresh seeds; ask for it with confirm=5")
+    """What fresh seeds took over what was selected; of a chosen trial also the repeats that chose it."""
+    again = page.one.again
+    if not again:
+        why = "no trial of this target was run again on fresh seeds; ask for it with confirm=6"
+        return _absent("confirmed over selected steps", why)
 
     def onto(ax: Axes) -> None:
-        over = [(one, _middle(one.selected)) for one in page.confirmed]
         rows = [
-            (float(one.batch_size), max(one.least[0], 0.5) / steps, _middle(one.median) / steps, one.most[1] / steps)
-            for one, steps in over
+            (float(one.batch_size), max(one.least[0], 0.5) / steps, middle(one.median) / steps, one.most[1] / steps)
+            for one, steps in ((each, middle(each.selected)) for each in again)
         ]
+        chose = [(one.batch_size, middle(one.choosing) / middle(one.selected)) for one in again if one.choosing]
+        ends = [end for row in rows for end in row[1:]] + [ratio for _, ratio in chose]
         _across(ax, [row[0] for row in rows])
-        ax.axhline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1.5)
+        ax.axhline(1, color=draw.SELECTED.color, linewidth=1.2, zorder=1.5)
         ax.set_yscale("log", base=2)
-        farthest = max([2.0, *(max(end, 1 / end) * 1.2 for row in rows for end in row[1:] if np.isfinite(end))])
+        farthest = max([2.0, *(max(end, 1 / end) * 1.2 for end in ends if np.isfinite(end))])
         ax.set_ylim(1 / farthest, farthest)
         ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=farthest > WIDE)
-        draw.repeated(ax, rows, STYLE)
+        ax.plot(*zip(*chose, strict=True), **CHOSE) if chose else None
+        draw.repeated(ax, rows, draw.CONFIRMED)
         ax.set_ylabel("steps / selected steps")
 
-    return Panel(title, onto)
+    legend: list[Artist] = [draw.entry(draw.CONFIRMED._replace(line=(0, ())), "confirmed: median, range")]
+    legend += [Line2D([], [], label="median that chose", **CHOSE)] if any(one.choosing for one in again) else []
+    return Panel("confirmed over selected steps", onto, legend)
 
 
 def _absent(title: str, why: str) -> Panel:
@@ -169,8 +174,3 @@ def _across(ax: Axes, sizes: Sequence[float]) -> None:
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=True)
     ax.set_xlabel("batch size (examples)")
     ax.grid(**draw.GRID)
-
-
-def _middle(ends: tuple[float, float]) -> float:
-    low, high = ends
-    return (max(low, 0.5) + high) / 2

@@ -1,6 +1,6 @@
 """Steps to target: the answers of a store, one per study and target."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,14 @@ COLUMNS = {
     "seconds_per_epoch": "of the newest run that measured it; empty where devices were emulated",
 }
 
+# What repeats on fresh seeds say beside it, by the rule minimum; see ``searches.confirmations``.
+CONFIRMED = {
+    "confirmed_low": "the median of the repeats that report lies above this number of steps ...",
+    "confirmed_high": "... and at or below this; empty if half of them or more never reached the target",
+    "confirmed_trial": "the trial that they repeat; empty, as all of these are, where none reports",
+    "repeats": "that report, each on a fresh seed",
+    "repeats_reached": "how many of these reached the target",
+}
 NAMING = tuple(COLUMNS)[:6]
 # After the naming columns, by the rule median.
 MEDIANS = {
@@ -183,19 +191,29 @@ def notes_by_any_rule(held: Overview, shown: pd.DataFrame) -> list[str]:
 def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
     """The table for a reader: interval and target in one column each."""
     whole = ["trial", "complete", "infeasible", "incomplete"]
-    header = ["dataset", "model", "optimizer", "target", "batch size", "steps", *whole, "seconds/epoch"]
+    header = ["dataset", "model", "optimizer", "target", "batch size", "steps", "confirmed", *whole, "seconds/epoch"]
     rows = [
         [
             *(row["dataset"], row["model"], row["optimizer"]),
             f"{row['target_metric']} {rule.sign} {row['target_value']:g}",
             "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
             "not reached" if pd.isna(row["steps_high"]) else f"({row['steps_low']:,}, {row['steps_high']:,}]",
+            _confirmed(row),
             *("" if pd.isna(row[column]) else f"{row[column]:,}" for column in whole),
             text.number(row["seconds_per_epoch"]),
         ]
         for row in table.to_dict("records")
     ]
     return text.aligned(header, rows, left=header[:4])
+
+
+def _confirmed(row: Mapping[Any, Any]) -> str:
+    """The median of repeats as an interval, or that most of them never got there; empty if there are none."""
+    if pd.isna(row["repeats"]):
+        return ""
+    if pd.isna(row["confirmed_high"]):
+        return f"{row['repeats_reached']} of {row['repeats']} reached"
+    return f"({row['confirmed_low']:,}, {row['confirmed_high']:,}]"
 
 
 def _workload(about: About) -> tuple[str, str, str]:

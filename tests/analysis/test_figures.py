@@ -36,6 +36,7 @@ def test_every_figure_is_a_png_and_an_svg_and_nothing_else_is_left(drawn):
     stems = [f"steps_to_target-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
     stems.append("optimizers-digits-fully_connected_64-test_error-0.1")
     pages = [f"summary-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
+    pages.append("best_of-digits-fully_connected_64-test_error-0.1")
     assert reported == [out / f"{stem}.{suffix}" for stem in stems + pages for suffix in ("png", "svg")]
     assert sorted(out.iterdir()) == sorted(reported)
     for stem in stems:
@@ -52,8 +53,7 @@ def test_a_curve_is_labelled(drawn):
         "test_error ≤ 0.1 · best of 24 trials · not pruned",
         "batch size (examples)",
         "steps to target",
-        "measured",
-        "fit",
+        "measured, and fit",
         "90 % region",
         "perfect scaling",
         "not reached within this budget",
@@ -100,6 +100,8 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
     assert err == (
         "not drawn: optimizers of digits · fully_connected_64, test_error ≤ 0.1: "
         "fewer than two optimizers have a curve\n"
+        "not drawn: best_of of digits · fully_connected_64, test_error ≤ 0.1: "
+        "searches tell of one number of trials, or none has a fit\n"
     )
 
 

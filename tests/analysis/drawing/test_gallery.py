@@ -23,7 +23,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
 def test_pictures_are_shown_and_what_is_missing_is_named(
     shown: list[tuple[Any, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    figure, _ = axes("title", "goal", strip=False)
+    figure, _ = axes("title", "goal")
     gallery.show([Picture(("digits", "sgd"), figure), Skipped("another", "nothing reached")])
     ((data, metadata),) = shown
     assert data["text/plain"] == "digits · sgd"
@@ -35,7 +35,7 @@ def test_pictures_are_shown_and_what_is_missing_is_named(
 def test_what_is_yielded_is_drawn_in_the_look_of_files(shown: list[tuple[Any, Any]]) -> None:
     def pictures() -> Any:
         assert matplotlib.rcParams["axes.spines.top"] is False
-        yield Picture(("one",), axes("title", "goal", strip=False)[0])
+        yield Picture(("one",), axes("title", "goal")[0])
 
     before = matplotlib.rcParams["axes.spines.top"]
     gallery.show(pictures())

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from analysis.drawing.picture import Picture, Skipped
-from analysis.named import batch_figures, best_of_figures
-from analysis.named.batch_figures import Fitted
+from analysis.fitting import pairs
+from analysis.fitting.pairs import Fitted
+from analysis.named import best_of_figures
 from analysis.searches import medians, trials
 
 from ..conftest import BATCH_SIZES, ERROR, sweep
@@ -16,7 +17,7 @@ from ..conftest import BATCH_SIZES, ERROR, sweep
 
 @pytest.fixture(scope="module")
 def fitted(swept: Path) -> list[Fitted]:
-    return batch_figures.of_store(swept)
+    return pairs.of_store(swept)
 
 
 def legend(made: Picture | Skipped) -> list[str]:
@@ -51,6 +52,6 @@ def test_lines_are_the_medians_of_the_table(fitted: list[Fitted]) -> None:
 
 def test_pruned_curves_are_named(folder: Path) -> None:
     sweep(folder, trials=6, pruning="exact")
-    made = list(best_of_figures.searches(batch_figures.of_store(folder), [2]))
+    made = list(best_of_figures.searches(pairs.of_store(folder), [2]))
     assert [type(each) for each in made] == [Skipped] * 3
     assert "pruning=off" in str(made[0])

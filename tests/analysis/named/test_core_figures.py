@@ -144,7 +144,11 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
         publish(folder, plan(batch_size=size), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})
     _, _, err = door("figures", "--store", folder, "--out", tmp_path / "batch")
     assert err.splitlines() == [
-        "not drawn: optimizers of digits · fully_connected_64, test_error ≤ 0.1: fewer than two optimizers have a curve"
+        f"not drawn: {name} of digits · fully_connected_64, test_error ≤ 0.1: {why}"
+        for name, why in (
+            ("optimizers", "fewer than two optimizers have a curve"),
+            ("best_of", "searches tell of one number of trials, or none has a fit"),
+        )
     ]
     for cores in (1, 2):
         put(cores=cores)
@@ -166,7 +170,7 @@ def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put
     put()
     code, _, err = door("figures", "--store", folder, "--out", tmp_path)
     assert (code, pictures(tmp_path)) == (0, ["recall-webgraph_synthetic"])
-    assert err.startswith("not drawn: steps_to_target, optimizers, summary: no study has a target; ")
+    assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of: no study has a target; ")
 
 
 def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder, tmp_path):

@@ -8,14 +8,15 @@ import pytest
 from matplotlib.axes import Axes
 
 from analysis.drawing.picture import Picture, Skipped
-from analysis.named import batch_figures, summaries
+from analysis.fitting import pairs
+from analysis.named import summaries
 from results.asked import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 
 
 def pages(folder: Path) -> list[Picture | Skipped]:
-    return list(summaries.summary(batch_figures.of_store(folder)))
+    return list(summaries.summary(pairs.of_store(folder)))
 
 
 def panels(made: Picture | Skipped) -> dict[str, Axes]:
@@ -47,7 +48,7 @@ def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confi
     found = panels(page)
     assert list(found) == [
         *("", "share of trials that reached (90 %)", "how 55 planned trials ended"),
-        "best trials run again: median, range",
+        "confirmed over selected steps",
     ]
     share = found["share of trials that reached (90 %)"].lines[0].get_ydata()
     assert np.allclose(share, 2 / 3)
@@ -55,14 +56,16 @@ def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confi
     assert legend and [text.get_text() for text in legend.get_texts()] == ["complete", "infeasible", "missing"]
     tops = {round(bar.get_y() + bar.get_height()) for bar in found["how 55 planned trials ended"].patches}
     assert max(tops) == 5, "two complete and one repeat, one infeasible, one missing"
-    again = found["best trials run again: median, range"]
-    ratios = [float(line.get_ydata()[0]) for line in again.lines if line.get_marker() == "o"]
+    again = found["confirmed over selected steps"]
+    ratios = [float(line.get_ydata()[0]) for line in again.lines if line.get_marker() == "s"]
     assert len(ratios) == len(BATCH_SIZES) - 1
     assert 1.9 < min(ratios) <= max(ratios) <= 2, "(0, 2 n] over (0, n]"
     assert [line.get_marker() for line in again.lines].count("^") == 1
     labels = [text.get_text() for text in found[""].get_legend().get_texts()]
-    assert labels[:3] == ["measured", "best run again: median, range", "best run again: median never reached"]
-    assert "verdict: " in words(page) and "assumed:" in words(page)
+    assert labels[:3] == [
+        *("selected, and fit", "confirmed: median, range, and fit", "confirmed: median never reached")
+    ]
+    assert words(page).count("verdict: ") == words(page).count("assumed: ") == 2
     assert "best of 3 trials · not pruned" in words(page)
 
 
@@ -74,10 +77,10 @@ def test_a_pruned_curve_says_what_it_does_not_know(folder: Path) -> None:
         found = panels(page)
         (unknown,) = found["share of trials that reached"].texts
         assert "pruned" in unknown.get_text()
-        (unconfirmed,) = found["best trials run again: median, range"].texts
-        assert "confirm=5" in unconfirmed.get_text()
+        (unconfirmed,) = found["confirmed over selected steps"].texts
+        assert "confirm=6" in unconfirmed.get_text()
         labels = [text.get_text() for text in found[""].get_legend().get_texts()]
-        assert "best run again: median, range" not in labels
+        assert labels[0] == "measured, and fit" and not [label for label in labels if "confirmed" in label]
 
 
 def test_nothing_is_drawn_of_nothing(folder: Path) -> None:
@@ -88,7 +91,7 @@ def test_nothing_is_drawn_of_nothing(folder: Path) -> None:
 
 
 def test_words_beside_the_curve_make_room_for_themselves(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = batch_figures.of_store(swept)[0]
+    one = pairs.of_store(swept)[0]
     (page,) = summaries.summary([one])
     long = one._replace(judged=one.judged._replace(reason="a reason that goes on and on; " * 40))
     (longer,) = summaries.summary([long])

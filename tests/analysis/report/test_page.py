@@ -61,7 +61,8 @@ def test_verdicts_and_regimes_are_those_of_the_fit(paged: Paged, swept: Path) ->
     assert [goal.series for goal in found] == ["momentum", "nesterov", "sgd"]
     for goal in found:
         assert goals.critical(goal) in said
-        runs = goals.regimes_in_words(goal)
+        ((_, judged),) = goals.answers(goal)
+        runs = goals.regimes_in_words(judged)
         assert [words for _, words in runs if words not in said] == []
         assert runs[0][1].startswith("perfect scaling ")
     assert said.count("identified") >= 6
@@ -173,8 +174,13 @@ def test_repeats_are_told(paged: Paged, folder: Path) -> None:
     again = {1_000_000: Ran([(8, 0.5), (96, 0.1)]), 2_000_000: Ran([(8, 0.5), (128, 0.2)], "COMPLETE")}
     study = plan(trials=1, confirm=2, budget_steps=128)
     publish(folder, study, {0: Ran([(8, 0.5), (64, 0.1)]), **again})
-    (point,) = paged(folder).rows(0)
-    assert "run again: median never reached, 96 … never; 1 of 2 fresh seeds reached" in point["told"]
+    made = paged(folder)
+    (selected,), (confirmed,) = made.rows(0), made.rows(1)
+    for point in (selected, confirmed):
+        assert "confirmed: median never reached, 96 … never; 1 of 2 fresh seeds reached" in point["told"]
+    assert "trial: 0, the best of the search" in confirmed["told"]
+    assert "selected: more than 8, at most 64" in confirmed["told"]
+    assert (selected.get("open"), confirmed["open"], confirmed["arrow"]) == (None, 1, "↑")
 
 
 @pytest.mark.parametrize(

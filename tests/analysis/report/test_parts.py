@@ -73,7 +73,7 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
     for name, goal in found.items():
         assert goal.line and goal.line.judged.fit, name
         fit = goal.line.judged.fit
-        shares = goals.extent(goal, (1, 1024))
+        shares = goals.extent(goal.line.judged, (1, 1024))
         assert shares is not None
         low, middle, high = shares
         assert middle is not None
@@ -81,8 +81,10 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
             round(size, 6) for size in (fit.low, fit.critical_batch_size, fit.high)
         ]
         assert 0 < low < middle < high < 1
-    assert goals.extent(found["sgd"], (4, 32)) is not None
-    assert goals.extent(found["sgd"]._replace(line=None), (1, 1024)) is None
+    line = found["sgd"].line
+    assert line is not None and goals.extent(line.judged, (4, 32)) is not None
+    assert goals.extent(line.judged._replace(fit=None), (1, 1024)) is None
+    assert goals.answers(found["sgd"]._replace(line=None)) == []
 
 
 def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """What the best trials were chosen for, beside what they took when they were run again."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,65 @@ def test_a_repeat_that_never_reaches_takes_for_ever(folder: Path) -> None:
     assert one.most == (math.inf, math.inf)
     assert one.median == (10, math.inf), "between the one and the other"
     assert confirmations.heights([one]) == [10, 10]
+    assert one.ratio == math.inf
+
+
+ALIKE = {i: crossing(10, 20 + i) for i in range(4)}  # trial 0 is the best of the search, and 3 no candidate
+CHOICE = (  # of trials 0, 1 and 2, two repeats each to choose by
+    repeats(crossing(50), crossing(70), of=0) | repeats(crossing(40), crossing(44), of=1) | repeats(NEVER, NEVER, of=2)
+)
+
+
+def after(first: int, *ran: Ran, of: int) -> dict[int, Ran]:
+    """Repeats of a trial from the first so many on."""
+    return {k * APART + of: one for k, one in enumerate(ran, first)}
+
+
+def test_what_reports_is_of_the_chosen_trial_and_of_other_seeds(folder: Path) -> None:
+    reports = after(3, crossing(30, 60), crossing(30, 90), of=1)
+    (one,) = found(folder, plan(trials=4, confirm=4, confirm_top=3), ALIKE | CHOICE | reports)
+    assert (one.best, one.selected) == (0, (10, 20))
+    assert (one.chosen, one.choosing) == (1, (0, 44))
+    assert (one.repeats, one.reached, one.least, one.median, one.most) == (2, 2, (30, 60), (30, 90), (30, 90))
+    assert one.ratio == 60 / 15
+
+
+def test_until_the_chosen_trial_has_reported_nothing_is_confirmed(folder: Path) -> None:
+    assert found(folder, plan(trials=4, confirm=4, confirm_top=3), ALIKE | CHOICE) == []
+
+
+def at_half(*steps: tuple[int, int]) -> list[Ran]:
+    """Trials that are at 0.6 and at 0.1 after so many steps."""
+    return [Ran([(half, 0.6), (last, 0.05)]) for half, last in steps]
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "chosen"),
+    [(0.1, 9, 1), (0.1, 4, 1), (0.6, 9, None), (0.6, 4, 1)],
+)
+def test_a_choice_confirms_another_target_only_if_it_would_be_the_same(
+    folder: Path, value: float, half: int, chosen: int | None
+) -> None:
+    """Trial 1 is chosen for the first target; its repeats are at the second after ``half`` steps, trial 0's after 5."""
+    searched = dict(enumerate(at_half((5, 20), (6, 21), (7, 90))))
+    choose = repeats(*at_half((5, 60), (5, 60)), of=0) | repeats(*at_half((half, 50), (half, 50)), of=1)
+    reports = after(3, *at_half((half, 50), (half, 50)), of=1)
+    study = plan(trials=3, confirm=4, confirm_top=2, targets=(ERROR, Target("test_error", 0.6)))
+    told = found(folder, study, searched | choose | reports, Target("test_error", value))
+    assert [one.chosen for one in told] == [chosen] * (chosen is not None)
+
+
+def test_answers_have_what_was_confirmed_beside_them(folder: Path, door: Callable[..., tuple[int, str, str]]) -> None:
+    reports = after(3, crossing(30, 60), crossing(30, 90), of=1)
+    publish(folder, plan(trials=4, confirm=4, confirm_top=3), ALIKE | CHOICE | reports)
+    publish(folder, plan(batch_size=32, trials=1, confirm=1), {0: crossing(9), APART: NEVER})
+    publish(folder, plan(batch_size=64, trials=1), {0: crossing(9)})
+    _, out, _ = door("steps", "--store", folder, "--csv")
+    assert [line.split(",")[-5:] for line in out.splitlines()[1:]] == [
+        *(["30", "90", "1", "2", "2"], ["10", "", "0", "1", "0"], ["", "", "", "", ""])
+    ]
+    _, out, _ = door("steps", "--store", folder)
+    assert "(30, 90]" in out and "0 of 1 reached" in out
 
 
 def test_what_was_not_confirmed_is_left_out(folder: Path, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from ..conftest import ERROR, Ran, plan, publish, sweep
 
 HEADER = (
     "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,trial,"
-    "complete,infeasible,incomplete,seconds_per_epoch"
+    "complete,infeasible,incomplete,seconds_per_epoch,"
+    "confirmed_low,confirmed_high,confirmed_trial,repeats,repeats_reached"
 )
 
 
@@ -49,10 +50,10 @@ def test_csv_is_exact(small, door):
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         HEADER,
-        "digits,fully_connected_64,momentum,16,test_error,0.05,1,2,0,2,0,0,0.25",
-        "digits,fully_connected_64,momentum,16,test_error,0.1,0,1,0,2,0,0,0.25",
-        "digits,fully_connected_64,sgd,16,test_error,0.1,2,4,0,3,1,1,1.5",
-        "digits,fully_connected_64,sgd,32,test_error,0.1,,,,1,0,0,",
+        "digits,fully_connected_64,momentum,16,test_error,0.05,1,2,0,2,0,0,0.25,,,,,",
+        "digits,fully_connected_64,momentum,16,test_error,0.1,0,1,0,2,0,0,0.25,,,,,",
+        "digits,fully_connected_64,sgd,16,test_error,0.1,2,4,0,3,1,1,1.5,,,,,",
+        "digits,fully_connected_64,sgd,32,test_error,0.1,,,,1,0,0,,,,,,",
     ]
 
 
@@ -96,7 +97,7 @@ def test_no_study_reached_anything(folder, door):
 def test_a_store_in_which_everything_failed(folder, door):
     publish(folder, plan(), {0: Ran([], "INCOMPLETE", "failed")}, metrics=(), emulated=None)
     code, out, _ = door("steps", "--store", folder, "--csv")
-    assert (code, out.splitlines()[1]) == (0, "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,")
+    assert (code, out.splitlines()[1]) == (0, "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,,,,,,")
     assert door("steps", "--store", folder, "--metric", "test_error", "--value", "1")[2] == (
         "error: unknown metric 'test_error'; choices: none\n"
     )
@@ -146,7 +147,7 @@ def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, 
     question = ["--metric", "validation_error", "--value", "0.1"]
     code, out, err = door("steps", "--store", folder, "--csv", *question, *arguments)
     assert (code, err) == (0, "")
-    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,"]
+    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,,,,,,"]
 
 
 def test_the_released_rule_is_seen_in_the_table(folder, door):

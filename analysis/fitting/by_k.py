@@ -1,0 +1,82 @@
+"""By k: how the critical batch size moves with the number of trials that every point is the best of.
+
+A minimum falls as the search grows, and more where fewer trials reach the target. The first k trials of each study are
+a search of k of their own, so that studies whose losing trials were not cut short tell of every k up to their number;
+pruned ones tell of that number alone.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from analysis.drawing import draw
+from analysis.fitting import fits, pairs
+from analysis.fitting.curves import Curve
+from analysis.fitting.fits import Judged
+from analysis.fitting.pairs import Fitted
+from results.bad_input import BadInput
+
+FEWEST = 8  # trials; fewer are hardly a search
+
+
+class AtK(NamedTuple):
+    """The fit of a curve whose points are the best of k trials each."""
+
+    one: Fitted
+    k: int
+    judged: Judged
+
+
+def numbers(one: Fitted) -> list[int]:
+    """Powers of two that a curve tells of, from ``FEWEST`` on, and how many trials it has."""
+    count = one.judged.points.trials or 0
+    if one.curve.pruned or count < FEWEST:
+        return [count] if count else []
+    powers = [2**i for i in range(FEWEST.bit_length() - 1, count.bit_length()) if 2**i < count]
+    return [*powers, count]
+
+
+def of(found: Sequence[Fitted], asked: Sequence[int] = ()) -> list[AtK]:
+    """Every curve by k, sorted by k within a curve.
+
+    Args:
+      found: curves.
+      asked: numbers of trials; those that a curve does not tell of are left out. None: those of ``numbers``.
+    """
+    return [at for one in found for k in sorted(set(asked or numbers(one))) if (at := _at(one, k)) is not None]
+
+
+def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, list[Judged]]:
+    """What curves are called, and of how many trials, a row for every k of each, and the fits of these.
+
+    Raises:
+      BadInput: no curve tells of any number of trials that is asked for.
+    """
+    there = of(found, asked)
+    if not there:
+        known = sorted({k for one in found for k in numbers(one)})
+        sought, there_are = (", ".join(map(str, each)) for each in (asked, known))
+        raise BadInput(f"no curve tells of the best of {sought} trials; they tell of that of {there_are or 'none'}")
+    return pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in there]), [at.judged for at in there]
+
+
+def table(told: Sequence[AtK]) -> pd.DataFrame:
+    """Critical batch sizes in words: a row for every curve, a column for every k."""
+    names = pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in told])
+    names["words"] = [draw.critical_in_words(at.judged) for at in told]
+    names["pruned"] = [at.one.curve.pruned for at in told]
+    keys = ["dataset", "model", "optimizer", "target_value", "pruned"]
+    return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)
+
+
+def first(curve: Curve, k: int) -> Curve:
+    """The curve of the first k trials of each study, of those that count."""
+    return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
+
+
+def _at(one: Fitted, k: int) -> AtK | None:
+    count = one.judged.points.trials
+    if count is None or k > count or (one.curve.pruned and k != count):
+        return None
+    return AtK(one, k, one.judged if k == count else fits.of_curve(first(one.curve, k)))

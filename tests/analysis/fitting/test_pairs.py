@@ -1,0 +1,100 @@
+"""Both answers of a curve, and how its knee moves with the number of trials."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.fitting import by_k, pairs
+from analysis.searches import luck
+from results.asked import APART
+
+from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
+
+Door = Callable[..., tuple[int, str, str]]
+
+
+def again(folder: Path, times: float = 1.0, **changes: object) -> None:
+    """A curve with a knee at 64 whose first repeat takes so many times the steps, four times as many beyond 64."""
+    for size in BATCH_SIZES:
+        least = 100 * (1 + 64 / size)
+        steps = [round(least * factor) for factor in (1.0, 1.5, 2.0, *([2.5] * 13))]
+        ran = {i: Ran([(n - 1, 0.3), (n, 0.05)]) for i, n in enumerate(steps)}
+        slower = round(least * times * (4 if size < 64 else 1))
+        repeat = {APART: Ran([(slower - 1, 0.3), (slower, 0.05)])} if changes.get("confirm") else {}
+        publish(folder, plan(batch_size=size, trials=16, budget_steps=10**6, **changes), ran | repeat)
+
+
+def test_a_curve_has_a_row_for_each_answer(folder: Path, door: Door) -> None:
+    again(folder, confirm=1)
+    again(folder, optimizer="momentum")
+    _, out, _ = door("fit", "--store", folder, "--csv")
+    table = pd.read_csv(io.StringIO(out))
+    assert list(table.columns[:7]) == [
+        *("dataset", "model", "optimizer", "target_metric", "target_value", "of", "best_of")
+    ]
+    assert list(zip(table["optimizer"], table["of"], strict=True)) == [
+        *(("momentum", "selected"), ("sgd", "selected"), ("sgd", "confirmed"))
+    ]
+    assert table["best_of"].tolist() == [16] * 3
+    before, after = table.loc[1:, "critical_batch_size"]
+    assert before == pytest.approx(64, rel=0.05)
+    assert after > 2 * before
+    assert "medians of 1 fresh seed" in table.loc[2, "reason"]
+    _, out, _ = door("fit", "--store", folder, "--checks")
+    assert "sgd · test_error · 0.1 · confirmed · 16" in " ".join(out.split())
+
+
+def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> None:
+    again(folder, confirm=1)
+    again(folder, optimizer="momentum")
+    found = pairs.of_store(folder)
+    (moved,) = pairs.moved(found).to_dict("records")
+    assert list(moved) == list(pairs.MOVED)
+    assert moved["octaves"] == pytest.approx(np.log2(moved["confirmed"] / moved["selected"]))
+    assert moved["octaves"] > 1 and not moved["inside"]
+    ratios = luck.ratios(found)
+    assert ratios["ratio"].round(1).tolist() == [4.0] * 6 + [1.0] * 5
+    assert ratios["same"].all()
+
+
+def test_the_first_k_trials_are_a_search_of_k(folder: Path, door: Door) -> None:
+    sweep(folder, trials=24)
+    found = pairs.of_store(folder)
+    assert [by_k.numbers(one) for one in found] == [[8, 16, 24]] * 3
+    told = by_k.of(found)
+    assert [(at.one.curve.optimizer, at.k) for at in told][:4] == [
+        *(("momentum", 8), ("momentum", 16), ("momentum", 24), ("nesterov", 8))
+    ]
+    assert [at.judged.points.trials for at in told] == [8, 16, 24] * 3
+    assert told[2].judged is found[0].judged
+    steps = np.array([at.judged.points.high for at in told[:3] if len(at.judged.points.high) == len(BATCH_SIZES)])
+    assert (np.diff(steps, axis=0) <= 0).all(), "a minimum falls with k"
+    _, out, err = door("fit", "--store", folder, "--best-of", "24,8", "--csv")
+    assert err == ""
+    assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [8, 24] * 3
+
+
+def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, door: Door) -> None:
+    sweep(folder, trials=24, pruning="exact")
+    assert [by_k.numbers(one) for one in pairs.of_store(folder)] == [[24]] * 3
+    _, out, _ = door("fit", "--store", folder, "--best-of", "8,24", "--csv")
+    assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [24] * 3
+    code, out, err = door("fit", "--store", folder, "--best-of", "8")
+    assert (code, out, err) == (2, "", "error: no curve tells of the best of 8 trials; they tell of that of 24\n")
+
+
+@pytest.mark.parametrize("words", ["8,,16", "0", "a", "-8"])
+def test_numbers_of_trials_that_are_none_are_told_in_one_line(tmp_path: Path, door: Door, words: str) -> None:
+    code, out, err = door("fit", "--store", tmp_path, f"--best-of={words}")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: argument --best-of: invalid numbers of trials, such as 8,16,32, value")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_file_of_points_has_no_trials(tmp_path: Path, door: Door) -> None:
+    code, _, err = door("fit", "--points", tmp_path / "a.csv", "--best-of", "8")
+    assert (code, err) == (2, "error: --best-of goes with --store; a file of points has no trials in it\n")
