@@ -65,8 +65,7 @@ def table(told: Sequence[AtK]) -> pd.DataFrame:
     """Critical batch sizes in words: a row for every curve, a column for every k."""
     names = pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in told])
     names["words"] = [draw.critical_in_words(at.judged) for at in told]
-    names["pruned"] = [at.one.curve.pruned for at in told]
-    keys = ["dataset", "model", "optimizer", "target_value", "pruned"]
+    keys = ["dataset", "model", "optimizer", "target_value"]
     return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)
 
 

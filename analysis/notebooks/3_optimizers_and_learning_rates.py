@@ -221,8 +221,8 @@ both.assign(**dict(zip(pairs.ANSWERS, zip(*words, strict=True), strict=True)))
 # %%
 told = both.dropna(subset="octaves")
 Markdown(
-    f"Of {len(told)} workloads whose knee is identified both ways {int((told['octaves'] > 0).sum())} have it at a larger "
-    f"batch size once confirmed, by {told['octaves'].median():+.2f} octaves in the median of all; "
+    f"Of {len(told)} workloads whose knee is identified both ways {int((told['octaves'] > 0).sum())} have it at a "
+    f"larger batch size once confirmed, by {told['octaves'].median():+.2f} octaves in the median of all; "
     f"{len(told) - int(told['inside'].sum())} leave the 90 % interval of what was selected."
 )
 
