@@ -1,3 +1,4 @@
+import importlib.metadata
 import json
 import math
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from results.bad_input import BadInput
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target, evaluation_steps
+from results.study import COMPARABLE, Study, Target, evaluation_steps
 
 
 def test_identity_ignores_the_number_of_trials_and_nothing_else(make_study: Callable[..., Study]) -> None:
@@ -131,3 +132,7 @@ def test_evaluations_grow_by_the_stated_ratio(budget: int, ratio: float) -> None
     before, after = steps[:-1].astype(float), steps[1:].astype(float)
     assert np.all(after > before)
     assert np.all(after < np.maximum(before * ratio, before) + 1)
+
+
+def test_plans_are_comparable_with_those_of_the_release_they_are_made_by() -> None:
+    assert importlib.metadata.version("scaling-limits").rsplit(".", 1)[0] == COMPARABLE
