@@ -190,6 +190,13 @@ def test_files_of_different_shapes(files: list[str], capsys: pytest.CaptureFixtu
     assert_refused(files, "heldout.npz is 40 × 30 and other.npz is 40 × 29", capsys)
 
 
+def test_one_row_with_held_out_links_cannot_be_validation_and_test(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(([1.0, 1.0], ([39, 39], [28, 29])), shape=(40, 30)))
+    assert_refused([*files, "als.dim=4"], "ratings has held-out links in 1 row alone; half of such rows are", capsys)
+
+
 def test_a_dim_larger_than_the_smaller_side(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert_refused([*files, "als.dim=31"], "als.dim=31 is larger than the smaller side of ratings, 30 columns", capsys)
 
