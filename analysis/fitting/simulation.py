@@ -141,8 +141,8 @@ def scenarios() -> list[Scenario]:
 def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searches:
     """Simulates trial-level data of a scenario.
 
-    The points of a search are uniform on a square; the optimum drifts across it with batch size. Data sets in which no
-    trial reaches at some batch size, of which only a search made harder has any, are left out.
+    The points of a search are uniform on a square; the optimum drifts across it with batch size. Where all trials
+    would miss the target, as happens where a search is made harder, the luckiest one reaches it.
     """
     ln_batch = np.log(scenario.batch_size)
     n = len(ln_batch)
@@ -158,10 +158,11 @@ def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searche
     steepness = least_steepness * harder ** np.linspace(0, 1, n)[:, None]  # [n, 1]
     luck = steepness * distance + spread * rng.standard_normal((datasets, n, TRIALS))
     diverged = np.broadcast_to(rng.random(points.shape[:-1]) < DIVERGED, luck.shape)
-    luck = np.where(diverged | (luck > np.log(SEARCH_BUDGET)), np.nan, luck)
+    missed = diverged | (luck > np.log(SEARCH_BUDGET))
+    luckiest = luck == luck.min(axis=2, keepdims=True)
+    luck = np.where(missed & ~(missed.all(axis=2, keepdims=True) & luckiest), np.nan, luck)
     low, high = _evaluated(np.exp(ln_least[..., None] + luck), scenario.grid, np.exp(ln_floor)[..., None])
-    whole = ~np.isnan(high).all(axis=2).any(axis=1)
-    return Searches(np.exp(ln_critical)[whole], low[whole], high[whole])
+    return Searches(np.exp(ln_critical), low, high)
 
 
 def _ln_critical(knee: str, ln_batch: np.ndarray, datasets: int, rng: np.random.Generator) -> np.ndarray:
