@@ -11,10 +11,19 @@ out changes the verdict (see shapes, verdicts).
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from analysis.fitting import shapes, verdicts
-from analysis.fitting.profiles import LEVEL, NEGLIGIBLE, OCTAVE, Profile, excess, floors, interval, profile, slopes
+from analysis.fitting.profiles import (
+    NEGLIGIBLE,
+    OCTAVE,
+    Profile,
+    excess,
+    floors,
+    half_width,
+    influence,
+    interval,
+    profile,
+)
 from analysis.fitting.shapes import Evidence, Shape
 from analysis.fitting.verdicts import Verdict
 
@@ -160,7 +169,7 @@ def _knee(
     row = int(np.argmin(misfit))
     best = (ln_best, float(grid.sharpness[row]), float(ln_floor[row]))
     if left_out is not None:
-        half = _half_width(_influence(ln_batch, ln_steps, weights, best), left_out)
+        half = half_width(influence(ln_batch, ln_steps, weights, best), left_out)
         ends = np.array([min(ends[0], ln_best - half), max(ends[1], ln_best + half)])
     outwards = np.array([-1.0, 1.0])
     reach = np.hypot(ends - ln_best, rounding / 2)
@@ -264,28 +273,3 @@ def named(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     if not fit.plateau_seen:
         names[names == REGIMES[-1]] = "?"
     return names
-
-
-def _influence(
-    ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
-) -> np.ndarray:
-    """How ln B* moves with each of ln steps, to first order (Gauss and Newton): float64[n]."""
-    moves = slopes(ln_batch, best)
-    residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
-    curvature = (moves.T * weights) @ moves
-    curvature[1, 1] += weights @ residuals**2 / (len(ln_batch) - 1)  # the prior's
-    return (np.linalg.pinv(curvature, hermitian=True) @ (moves.T * weights))[0]
-
-
-def _half_width(influence: np.ndarray, left_out: np.ndarray) -> float:
-    """Of a 90 % interval of ln B* by the delta method: the jackknife over points that all batch sizes share.
-
-    Args:
-      influence: [n], of ln steps on ln B*.
-      left_out: [n, k], ln steps without point i; NaN rows are of batch sizes that do not tell.
-    """
-    k = left_out.shape[1]
-    if k < 2 or np.isnan(left_out).any():
-        return np.inf
-    moved = influence @ (left_out - left_out.mean(axis=1, keepdims=True))  # [k]
-    return float(stdtrit(k - 1, 1 - (1 - LEVEL) / 2) * np.sqrt((k - 1) / k * (moved**2).sum()))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import fdtri
 
-from analysis.fitting import regimes
+from analysis.fitting import profiles, regimes
 from analysis.fitting.profiles import profile
 
 SIZES = 2.0 ** np.arange(11)
@@ -204,7 +204,7 @@ def test_the_influence_of_each_point_is_that_of_moving_it(sharpness):
     sizes = 2.0 ** np.arange(9)
     steps = 50 * (1 + (16 / sizes) ** sharpness) ** (1 / sharpness) * np.exp(NOISE[:9] / 5)
     found, weights = fit(sizes, steps), np.ones(9)
-    influence = regimes._influence(np.log(sizes), found.ln_steps, weights, found.best)
+    influence = profiles.influence(np.log(sizes), found.ln_steps, weights, found.best)
     moved = []
     for i in range(9):
         up, down = (fit(sizes, steps * np.exp(change * (np.arange(9) == i))).best[0] for change in (0.05, -0.05))
