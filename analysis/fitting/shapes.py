@@ -59,7 +59,7 @@ class Shape(NamedTuple):
 
     Attributes:
       checks: slope, plateau, knee and search, in this order.
-      ln_low: a 95 % lower bound of ln B* that holds for whichever of ``BENDS`` is true.
+      ln_low: the least of the 95 % lower bounds of ln B* by the curve and by those ``BENDS`` that can be judged.
       shift: octaves from the critical batch size of all trials to that of half of them; NaN if unknown.
     """
 

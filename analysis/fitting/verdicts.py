@@ -48,7 +48,7 @@ def model_error(ln_best: float, reach: np.ndarray, ln_batch: np.ndarray) -> np.n
 def of(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: Shape) -> Claim:
     """What an interval of ln B* proves, in which direction it proves nothing, and whether the shape lets it.
 
-    Where a check of the shape fails, no interval is stated. A lower bound is, that holds for the bent curves, too.
+    Where a check of the shape fails, no interval is stated. A lower bound is, which is that of the bent curves, too.
 
     Args:
       reach: [2], the ends that the data alone leave, which the verdict is by.
