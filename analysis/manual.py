@@ -86,13 +86,17 @@ cannot tell. With --csv it writes a row for each: the curve, then assumption, se
 columns of --csv, after those that name the curve:
 """
 FIT_LIMITS = """
-Not in the interval: a slope other than -1 at small batch sizes; a knee that is sharper on one side, which where there
-is little luck moves it by up to 0.2 octaves (`coverage` shows what that does); and a search that gets harder with batch
-size, which pulls the critical batch size down by up to half an octave. Look at the figures beside the numbers.
+The interval has a model error in it: up to 0.35 octaves, and less where the shape can be judged on both sides of the
+knee or the data are exact. Four things change the verdict where the data show them, and it says so: a slope other than
+-1 at small batch sizes, one other than 0 at large ones, a knee that is sharper on one side, and a search that gets
+harder with batch size. No interval is stated then, but a lower bound where there is one. What the data do not show is
+not in the interval: a slope of -0.85, seen in half of all curves with little luck, moves it by 0.75 octaves (`coverage`
+says how often each is seen). Look at the figures beside the numbers.
 """
 COVERAGE = """\
 How often what `fit` says of simulated searches is true: their critical batch sizes are known. Six shapes of curve,
 6, 9 or 13 batch sizes, little luck or much, two grids of evaluations; knees in the middle, near an end, beyond, absent.
+Then curves and searches that are not as the fit assumes, at 11 batch sizes, and how often the checks name what is not.
 
   python -m analysis coverage
   python -m analysis coverage --datasets 20 --seed 1 --csv > coverage.csv

@@ -11,9 +11,11 @@ from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
 from results import progress
 
-LEAST, MOST = 0.85, 0.97  # of statements that have to hold where the knee is inside
+LEAST, MOST = 0.85, 0.99  # of statements that have to hold where the knee is inside
+EACH = 0.80  # of those of a scenario
+WRONG, NAMED = 0.10, 0.80  # of data sets beyond what is assumed: identified and wrong, and the failed check named
 FALSELY = 0.05  # of data sets without a knee inside, the most that may be called identified
-CHUNK = 25  # data sets that are fitted together, so that what is computed stays in a processor's cache
+CHUNK = 100  # data sets that are fitted together, so that what is computed stays in a processor's cache
 
 COLUMNS = {
     "knee": "where the true critical batch size is, in the batch sizes that were tried",
@@ -29,6 +31,9 @@ COLUMNS = {
     "at_most": "likewise",
     "not_identified": "likewise: no statement at all",
     "octaves": "median width of the interval where identified, in factors of two; empty if there were none",
+    "wrong": "share of data sets that are identified and whose interval does not hold the truth",
+    "failed": "share of data sets in which a check of the shape or of the search failed, and changed the verdict",
+    "named": "share in which that check failed which the curve breaks; empty where it breaks none",
 }
 VERDICTS = ("identified", "at_least", "at_most", "not_identified")
 
@@ -61,7 +66,8 @@ def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
     for start in range(0, len(low), CHUNK):
         part = slice(start, start + CHUNK)
         rest = None if without is None else without[part]
-        found += regimes.fit_each(scenario.batch_size, low[part], high[part], weights[part], rest)
+        told = samples.evidence(searches.low[part], searches.high[part])
+        found += regimes.fit_each(scenario.batch_size, low[part], high[part], weights[part], rest, told)
     return found
 
 
@@ -73,11 +79,16 @@ def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray)
     claims = [verdicts == verdict for verdict in VERDICTS[:3]]
     holds = np.select(claims, [from_below & from_above, from_below, from_above], False)
     stated, identified = verdicts != "not_identified", verdicts == "identified"
+    failed = [{check.assumption for check in one.shape.doubts} for one in fitted]
+    breaks = simulation.BEYOND[scenario.shape].breaks if scenario.shape in simulation.BEYOND else None
     return {
         **dict(zip(COLUMNS, (*scenario, len(fitted)), strict=False)),
         "covered": float(holds[stated].mean()) if stated.any() else np.nan,
         **{verdict: float(np.mean(verdicts == verdict)) for verdict in VERDICTS},
         "octaves": float(np.median(np.log2(high / low)[identified])) if identified.any() else np.nan,
+        "wrong": float(np.mean(identified & ~holds)),
+        "failed": float(np.mean([bool(names) for names in failed])),
+        "named": float(np.mean([breaks in names for names in failed])) if breaks else np.nan,
     }
 
 
@@ -99,6 +110,9 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
                 "least": group["covered"].min(),
                 **{verdict: np.average(group[verdict], weights=group["datasets"]) for verdict in VERDICTS},
                 "octaves": group["octaves"].median(),
+                **{
+                    share: np.average(group[share], weights=group["datasets"]) for share in ("wrong", "failed", "named")
+                },
             }
         )
     return pd.DataFrame(rows)
@@ -106,46 +120,78 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 def readable(table: pd.DataFrame, seed: int, seconds: float) -> str:
     """The rates for a reader, by where the knee is, by shape and so on, each against its target."""
-    strained = table["shape"] == simulation.LOPSIDED
+    beyond = table["shape"].isin(simulation.BEYOND)
+    strained = (table["shape"] == simulation.LOPSIDED) | beyond
     own, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
     counted = table[own & inside & ~strained]
     parts = [
         ("all", counted.assign(all="knee inside, five shapes"), "all"),
         ("knee, five shapes", table[own & ~strained], "knee"),
-        ("shape of curve, knee inside", table[own & inside], "shape"),
+        ("shape of curve, knee inside", table[own & inside & ~beyond], "shape"),
         ("batch sizes, knee inside", counted, "batch_sizes"),
         ("noise, knee inside", counted, "noise"),
         ("grid of evaluations, knee inside", counted, "grid"),
         ("points of the search", table[inside & ~strained & table["knee"].isin(simulation.INSIDE[:2])], "points"),
     ]
-    datasets = int(table["datasets"].iloc[0])
+    datasets = int(table["datasets"].max())
     lines = [
         f"Statements of `analysis fit` on simulated searches of {simulation.TRIALS} trials: {len(table)} scenarios of "
         f"{datasets} data sets, seed {seed}, {seconds:.0f} s.",
-        f"Targets: {LEAST:.0%} to {MOST:.0%} of statements hold where the knee is inside; at most {FALSELY:.0%} are "
-        "identified where it is not.",
+        f"Targets: {LEAST:.0%} to {MOST:.0%} of statements hold where the knee is inside, {EACH:.0%} in each scenario; "
+        f"at most {FALSELY:.0%} are identified where it is not.",
         "",
     ]
     for title, rows, by in parts:
         if len(rows):
             lines += [_block(title, summary(rows, by), by), ""]
-    return "\n".join([*lines, _LOPSIDED]) if strained.any() else "\n".join(lines[:-1])
+    for noise, rows in table[beyond].groupby("noise", sort=False):
+        lines += [_beyond(f"beyond what is assumed, {noise} noise", rows), ""]
+    return "\n".join([*lines, _BEYOND]) if beyond.any() else "\n".join(lines[:-1])
 
 
-_LOPSIDED = """\
-The five shapes are all but lopsided. two steps, noisy quadratic and lopsided are not of the family that is fitted; the
-knee of the last two is sharper on its side of perfect scaling. By what a fit then misses it, up to 0.2 octaves,
-intervals are not widened: where there is little luck they are too narrow."""
+_BEYOND = f"""\
+The five shapes are all but lopsided. Failed: a check of the shape or of the search did, and no interval is stated.
+Beyond what is assumed, the first five curves are those that the checks were made for; nothing was chosen on the others.
+Targets: at most {WRONG:.0%} of all data sets are identified and wrong, and in {NAMED:.0%} the check that the curve
+breaks fails ("by name")."""
+
+
+def _beyond(title: str, rows: pd.DataFrame) -> str:
+    header = [
+        title,
+        "hold",
+        "identified",
+        "and wrong",
+        "at least",
+        "at most",
+        "not identified",
+        "failed",
+        "by name",
+        "target",
+    ]
+    shares = ("covered", "identified", "wrong", "at_least", "at_most", "not_identified", "failed", "named")
+    lines = [
+        [str(one["shape"]), *(_percent(one[share]) for share in shares), met_beyond(one)]
+        for one in rows.to_dict("records")
+    ]
+    return text.aligned(header, lines, left=[title, "target"])
+
+
+def met_beyond(one: Mapping[Any, Any]) -> str:
+    """Whether a scenario of ``simulation.BEYOND`` meets its targets; nothing where none are set."""
+    if one["shape"] not in simulation.CHOSEN_ON:
+        return ""
+    return "met" if one["wrong"] <= WRONG and one["named"] >= NAMED else "MISSED"
 
 
 def _block(title: str, rates: pd.DataFrame, by: str) -> str:
     verdicts = [verdict.replace("_", " ") for verdict in VERDICTS]
-    header = [title, "scenarios", "hold", "least", *verdicts, "octaves", "target"]
+    header = [title, "scenarios", "hold", "least", *verdicts, "failed", "octaves", "target"]
     rows = [
         [
             str(rate[by]),
             str(rate["scenarios"]),
-            *(_percent(rate[column]) for column in ("covered", "least", *VERDICTS)),
+            *(_percent(rate[column]) for column in ("covered", "least", *VERDICTS, "failed")),
             text.number(rate["octaves"], 2),
             met(rate, by),
         ]
@@ -160,7 +206,7 @@ def met(rate: Mapping[Any, Any], by: str) -> str:
         return ""
     if rate[by] in simulation.KNEES and rate[by] not in simulation.INSIDE:
         return "met" if rate["identified"] <= FALSELY else "MISSED"
-    return "met" if LEAST <= rate["covered"] <= MOST else "MISSED"
+    return "met" if LEAST <= rate["covered"] <= MOST and rate["least"] >= EACH else "MISSED"
 
 
 def _percent(share: float) -> str:

@@ -9,7 +9,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import fdtri
+from scipy.special import fdtri, stdtrit
 
 LEVEL = 0.90
 NEGLIGIBLE = 1e-3  # residuals below 0.1 % are no evidence of precision: steps are whole numbers
@@ -157,6 +157,31 @@ def interval(
     low = np.interp(edge, height[[first, first - 1]], x[[first, first - 1]]) if first > 0 else -np.inf
     high = np.interp(edge, height[[last, last + 1]], x[[last, last + 1]]) if last < len(x) - 1 else np.inf
     return float(best), np.array([min(low, best), max(high, best)]), float(bound)
+
+
+def influence(
+    ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
+) -> np.ndarray:
+    """How ln B* moves with each of ln steps, to first order (Gauss and Newton): float64[n]."""
+    moves = slopes(ln_batch, best)
+    residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
+    curvature = (moves.T * weights) @ moves
+    curvature[1, 1] += weights @ residuals**2 / (len(ln_batch) - 1)  # the prior's
+    return (np.linalg.pinv(curvature, hermitian=True) @ (moves.T * weights))[0]
+
+
+def half_width(moves: np.ndarray, left_out: np.ndarray) -> float:
+    """Of a 90 % interval of ln B* by the delta method: the jackknife over points that all batch sizes share.
+
+    Args:
+      moves: [n], of ln steps on ln B*.
+      left_out: [n, k], ln steps without point i; NaN rows are of batch sizes that do not tell.
+    """
+    k = left_out.shape[1]
+    if k < 2 or np.isnan(left_out).any():
+        return np.inf
+    moved = moves @ (left_out - left_out.mean(axis=1, keepdims=True))  # [k]
+    return float(stdtrit(k - 1, 1 - (1 - LEVEL) / 2) * np.sqrt((k - 1) / k * (moved**2).sum()))
 
 
 @functools.lru_cache(maxsize=4)

@@ -4,18 +4,28 @@ The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at 
 large B and between them a knee of sharpness a. With a = 1 it is the hyperbola of McCandlish et al. 2018, arXiv
 1812.06162, eq. 2.11; the three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical
 batch size B* = E_min / S_min is where the line of perfect scaling meets the plateau, whatever the sharpness. Its
-interval is a profile likelihood with an F quantile; the free sharpness keeps it honest when the true curve is no
-hyperbola.
+interval is a profile likelihood with an F quantile, and a model error in quadrature; a shape that the data do not bear
+out changes the verdict (see shapes, verdicts).
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
-from analysis.fitting.profiles import LEVEL, NEGLIGIBLE, OCTAVE, Profile, excess, floors, interval, profile, slopes
-
-Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
+from analysis.fitting import shapes, verdicts
+from analysis.fitting.profiles import (
+    NEGLIGIBLE,
+    OCTAVE,
+    Profile,
+    excess,
+    floors,
+    half_width,
+    influence,
+    interval,
+    profile,
+)
+from analysis.fitting.shapes import Evidence, Shape
+from analysis.fitting.verdicts import Verdict
 
 FEWEST_BATCH_SIZES = 5
 OCTAVES_BELIEVED = 4  # how far beyond the data B* may lie where regimes are given probabilities
@@ -31,7 +41,7 @@ class Fit(NamedTuple):
     Attributes:
       s_min: the plateau, steps; NaN if the curve shows none.
       critical_batch_size: examples; NaN if the best one is at the edge of what was searched.
-      low, high: ends of its 90 % interval, examples; NaN where open. Each end alone is a 95 % bound.
+      low, high: ends of its 90 % interval, examples; NaN where open, or not stated. Each end alone is a 95 % bound.
       sharpness: a; 1 is a hyperbola, more is a sharper knee.
       verdict: identified, at_least (low), at_most (high) or not_identified.
       plateau_seen: whether evaluations at the largest batch size were close enough together to see one.
@@ -41,6 +51,9 @@ class Fit(NamedTuple):
       profile: the grid behind it.
       bound: the largest ``profile.misfit`` inside the 90 % region.
       rounding: ln of the factor that evaluations are apart at the largest batch size.
+      reach: the ends that the data alone leave, examples, NaN where open; low and high have the model error in them.
+      model_error: octaves, of the end where it is larger; how far the shape that is fitted may lead astray.
+      shape: what the checks of it came to.
     """
 
     s_min: float
@@ -58,6 +71,9 @@ class Fit(NamedTuple):
     profile: Profile
     bound: float
     rounding: float
+    reach: tuple[float, float]
+    model_error: float
+    shape: Shape
 
     @property
     def e_min(self) -> float:
@@ -77,6 +93,7 @@ def fit(
     high: np.ndarray,
     weights: np.ndarray | None = None,
     left_out: np.ndarray | None = None,
+    evidence: Evidence | None = None,
 ) -> Fit:
     """Fits the model to the steps to target at n >= 5 batch sizes, in any order.
 
@@ -87,73 +104,112 @@ def fit(
       weights: [n], relative weights of ln steps; None weighs all alike. The noise is judged from the residuals.
       left_out: [n, k], only if all batch sizes share the points of their search: how ln steps would be without point i,
         as ``weights.without_each`` tells.
+      evidence: of the trials, as ``samples.evidence`` tells; None leaves the residuals alone to judge the shape by.
     """
     order = np.argsort(batch_size)
     weights = np.ones(len(order)) if weights is None else weights
     low, high, weights = (np.asarray(values, np.float64)[order][None] for values in (low, high, weights))
     without = None if left_out is None else left_out[order][None]
-    return fit_each(np.asarray(batch_size)[order], low, high, weights, without)[0]
+    if evidence is not None:
+        third, half, near = (values[:, order] for values in (evidence.third, evidence.half, evidence.near))
+        evidence = evidence._replace(third=third, half=half, near=near)
+    return fit_each(np.asarray(batch_size)[order], low, high, weights, without, evidence)[0]
 
 
 def fit_each(
-    batch_size: np.ndarray, low: np.ndarray, high: np.ndarray, weights: np.ndarray, left_out: np.ndarray | None = None
+    batch_size: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    weights: np.ndarray,
+    left_out: np.ndarray | None = None,
+    evidence: Evidence | None = None,
 ) -> list[Fit]:
     """Fits d data sets at the same n sorted batch sizes; every argument but the first has an axis [d] in front."""
     if len(batch_size) < FEWEST_BATCH_SIZES:
         raise ValueError(f"a fit needs {FEWEST_BATCH_SIZES} batch sizes, not {len(batch_size)}")
     batch_size, low = np.asarray(batch_size, np.float64), from_zero(low)
     weights = weights / weights.mean(axis=1, keepdims=True)
-    ln_steps = np.log((low + high) / 2)
+    ln_steps, ln_batch = np.log((low + high) / 2), np.log(batch_size)
     rounding = np.log(high[:, -1] / low[:, -1])
     without = [None] * len(low) if left_out is None else left_out
-    grids = profile(batch_size, ln_steps, weights)
-    return [_fit(batch_size, *each) for each in zip(ln_steps, weights, rounding, without, grids, strict=True)]
+    knees = [
+        _knee(ln_batch, *each)
+        for each in zip(ln_steps, weights, rounding, without, profile(batch_size, ln_steps, weights), strict=True)
+    ]
+    best, ends = np.array([knee.best[:2] for knee in knees]), np.array([knee.ends for knee in knees])
+    found = shapes.of(ln_batch, ln_steps, weights, best, ends, evidence)
+    return [_fit(batch_size, *each) for each in zip(ln_steps, weights, rounding, knees, found, strict=True)]
 
 
-def _fit(
-    batch_size: np.ndarray,
+class _Knee(NamedTuple):
+    """The best (ln B*, a, m), the interval of ln B* without and with its model error, and what they are from.
+
+    Ends are [2] each, infinite where open.
+    """
+
+    best: tuple[float, float, float]
+    reach: np.ndarray
+    ends: np.ndarray
+    model_error: np.ndarray
+    profile: Profile
+    bound: float
+
+
+def _knee(
+    ln_batch: np.ndarray,
     ln_steps: np.ndarray,
     weights: np.ndarray,
     rounding: float,
     left_out: np.ndarray | None,
     grid: Profile,
-) -> Fit:
-    """The fit of a curve whose evaluations at the largest batch size are ``rounding`` apart, in ln steps."""
-    ln_batch = np.log(batch_size)
+) -> _Knee:
+    """The knee of a curve whose evaluations at the largest batch size are ``rounding`` apart, in ln steps."""
     ln_best, ends, bound = interval(grid.ln_critical, grid.misfit.min(axis=0), len(ln_batch))
     ln_floor, misfit = floors(ln_batch, ln_steps, weights, np.full(len(grid.sharpness), ln_best), grid.sharpness)
     row = int(np.argmin(misfit))
     best = (ln_best, float(grid.sharpness[row]), float(ln_floor[row]))
     if left_out is not None:
-        half = _half_width(_influence(ln_batch, ln_steps, weights, best), left_out)
+        half = half_width(influence(ln_batch, ln_steps, weights, best), left_out)
         ends = np.array([min(ends[0], ln_best - half), max(ends[1], ln_best + half)])
-    ends = ln_best + np.array([-1.0, 1.0]) * np.hypot(ends - ln_best, rounding / 2)
+    outwards = np.array([-1.0, 1.0])
+    reach = np.hypot(ends - ln_best, rounding / 2)
+    error = verdicts.model_error(ln_best, reach, ln_batch)
+    return _Knee(best, ln_best + outwards * reach, ln_best + outwards * np.hypot(reach, error), error, grid, bound)
+
+
+def _fit(
+    batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, rounding: float, knee: _Knee, shape: Shape
+) -> Fit:
+    """The fit of a curve with this knee, and what may be claimed of it."""
+    ln_best, sharpness, ln_floor = knee.best
     plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
-    verdict, caveats = _verdict(ends, ln_batch, plateau_seen)
-    if not plateau_seen:
-        caveats = (
-            f"the evaluation interval at batch size {batch_size[-1]:g} spans a factor {np.exp(rounding):.3g}, "
-            "too coarse to see a plateau: evaluate more often",
-            *caveats,
-        )
-    edges = grid.ln_critical[[0, -1]]
-    critical, low_end, high_end = np.exp(np.where(np.isfinite([ln_best, *ends]), [ln_best, *ends], np.nan))
+    claim = verdicts.of(knee.reach, knee.ends, np.log(batch_size), plateau_seen, shape)
+    coarse = (
+        f"the evaluation interval at batch size {batch_size[-1]:g} spans a factor {np.exp(rounding):.3g}, "
+        "too coarse to see a plateau: evaluate more often"
+    )
+    first, last = knee.profile.ln_critical[[0, -1]]
+    numbers = np.array([ln_best, *claim.ends, *knee.reach])
+    critical, low, high, *reach = np.exp(np.where(np.isfinite(numbers), numbers, np.nan)).tolist()
     return Fit(
-        s_min=float(np.exp(best[2])) if ln_best < edges[1] else float("nan"),
-        critical_batch_size=float(critical) if edges[0] < ln_best < edges[1] else float("nan"),
-        low=float(low_end),
-        high=float(high_end),
-        sharpness=best[1],
-        verdict=verdict,
+        s_min=float(np.exp(ln_floor)) if ln_best < last else float("nan"),
+        critical_batch_size=critical if first < ln_best < last else float("nan"),
+        low=low,
+        high=high,
+        sharpness=sharpness,
+        verdict=claim.verdict,
         plateau_seen=plateau_seen,
-        caveats=caveats,
+        caveats=claim.caveats if plateau_seen else (coarse, *claim.caveats),
         batch_size=batch_size,
         ln_steps=ln_steps,
         weights=weights,
-        best=best,
-        profile=grid,
-        bound=bound,
+        best=knee.best,
+        profile=knee.profile,
+        bound=knee.bound,
         rounding=float(rounding),
+        reach=(reach[0], reach[1]),
+        model_error=float(knee.model_error.max() / OCTAVE),
+        shape=shape,
     )
 
 
@@ -217,43 +273,3 @@ def named(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     if not fit.plateau_seen:
         names[names == REGIMES[-1]] = "?"
     return names
-
-
-def _influence(
-    ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
-) -> np.ndarray:
-    """How ln B* moves with each of ln steps, to first order (Gauss and Newton): float64[n]."""
-    moves = slopes(ln_batch, best)
-    residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
-    curvature = (moves.T * weights) @ moves
-    curvature[1, 1] += weights @ residuals**2 / (len(ln_batch) - 1)  # the prior's
-    return (np.linalg.pinv(curvature, hermitian=True) @ (moves.T * weights))[0]
-
-
-def _half_width(influence: np.ndarray, left_out: np.ndarray) -> float:
-    """Of a 90 % interval of ln B* by the delta method: the jackknife over points that all batch sizes share.
-
-    Args:
-      influence: [n], of ln steps on ln B*.
-      left_out: [n, k], ln steps without point i; NaN rows are of batch sizes that do not tell.
-    """
-    k = left_out.shape[1]
-    if k < 2 or np.isnan(left_out).any():
-        return np.inf
-    moved = influence @ (left_out - left_out.mean(axis=1, keepdims=True))  # [k]
-    return float(stdtrit(k - 1, 1 - (1 - LEVEL) / 2) * np.sqrt((k - 1) / k * (moved**2).sum()))
-
-
-def _verdict(ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> tuple[Verdict, tuple[str, ...]]:
-    """What the interval proves, and in which direction it proves nothing."""
-    # An end on the smallest or largest batch size counts as inside; rounding of logarithms must not decide it.
-    above, below = ends[0] >= ln_batch[0] - 1e-9, ends[1] <= ln_batch[-1] + 1e-9
-    caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
-    caveats += () if above else ("the interval reaches past the smallest batch size",)
-    if above and below and plateau_seen:
-        return "identified", caveats
-    if above:
-        return "at_least", caveats
-    if below and plateau_seen:
-        return "at_most", caveats
-    return "not_identified", caveats

@@ -9,10 +9,13 @@ import pandas as pd
 
 from analysis.fitting import weights
 from analysis.fitting.regimes import from_zero
+from analysis.fitting.shapes import Evidence
 from analysis.searches import edges
 from results.search_space import SearchSpace
 
 SHARED = 0.5  # share of the points of a search at all batch sizes, from which on their luck is taken to be the same
+FEWEST_TRIALS = 8  # at each batch size, of which less is known than from residuals
+NEAR = 2.0  # times the steps of the best trial, up to which others are near it
 
 
 Point = tuple[float, ...]  # of a search: where in its space it is
@@ -60,9 +63,22 @@ def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return weights.without_each(trial_steps(low, high))
 
 
-def best_of_half(sample: Sample) -> np.ndarray:
-    """Expected ln steps of the best of half of the trials: float64[n]."""
-    return weights.best_of_half(trial_steps(sample.low, sample.high))
+def evidence(low: np.ndarray, high: np.ndarray) -> Evidence | None:
+    """What trials [d, n, k] say beside their best; None if there are too few of them."""
+    k = low.shape[-1]
+    if k < FEWEST_TRIALS:
+        return None
+    steps = trial_steps(low, high)
+    variance = weights.minimum_variance(steps)  # [d, n]
+    known = np.isfinite(variance)
+    mean = np.where(known, variance, 0).sum(axis=-1) / np.maximum(known.sum(axis=-1), 1)
+    return Evidence(
+        third=weights.best_of_some(steps, k // 3),
+        half=weights.best_of_some(steps, k // 2),
+        variance=np.where(mean > 0, mean, np.nan),
+        near=(steps <= NEAR * steps.min(axis=-1, keepdims=True)).sum(axis=-1),
+        trials=k,
+    )
 
 
 def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Simulated searches: trials at several batch sizes whose true critical batch size is known."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +24,8 @@ SHAPES: Mapping[str, tuple[tuple[float, float, float], ...]] = {
 # Sharp towards perfect scaling and slow to reach its plateau: a strain on what the fit assumes, reported on its own.
 LOPSIDED = "lopsided"
 ALL_SHAPES = {**SHAPES, LOPSIDED: ((0.6, -0.4, 3.0), (0.4, 0.6, 1.0))}
-# Batch sizes by their number: 12, 8 and 10 octaves from 1 on.
-SIZES = {13: 2.0 ** np.arange(13), 9: 2.0 ** np.arange(9), 6: 4.0 ** np.arange(6)}
+# Batch sizes by their number: 12, 8, 10 and 10 octaves from 1 on; the last for the curves beyond what is fitted.
+SIZES = {13: 2.0 ** np.arange(13), 9: 2.0 ** np.arange(9), 6: 4.0 ** np.arange(6), 11: 2.0 ** np.arange(11)}
 # How much luck matters: a trial needs exp(steepness d^2 + spread z) times the least steps, d away from the optimum.
 NOISES = {"low": (2.0, 0.03), "high": (8.0, 0.15)}
 GRIDS = ("ratio 1.1", "plateau / 8")  # evaluations at steps that grow by a factor, or every so many steps
@@ -37,7 +37,64 @@ POINTS = ("own", "shared", "shared unawares")
 SEARCH_BUDGET = 20.0  # times the least steps; slower trials do not reach
 DIVERGED = 1 / 8  # of the trials
 _RATIO, _SHARE = 1.1, 8
+_STANDARD = (13, 9, 6)  # batch sizes
 _LONGEST = 10**8
+
+
+class Beyond(NamedTuple):
+    """A curve, or a search, that is not as the fit assumes.
+
+    Attributes:
+      breaks: the check that has to name it.
+      curve: ln S / S_min at ln(B*/B).
+      harder: by what factor trials need more luck at the largest batch size than at the smallest.
+    """
+
+    breaks: str
+    curve: Callable[[np.ndarray], np.ndarray]
+    harder: float = 1.0
+
+
+def _hyperbola(past: np.ndarray) -> np.ndarray:
+    return excess(past, 1.0)
+
+
+def _sum(past: np.ndarray, knees: Sequence[tuple[float, float, float]]) -> np.ndarray:
+    return np.sum([weight * excess(past + octaves * OCTAVE, a) for weight, octaves, a in knees], axis=0)
+
+
+def _tilted(past: np.ndarray, per_octave: float) -> np.ndarray:
+    """A hyperbola whose steps change by a factor per octave from four critical batch sizes on."""
+    return _hyperbola(past) + np.log(per_octave) / OCTAVE * np.maximum(-past - 2 * OCTAVE, 0)
+
+
+def _two_rates(past: np.ndarray, plateau: float, perfect: float) -> np.ndarray:
+    """A knee that nears its plateau as (B*/B)^plateau, and perfect scaling as (B/B*)^perfect."""
+    moved = past + 1 / perfect - 1 / plateau
+    flat = perfect / plateau / (plateau + perfect) * np.exp(plateau * np.minimum(moved, 0))
+    steep = plateau / perfect / (plateau + perfect) * np.exp(-perfect * np.maximum(moved, 0))
+    return np.where(moved < 0, flat, past + steep)
+
+
+# B* of a slope of -s at small batch sizes is where its line meets the plateau.
+BEYOND: Mapping[str, Beyond] = {
+    "slope -0.85": Beyond("slope", lambda past: 0.85 * _hyperbola(past)),
+    "plateau rises 12 %": Beyond("plateau", lambda past: _tilted(past, 1.12)),
+    "knee 4 x sharper to its plateau": Beyond("knee", lambda past: _two_rates(past, 2.4, 0.6)),
+    "knee 4 x sharper to perfect scaling": Beyond("knee", lambda past: _two_rates(past, 0.6, 2.4)),
+    "harder search": Beyond("search", _hyperbola, 16.0),
+    # Nothing was chosen on these.
+    "slope -0.92": Beyond("slope", lambda past: 0.92 * _hyperbola(past)),
+    "slope -0.85, sharp": Beyond("slope", lambda past: 0.85 * excess(past, 2.0)),
+    "plateau falls 12 %": Beyond("plateau", lambda past: _tilted(past, 1 / 1.12)),
+    "knee 2 x sharper to its plateau": Beyond("knee", lambda past: _two_rates(past, 1.7, 0.85)),
+    # Within 0.4 % of gradient descent as above, in 10 dimensions.
+    "noisy quadratic, 10 dimensions": Beyond(
+        "knee", lambda past: _sum(past, ((0.266, -0.635, 2.48), (0.734, 0.23, 1.11)))
+    ),
+    "slightly harder search": Beyond("search", _hyperbola, 4.0),
+}
+CHOSEN_ON = tuple(BEYOND)[:5]
 
 
 class Scenario(NamedTuple):
@@ -70,19 +127,22 @@ class Searches(NamedTuple):
 
 
 def scenarios() -> list[Scenario]:
-    """All of them; where no knee is there the shape does not matter."""
+    """All of them; where no knee is there the shape does not matter. Those of ``BEYOND`` come last."""
     knees = [(knee, shape) for knee in KNEES for shape in ALL_SHAPES if knee not in ABSENT or shape == "hyperbola"]
-    own = itertools.product(knees, SIZES, NOISES, GRIDS)
-    shared = itertools.product(POINTS[1:], INSIDE[:2], SHAPES, SIZES, NOISES)
-    return [Scenario(knee, shape, sizes, noise, grid) for (knee, shape), sizes, noise, grid in own] + [
-        Scenario(knee, shape, sizes, noise, GRIDS[0], points) for points, knee, shape, sizes, noise in shared
+    own = itertools.product(knees, _STANDARD, NOISES, GRIDS)
+    shared = itertools.product(POINTS[1:], INSIDE[:2], SHAPES, _STANDARD, NOISES)
+    return [
+        *(Scenario(knee, shape, sizes, noise, grid) for (knee, shape), sizes, noise, grid in own),
+        *(Scenario(knee, shape, sizes, noise, GRIDS[0], points) for points, knee, shape, sizes, noise in shared),
+        *(Scenario(INSIDE[0], shape, 11, noise, GRIDS[0]) for shape in BEYOND for noise in NOISES),
     ]
 
 
 def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searches:
     """Simulates trial-level data of a scenario.
 
-    The points of a search are uniform on a square; the optimum drifts across it with batch size.
+    The points of a search are uniform on a square; the optimum drifts across it with batch size. Where all trials
+    would miss the target, as happens where a search is made harder, the luckiest one reaches it.
     """
     ln_batch = np.log(scenario.batch_size)
     n = len(ln_batch)
@@ -90,13 +150,17 @@ def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Searche
     ln_floor = np.log(rng.uniform(300, 600, (datasets, 1)))
     ln_least = ln_floor + _curve(scenario, ln_critical[:, None] - ln_batch, ln_batch)  # [d, n]
 
-    steepness, spread = NOISES[scenario.noise]
+    least_steepness, spread = NOISES[scenario.noise]
     points = rng.random((datasets, n if scenario.points == POINTS[0] else 1, TRIALS, 2))
     optimum = np.stack([np.linspace(0.4, 0.6, n), np.full(n, 0.5)], axis=1)
     distance = ((points - optimum[:, None]) ** 2).sum(axis=-1)  # [d, n, k]
+    harder = BEYOND[scenario.shape].harder if scenario.shape in BEYOND else 1.0
+    steepness = least_steepness * harder ** np.linspace(0, 1, n)[:, None]  # [n, 1]
     luck = steepness * distance + spread * rng.standard_normal((datasets, n, TRIALS))
     diverged = np.broadcast_to(rng.random(points.shape[:-1]) < DIVERGED, luck.shape)
-    luck = np.where(diverged | (luck > np.log(SEARCH_BUDGET)), np.nan, luck)
+    missed = diverged | (luck > np.log(SEARCH_BUDGET))
+    luckiest = luck == luck.min(axis=2, keepdims=True)
+    luck = np.where(missed & ~(missed.all(axis=2, keepdims=True) & luckiest), np.nan, luck)
     low, high = _evaluated(np.exp(ln_least[..., None] + luck), scenario.grid, np.exp(ln_floor)[..., None])
     return Searches(np.exp(ln_critical), low, high)
 
@@ -121,7 +185,9 @@ def _curve(scenario: Scenario, past: np.ndarray, ln_batch: np.ndarray) -> np.nda
         return np.broadcast_to(ln_batch[-1] - ln_batch, past.shape)
     if scenario.knee == ABSENT[1]:
         return np.zeros(past.shape)
-    return sum(weight * excess(past + octaves * OCTAVE, a) for weight, octaves, a in ALL_SHAPES[scenario.shape])  # type: ignore[return-value]
+    if scenario.shape in BEYOND:
+        return BEYOND[scenario.shape].curve(past)
+    return _sum(past, ALL_SHAPES[scenario.shape])
 
 
 def _evaluated(steps: np.ndarray, grid: str, plateau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -73,11 +73,12 @@ def without_each(trial_steps: np.ndarray) -> np.ndarray:
     return found
 
 
-def best_of_half(trial_steps: np.ndarray) -> np.ndarray:
-    """The expected ln minimum over a random half of k trials, over the halves whose best did reach.
+def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
+    """The expected ln minimum over a random ``some`` of k trials, over those draws whose best did reach.
 
     Args:
-      trial_steps: float64[..., n, k], k >= 2, steps to target, infinite where not reached; one did at each batch size.
+      trial_steps: float64[..., n, k], steps to target, infinite where not reached; one did at each batch size.
+      some: 1 to k.
 
     Returns:
       float64[..., n].
@@ -85,7 +86,7 @@ def best_of_half(trial_steps: np.ndarray) -> np.ndarray:
     k = trial_steps.shape[-1]
     ordered = np.sort(trial_steps, axis=-1)
     reached = np.isfinite(ordered)
-    weights = _first_of_subset(k, k // 2) * reached
+    weights = _first_of_subset(k, some) * reached
     return (weights * np.log(np.where(reached, ordered, 1.0))).sum(axis=-1) / weights.sum(axis=-1)
 
 

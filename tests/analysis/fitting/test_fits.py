@@ -18,7 +18,7 @@ from results.study import Target
 from ..conftest import BATCH_SIZES, TRUTH, Ran, plan, publish, sweep
 
 HEADER = "s_min,critical_batch_size,critical_batch_size_low,critical_batch_size_high,sharpness,"
-HEADER += "verdict,half_trials_octaves,doubts,reason"
+HEADER += "verdict,half_trials_octaves,model_error_octaves,doubts,reason"
 SIZES = 2 ** np.arange(11)
 STEPS = 50 * (1 + 64 / SIZES)
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -51,11 +52,11 @@ def test_mlperf_reference_points(mlperf: Path, door: Callable[..., tuple[int, st
     }
     ends = fits[["critical_batch_size_low", "critical_batch_size_high"]]
     for model, (low, high) in {
-        "bert_large": (6680, 19_200),  # the largest batch size is 16,384
-        "resnet_50": (34_200, 77_300),  # 67,840
-        "retinanet": (911, 1600),
+        "bert_large": (6170, 19_980),  # the largest batch size is 16,384
+        "resnet_50": (28_960, np.nan),  # a slope of -0.87: a bound, and no interval
+        "retinanet": (842, 1776),
     }.items():
-        assert ends.loc[model].tolist() == pytest.approx([low, high], rel=0.02)
+        assert ends.loc[model].tolist() == pytest.approx([low, high], rel=0.02, nan_ok=True)
     assert fits.loc["resnet_50", "optimizer"] == "lars"
     # Its steps still fall as one over the batch size at 84, the largest: nothing is known of an end above.
     assert 75 < fits.loc["unet3d", "critical_batch_size_low"] <= 84

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from analysis.fitting.weights import best_of_half, minimum_variance, relative_weights, without_each
+from analysis.fitting.weights import best_of_some, minimum_variance, relative_weights, without_each
 
 
 def counted(steps):
@@ -61,7 +61,7 @@ def test_the_best_of_half_agrees_with_counting(k, failed):
     steps[:failed] = np.inf
     bests = [min(subset) for subset in itertools.combinations(steps, k // 2)]
     expected = np.mean([np.log(best) for best in bests if np.isfinite(best)])
-    assert best_of_half(steps[None])[0] == pytest.approx(expected)
+    assert best_of_some(steps[None], k // 2)[0] == pytest.approx(expected)
 
 
 def test_stacks_of_data_weigh_as_each_alone():

@@ -1,0 +1,138 @@
+"""Bends: the fitted curve with one more freedom, for whole stacks of data; a bend of size 0 is the curve itself.
+
+slope: (1 + size) times the curve, so that it falls as B^-(1 + size) at small batch sizes. plateau: ln S rises by size
+times ln B from four critical batch sizes on. knee: e^size times as sharp towards perfect scaling as on the other side.
+The line that all of them start as meets the plateau at B*.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from analysis.fitting.profiles import HIGHEST, LOWEST, OCTAVE, excess
+
+Bend = Literal["straight", "slope", "plateau", "knee"]
+BENDS: tuple[Bend, ...] = ("slope", "plateau", "knee")
+
+FROM = 2 * OCTAVE  # beyond the critical batch size a plateau is tilted
+TURN = 3.0  # sharpness of the turn there
+LARGEST = 3.0  # size of a bend
+STRIDE = 1.0  # the most that a step may change of ln B*, ln a and size
+ITERATIONS = 10  # of Levenberg's and Marquardt's method; of four times as many hardly a check comes out otherwise
+CONVERGED = 1e-5  # share of the misfit, by less than which a last step made it less
+DIFFERENCE = 1e-4
+
+
+class Bent(NamedTuple):
+    """The best bent curve of each of d data sets.
+
+    Attributes:
+      ln_critical, size: float64[d], of the curve.
+      misfit: float64[d], weighted residual sum of squares and what the prior adds to it.
+      squares: float64[d], the sum alone.
+      spread: float64[d, 2], standard deviations of ln_critical and size for residuals of variance 1.
+      sharpness: float64[d].
+    """
+
+    ln_critical: np.ndarray
+    size: np.ndarray
+    misfit: np.ndarray
+    squares: np.ndarray
+    spread: np.ndarray
+    sharpness: np.ndarray
+
+
+def curve(bend: Bend, at: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
+    """ln S up to a constant, float64[d, n], of curves ``at`` = (ln B*, ln a, size) [d, 3]."""
+    past, a, size = at[:, :1] - ln_batch, np.exp(at[:, 1:2]), at[:, 2:]
+    if bend == "knee":
+        return _lopsided(past, a * np.exp(-size / 2), a * np.exp(size / 2))
+    above = excess(past, a)
+    if bend == "slope":
+        return (1 + size) * above
+    return above + size * excess(-past - FROM, TURN) if bend == "plateau" else above
+
+
+def _lopsided(past: np.ndarray, plateau: np.ndarray, perfect: np.ndarray) -> np.ndarray:
+    """Two halves of knees of the sharpness ``plateau`` and ``perfect``, whose slopes agree where they meet."""
+    share = perfect / (plateau + perfect)  # of the turn that is made on the side of the plateau
+    mean = 2 * OCTAVE * ((1 - share) / perfect - share / plateau)
+    moved = past + mean
+    flat = 2 * share * excess(np.minimum(moved, 0), plateau)
+    steep = np.maximum(moved, 0)
+    return np.where(moved < 0, flat, past + 2 * (1 - share) * (excess(steep, perfect) - steep))
+
+
+def fit(
+    bend: Bend, ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray, noise: np.ndarray
+) -> Bent:
+    """The least squares of d data sets, with the prior ln a ~ N(0, 1).
+
+    Args:
+      bend: which freedom.
+      ln_batch: [n].
+      ln_steps, weights: [d, n]; weights of mean 1.
+      start: [d, 2], ln B* and ln a to start from.
+      noise: [d], variance of residuals, which the prior is weighed by.
+    """
+    free = 2 if bend == "straight" else 3
+    at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
+    bounds = np.array([[-np.inf, np.log(LOWEST), -LARGEST], [np.inf, np.log(HIGHEST), LARGEST]])
+    rest, misfit = _rest(bend, at, ln_batch, ln_steps, weights, noise)
+    damping, done = np.full(len(at), 1e-3), np.zeros(len(at), bool)
+    for _ in range(ITERATIONS):
+        normal, pull = _normal(bend, at, ln_batch, weights, noise, rest, free)
+        damped = normal + damping[:, None, None] * normal * np.eye(free)
+        moved = at.copy()
+        moved[:, :free] += np.clip(np.linalg.solve(damped, pull[..., None])[..., 0], -STRIDE, STRIDE)
+        moved = np.clip(moved, *bounds)
+        new_rest, new_misfit = _rest(bend, moved, ln_batch, ln_steps, weights, noise)
+        better = new_misfit < misfit
+        done |= better & (misfit - new_misfit < CONVERGED * misfit)
+        at, rest = np.where(better[:, None], moved, at), np.where(better[:, None], new_rest, rest)
+        misfit, damping = np.where(better, new_misfit, misfit), np.where(better, damping / 5, damping * 10)
+        if done.all():
+            break
+    normal, _ = _normal(bend, at, ln_batch, weights, noise, rest, free)
+    variance = np.einsum("dii->di", np.linalg.inv(normal))[:, [0, free - 1]]
+    squares = (weights * rest**2).sum(axis=1)
+    return Bent(at[:, 0], at[:, 2], misfit, squares, np.sqrt(np.maximum(variance, 0)), np.exp(at[:, 1]))
+
+
+def squares(ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Weighted residual sums of squares [d] around the curves ``start`` [d, 2], see ``fit``, that are not bent."""
+    at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
+    return _rest("straight", at, ln_batch, ln_steps, weights, np.zeros(len(at)))[1]
+
+
+def _rest(
+    bend: Bend, at: np.ndarray, ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Residuals [d, n] around the best height, and the misfit [d]."""
+    rest = ln_steps - curve(bend, at, ln_batch)
+    rest -= (weights * rest).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    return rest, (weights * rest**2).sum(axis=1) + noise * at[:, 1] ** 2
+
+
+def _normal(
+    bend: Bend,
+    at: np.ndarray,
+    ln_batch: np.ndarray,
+    weights: np.ndarray,
+    noise: np.ndarray,
+    rest: np.ndarray,
+    free: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The normal equations of a Gauss-Newton step: matrices [d, free, free] and right-hand sides [d, free]."""
+    shifts = DIFFERENCE * np.concatenate([np.eye(3)[:free], -np.eye(3)[:free]])
+    around = (at + shifts[:, None]).reshape(-1, 3)  # one after the other in one array
+    curves = curve(bend, around, ln_batch).reshape(2, free, *rest.shape)
+    moves = np.moveaxis(curves[0] - curves[1], 0, 2) / (2 * DIFFERENCE)  # [d, n, free]
+    moves -= (weights[..., None] * moves).sum(axis=1, keepdims=True) / weights.sum(axis=1)[:, None, None]
+    weighed = weights[..., None] * moves
+    normal = np.einsum("dni,dnj->dij", weighed, moves)
+    pull = np.einsum("dni,dn->di", weighed, rest)
+    normal[:, 1, 1] += noise
+    pull[:, 1] -= noise * at[:, 1]
+    # What the data say nothing of, such as a plateau beyond them, stays where it is, and may be anything.
+    return normal + 1e-9 * np.eye(free), pull

@@ -1,0 +1,221 @@
+"""Shapes: whether the data bear out the shape that is fitted, tested against the bends that would spoil the fit.
+
+The noise is known from the trials: the best of a third of them scatters less around the curve than the best of all, and
+its jackknife variance is an absolute scale. Without trials the residuals have to tell. The levels below are such that
+all checks together fail for less than 5 % of curves that have the shape; docs/statistics.md says what was tried.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from analysis.fitting import bends
+from analysis.fitting.bends import BENDS, Bend, Bent
+from analysis.fitting.profiles import NEGLIGIBLE, OCTAVE
+
+Outcome = Literal["pass", "doubt", "cannot tell"]
+
+FEWEST = 7  # batch sizes; with fewer no number is left to judge the shape by
+BESIDE_KNEE = 3  # batch sizes on a side of the knee, fewer than which say nothing of the shape there
+ROOM = 2.5  # octaves of batch sizes on a side of the knee, likewise
+SHRINKS = 0.7  # variance of the best of a third of the trials over the jackknife's of the best of half
+KNOWN = 20  # degrees of freedom that this variance is trusted with
+# Chance of a size that far below 0, and above it; steps that fall faster than examples double are not expected.
+LEVELS: dict[Bend, tuple[float, float]] = {"slope": (0.012, 0.002), "plateau": (0.001, 0.001), "knee": (0.01, 0.01)}
+TOLERATED: dict[Bend, float] = {"slope": 0.2, "plateau": 0.2, "knee": float(np.log(4))}  # a wider interval is no pass
+HARDER = 0.005  # chance of a share of good trials that falls so clearly with batch size
+MATTERS = -0.1  # octaves by which half of the trials have to move the knee for that to matter
+BOUND = 0.95  # of a lower end, and of intervals that are told
+
+
+class Check(NamedTuple):
+    """An assumption by name, what was seen in words, and whether it bears it out."""
+
+    assumption: str
+    seen: str
+    outcome: Outcome
+
+
+class Evidence(NamedTuple):
+    """What the k trials at each of n batch sizes say beside their best, for d data sets.
+
+    Attributes:
+      third, half: float64[d, n], expected ln steps of the best of a third, and of half, of the trials.
+      variance: float64[d], of ln steps of the best of half of them, mean over batch sizes; NaN where unknown.
+      near: int[d, n], how many trials took at most twice the steps of the best.
+      trials: k.
+    """
+
+    third: np.ndarray
+    half: np.ndarray
+    variance: np.ndarray
+    near: np.ndarray
+    trials: int
+
+
+class Shape(NamedTuple):
+    """What the checks of a curve's shape came to.
+
+    Attributes:
+      checks: slope, plateau, knee and search, in this order.
+      ln_low: the least of the 95 % lower bounds of ln B* by the curve and by those ``BENDS`` that can be judged.
+      shift: octaves from the critical batch size of all trials to that of half of them; NaN if unknown.
+    """
+
+    checks: tuple[Check, ...]
+    ln_low: float
+    shift: float
+
+    @property
+    def doubts(self) -> list[Check]:
+        """The checks that failed."""
+        return [check for check in self.checks if check.outcome == "doubt"]
+
+
+def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
+    """Whether there is enough to judge the shape by at the batch sizes below the knee, and at those above it."""
+    past = ln_best - ln_batch
+    enough = [np.sum(beside > 0) >= BESIDE_KNEE and beside.max() > ROOM * OCTAVE for beside in (past, -past)]
+    return bool(enough[0] and len(ln_batch) >= FEWEST), bool(enough[1] and len(ln_batch) >= FEWEST)
+
+
+def _told(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
+    """Which of ``BENDS`` can be judged."""
+    below, above = sides(ln_best, ln_batch)
+    return [{"slope": below, "plateau": above}.get(bend, below and above) for bend in BENDS]
+
+
+def of(
+    ln_batch: np.ndarray,
+    ln_steps: np.ndarray,
+    weights: np.ndarray,
+    best: np.ndarray,
+    ends: np.ndarray,
+    evidence: Evidence | None,
+) -> list[Shape]:
+    """The shapes of d data sets at the same batch sizes.
+
+    Args:
+      ln_batch: [n], sorted.
+      ln_steps, weights: [d, n], data, and weights of mean 1.
+      best: [d, 2], ln B* and a of the fitted curves.
+      ends: [d, 2], of the intervals of ln B*, infinite where open.
+      evidence: of the trials; None where they are not known.
+    """
+    start = np.stack([best[:, 0], np.log(best[:, 1])], axis=1)
+    known = np.zeros(len(best), bool) if evidence is None else np.isfinite(evidence.variance)
+    variance = np.zeros(len(best))
+    if evidence is not None:
+        variance[known] = SHRINKS * evidence.variance[known]
+        ln_steps = np.where(known[:, None], evidence.third, ln_steps)
+        weights = np.where(known[:, None], 1.0, weights)
+    found = _bent(ln_batch, ln_steps, weights, start, variance)
+    told = np.array([_told(where, ln_batch) for where in best[:, 0]])  # [d, bends]
+    judged = [_judged(bend, found[bend], told[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)]
+    searches = _searches(ln_batch, best[:, 0], ends, start, evidence)
+    lows = np.stack([one.bent.ln_critical - _quantile(BOUND, one.freedom) * one.errors[:, 0] for one in found.values()])
+    low = np.where(told, lows.T, np.inf).min(axis=1)
+    return [
+        Shape((*checks, search), float(min(bound, end - max(np.nan_to_num(shift), 0) * OCTAVE)), shift)
+        for *checks, (search, shift), bound, end in zip(*judged, searches, low, ends[:, 0], strict=True)
+    ]
+
+
+class _Found(NamedTuple):
+    """A bend of d data sets: the curve, standard errors [d, 2] of ln B* and its size, t and degrees of freedom [d]."""
+
+    bent: Bent
+    errors: np.ndarray
+    t: np.ndarray
+    freedom: np.ndarray
+
+
+def _bent(
+    ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray, variance: np.ndarray
+) -> dict[Bend, _Found]:
+    """Every bend of d data sets, fitted; ``variance`` [d] is that of ln steps, 0 where the residuals have to tell."""
+    n, least = len(ln_batch), NEGLIGIBLE**2
+    residual = bends.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
+    noise = np.maximum(np.where(variance > 0, variance, residual), least)
+    plain = bends.fit("straight", ln_batch, ln_steps, weights, start, noise)
+    start = np.stack([plain.ln_critical, np.log(plain.sharpness)], axis=1)
+    trusted = np.where(variance > 0, KNOWN, 0)
+    freedom = np.maximum(trusted + n - 4, 1)
+    found: dict[Bend, _Found] = {}
+    for bend in BENDS:
+        one = bends.fit(bend, ln_batch, ln_steps, weights, start, noise)
+        scale = np.sqrt(np.maximum((trusted * variance + one.squares) / freedom, least))
+        t = np.sign(one.size) * np.sqrt(np.maximum(plain.misfit - one.misfit, 0)) / scale
+        found[bend] = _Found(one, one.spread * scale[:, None], t, freedom)
+    return found
+
+
+def _judged(bend: Bend, found: _Found, told: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray) -> list[Check]:
+    """The check that a bend is of size 0, of d data sets; ``told`` [d] says whether it can be judged."""
+    below, above = LEVELS[bend]
+    doubted = found.t < -_quantile(1 - below, found.freedom)
+    doubted |= found.t > _quantile(1 - above, found.freedom)
+    reach = _quantile((1 + BOUND) / 2, found.freedom) * found.errors[:, 1]
+    checks = []
+    for i, where in enumerate(ln_best):
+        if not told[i]:
+            checks.append(Check(bend, _too_few(bend, where, ln_batch), "cannot tell"))
+            continue
+        size = found.bent.size[i] + np.array([0, -1, 1]) * reach[i]
+        borne_out: Outcome = "pass" if np.abs(size).max() <= TOLERATED[bend] else "cannot tell"
+        checks.append(Check(bend, _words(bend, size), "doubt" if doubted[i] else borne_out))
+    return checks
+
+
+def _words(bend: Bend, size: np.ndarray) -> str:
+    """A bend's best size and the ends of its interval, as a slope or as a factor between sharpnesses."""
+    if bend == "knee":
+        best, low, high = np.exp(np.clip(size, -10, 10))
+        return f"a factor {best:.2g} [{low:.2g}, {high:.2g}] sharper towards perfect scaling"
+    best, low, high = np.sort(-1 - size)[[1, 0, 2]] if bend == "slope" else size
+    return f"{best:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
+    n, below, above = len(ln_batch), int(np.sum(ln_batch < ln_best)), int(np.sum(ln_batch > ln_best))
+    there = {"slope": f"{below} of {n} batch sizes below", "plateau": f"{above} of {n} batch sizes above"}
+    return there.get(bend, f"{below} batch sizes below and {above} above") + " the knee"
+
+
+def _searches(
+    ln_batch: np.ndarray, ln_best: np.ndarray, ends: np.ndarray, start: np.ndarray, evidence: Evidence | None
+) -> list[tuple[Check, float]]:
+    """The check that a search is as hard at every batch size, with the shift, see ``Shape``, of d data sets."""
+    if evidence is None:
+        return [(Check("search", "half of the trials cannot be taken", "cannot tell"), float("nan"))] * len(ln_best)
+    alike = np.ones_like(evidence.half)
+    noise = np.maximum(np.nan_to_num(evidence.variance), NEGLIGIBLE**2)
+    half = bends.fit("straight", ln_batch, evidence.half, alike, start, noise).ln_critical
+    shifts = (half - ln_best) / OCTAVE
+    share = np.log((evidence.near + 0.5) / (evidence.trials - evidence.near + 0.5))
+    trend, error = _trend(ln_batch, share)
+    harder = trend < -stdtrit(len(ln_batch) - 2, 1 - HARDER) * error
+    checks = []
+    for i, shift in enumerate(shifts):
+        if not ln_batch[0] <= ln_best[i] <= ln_batch[-1]:
+            checks.append((Check("search", "no knee among the batch sizes", "cannot tell"), float("nan")))
+            continue
+        inside = ends[i, 0] <= half[i] <= ends[i, 1]
+        outcome: Outcome = "doubt" if not inside or (harder[i] and shift < MATTERS) else "pass"
+        first, last = evidence.near[i, [0, -1]]
+        seen = f"half of the trials {shift:+.2f} octaves; {first} to {last} of {evidence.trials} within twice the best"
+        checks.append((Check("search", seen, outcome), float(shift)))
+    return checks
+
+
+def _trend(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Slopes of straight lines through y [d, n] over x [n], and their standard errors: [d] each."""
+    centered = x - x.mean()
+    slope = y @ centered / (centered @ centered)
+    rest = y - y.mean(axis=1, keepdims=True) - slope[:, None] * centered
+    return slope, np.sqrt((rest**2).sum(axis=1) / (len(x) - 2) / (centered @ centered))
+
+
+def _quantile(chance: float, freedom: np.ndarray) -> np.ndarray:
+    return stdtrit(freedom, chance)

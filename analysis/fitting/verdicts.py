@@ -1,0 +1,87 @@
+"""Verdicts: what may be claimed of a critical batch size, from its interval and the checks of its curve's shape."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from analysis.fitting import shapes
+from analysis.fitting.profiles import OCTAVE
+from analysis.fitting.shapes import Check, Shape
+
+Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
+
+# The model error: so many octaves, or so many times what the data leave open, whichever is less. It is smaller where
+# the shape can be judged on both sides of the knee.
+OCTAVES = 0.35
+JUDGED, UNJUDGED = 0.8, 1.3
+FAILED = {
+    "slope": "the slope at small batch sizes is not -1 but {}",
+    "plateau": "the slope at large batch sizes is not 0 but {}",
+    "knee": "the knee is not alike on both sides but {}",
+    "search": "the search is not as hard at every batch size: {}",
+}
+
+
+class Claim(NamedTuple):
+    """What is claimed of a curve.
+
+    Attributes:
+      verdict: identified, at_least, at_most or not_identified.
+      ends: [2], of the interval of ln B*, infinite where open.
+      caveats: what kept the verdict from being better.
+    """
+
+    verdict: Verdict
+    ends: np.ndarray
+    caveats: tuple[str, ...]
+
+
+def model_error(ln_best: float, reach: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
+    """How far the shape that is fitted may lead astray at either end of an interval that reaches so far [2].
+
+    Logarithms of factors, like ``reach``; 0 where the end is open.
+    """
+    times = JUDGED if all(shapes.sides(ln_best, ln_batch)) else UNJUDGED
+    return np.where(np.isfinite(reach), np.minimum(OCTAVES * OCTAVE, times * reach), 0)
+
+
+def of(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: Shape) -> Claim:
+    """What an interval of ln B* proves, in which direction it proves nothing, and whether the shape lets it.
+
+    Where a check of the shape fails, no interval is stated. A lower bound is, which is that of the bent curves, too.
+
+    Args:
+      reach: [2], the ends that the data alone leave, which the verdict is by.
+      ends: [2], of the interval with the model error, which is stated.
+      ln_batch: [n], sorted.
+      plateau_seen: whether evaluations were close enough together to see one.
+      shape: of the curve.
+    """
+    claim = _of_interval(reach, ends, ln_batch, plateau_seen)
+    doubts = shape.doubts
+    if not doubts:
+        return claim
+    low = min(shape.ln_low, ends[0])
+    bounded = claim.verdict in ("identified", "at_least") and low >= ln_batch[0] - 1e-9
+    stated = "no interval is stated, but a bound" if bounded else "nothing is stated"
+    caveats = tuple(f"{stated}: {_failed(check)}" for check in doubts)
+    ends = np.array([low, np.inf]) if bounded else np.array([-np.inf, np.inf])
+    return Claim("at_least" if bounded else "not_identified", ends, (*caveats, *claim.caveats))
+
+
+def _failed(check: Check) -> str:
+    return FAILED[check.assumption].format(check.seen)
+
+
+def _of_interval(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Claim:
+    # An end on the smallest or largest batch size counts as inside; rounding of logarithms must not decide it.
+    above, below = reach[0] >= ln_batch[0] - 1e-9, reach[1] <= ln_batch[-1] + 1e-9
+    caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
+    caveats += () if above else ("the interval reaches past the smallest batch size",)
+    if above and below and plateau_seen:
+        return Claim("identified", ends, caveats)
+    if above:
+        return Claim("at_least", ends, caveats)
+    if below and plateau_seen:
+        return Claim("at_most", ends, caveats)
+    return Claim("not_identified", ends, caveats)
