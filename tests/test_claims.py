@@ -7,6 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.drawing import draw
+from analysis.fitting import by_k, pairs
+from analysis.fitting.pairs import Fitted
+from analysis.searches import luck
 from results import store
 from results.commits import Commit
 from results.plans import AnyStudy
@@ -77,3 +81,43 @@ def test_the_sums_of_the_release_are_told_as_they_are(commits: list[Commit], tab
         f"{len(tables.measurements):,} measurements in {size / 1e6:.1f} MB"
     )
     assert sums in text("README.md")
+
+
+MODEL = "fully_connected_64"  # of the table of optimizers in README, on digits
+
+
+@pytest.fixture(scope="module")
+def fitted() -> list[Fitted]:
+    return pairs.of_store(RELEASE)
+
+
+@pytest.mark.slow
+def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fitted: list[Fitted]) -> None:
+    of_search = [one for one in fitted if isinstance(study := one.commits[0].study, Study) and _is_plain(study)]
+    counts = [8, 16, 32]
+    for one in of_search:
+        judged = [one.judged, one.confirmed, *(at.judged for at in by_k.of([one], counts))]
+        cells = [draw.critical_in_words(each) if each else "" for each in judged]
+        assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in (ROOT / "README.md").read_text().splitlines()
+    assert len(of_search) == 9
+
+
+def _is_plain(study: Study) -> bool:
+    """Whether a study is one of those that differ in optimizer and batch size alone."""
+    plain = (study.pruning, study.stop, study.schedule) == ("off", "target", "constant")
+    return plain and (study.dataset, study.model_label) == ("digits", MODEL)
+
+
+@pytest.mark.slow
+def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: list[Fitted]) -> None:
+    said = luck.summary(luck.ratios(fitted)).loc[luck.ALL]
+    moved = pairs.moved(fitted).dropna(subset="octaves")
+    assert (
+        f"{said['ratio']:.2f} times as many steps, in the median over all {said['studies']:.0f} studies that were "
+        f"confirmed ({said['small']:.2f} up to batch size 16, {said['large']:.2f} above); {said['never']:.0f} did not "
+        "reach it in half of their repeats or more"
+    ) in text("README.md")
+    assert (
+        f"Of {len(moved)} critical batch sizes that are identified both ways {(moved['octaves'] > 0).sum()} are larger "
+        f"once confirmed, by {moved['octaves'].median():+.2f} octaves in the median"
+    ) in text("README.md")

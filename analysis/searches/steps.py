@@ -209,7 +209,7 @@ def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
     """The median of repeats as an interval, or that most of them never got there; empty if there are none."""
-    if pd.isna(row["repeats"]):
+    if pd.isna(row.get("repeats")):  # a table that was not asked for them has no such column
         return ""
     if pd.isna(row["confirmed_high"]):
         return f"{row['repeats_reached']} of {row['repeats']} reached"

@@ -159,13 +159,13 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(optimize
     ]
     extra = ["+optimizer.space.label_smoothing={scale: LINEAR, low: 0, high: 0.1}"]
     extra += [] if optimizer == "adamw" else ["+optimizer.space.weight_decay={scale: LOG, low: 1e-5, high: 1e-3}"]
-    (study,) = config.request(overrides.command_line([*line, *extra, "task.budget.steps=60"])).studies
-    trials = search.draw(study, range(6))
+    (study,) = config.request(overrides.command_line([*line, *extra, "task.budget.steps=100"])).studies
+    trials = search.draw(study, range(8))
     company, alone = (engine.run(study, some, Settings(lanes=5)) for some in (trials, trials[4:5]))
     assert alone.ended[4] == company.ended[4]
     for name, values in alone.metrics.items():
         assert np.array_equal(values.view(np.int32), company.metrics[name][company.trial == 4].view(np.int32))
-    first, last = (company.metrics["train_loss"][company.step == step] for step in (1, 60))
+    first, last = (company.metrics["train_loss"][company.step == step] for step in (1, 100))
     assert np.nanmin(last) < 0.5 * np.min(first)
 
 

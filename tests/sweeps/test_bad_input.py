@@ -71,7 +71,7 @@ MISTAKES = [
     ("launcher=locl", ["'locl'", "'local'"]),
     ("launcher.workers=0", ["launcher.workers", "0"]),
     ("time_limit_seconds=0", ["time_limit_seconds", "0"]),
-    ("optimizer.space.learning_rate.low=100", ["learning_rate", "low=100", "high=3"]),
+    ("optimizer.space.learning_rate.low=100", ["learning_rate", "low=100", "high=10"]),
     ("optimizer.space.learning_rate.low=0", ["learning_rate", "LOG", "low=0"]),
     ("optimizer.space.learning_rate.low=abc", ["learning_rate", "'abc'"]),
     ("optimizer.space.learning_rate.scale=LGO", ["learning_rate", "'LGO'", "'LOG'"]),

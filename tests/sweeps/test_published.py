@@ -8,6 +8,7 @@ import pytest
 
 from results import store, verify
 from results.plans import AnyStudy
+from results.study import COMPARABLE
 from sweeps import config, overrides
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,11 @@ def test_it_is_small() -> None:
 
 
 def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
+    versions = {commit.plan["comparable"] for commit in store.catalogue(RELEASES[0])}
+    if versions != {COMPARABLE}:
+        pytest.skip(
+            f"the release is of {', '.join(versions)}, whose presets are not those of {COMPARABLE}: make published"
+        )
     asked: Counter[tuple[str, int]] = Counter()
     for name in preset_names():
         line = overrides.command_line([f"+experiment={name}", "-m"])

@@ -40,7 +40,7 @@ def write_points(tmp_path, text):
 def test_true_curves_are_inside_their_intervals(swept, door):
     code, out, err = door("fit", "--store", swept, "--csv")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "dataset,model,optimizer,target_metric,target_value," + HEADER
+    assert out.splitlines()[0] == "dataset,model,optimizer,target_metric,target_value,of,best_of," + HEADER
     table = pd.read_csv(io.StringIO(out)).set_index("optimizer")
     assert list(table.index) == ["momentum", "nesterov", "sgd"]
     for optimizer, (critical, plateau, _) in TRUTH.items():
@@ -93,7 +93,7 @@ def test_trials_that_were_lost_count_only_if_they_reached(folder):
 def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
     publish_curve(folder, BATCH_SIZES[1:], trials=3)
     rows = {i: Ran([(n - 9, 0.3), (n, 0.05)]) for i, n in enumerate([26_000, 30_000, 40_000])}
-    confirmed = {trial: Ran([(9, 0.3), (10, 0.05)]) for trial in confirmation.ids(0, 2)}
+    confirmed = {trial: Ran([(9, 0.3), (10, 0.05)]) for trial in confirmation.ids(0, 1, 2)}
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), rows | confirmed)
     (curve,) = curves.curves(*steps.load(folder))
     points = curves.points(curve)
