@@ -63,9 +63,12 @@ def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, l
 
 def table(told: Sequence[AtK]) -> pd.DataFrame:
     """Critical batch sizes in words: a row for every curve, a column for every k."""
+    groups = pairs.alike([at.one for at in told], "optimizer", "targets", "pruning")
+    apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
     names = pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in told])
     names["words"] = [draw.critical_in_words(at.judged) for at in told]
-    keys = ["dataset", "model", "optimizer", "target_value"]
+    names["of"] = [apart[at.one.curve.key] for at in told]
+    keys = ["dataset", "model", "optimizer", "target_value", *(["of"] if names["of"].any() else [])]
     return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)
 
 

@@ -28,7 +28,7 @@ class Curve(NamedTuple):
     Attributes:
       dataset, model, optimizer: as the table of steps shows them.
       target: what was to be reached.
-      key: digest of what the studies share.
+      shared: what the plans of its studies agree on; see ``shared_plan``.
       distinction: what tells this curve from those that look alike in a table, such as ``seed=1``; empty if none do.
       pruned: whether losing trials were cut short.
       exact: whether the trials ran far enough to decide this target.
@@ -44,7 +44,7 @@ class Curve(NamedTuple):
     model: str
     optimizer: str
     target: Target
-    key: str
+    shared: Mapping[str, object]
     distinction: str
     pruned: bool
     exact: bool
@@ -52,6 +52,11 @@ class Curve(NamedTuple):
     trials: pd.DataFrame
     notes: tuple[str, ...] = ()
     at_edge: Mapping[int | None, Sequence[Edge] | None] = MappingProxyType({})
+
+    @property
+    def key(self) -> str:
+        """Digest of ``shared``."""
+        return digest(self.shared)
 
 
 class Points(NamedTuple):
@@ -91,7 +96,7 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
         commit = commits[row["study"]]
         alike.setdefault(looks, {}).setdefault(digest(shared_plan(commit.study)), []).append(commit)
     return [
-        _curve(looks, key, members, distinction(key, plans))
+        _curve(looks, plans[key], members, distinction(key, plans))
         for looks, lookalikes in alike.items()
         for plans in [{other: shared_plan(some[0].study) for other, some in lookalikes.items()}]
         for key, members in sorted(lookalikes.items())
@@ -167,7 +172,9 @@ def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
 
 
-def _curve(looks: tuple[str, str, str, Target], key: str, members: Sequence[Commit], distinction: str) -> Curve:
+def _curve(
+    looks: tuple[str, str, str, Target], shared: Mapping[str, object], members: Sequence[Commit], distinction: str
+) -> Curve:
     dataset, model, optimizer, target = looks
     studies = [commit.study for commit in members]
     found = outcomes.of(members, target)
@@ -176,7 +183,7 @@ def _curve(looks: tuple[str, str, str, Target], key: str, members: Sequence[Comm
         model=model,
         optimizer=optimizer,
         target=target,
-        key=key,
+        shared=shared,
         distinction=distinction,
         pruned=studies[0].pruning == "exact",
         exact=all(steps.is_exact(study.ends_at, target) for study in studies),

@@ -67,6 +67,28 @@ def of_curve(curve: Curve, commits: tuple[Commit, ...]) -> Fitted:
     return Fitted(curve, fits.of_curve(curve), commits, again, confirmations.judge(again, curve.distinction))
 
 
+def alike(found: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...], list[Fitted]]]:
+    """Curves of one data set, model and target whose studies agree in all of their plans but the fields ``leaving``.
+
+    Returns:
+      Of each group its name (data set, model, metric, value, and what tells it from groups that look alike, if there
+      are any) and its curves.
+    """
+    plans: dict[str, dict[str, object]] = {}
+    groups: dict[tuple[str, ...], dict[str, list[Fitted]]] = {}
+    for one in found:
+        rest = {field: value for field, value in one.curve.shared.items() if field not in leaving}
+        plans[digest(rest)] = rest
+        looks = (one.curve.dataset, one.curve.model, one.curve.target.metric, f"{one.curve.target.value:g}")
+        groups.setdefault(looks, {}).setdefault(digest(rest), []).append(one)
+    return [
+        ((*looks, *([words] if words else [])), members)
+        for looks, own in groups.items()
+        for key, members in own.items()
+        for words in [curves.distinction(key, {other: plans[other] for other in own})]
+    ]
+
+
 def answers(one: Fitted) -> list[tuple[str, Judged]]:
     """What there is of a curve: selected, and confirmed if anything was, each with its fit."""
     return [(SELECTED, one.judged), *([(CONFIRMED, one.confirmed)] if one.confirmed else [])]

@@ -12,7 +12,7 @@ from analysis.drawing import draw, verdicts
 from analysis.drawing.draw import INK, Style
 from analysis.drawing.picture import CHARACTERS_ACROSS, Picture, Skipped, axes, panels
 from analysis.drawing.verdicts import Told
-from analysis.fitting import curves
+from analysis.fitting import curves, pairs
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import ANSWERS, CONFIRMED, SELECTED, Fitted
@@ -38,7 +38,8 @@ def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
         draw_curve(ax, one)
         beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
         legend(ax, **({"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3} if both else {}))
-        yield Picture((curve.dataset, curve.model, curve.optimizer, *_target(curve)), figure)
+        names = (curve.dataset, curve.model, curve.optimizer, *_target(curve))
+        yield Picture((*names, curve.distinction) if curve.distinction else names, figure)
 
 
 def told(one: Fitted) -> list[Told]:
@@ -84,10 +85,7 @@ def _fit(ax: Axes, judged: Judged, style: Style, examples: float | None, label: 
 
 def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
     """One picture per data set, model and target: all optimizers, selected on the left and confirmed on the right."""
-    groups: dict[tuple[str, ...], list[Fitted]] = {}
-    for one in found:
-        groups.setdefault((one.curve.dataset, one.curve.model, *_target(one.curve)), []).append(one)
-    for names, group in groups.items():
+    for names, group in pairs.alike(found, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {_sought(group[0].curve)}"
         drawn = [one for one in group if len(one.judged.points.batch_size)]
@@ -97,7 +95,7 @@ def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
         for one in (one for one in group if not len(one.judged.points.batch_size)):
             yield Skipped(f"{one.curve.optimizer} among {what}", _why_nothing(one.judged.points))
         counts = [one.judged.points.trials for one in drawn]
-        goal = _goal(drawn[0].curve, counts, [one.curve.pruned for one in drawn], [])
+        goal = _goal(drawn[0].curve, counts, [one.curve.pruned for one in drawn], names[4:])
         both = any(one.confirmed for one in drawn)
         yield Picture(names, _side_by_side(workload, goal, drawn) if both else _alone(workload, goal, drawn))
 

@@ -9,7 +9,7 @@ from analysis.drawing import draw, ticks, verdicts
 from analysis.drawing.draw import INK, Style
 from analysis.drawing.picture import Picture, Skipped, axes
 from analysis.drawing.verdicts import Told
-from analysis.fitting import by_k, regimes
+from analysis.fitting import by_k, pairs, regimes
 from analysis.fitting.by_k import AtK
 from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import Fitted
@@ -58,15 +58,13 @@ def knees(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
 
     Studies that were pruned, and tell of their own k alone, stand in the panel of those that were not.
     """
-    groups: dict[tuple[str, ...], dict[str, list[Fitted]]] = {}
-    for one in found:
-        curve = one.curve
-        names = (curve.dataset, curve.model, curve.target.metric, f"{curve.target.value:g}")
-        groups.setdefault(names, {}).setdefault(curve.optimizer, []).append(one)
-    for key, group in groups.items():
+    for key, members in pairs.alike(found, "optimizer", "targets", "pruning"):
+        group: dict[str, list[Fitted]] = {}
+        for one in members:
+            group.setdefault(one.curve.optimizer, []).append(one)
         told = {optimizer: (own, by_k.of(own)) for optimizer, own in group.items()}
         drawn = {optimizer: pair for optimizer, pair in told.items() if any(at.judged.fit for at in pair[1])}
-        title, goal = " · ".join(key[:2]), " ≤ ".join(key[2:])
+        title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])
         if len({at.k for _, own in drawn.values() for at in own}) < 2:
             yield Skipped(f"best_of of {title}, {goal}", "searches tell of one number of trials, or none has a fit")
             continue

@@ -98,7 +98,7 @@ def of(label: str, commits: Sequence[Commit], target: Target, rule: Rule = MINIM
         model=first.model_label,
         optimizer=first.optimizer,
         target=target,
-        key="",
+        shared={},
         distinction="",
         pruned=first.pruning == "exact",
         exact=all(steps.is_exact(one.study.ends_at, target, rule) for one in found),

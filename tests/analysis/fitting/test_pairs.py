@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from analysis.drawing import draw
+from analysis.drawing.picture import Picture
 from analysis.fitting import by_k, pairs
+from analysis.named import batch_figures, best_of_figures
 from analysis.searches import luck
 from results.asked import APART
 
@@ -102,3 +104,22 @@ def test_numbers_of_trials_that_are_none_are_told_in_one_line(tmp_path: Path, do
 def test_a_file_of_points_has_no_trials(tmp_path: Path, door: Door) -> None:
     code, _, err = door("fit", "--points", tmp_path / "a.csv", "--best-of", "8")
     assert (code, err) == (2, "error: --best-of goes with --store; a file of points has no trials in it\n")
+
+
+def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_row(folder: Path) -> None:
+    for optimizer in ("sgd", "momentum"):
+        again(folder, optimizer=optimizer)
+        again(folder, optimizer=optimizer, stop="budget")
+    again(folder, optimizer="sgd", pruning="exact")  # of the same plan but for its pruning
+    found = pairs.of_store(folder)
+    groups = dict(pairs.alike(found, "optimizer", "targets", "pruning"))
+    names = [(*("digits", "fully_connected_64", "test_error", "0.1"), f"stop={stop}") for stop in ("target", "budget")]
+    assert groups.keys() == set(names)
+    assert [len(groups[name]) for name in names] == [3, 2]
+    pictures = [made.names for made in batch_figures.optimizers(found) if isinstance(made, Picture)]
+    assert len(pictures) == len(set(pictures)) == 2
+    assert len({made.names for made in batch_figures.steps_to_target(found) if isinstance(made, Picture)}) == 5
+    assert {made.names for made in best_of_figures.knees(found) if isinstance(made, Picture)} == set(names)
+    words = by_k.table(by_k.of(found))
+    assert len(words) == 4
+    assert set(words.index.get_level_values("of")) == {"stop=target", "stop=budget"}
