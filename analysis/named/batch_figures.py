@@ -87,7 +87,7 @@ def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
     """One picture per data set, model and target: all optimizers, selected on the left and confirmed on the right."""
     for names, group in pairs.alike(found, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
-        what = f"optimizers of {workload}, {_sought(group[0].curve)}"
+        what = f"optimizers of {workload}, {' · '.join([_sought(group[0].curve), *names[4:]])}"
         drawn = [one for one in group if len(one.judged.points.batch_size)]
         if len({one.curve.optimizer for one in drawn}) < 2:
             yield Skipped(what, "fewer than two optimizers have a curve")
