@@ -100,7 +100,10 @@ def _fit(options: argparse.Namespace) -> None:
     if options.points:
         found = fits.judged_points(options.points)
     elif options.best_of:
-        found = by_k.rows(pairs.of_store(options.store, asked), options.best_of)
+        fitted = pairs.of_store(options.store, asked)
+        found = by_k.rows(fitted, options.best_of)
+        for note in by_k.notes(fitted, options.best_of):
+            print(f"note: {note}", file=sys.stderr)
     else:
         found = pairs.rows(pairs.of_store(options.store, asked))
     table = fits.checks(*found) if options.checks else fits.table(*found)

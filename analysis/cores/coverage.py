@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import text
+from analysis import simulated, text
 from analysis.cores import scaling, simulation
 from analysis.cores.core_counts import TIMES
 from analysis.cores.simulation import Scenario, Times
-from results import progress
 
 LEAST = 0.85  # of statements that have to hold
 NAMED = 0.80  # of misfits that have to be named where statements do not hold
@@ -45,15 +44,12 @@ def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequ
       report: takes lines that tell how far it is.
       scenarios: which; all if none are given.
     """
+
+    def one(scenario: Scenario, rng: np.random.Generator) -> dict[str, object]:
+        return row(scenario, fit(scenario, simulation.draw(scenario, datasets, rng)))
+
     every = simulation.scenarios()
-    wanted = list(scenarios) or every
-    rows = []
-    with progress.shown("coverage of cores", datasets * len(wanted), " fits", report) as move:
-        for done, scenario in enumerate(wanted, start=1):
-            times = simulation.draw(scenario, datasets, np.random.default_rng([seed, every.index(scenario)]))
-            rows.append(row(scenario, fit(scenario, times)))
-            move(datasets * done)
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return simulated.table("coverage of cores", every, scenarios, one, seed, datasets, report)[list(COLUMNS)]
 
 
 def fit(scenario: Scenario, times: Times) -> list[scaling.Fit]:

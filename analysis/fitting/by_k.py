@@ -44,7 +44,7 @@ def of(found: Sequence[Fitted], asked: Sequence[int] = ()) -> list[AtK]:
       found: curves.
       asked: numbers of trials; those that a curve does not tell of are left out. None: those of ``numbers``.
     """
-    return [at for one in found for k in sorted(set(asked or numbers(one))) if (at := _at(one, k)) is not None]
+    return [_at(one, k) for one in found for k in sorted(set(asked or numbers(one))) if _tells(one, k)]
 
 
 def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, list[Judged]]:
@@ -59,6 +59,12 @@ def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, l
         sought, there_are = (", ".join(map(str, each)) for each in (asked, known))
         raise BadInput(f"no curve tells of the best of {sought} trials; they tell of that of {there_are or 'none'}")
     return pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in there]), [at.judged for at in there]
+
+
+def notes(found: Sequence[Fitted], asked: Sequence[int]) -> list[str]:
+    """Says of which of the numbers that are asked for no curve tells."""
+    silent = [k for k in sorted(set(asked)) if not any(_tells(one, k) for one in found)]
+    return [f"no curve tells of the best of {', '.join(map(str, silent))} trials"] if silent else []
 
 
 def table(told: Sequence[AtK]) -> pd.DataFrame:
@@ -77,8 +83,10 @@ def first(curve: Curve, k: int) -> Curve:
     return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
 
 
-def _at(one: Fitted, k: int) -> AtK | None:
-    count = one.judged.points.trials
-    if count is None or k > count or (one.curve.pruned and k != count):
-        return None
-    return AtK(one, k, one.judged if k == count else fits.of_curve(first(one.curve, k)))
+def _tells(one: Fitted, k: int) -> bool:
+    count = one.judged.points.trials or 0
+    return k == count or (k < count and not one.curve.pruned)
+
+
+def _at(one: Fitted, k: int) -> AtK:
+    return AtK(one, k, one.judged if k == one.judged.points.trials else fits.of_curve(first(one.curve, k)))

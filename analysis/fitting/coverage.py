@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import text
+from analysis import simulated, text
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
-from results import progress
 
 LEAST, MOST = 0.85, 0.99  # of statements that have to hold where the knee is inside
 EACH = 0.80  # of those of a scenario
@@ -47,15 +46,12 @@ def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequ
       report: takes lines that tell how far it is.
       scenarios: which; all if none are given.
     """
-    every = simulation.scenarios()
-    wanted = list(scenarios) or every
-    rows = []
-    with progress.shown("coverage", datasets * len(wanted), " fits", report) as move:
-        for done, scenario in enumerate(wanted, start=1):
-            searches = simulation.draw(scenario, datasets, np.random.default_rng([seed, every.index(scenario)]))
-            rows.append(row(scenario, fit(scenario, searches), searches.critical))
-            move(datasets * done)
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def one(scenario: Scenario, rng: np.random.Generator) -> dict[str, object]:
+        searches = simulation.draw(scenario, datasets, rng)
+        return row(scenario, fit(scenario, searches), searches.critical)
+
+    return simulated.table("coverage", simulation.scenarios(), scenarios, one, seed, datasets, report)[list(COLUMNS)]
 
 
 def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:

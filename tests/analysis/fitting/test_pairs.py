@@ -87,7 +87,8 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, door: Door) -> None:
 def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, door: Door) -> None:
     sweep(folder, trials=24, pruning="exact")
     assert [by_k.numbers(one) for one in pairs.of_store(folder)] == [[24]] * 3
-    _, out, _ = door("fit", "--store", folder, "--best-of", "8,24", "--csv")
+    _, out, err = door("fit", "--store", folder, "--best-of", "8,24,9999", "--csv")
+    assert err == "note: no curve tells of the best of 8, 9999 trials\n"
     assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [24] * 3
     code, out, err = door("fit", "--store", folder, "--best-of", "8")
     assert (code, out, err) == (2, "", "error: no curve tells of the best of 8 trials; they tell of that of 24\n")
