@@ -5,10 +5,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from results.asked import Asked
+from results.asked import APART, Asked
 from results.bad_input import BadInput, check_choice
 from results.search_space import SearchSpace
-from results.study import COMPARABLE, Target, canonical, digest, whole
+from results.study import COMPARABLE, MOST_STEPS, Target, canonical, digest, whole
 
 SOLVERS = ("cg", "rotated_cg", "cholesky", "lu", "qr")
 DTYPES = ("float32", "bfloat16")
@@ -71,8 +71,9 @@ class Factorization:
     optimizer: ClassVar[str] = "als"
 
     def __post_init__(self) -> None:
-        for field in ("dim", "cg_steps", "cores", "epochs", "trials"):
-            whole(field, getattr(self, field), 1)
+        for field in ("dim", "cg_steps", "cores", "epochs"):
+            whole(field, getattr(self, field), 1, MOST_STEPS)
+        whole("trials", self.trials, 1, APART)
         whole("seed", self.seed, 0)
         for field, choices in (("solver", SOLVERS), ("table_dtype", DTYPES), ("solver_dtype", DTYPES)):
             check_choice(field, getattr(self, field), choices)
@@ -127,6 +128,11 @@ class Factorization:
     @property
     def budget_steps(self) -> int:
         """The most steps of a trial: an epoch is one."""
+        return self.epochs
+
+    @property
+    def most_evaluations(self) -> int:
+        """Of a trial: an epoch has one."""
         return self.epochs
 
     @property

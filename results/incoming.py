@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results import durable, ledger, migrations, schema, store, table_checks
+from results import commit_checks, durable, migrations, store, table_checks
 from results.commits import Commit, File, released
 from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
@@ -43,27 +43,17 @@ def incoming(folder: Folder) -> dict[str, Incoming]:
 
 
 def checked(commit: Commit) -> dict[str, bytes]:
-    """All files of a study, by what they hold.
+    """All files of a study, by what they hold, once all that ``results verify`` looks at is seen to hold of them.
 
     Raises:
-      Damaged: one is not what the commit record says, or the tables do not hold together.
-      BadInput: one was written under a newer schema.
+      Damaged: one is not what the commit record says, or something does not hold; the envelope is made again for that.
     """
     data = {name: _bytes(file) for name, file in commit.files.items()}
-    files = {table: parquet_file(data[table], table, commit.files[table].path) for table in TABLES}
     numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
-    for table, file in files.items():
-        if file.metadata.num_rows != commit.files[table].rows:
-            raise Damaged(f"{commit.files[table].path} has another number of rows than its record says")
-    measured = list(files["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
-    if {field.name: str(field.type) for field in measured} != commit.metrics:
-        raise Damaged(f"{commit.files['measurements'].path} has other metrics than its record says")
-    _check(
-        commit.study, {t: table_checks.in_parquet(f) for t, f in files.items()}, numbers, commit.files["studies"].path
-    )
-    trials = migrations.upgrade("trials", files["trials"].read(), commit.files["trials"].path).to_pandas()
-    if ledger.count(commit.asked, trials) != commit.ledger:
-        raise Damaged(f"{commit.files['trials'].path} does not add up to the ledger of its record")
+    sources = {name: pa.py_buffer(content) for name, content in data.items()}
+    folder = commit.files["studies"].path.parent
+    for fault in commit_checks.content(commit, commit.study, folder, sources, {}, numbers):
+        raise Damaged(f"{fault.line}; look closer with `python -m results verify`")
     return data
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from results.asked import Asked
+from results.asked import APART, Asked
 from results.bad_input import BadInput
 from results.search_space import SearchSpace
-from results.study import Target, canonical, digest, whole
+from results.study import MOST_STEPS, Target, canonical, digest, whole
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
@@ -46,8 +46,8 @@ class Recorded:
                 raise BadInput(
                     f"{field} must be a name of letters, digits, _ . + - and /, not {getattr(self, field)!r}"
                 )
-        whole("batch_size", self.batch_size, 1)
-        whole("trials", self.trials, 0)
+        whole("batch_size", self.batch_size, 1, MOST_STEPS)
+        whole("trials", self.trials, 0, APART)
 
     def plan(self) -> dict[str, Any]:
         """The identity as plain JSON data: every field but ``trials``."""

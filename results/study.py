@@ -38,6 +38,8 @@ REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a 
 # Trials that ended for one of these reasons are run again when the study is asked for again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 
+MOST_STEPS = 2**31 - 1  # and most of whatever else is a column of whole numbers
+
 SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
 STOPS = ("target", "budget")
@@ -47,9 +49,11 @@ _DRAW_NOTHING = {"pruning", "stop"}  # they end trials, and change nothing in th
 _NOT_IN_0_1 = {"stop"}  # plans of that software lack it: all trials end at their targets
 
 
-def whole(what: str, value: object, least: int) -> int:
+def whole(what: str, value: object, least: int, most: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
+    if most is not None and value > most:
+        raise BadInput(f"{what} must be at most {most}, not {str(value)[:20]}")
     return int(value)
 
 
@@ -134,14 +138,12 @@ class Study:
     confirm_top: int = 1
 
     def __post_init__(self) -> None:
-        whole("batch_size", self.batch_size, 1)
-        whole("trials", self.trials, 1)
+        whole("batch_size", self.batch_size, 1, MOST_STEPS)
+        whole("trials", self.trials, 1, APART)
         whole("confirm", self.confirm, 0)
         whole("confirm_top", self.confirm_top, 1)
-        if self.trials > APART:
-            raise BadInput(f"trials must be at most {APART}, not {self.trials}")
         check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")
-        whole("budget_steps", self.budget_steps, 1)
+        whole("budget_steps", self.budget_steps, 1, MOST_STEPS)
         whole("seed", self.seed, 0)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("pruning", self.pruning, PRUNING)
@@ -213,6 +215,13 @@ class Study:
     def evaluations(self) -> np.ndarray:
         """The steps a trial is evaluated at, int32[evaluations]."""
         return evaluation_steps(self.budget_steps, self.evaluation_ratio, self.evaluation_spacing)
+
+    @property
+    def most_evaluations(self) -> int:
+        """No fewer than there are of a trial, told in no time whatever the plan says."""
+        growing = 1 / (self.evaluation_ratio - 1)  # the step from which on each is further off than the next step
+        alone = min(self.budget_steps, growing + 1)
+        return int(alone + math.log(self.budget_steps / alone) / math.log(self.evaluation_ratio)) + 2
 
     @property
     def stream(self) -> str:

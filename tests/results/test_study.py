@@ -103,6 +103,7 @@ def test_impossible_ranges_are_refused(fields: dict, message: str) -> None:
     [
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 1.5}, "batch_size"),
+        ({"budget_steps": 10**400}, "budget_steps must be at most 2147483647, not 1000000000"),
         ({"trials": 0}, "trials"),
         ({"schedule": "cosin"}, "'cosine'"),
         ({"pruning": "on"}, "pruning"),
@@ -122,6 +123,18 @@ def test_evaluations_keep_their_spacing(budget: int, ratio: float, spacing: floa
     assert steps[-1] == budget
     assert np.all(np.diff(steps) > 0)
     assert np.all(steps[:-1] >= spacing * np.arange(1, len(steps)))
+
+
+@given(
+    budget=st.integers(1, 2**31 - 1), ratio=st.floats(1, 2, exclude_min=True), spacing=st.sampled_from([0.0, 0.3, 40.0])
+)
+def test_there_are_no_more_evaluations_than_is_told_without_counting(
+    make_study: Callable[..., Study], budget: int, ratio: float, spacing: float
+) -> None:
+    study = make_study(budget_steps=budget, evaluation_ratio=ratio, evaluation_spacing=spacing)
+    assert study.most_evaluations <= budget + 2
+    if study.most_evaluations < 10_000:
+        assert len(study.evaluations) <= study.most_evaluations
 
 
 @given(budget=st.integers(1, 100_000), ratio=st.floats(1.01, 2))
