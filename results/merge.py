@@ -141,7 +141,8 @@ def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
     """Copies a study the store has nothing of, file by file; False, and nothing done, if it has something.
 
     The study keeps the number it was sealed under, because its runs are numbered by the claims before; these are made
-    for them here.
+    for them here. Its parts stay behind, so that claims and record say that they hold none: wherever this stops, those
+    who write next find what they count.
     """
     data = checked(theirs)
     version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)
@@ -153,7 +154,7 @@ def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
         store.ask(into, study)
         number = max(theirs.number, len(listing.claims) + 1)
         for claim in range(1, number + 1):
-            created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, theirs.parts, "merge"))
+            created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, 0, "merge"))
         if not created:
             raise TakenOver(f"{study.name} was taken over by another process")
         names = {table: f"{table}-{number:06d}{file.path.suffix}" for table, file in theirs.files.items()}
@@ -164,6 +165,8 @@ def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
         counted = theirs.ledger._replace(
             planned=theirs.ledger.planned + further, missing=theirs.ledger.missing + further
         )
-        sealed = theirs._replace(number=number, trials=asked.trials, repeats=asked.repeats, ledger=counted)
+        sealed = theirs._replace(number=number, parts=0, trials=asked.trials, repeats=asked.repeats, ledger=counted)
         durable.create(folder / commit_file(number), durable.seal(commits.record_of(sealed, version, names)))
+        if max(commits.listed(folder).claims) > number:  # whoever claimed meanwhile may not have seen the record
+            raise TakenOver(f"{study.name} was taken over by another process")
     return True

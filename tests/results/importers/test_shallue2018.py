@@ -322,9 +322,12 @@ def test_killed_and_run_again_it_ends_with_the_same_tables(tmp_path: Path, archi
 
 def test_importing_again_writes_nothing(tmp_path: Path) -> None:
     files = trial(1, "1,0.5\n") | trial(2, "1,x\n") | trial(3, "", status="INFEASIBLE")
-    of_one(tmp_path, files)
+    _, first = of_one(tmp_path, files)
     before = sorted((tmp_path / "s").rglob("*"))
+    assert not any("decoded again" in line for line in first)
     _, lines = of_one(tmp_path, files)
+    assert lines[0] == "some of it is stored already, and is passed over; all of it is decoded again"
+    assert sum("decoded again" in line for line in lines) == 1
     assert sorted((tmp_path / "s").rglob("*")) == before
     assert lines[-1].endswith("with 3 trials; new are 0 trials with 0 measurements")
     of_one(tmp_path, trial(2, "1,0.25\n") | trial(4, "1,0.5\n"))
