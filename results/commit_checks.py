@@ -32,7 +32,7 @@ Source: TypeAlias = pa.Buffer | Folder
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> AnyStudy:
     """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
     try:
-        study = from_plan(plan, trials, repeats)
+        study = from_plan(plan, trials, repeats, name)
         derived = study.name
     except BadInput:
         raise

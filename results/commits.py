@@ -85,7 +85,7 @@ class Commit(NamedTuple):
     def study(self) -> AnyStudy:
         """As it was asked for; BadInput if the plan is of other software, or of another study."""
         try:
-            study = from_plan(self.plan, self.trials, self.repeats)
+            study = from_plan(self.plan, self.trials, self.repeats, self.name)
         except BadInput:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):

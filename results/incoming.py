@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results import commit_checks, durable, migrations, store, table_checks
+from results import commit_checks, compaction, durable, migrations, store, table_checks
 from results.commits import Commit, File, released
 from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
@@ -23,7 +23,7 @@ class Incoming(NamedTuple):
 
     Attributes:
       study: as it was asked for.
-      commit: its commit record; None if its place has none.
+      commit: its commit record; None if its place has none, or has it under another name.
       runs: reads its runs, oldest first, once they are seen to be what was written.
     """
 
@@ -33,13 +33,30 @@ class Incoming(NamedTuple):
 
 
 def incoming(folder: Folder) -> dict[str, Incoming]:
-    """The visible studies of a store or a release, of any schema up to today's, by name."""
+    """The visible studies of a store or a release, of any schema up to today's, by plan.
+
+    Raises:
+      Damaged: one is not what was written, or is there under two names.
+    """
     if released(folder) is None and folder.is_dir() and (names := migrations.studies_of_1(folder)):
-        return {
-            name: Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name))
-            for name in names
-        }
-    return {commit.name: Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)}
+        found = [
+            Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name)) for name in names
+        ]
+    else:
+        found = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
+    by_plan: dict[str, Incoming] = {}
+    for each in found:
+        if (other := by_plan.setdefault(each.study.plan_json, each)) is not each:
+            raise Damaged(f"{folder} holds one plan twice, as {other.study.name} and {each.study.name}; remove one")
+    return by_plan
+
+
+def called(offer: Incoming, into: Folder) -> Incoming:
+    """The study under the name that it has in a store, or gets there."""
+    study = store.called(into, offer.study)
+    if study.name == offer.study.name:
+        return offer
+    return Incoming(study, None, lambda: [compaction.named(run, study.name) for run in offer.runs()])
 
 
 def checked(commit: Commit) -> dict[str, bytes]:

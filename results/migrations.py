@@ -75,7 +75,7 @@ def plan_of_1(store: Folder, name: str) -> AnyStudy:
     try:
         record = json.loads(durable.read(paths[-1]))
         durable.check_depth(record, durable.MOST_DEPTH)
-        study = from_plan(record["plan"], record["trials"])
+        study = from_plan(record["plan"], record["trials"], name=name)
     except BadInput as error:
         raise BadInput(f"{paths[-1]}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):

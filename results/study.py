@@ -44,7 +44,8 @@ SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
 STOPS = ("target", "budget")
 
-_ASKED = {"trials", "confirm", "confirm_top"}  # of a study, and no part of its identity
+DIGITS = (8, 16)  # hex digits of a plan's sha256 that end a study's name: those of older stores, and of today's
+_ASKED = {"trials", "confirm", "confirm_top", "digits"}  # of a study, and no part of its identity
 _DRAW_NOTHING = {"pruning", "stop"}  # they end trials, and change nothing in them
 _NOT_IN_0_1 = {"stop"}  # plans of that software lack it: all trials end at their targets
 
@@ -115,6 +116,7 @@ class Study:
       confirm: how often the best is run again on fresh seeds, see ``results.confirmation``. Not part of the identity,
         like ``trials``.
       confirm_top: among how many of the best half of these repeats choose. Likewise.
+      digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.called``.
     """
 
     dataset: str
@@ -136,6 +138,7 @@ class Study:
     stop: str = "target"
     confirm: int = 0
     confirm_top: int = 1
+    digits: int = DIGITS[-1]
 
     def __post_init__(self) -> None:
         whole("batch_size", self.batch_size, 1, MOST_STEPS)
@@ -173,7 +176,9 @@ class Study:
         return {"kind": "batch"} | fields
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS) -> "Study":
+    def from_plan(
+        cls, plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS, digits: int = DIGITS[-1]
+    ) -> "Study":
         """The study that ``plan()`` described, with what is asked of it; BadInput if another software wrote it."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
         known = set(_identity(plan.get("comparable")))
@@ -182,7 +187,7 @@ class Study:
             raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
         fields["targets"] = tuple(Target(**t) for t in plan["targets"])
-        return cls(**fields, trials=trials, confirm=repeats.confirm, confirm_top=repeats.top)
+        return cls(**fields, trials=trials, confirm=repeats.confirm, confirm_top=repeats.top, digits=digits)
 
     @property
     def asked(self) -> Asked:
@@ -196,8 +201,9 @@ class Study:
 
     @functools.cached_property
     def name(self) -> str:
-        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
-        return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}-{digest(self.plan())[:8]}"
+        """A readable slug and ``digits`` of the plan's sha256; the study's folder in a store."""
+        words = f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}"
+        return f"{words}-{digest(self.plan())[: self.digits]}"
 
     @functools.cached_property
     def plan_json(self) -> str:

@@ -396,3 +396,59 @@ def test_an_envelope_that_lies_is_not_merged(tmp_path: Path, make_study: Callabl
     manifest.write_bytes(durable.seal(record))
     assert "is not the envelope of the tables" in refusal([tmp_path / "release"], tmp_path / "store")[1]
     assert not (tmp_path / "store").exists()
+
+
+# Names
+
+
+def shorter(study: Study) -> Study:
+    """The study under the name that it has in older stores."""
+    return dataclasses.replace(study, digits=8)
+
+
+def held(folder: Path) -> list[tuple[str, list[int]]]:
+    """Names and trials of the studies of a store, which has no faults."""
+    assert verify.run(folder, silent) == 0
+    return [
+        (commit.name, store.read(folder, commit.name).trials["trial"].tolist()) for commit in store.catalogue(folder)
+    ]
+
+
+@pytest.mark.parametrize("into", [0, 1])
+def test_a_study_under_two_names_is_one(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill, into: int
+) -> None:
+    study = make_study(trials=4)
+    names = (shorter(study), study)
+    fill(tmp_path / "0", names[0], [0, 1])
+    fill(tmp_path / "1", names[1], [1, 2])
+    assert release.export(tmp_path / str(1 - into), tmp_path / "release", silent) == 0
+    assert joined([tmp_path / "release"], tmp_path / str(into)) == "0 new, 1 grown, 0 already there"
+    assert held(tmp_path / str(into)) == [(names[into].name, [0, 1, 2])]
+    assert joined([tmp_path / str(1 - into)], tmp_path / str(into)) == "0 new, 0 grown, 1 already there"
+    assert joined([tmp_path / str(into), tmp_path / "release"], tmp_path / "new") == "1 new, 0 grown, 1 already there"
+    assert held(tmp_path / "new") == [(names[into].name, [0, 1, 2])]
+
+
+def test_two_studies_of_one_older_name_are_two(
+    tmp_path: Path,
+    make_study: Callable[..., Study],
+    fill: Fill,
+    colliding_seeds: Callable[[Study], tuple[int, int]],
+) -> None:
+    one, two = (make_study(trials=2, seed=seed) for seed in colliding_seeds(make_study()))
+    assert shorter(one).name == shorter(two).name and one.name != two.name
+    fill(tmp_path / "a", shorter(one))
+    fill(tmp_path / "b", shorter(two))
+    assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "2 new, 0 grown, 0 already there"
+    assert held(tmp_path / "c") == [(shorter(one).name, [0, 1]), (two.name, [0, 1])]
+    assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "0 new, 0 grown, 2 already there"
+    assert [store.called(tmp_path / "c", each).name for each in (one, two)] == [shorter(one).name, two.name]
+
+
+def test_a_source_that_holds_a_plan_twice_is_refused(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    for study in (make_study(trials=2), shorter(make_study(trials=2))):
+        fill(tmp_path / "source", study)
+    assert "holds one plan twice, as digits-" in refusal([tmp_path / "source"], tmp_path / "store")[1]

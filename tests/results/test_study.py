@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from results.bad_input import BadInput
+from results.plans import from_plan
 from results.search_space import Range, SearchSpace
 from results.study import COMPARABLE, Study, Target, evaluation_steps
 
@@ -27,6 +28,15 @@ def test_identity_ignores_the_number_of_trials_and_nothing_else(make_study: Call
         {"space": SearchSpace({"learning_rate": Range("LOG", 1e-2, 1.0)})},
     ]
     assert len({make_study(**change).name for change in changes} | {study.name}) == len(changes) + 1
+
+
+def test_a_name_may_have_fewer_digits_and_nothing_else_changes(make_study: Callable[..., Study]) -> None:
+    study, older = make_study(), make_study(digits=8)
+    assert study.name.startswith(older.name) and len(study.name) == len(older.name) + 8
+    assert (study.plan(), study.stream) == (older.plan(), older.stream)
+    for each in (study, older):
+        assert from_plan(json.loads(each.plan_json), each.trials, name=each.name) == each
+    assert from_plan(study.plan(), study.trials) == study
 
 
 def test_pruning_does_not_change_what_is_drawn(make_study: Callable[..., Study]) -> None:
