@@ -268,11 +268,12 @@ def _tables(
 
 def _check_rows(commit: Commit, study: AnyStudy, table: str, rows: int) -> None:
     """Raises Damaged if a table says that it has more rows than its bytes can hold, or its plan can make."""
-    check_rows(table, commit.files[table], rows)
+    file = commit.files[table]
+    check_rows(table, file.path, file.bytes, rows)
     if table == "measurements" and not isinstance(study, Recorded):
         most = commit.asked.planned * study.most_evaluations
         if rows > most:
-            raise Damaged(f"{commit.files[table].path} says that it holds {rows:,} rows, of {most:,} that were planned")
+            raise Damaged(f"{file.path} says that it holds {rows:,} rows, of {most:,} that were planned")
 
 
 def _envelope(commit: Commit, study: AnyStudy, sources: Mapping[str, Source], rebuild: bool) -> list[Fault]:

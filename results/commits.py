@@ -194,10 +194,10 @@ def _whole(value: object, most: int) -> int:
     return value
 
 
-def check_rows(table: str, file: File, rows: int) -> None:
-    """Raises Damaged if so many rows of a table, by what it says itself, are more than a file of its size has."""
-    if rows > file.bytes * ROWS_PER_BYTE[table]:
-        raise Damaged(f"{file.path} says that it holds {rows:,} rows, which {file.bytes:,} bytes never do")
+def check_rows(table: str, path: Folder, size: int, rows: int) -> None:
+    """Raises Damaged if so many rows of a table, by what it says itself, are more than a file of so many bytes has."""
+    if rows > size * ROWS_PER_BYTE[table]:
+        raise Damaged(f"{path} says that it holds {rows:,} rows, which {size:,} bytes never do")
 
 
 def read_table(commit: Commit, table: str) -> pa.Table:
@@ -211,7 +211,7 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     durable.check_file(path)
     try:
         with path.open("rb") as file:
-            check_rows(table, commit.files[table], pq.read_metadata(file).num_rows)
+            check_rows(table, path, file.seek(0, os.SEEK_END), pq.read_metadata(file).num_rows)
             file.seek(0)
             found = pq.read_table(file)
     except (FileNotFoundError, Damaged):
