@@ -103,7 +103,7 @@ def _answers(a: _Place, b: _Place) -> Iterator[dict[str, Any]]:
 
     for key in sorted(a.answers.keys() | b.answers.keys(), key=order):
         here, there = a.answers.get(key, []), b.answers.get(key, [])
-        for pair in paired(here, there, lambda one: one.study.name, contradictions.stream, lambda one: ""):
+        for pair in paired(here, there, lambda one: one.study.plan_json, contradictions.stream, lambda one: ""):
             yield _row(STEPS, key[:4], contradictions.of_answers(pair)) | {"batch_size": key[4]}
 
 

@@ -78,7 +78,7 @@ def paired(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable])
 
 def stream(one: StudyTrials) -> Hashable:
     """What studies of the same trials have in common."""
-    return one.study.stream if isinstance(one.study, Study) else one.study.name
+    return one.study.stream if isinstance(one.study, Study) else one.study.plan_json
 
 
 def of_answers(pair: Pair) -> Finding:
@@ -134,7 +134,7 @@ def of_recalls(pair: Pair, name: str) -> Finding:
 
 def plan_of(one: Measured) -> Hashable:
     """What tells a factorization from all others."""
-    return one.study.name
+    return one.study.plan_json
 
 
 def looks_of(one: Measured) -> Hashable:

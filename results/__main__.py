@@ -76,7 +76,8 @@ def parser() -> Parser:
         sub.set_defaults(command=run)
         return sub
 
-    command("verify", "one line per fault in a store or a release; exit code 1 if there is any", _verify)
+    sub = command("verify", "one line per fault in a store or a release; exit code 1 if there is any", _verify)
+    sub.add_argument("--full", action="store_true", help="also of a large one, make every envelope again and compare")
     command("repair", "drops what is torn, and only that, and says what", _repair)
     sub = command("import", "brings published data into a store", _import)
     sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="where the data are from")
@@ -92,7 +93,7 @@ def parser() -> Parser:
 def _verify(options: argparse.Namespace) -> int:
     from results import verify
 
-    return verify.run(options.store, report)
+    return verify.run(options.store, report, full=options.full)
 
 
 def _repair(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from results.asked import most
 from results.commits import Commit, Tables, committed, frame, listed, read_table, steady
 from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
-from results.parts import Listing, Part, claim_file, commit_file
+from results.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
 from results.plans import AnyStudy
 from results.study import REASONS_TO_RERUN
 
@@ -91,9 +91,9 @@ class Claim:
         self._check_newest(number)
         whole = compaction.merge(stored, study)
         durable.create(self._folder / commit_file(number), durable.seal(self._record(number, study, whole)))
-        self._remove_merged()
+        self._base = steady(self._newest)
+        _remove_merged(self._base)
         self.number, self._parts, self._held = None, [], {}
-        self._base = committed(self._folder.parent, self._name)
 
     def _stored(self) -> list[Piece]:
         """All that counts; looks again where a process that had stalled has committed parts meanwhile."""
@@ -127,11 +127,13 @@ class Claim:
             "ledger": ledger.count(asked, frame(whole.trials))._asdict(),
         }
 
-    def _remove_merged(self) -> None:
-        """Removes the parts a commit holds. Who listed them before will miss them, look again and see the commit."""
-        for part in listed(self._folder).parts:
-            if part.seq < self._next:
-                (self._folder / part.file).unlink(missing_ok=True)
+    def _newest(self) -> Commit:
+        """The newest commit; FileNotFoundError if a file of it is not there."""
+        newest = committed(self._folder.parent, self._name)
+        assert newest is not None
+        for file in newest.files.values():
+            file.path.stat()
+        return newest
 
     def _claim(self, purpose: str) -> int:
         number = max(self._listing.claims, default=0) + 1
@@ -187,7 +189,7 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
 def _cutoff(folder: Folder, number: int) -> int:
     path = folder / claim_file(number)
     parts = durable.read_sealed(path).get("parts")
-    if type(parts) is not int:
+    if type(parts) is not int or not 0 <= parts <= MOST:
         raise Damaged(f"{path} is no claim; look at all of it with `python -m results verify`")
     return parts
 
@@ -216,14 +218,30 @@ def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataF
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what nobody will ask for again, once it is old: temporary files, and what a newer commit replaced."""
-    found, newest = listed(folder), committed(folder.parent, folder.name)
-    replaced: list[str] = [name for name in found.others if name.startswith(durable.TEMPORARY)]
-    if newest:
-        kept = {file.path.name for file in newest.files.values()}
-        replaced += [name for name in found.others if name.endswith((".parquet", ".arrow")) and name not in kept]
-        replaced += [part.file for part in found.parts if part.seq < newest.parts]
-        replaced += [commit_file(number) for number in found.commits if number < newest.number]
-    for name in replaced:
+    """Removes what nobody will ask for again, once it is old: temporary files, and what a newer commit replaced.
+
+    Of commits only what has a smaller number than the newest: the tables of a larger one are of a writer at work, who
+    may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file.
+    """
+    found = listed(folder)
+    _remove_old(folder, [name for name in found.others if name.startswith(durable.TEMPORARY)])
+    newest = steady(lambda: committed(folder.parent, folder.name))
+    if newest is None or not all(file.path.exists() for file in newest.files.values()):
+        return
+    tables = [name for name in found.others if (commit_number(name) or newest.number) < newest.number]
+    _remove_old(folder, tables + [part.file for part in found.parts if part.seq < newest.parts])
+    _remove_old(folder, [commit_file(number) for number in found.commits if number < newest.number])
+
+
+def _remove_old(folder: Path, names: list[str]) -> None:
+    for name in names:
         if durable.is_leftover(folder / name):
             (folder / name).unlink(missing_ok=True)
+
+
+def _remove_merged(newest: Commit) -> None:
+    """Removes the parts a commit holds. Who listed them before will miss them, look again and see the commit."""
+    folder = newest.files["studies"].path.parent
+    for part in listed(folder).parts:
+        if part.seq < newest.parts:
+            (folder / part.file).unlink(missing_ok=True)

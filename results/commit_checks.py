@@ -9,18 +9,19 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results import envelope, ledger, schema, table_checks
-from results.asked import NO_REPEATS, Repeats
+from results import durable, envelope, ledger, migrations, schema, table_checks
+from results.asked import NO_REPEATS, Asked, Repeats
 from results.bad_input import BadInput
-from results.commits import Commit, File, commit_of, read_table, record_of
+from results.commits import Commit, File, check_rows, commit_of, record_of
 from results.compaction import TABLES, Piece
 from results.confirmation import SEARCH
-from results.durable import Folder
+from results.durable import Damaged, Folder
 from results.entries import Entry
 from results.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.ledger import Ending
 from results.parts import Listing, claim_file, commit_file, confirm_file, plan_file
 from results.plans import AnyStudy, from_plan
+from results.recorded import Recorded
 from results.table_checks import Rows
 
 IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then
@@ -31,7 +32,7 @@ Source: TypeAlias = pa.Buffer | Folder
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> AnyStudy:
     """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
     try:
-        study = from_plan(plan, trials, repeats)
+        study = from_plan(plan, trials, repeats, name)
         derived = study.name
     except BadInput:
         raise
@@ -76,15 +77,20 @@ def commits(
         there = {table: files[file.path.name] for table, file in commit.files.items() if file.path.name in files}
         listed |= {file.path.name for file in commit.files.values()}
         if found.commit is None:
-            runs = frozenset(number for number, claim in found.claims.items() if claim.purpose != "commit")
-            known = runs if len(found.claims) == len(listing.claims) else None
-            if whole(commit, study, path, there, found, on_bytes, runs=known, rebuild=rebuild):
+            if whole(commit, study, path, there, found, on_bytes, runs=runs(listing, found), rebuild=rebuild):
                 found.commit = commit
             continue
         found.leftovers["replaced"] += 1 + len(there)
         for table, entry in there.items():
             _is_listed(commit.files[table], entry, found, on_bytes)
     return listed
+
+
+def runs(listing: Listing, found: Findings) -> frozenset[int] | None:
+    """Numbers of the claims that runs can have; None if a claim is not intact."""
+    if len(found.claims) < len(listing.claims):
+        return None
+    return frozenset(number for number, claim in found.claims.items() if claim.purpose != "commit")
 
 
 def whole(
@@ -120,11 +126,52 @@ def whole(
     }
     if not set(TABLES) <= sources.keys():
         return False
-    faults = _content(commit, study, record, sources, found, runs)
-    if "envelope" in sources and not faults:
-        faults = _envelope(commit, study, sources["envelope"], rebuild)
-    found.faults += faults
+    found.faults += content(commit, study, record, sources, found.ended, runs, rebuild=rebuild)
+    found.believed += "envelope" in sources and not rebuild
     return True
+
+
+def remade(
+    folder: Folder, number: int, parts: int, plan: Mapping[str, Any], asked: Asked, runs: frozenset[int] | None
+) -> dict[str, Any] | None:
+    """The record of a commit that is lost, from its tables; None unless they hold, and its envelope is of these tables.
+
+    Args:
+      folder: of the study.
+      number: of the commit.
+      parts: how many it held.
+      plan: of the study.
+      asked: what may have been asked of it then.
+      runs: numbers of the claims that runs can have; None if nothing tells.
+    """
+    names = {table: f"{table}-{number:06d}.parquet" for table in TABLES} | {"envelope": envelope.file_name(number)}
+    try:
+        study = study_of(plan, asked.trials, folder.name, asked.repeats)
+        sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
+        opened = {table: _open(sources[table]) for table in TABLES}
+        rows = {table: file.metadata.num_rows for table, file in opened.items()}
+        rows["envelope"] = len(pa.ipc.open_stream(sources["envelope"]).read_all())
+        ended = outcomes(table_checks.held(opened["trials"]))
+        metrics = list(opened["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
+        commit = Commit(
+            name=folder.name,
+            number=number,
+            parts=parts,
+            plan=plan,
+            trials=asked.trials,
+            files={
+                table: File(folder / names[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
+                for table, source in sources.items()
+            },
+            metrics={field.name: str(field.type) for field in metrics},
+            ledger=ledger.tally(asked, ended),
+            repeats=asked.repeats,
+        )
+        if content(commit, study, folder, sources, {}, runs):
+            return None
+        return record_of(commit, schema.version(opened["studies"].schema_arrow), names)
+    except Exception:  # files that nobody vouches for can do anything to their reader
+        return None
 
 
 def _is_listed(file: File, entry: Entry | None, found: Findings, on_bytes: OnBytes) -> Source | None:
@@ -150,22 +197,52 @@ def _is_listed(file: File, entry: Entry | None, found: Findings, on_bytes: OnByt
     return None
 
 
-def _content(
+def content(
     commit: Commit,
     study: AnyStudy,
     record: Folder,
     sources: Mapping[str, Source],
-    found: Findings,
+    ended: dict[int, Ending],
+    runs: frozenset[int] | None,
+    *,
+    rebuild: bool = True,
+) -> list[Fault]:
+    """What does not hold of the tables and the envelope of a commit whose files are as listed.
+
+    Args:
+      commit: as its record tells.
+      study: its plan.
+      record: the file that lists the others.
+      sources: where to read them, by what they hold.
+      ended: takes how the trials ended.
+      runs: numbers of the claims that runs can have; None if nothing tells.
+      rebuild: whether to make the envelope again and compare.
+    """
+    faults = _tables(commit, study, record, sources, ended, runs)
+    if "envelope" in sources and not faults:
+        faults = _envelope(commit, study, sources, rebuild)
+    return faults
+
+
+def _tables(
+    commit: Commit,
+    study: AnyStudy,
+    record: Folder,
+    sources: Mapping[str, Source],
+    ended: dict[int, Ending],
     runs: frozenset[int] | None,
 ) -> list[Fault]:
-    """What does not hold of the tables of a commit whose files are as listed."""
     rows: dict[str, Rows] = {}
     faults = []
     for table in TABLES:
         file = commit.files[table]
         try:
             opened = _open(sources[table])
+            _check_rows(commit, study, table, opened.metadata.num_rows)
             rows[table] = (table_checks.held if table == "trials" else table_checks.in_parquet)(opened)
+        except Damaged as error:
+            faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
+            continue
         except Exception as error:  # a file that nobody vouches for can do anything to its reader
             faults.append(Fault(file.path, f"is no Parquet file that can be read ({brief(error)})"))
             continue
@@ -178,30 +255,43 @@ def _content(
         faults.append(Fault(record, "does not list the metrics that the measurements have"))
     try:
         flaws = list(table_checks.flaws(study, rows, runs, whole=True))
-        ended = outcomes(rows["trials"])
+        now = outcomes(rows["trials"])
     except Exception as error:
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
     faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
-    found.ended |= ended
-    counted = ledger.tally(commit.asked, ended)
+    ended |= now
+    counted = ledger.tally(commit.asked, now)
     if not flaws and (counted != commit.ledger or not counted.adds_up):
         faults.append(Fault(record, "has a ledger that its trials do not add up to"))
     return faults
 
 
-def _envelope(commit: Commit, study: AnyStudy, source: Source, rebuild: bool) -> list[Fault]:
+def _check_rows(commit: Commit, study: AnyStudy, table: str, rows: int) -> None:
+    """Raises Damaged if a table says that it has more rows than its bytes can hold, or its plan can make."""
+    file = commit.files[table]
+    check_rows(table, file.path, file.bytes, rows)
+    if table == "measurements" and not isinstance(study, Recorded):
+        most = commit.asked.planned * study.most_evaluations
+        if rows > most:
+            raise Damaged(f"{file.path} says that it holds {rows:,} rows, of {most:,} that were planned")
+
+
+def _envelope(commit: Commit, study: AnyStudy, sources: Mapping[str, Source], rebuild: bool) -> list[Fault]:
     """What does not hold of the envelope of a commit whose files are as listed and hold what they must."""
-    file = commit.files["envelope"]
+    file, source = commit.files["envelope"], sources["envelope"]
     try:
         hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
         table = pa.ipc.open_stream(source if isinstance(source, pa.Buffer) else source.read_bytes()).read_all()
         head = json.loads(table.schema.metadata[envelope.KEY])
         if head["sha256"] != hashes or len(table) != file.rows:
             return [Fault(file.path, "was not made from the tables that it is listed with")]
-        of_today = (head["format"], head["schema"]) == (envelope.FORMAT, schema.SCHEMA_VERSION)
-        if rebuild and of_today:
-            made, _ = envelope.build(study, Piece(*(read_table(commit, name) for name in TABLES)), hashes)
-            if not pa.ipc.open_stream(made).read_all().equals(table, check_metadata=True):
+        if not envelope.is_readable(head):
+            return [Fault(file.path, f"is of format {head['format']} and schema {head['schema']}, which there are not")]
+        if envelope.has_empty_interval(table):
+            return [Fault(file.path, "has an empty interval, which no trial has")]
+        if rebuild:
+            made, _ = envelope.build(study, Piece(*(_read(commit, t, sources[t]) for t in TABLES)), hashes)
+            if not envelope.is_same(made, table):
                 return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
     except Exception as error:  # a file that nobody vouches for can do anything to its reader
         return [Fault(file.path, f"is no envelope that can be read ({brief(error)})")]
@@ -215,6 +305,10 @@ def outcomes(rows: Rows) -> dict[int, Ending]:
     roles = columns.get("role") or [SEARCH] * len(columns["trial"])  # there was none before schema 3
     ended = zip(columns["trial"], roles, columns["status"], columns["reason"], strict=True)
     return {trial: Ending(*how) for trial, *how in ended}
+
+
+def _read(commit: Commit, table: str, source: Source) -> pa.Table:
+    return migrations.upgrade(table, _open(source).read(use_threads=False), commit.files[table].path)
 
 
 def _open(source: Source) -> pq.ParquetFile:

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results import durable, ledger, migrations, parts, schema
-from results.asked import NO_REPEATS, Asked, Repeats
+from results.asked import APART, NO_REPEATS, Asked, Repeats
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
-from results.parts import Listing, commit_file
+from results.parts import MOST, Listing, commit_file
 from results.plans import AnyStudy, from_plan
 
 T = TypeVar("T")
@@ -26,6 +26,10 @@ MANIFEST = "manifest.json"  # a folder that holds one is a release, and never ch
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of a study, and so of its folder
 PATH = re.compile(r"(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_.+=%-]+(/[A-Za-z0-9_.+=%-]+)*")  # under a folder, not out of it
 _DATA = re.compile(PATH.pattern + r"((?<=\.parquet)|(?<=\.arrow))")
+
+# Rows of a table that a byte of its Parquet file may stand for. Of studies and trials each has a number of its own, and
+# of measurements a value; ours come to 0.0001, 0.03 and 0.3. What says that it holds more is made to fill the memory.
+ROWS_PER_BYTE = {"studies": 1, "trials": 1, "measurements": 16}
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -81,10 +85,10 @@ class Commit(NamedTuple):
     def study(self) -> AnyStudy:
         """As it was asked for; BadInput if the plan is of other software, or of another study."""
         try:
-            study = from_plan(self.plan, self.trials, self.repeats)
+            study = from_plan(self.plan, self.trials, self.repeats, self.name)
         except BadInput:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise Damaged(f"{self.name} has a plan that is none") from None
         if study.name != self.name:
             raise Damaged(f"{self.name} has the plan of {study.name}")
@@ -133,21 +137,24 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
         schema.check_number(path, record["schema"])
         files = {
             _matching(_NAME, table): File(
-                folder / _matching(_DATA, f["file"]), _matching(_SHA256, f["sha256"]), int(f["bytes"]), int(f["rows"])
+                folder / _matching(_DATA, f["file"]),
+                _matching(_SHA256, f["sha256"]),
+                _whole(f["bytes"], 2**63),
+                _whole(f["rows"], 2**63),
             )
             for table, f in record["files"].items()
         }
         if (
-            not set(Tables._fields) <= files.keys()
-            or min(record["number"], record["parts"], record["trials"], *Repeats.of_record(record)) < 0
+            not set(Tables._fields) <= files.keys() <= {*Tables._fields, "envelope"}
+            or min(Repeats.of_record(record)) < 0
         ):
             raise ValueError
         return Commit(
             name=_matching(_NAME, record["name"]),
-            number=int(record["number"]),
-            parts=int(record["parts"]),
+            number=_whole(record["number"], MOST),
+            parts=_whole(record["parts"], MOST),
             plan=dict(record["plan"]),
-            trials=int(record["trials"]),
+            trials=_whole(record["trials"], APART),
             files=files,
             metrics=dict(record["metrics"]),
             ledger=ledger.Ledger(**{kind: int(count) for kind, count in record["ledger"].items()}),
@@ -181,6 +188,18 @@ def _matching(pattern: re.Pattern[str], text: str) -> str:
     return text
 
 
+def _whole(value: object, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(value)
+    return value
+
+
+def check_rows(table: str, path: Folder, size: int, rows: int) -> None:
+    """Raises Damaged if so many rows of a table, by what it says itself, are more than a file of so many bytes has."""
+    if rows > size * ROWS_PER_BYTE[table]:
+        raise Damaged(f"{path} says that it holds {rows:,} rows, which {size:,} bytes never do")
+
+
 def read_table(commit: Commit, table: str) -> pa.Table:
     """One table of a visible study, brought up to today's schema.
 
@@ -192,8 +211,10 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     durable.check_file(path)
     try:
         with path.open("rb") as file:
+            check_rows(table, path, file.seek(0, os.SEEK_END), pq.read_metadata(file).num_rows)
+            file.seek(0)
             found = pq.read_table(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, Damaged):
         raise
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]

@@ -104,13 +104,18 @@ def parquet_bytes(table: pa.Table) -> memoryview:
 
 def with_run(piece: Piece, number: int) -> Piece:
     """The piece with the number of its run filled in."""
+    return piece._replace(studies=_filled(piece.studies, "run", number), trials=_filled(piece.trials, "run", number))
 
-    def filled(table: pa.Table) -> pa.Table:
-        index = table.schema.get_field_index("run")
-        field = table.schema.field(index)
-        return table.set_column(index, field, schema.constant(field, number, len(table)))
 
-    return piece._replace(studies=filled(piece.studies), trials=filled(piece.trials))
+def named(piece: Piece, study: str) -> Piece:
+    """The piece under another name of its study."""
+    return Piece(*(_filled(table, "study", study) for table in piece))
+
+
+def _filled(table: pa.Table, column: str, value: object) -> pa.Table:
+    index = table.schema.get_field_index(column)
+    field = table.schema.field(index)
+    return table.set_column(index, field, schema.constant(field, value, len(table)))
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

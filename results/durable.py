@@ -2,10 +2,11 @@
 
 A file is made by writing a temporary one beside it, flushing it to disk, linking it to its name, which fails if that
 is taken, and flushing the folder. Nothing is ever rewritten in place. What a killed process left behind is removed by
-age alone, because nobody else can know whether its writer is still alive.
+age alone, because nobody else can know whether its writer is still alive; one that is writes its temporary file again.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -21,7 +22,9 @@ from upath import UPath
 from results.bad_input import BadInput
 
 TEMPORARY = ".tmp-"
-LEFTOVER_SECONDS = 24 * 3600  # nobody stays stalled in the middle of a write for longer, and then goes on
+LEFTOVER_SECONDS = 24 * 3600  # by the clock of whoever looks; a writer that it was too short for writes again
+MOST_DEPTH = 64  # of lists and objects within each other, in a record
+_WRITES = 100  # of one file, whose temporary file somebody keeps removing
 
 
 Folder = Path | UPath
@@ -53,15 +56,20 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
             path.fs.pipe_file(path.path, bytes(data), mode="create")
             return True
         return False
-    temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        created = _link(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    for left in reversed(range(_WRITES)):
+        temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            created = _link(temporary, path)
+            break
+        except OSError as error:  # removed, by a process whose clock is off, or that we had stalled too long for
+            if not left or error.errno not in (errno.ENOENT, errno.ESTALE) or not path.parent.is_dir():
+                raise
+        finally:
+            temporary.unlink(missing_ok=True)
     sync(path.parent)
     return created
 
@@ -107,6 +115,7 @@ def unseal(data: bytes, path: Folder) -> dict[str, Any]:
     """The record that ``seal`` wrote; Damaged, naming ``path``, unless every byte is as it was written."""
     try:
         record = json.loads(data)
+        check_depth(record, MOST_DEPTH)
         del record["sha256"]
         intact = seal(record) == data
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -114,6 +123,17 @@ def unseal(data: bytes, path: Folder) -> dict[str, Any]:
     if not intact:
         raise Damaged(f"{path} is not what was written; look at all of it with `python -m results verify`")
     return record
+
+
+def check_depth(value: object, most: int) -> None:
+    """Raises ValueError if lists and objects of plain data are within each other more than ``most`` deep."""
+    level = [value]
+    for _ in range(most + 1):
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        if not inner:
+            return
+        level = [each for members in inner for each in members]
+    raise ValueError(f"more than {most} lists and objects are within each other")
 
 
 def read(path: Folder) -> bytes:

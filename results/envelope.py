@@ -15,7 +15,7 @@ is an Arrow stream of two batches: what the rule `minimum` takes, so that little
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -93,14 +93,45 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
     try:
         stream = pa.ipc.RecordBatchStreamReader(data)
         head = json.loads(stream.schema.metadata[KEY].decode())
-        if head["format"] != FORMAT or not OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION:
+        if not is_readable(head):
             return None
         if any(head["sha256"][table].encode() not in record for table in HASHED):
             return None
         about, batches = About(**head["about"]), range(head["rules"][rule.name])
         return Envelope(about, [stream.read_next_batch() for _ in batches]) if batches and about.is_plain else None
-    except (AttributeError, KeyError, TypeError, ValueError, OSError, StopIteration, pa.ArrowException):
+    except (AttributeError, KeyError, TypeError, ValueError, OSError, StopIteration, RecursionError, pa.ArrowException):
         return None
+
+
+def is_readable(head: Mapping[str, Any]) -> bool:
+    """Whether an envelope with this head is of a format and a schema that this software reads."""
+    return head["format"] == FORMAT and OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION
+
+
+def has_empty_interval(table: pa.Table) -> bool:
+    """Whether a row says that a trial came from one step to the same, or back; but at step 0, where nothing is before.
+
+    Args:
+      table: the rows of an envelope.
+    """
+    before, step = table["step_before"].to_numpy(), table["step"].to_numpy()
+    return bool(np.any((before < 0) | (before > step) | ((before == step) & (step > 0))))
+
+
+def is_same(made: bytes, table: pa.Table) -> bool:
+    """Whether an envelope says what one says that was just made, and in the same batches.
+
+    Args:
+      made: as ``build`` makes it.
+      table: the other, as all of its stream reads; of any schema that is readable.
+    """
+    ours = pa.ipc.open_stream(made).read_all()
+    heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
+    lengths = [[len(chunk) for chunk in each["step"].chunks] for each in (ours, table)]
+    if heads[0] != heads[1] or lengths[0] != lengths[1] or not ours.schema.equals(table.schema):
+        return False
+    pairs = zip(ours.columns, table.columns, strict=True)
+    return all(np.array_equal(a.to_numpy(), b.to_numpy(), equal_nan=True) for a, b in pairs)
 
 
 def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[str, Answer]:
@@ -129,6 +160,8 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
         table.validate()
         if any(column.null_count for column in table.columns):
             raise ValueError("a value is missing")
+        if has_empty_interval(table):
+            raise ValueError("an interval in it is empty")
     except (ValueError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise Damaged(f"an envelope is damaged ({reason}); look with `python -m results verify`") from None

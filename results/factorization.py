@@ -5,10 +5,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from results.asked import Asked
+from results.asked import APART, Asked
 from results.bad_input import BadInput, check_choice
 from results.search_space import SearchSpace
-from results.study import COMPARABLE, Target, canonical, digest, whole
+from results.study import COMPARABLE, DIGITS, MOST_STEPS, Target, canonical, digest, whole
 
 SOLVERS = ("cg", "rotated_cg", "cholesky", "lu", "qr")
 DTYPES = ("float32", "bfloat16")
@@ -16,6 +16,7 @@ RIDGES = ("frequency", "constant")
 GATHERS = ("auto", "all_gather", "all_to_all")
 KERNELS = ("xla", "fused")
 _FUSED = ("rotated_cg", "float32", "float32")  # solver and dtypes
+_NO_IDENTITY = {"trials", "digits"}
 METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 
 
@@ -44,6 +45,7 @@ class Factorization:
       seed: of the search and of every trial.
       trials: how many are asked for. Not part of the identity: asking for more later adds only the new ones.
       comparable: Major.Minor of the software; results of different ones are not comparable.
+      digits: how many hex digits of the plan's hash its name has. Not part of the identity.
     """
 
     dataset: str
@@ -63,6 +65,7 @@ class Factorization:
     seed: int
     trials: int
     comparable: str = COMPARABLE
+    digits: int = DIGITS[-1]
 
     targets: ClassVar[tuple[Target, ...]] = ()
     ends_at: ClassVar[tuple[Target, ...]] = ()
@@ -71,8 +74,9 @@ class Factorization:
     optimizer: ClassVar[str] = "als"
 
     def __post_init__(self) -> None:
-        for field in ("dim", "cg_steps", "cores", "epochs", "trials"):
-            whole(field, getattr(self, field), 1)
+        for field in ("dim", "cg_steps", "cores", "epochs"):
+            whole(field, getattr(self, field), 1, MOST_STEPS)
+        whole("trials", self.trials, 1, APART)
         whole("seed", self.seed, 0)
         for field, choices in (("solver", SOLVERS), ("table_dtype", DTYPES), ("solver_dtype", DTYPES)):
             check_choice(field, getattr(self, field), choices)
@@ -89,20 +93,20 @@ class Factorization:
                 raise BadInput(f"{name} must be above 0, not {least:g}")
 
     def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but ``trials``."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
+        """The identity as plain JSON data: every field but ``trials`` and ``digits``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _NO_IDENTITY}
         return {"kind": "cores"} | fields | {"dataset_options": dict(self.dataset_options), "space": self.space.plan()}
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Factorization":
+    def from_plan(cls, plan: Mapping[str, Any], trials: int, digits: int = DIGITS[-1]) -> "Factorization":
         """The study that ``plan()`` described, with a number of trials; BadInput if another software wrote it."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
-        known = {field.name for field in dataclasses.fields(cls)} - {"trials"}
+        known = {field.name for field in dataclasses.fields(cls)} - _NO_IDENTITY
         if fields.keys() != known:
             odd = ", ".join(sorted(fields.keys() ^ known))
             raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
-        return cls(**fields, trials=trials)
+        return cls(**fields, trials=trials, digits=digits)
 
     @property
     def asked(self) -> Asked:
@@ -111,8 +115,9 @@ class Factorization:
 
     @functools.cached_property
     def name(self) -> str:
-        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
-        return f"{self.dataset}-als-{self.solver}-d{self.dim}-c{self.cores}-{digest(self.plan())[:8]}"
+        """A readable slug and ``digits`` of the plan's sha256; the study's folder in a store."""
+        words = f"{self.dataset}-als-{self.solver}-d{self.dim}-c{self.cores}"
+        return f"{words}-{digest(self.plan())[: self.digits]}"
 
     @functools.cached_property
     def plan_json(self) -> str:
@@ -127,6 +132,11 @@ class Factorization:
     @property
     def budget_steps(self) -> int:
         """The most steps of a trial: an epoch is one."""
+        return self.epochs
+
+    @property
+    def most_evaluations(self) -> int:
+        """Of a trial: an epoch has one."""
         return self.epochs
 
     @property

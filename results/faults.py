@@ -59,6 +59,7 @@ class Findings:
       commit: the newest that is intact with all its files.
       parts: that are intact.
       ended: how every trial that counts ended, by its id.
+      believed: how many envelopes were believed for their hashes, and not made again.
     """
 
     place: Folder
@@ -74,6 +75,7 @@ class Findings:
     commit: Commit | None = None
     parts: list[Part] = dataclasses.field(default_factory=list)
     ended: dict[int, Ending] = dataclasses.field(default_factory=dict)
+    believed: int = 0
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results import durable, ledger, migrations, schema, store, table_checks
+from results import commit_checks, compaction, durable, migrations, store, table_checks
 from results.commits import Commit, File, released
 from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
@@ -23,7 +23,7 @@ class Incoming(NamedTuple):
 
     Attributes:
       study: as it was asked for.
-      commit: its commit record; None if its place has none.
+      commit: its commit record; None if its place has none, or has it under another name.
       runs: reads its runs, oldest first, once they are seen to be what was written.
     """
 
@@ -33,37 +33,44 @@ class Incoming(NamedTuple):
 
 
 def incoming(folder: Folder) -> dict[str, Incoming]:
-    """The visible studies of a store or a release, of any schema up to today's, by name."""
+    """The visible studies of a store or a release, of any schema up to today's, by plan.
+
+    Raises:
+      Damaged: one is not what was written, or is there under two names.
+    """
     if released(folder) is None and folder.is_dir() and (names := migrations.studies_of_1(folder)):
-        return {
-            name: Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name))
-            for name in names
-        }
-    return {commit.name: Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)}
+        found = [
+            Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name)) for name in names
+        ]
+    else:
+        found = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
+    by_plan: dict[str, Incoming] = {}
+    for each in found:
+        if (other := by_plan.setdefault(each.study.plan_json, each)) is not each:
+            raise Damaged(f"{folder} holds one plan twice, as {other.study.name} and {each.study.name}; remove one")
+    return by_plan
+
+
+def called(offer: Incoming, into: Folder) -> Incoming:
+    """The study under the name that it has in a store, or gets there."""
+    study = store.called(into, offer.study)
+    if study.name == offer.study.name:
+        return offer
+    return Incoming(study, None, lambda: [compaction.named(run, study.name) for run in offer.runs()])
 
 
 def checked(commit: Commit) -> dict[str, bytes]:
-    """All files of a study, by what they hold.
+    """All files of a study, by what they hold, once all that ``results verify`` looks at is seen to hold of them.
 
     Raises:
-      Damaged: one is not what the commit record says, or the tables do not hold together.
-      BadInput: one was written under a newer schema.
+      Damaged: one is not what the commit record says, or something does not hold; the envelope is made again for that.
     """
     data = {name: _bytes(file) for name, file in commit.files.items()}
-    files = {table: parquet_file(data[table], table, commit.files[table].path) for table in TABLES}
     numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
-    for table, file in files.items():
-        if file.metadata.num_rows != commit.files[table].rows:
-            raise Damaged(f"{commit.files[table].path} has another number of rows than its record says")
-    measured = list(files["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
-    if {field.name: str(field.type) for field in measured} != commit.metrics:
-        raise Damaged(f"{commit.files['measurements'].path} has other metrics than its record says")
-    _check(
-        commit.study, {t: table_checks.in_parquet(f) for t, f in files.items()}, numbers, commit.files["studies"].path
-    )
-    trials = migrations.upgrade("trials", files["trials"].read(), commit.files["trials"].path).to_pandas()
-    if ledger.count(commit.asked, trials) != commit.ledger:
-        raise Damaged(f"{commit.files['trials'].path} does not add up to the ledger of its record")
+    sources = {name: pa.py_buffer(content) for name, content in data.items()}
+    folder = commit.files["studies"].path.parent
+    for fault in commit_checks.content(commit, commit.study, folder, sources, {}, numbers):
+        raise Damaged(f"{fault.line}; look closer with `python -m results verify`")
     return data
 
 

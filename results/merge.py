@@ -14,7 +14,7 @@ from results.claims import TakenOver
 from results.commits import Commit
 from results.compaction import Piece
 from results.durable import Folder
-from results.incoming import MOST_CLAIMS, Incoming, checked, incoming, parquet_file
+from results.incoming import MOST_CLAIMS, Incoming, called, checked, incoming, parquet_file
 from results.parts import claim_file, commit_file
 from results.plans import AnyStudy
 from results.union import only, union
@@ -46,7 +46,7 @@ def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]
         report(f"nothing to merge: no committed study in {', '.join(map(str, sources))}")
         return 1
     for folder, offers in zip(sources, found, strict=True):
-        if waiting := sorted(set(store.names(folder)) - offers.keys()):
+        if waiting := sorted(set(store.names(folder)) - {offer.study.name for offer in offers.values()}):
             report(f"{folder}: left out, because nothing is committed: {waiting[0]} and {len(waiting) - 1} more")
     _check(sources, found, into, report)
     outcomes: collections.Counter[Outcome] = collections.Counter()
@@ -68,15 +68,19 @@ def _check(
 ) -> None:
     """Raises BadInput, after a line for each fault, unless everything can be brought together."""
     faults: list[str] = []
-    for name in tqdm(sorted(set().union(*found)), "compare", unit="study", disable=None):
-        held = _held(into, name)
-        for folder, offers in zip(sources, found, strict=True):
-            if name not in offers:
-                continue
-            store.check_same_plan(into, offers[name].study)
-            if not _is_same(into, offers[name].commit):
-                lines, held = _joined(offers[name], held)
-                faults += [f"{folder}: {name}: {line}" for line in lines]
+    names = {plan: offer.study.name for offers in found for plan, offer in offers.items()}
+    for plan in tqdm(sorted(names, key=lambda plan: names[plan]), "compare", unit="study", disable=None):
+        offered = [
+            (folder, called(offers[plan], into))
+            for folder, offers in zip(sources, found, strict=True)
+            if plan in offers
+        ]
+        held = _held(into, offered[0][1].study.name)
+        for folder, offer in offered:
+            store.check_same_plan(into, offer.study)
+            if not _is_same(into, offer.commit):
+                lines, held = _joined(offer, held)
+                faults += [f"{folder}: {names[plan]}: {line}" for line in lines]
     for line in faults[:MOST_LINES]:
         report(line)
     if len(faults) > MOST_LINES:
@@ -97,6 +101,7 @@ def _joined(offer: Incoming, held: Piece | None) -> tuple[list[str], Piece | Non
 
 
 def _bring(offer: Incoming, into: Folder) -> Outcome:
+    offer = called(offer, into)
     study = offer.study
     if _is_same(into, offer.commit):
         return "there"
@@ -141,7 +146,8 @@ def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
     """Copies a study the store has nothing of, file by file; False, and nothing done, if it has something.
 
     The study keeps the number it was sealed under, because its runs are numbered by the claims before; these are made
-    for them here.
+    for them here. Its parts stay behind, so that claims and record say that they hold none: wherever this stops, those
+    who write next find what they count.
     """
     data = checked(theirs)
     version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)
@@ -153,7 +159,7 @@ def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
         store.ask(into, study)
         number = max(theirs.number, len(listing.claims) + 1)
         for claim in range(1, number + 1):
-            created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, theirs.parts, "merge"))
+            created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, 0, "merge"))
         if not created:
             raise TakenOver(f"{study.name} was taken over by another process")
         names = {table: f"{table}-{number:06d}{file.path.suffix}" for table, file in theirs.files.items()}
@@ -164,6 +170,8 @@ def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
         counted = theirs.ledger._replace(
             planned=theirs.ledger.planned + further, missing=theirs.ledger.missing + further
         )
-        sealed = theirs._replace(number=number, trials=asked.trials, repeats=asked.repeats, ledger=counted)
+        sealed = theirs._replace(number=number, parts=0, trials=asked.trials, repeats=asked.repeats, ledger=counted)
         durable.create(folder / commit_file(number), durable.seal(commits.record_of(sealed, version, names)))
+        if max(commits.listed(folder).claims) > number:  # whoever claimed meanwhile may not have seen the record
+            raise TakenOver(f"{study.name} was taken over by another process")
     return True

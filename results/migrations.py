@@ -35,9 +35,9 @@ def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
         version = schema.version(table.schema)
     except ValueError:
         version = 0
-    schema.check_number(path, version)
     if version < 1:
         raise Damaged(f"{path} is not a table of scaling-limits")
+    schema.check_number(path, version)
     for older in range(version, schema.SCHEMA_VERSION):
         table = _STEPS[older](name, table)
     if version < schema.SCHEMA_VERSION:
@@ -74,7 +74,8 @@ def plan_of_1(store: Folder, name: str) -> AnyStudy:
         raise Damaged(f"{store / name} has runs and no plan")
     try:
         record = json.loads(durable.read(paths[-1]))
-        study = from_plan(record["plan"], record["trials"])
+        durable.check_depth(record, durable.MOST_DEPTH)
+        study = from_plan(record["plan"], record["trials"], name=name)
     except BadInput as error:
         raise BadInput(f"{paths[-1]}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):

@@ -70,7 +70,7 @@ def _part_content(path: Folder, found: Findings) -> None:
             found.fault(plan, "is missing, and a part is of as many trials", torn=True)
         rows = {table: table_checks.in_memory(content) for table, content in piece._asdict().items()}
         repeats = max(found.confirms, default=NO_REPEATS)
-        flaws = table_checks.flaws(from_plan(found.plans[most], asked, repeats), rows)
+        flaws = table_checks.flaws(from_plan(found.plans[most], asked, repeats, path.parent.name), rows)
         found.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
         found.ended |= outcomes(rows["trials"])
     except BadInput as error:

@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from results.asked import NO_REPEATS, Asked, Repeats
+from results.bad_input import BadInput
+
+MOST = 999_999  # parts of a study, and claims: as many as six digits tell apart
 
 
 class Part(NamedTuple):
@@ -26,7 +29,7 @@ class Part(NamedTuple):
 
     @property
     def file(self) -> str:
-        return f"part-{self.seq:06d}-{self.token:06d}.arrows"
+        return f"part-{_digits(self.seq)}-{_digits(self.token)}.arrows"
 
 
 class Listing(NamedTuple):
@@ -63,11 +66,24 @@ def confirm_file(repeats: Repeats) -> str:
 
 
 def claim_file(number: int) -> str:
-    return f"claim-{number:06d}.json"
+    return f"claim-{_digits(number)}.json"
 
 
 def commit_file(number: int) -> str:
-    return f"commit-{number:06d}.json"
+    return f"commit-{_digits(number)}.json"
+
+
+def commit_number(name: str) -> int | None:
+    """The number of the commit that a record or a table belongs to, by its name; None if it is neither."""
+    match = _OF_COMMIT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def _digits(number: int) -> str:
+    """Six of them; BadInput for a number that has more, as nobody would see a file of such a name."""
+    if number > MOST:
+        raise BadInput(f"a study holds at most {MOST:,} claims and parts; merge it into another store, and go on there")
+    return f"{number:06d}"
 
 
 _KINDS = {
@@ -77,6 +93,7 @@ _KINDS = {
     "commits": re.compile(r"commit-([0-9]{6})\.json"),
     "parts": re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows"),
 }
+_OF_COMMIT = re.compile(r"(?:commit|studies|trials|measurements|envelope)-([0-9]{6})\.(?:json|parquet|arrow)")
 
 
 _MADE_OF: dict[str, Callable[..., Any]] = {

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from results.asked import Asked
+from results.asked import APART, Asked
 from results.bad_input import BadInput
 from results.search_space import SearchSpace
-from results.study import Target, canonical, digest, whole
+from results.study import DIGITS, MOST_STEPS, Target, canonical, digest, whole
 
+_NO_IDENTITY = {"trials", "digits"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 
@@ -25,6 +26,7 @@ class Recorded:
       space: the ranges metaparameters were drawn from; empty where the source does not tell.
       details: whatever else tells this study from others or is needed to read it, as plain JSON data.
       trials: how many trials the source holds. Not part of the identity.
+      digits: how many hex digits of the plan's hash its name has. Likewise.
     """
 
     source: str
@@ -35,6 +37,7 @@ class Recorded:
     space: SearchSpace
     details: Mapping[str, Any]
     trials: int
+    digits: int = DIGITS[-1]
 
     targets: ClassVar[tuple[Target, ...]] = ()
     ends_at: ClassVar[tuple[Target, ...]] = ()
@@ -46,22 +49,22 @@ class Recorded:
                 raise BadInput(
                     f"{field} must be a name of letters, digits, _ . + - and /, not {getattr(self, field)!r}"
                 )
-        whole("batch_size", self.batch_size, 1)
-        whole("trials", self.trials, 0)
+        whole("batch_size", self.batch_size, 1, MOST_STEPS)
+        whole("trials", self.trials, 0, APART)
 
     def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but ``trials``."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
+        """The identity as plain JSON data: every field but ``trials`` and ``digits``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _NO_IDENTITY}
         return {"kind": "recorded"} | fields | {"details": dict(self.details), "space": self.space.plan()}
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Recorded":
+    def from_plan(cls, plan: Mapping[str, Any], trials: int, digits: int = DIGITS[-1]) -> "Recorded":
         """The study that ``plan()`` described, with a number of trials."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
-        if fields.keys() != {field.name for field in dataclasses.fields(cls)} - {"trials"}:
+        if fields.keys() != {field.name for field in dataclasses.fields(cls)} - _NO_IDENTITY:
             raise BadInput(f"not the plan of a recorded study: {', '.join(sorted(fields))}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
-        return cls(**fields, trials=trials)
+        return cls(**fields, trials=trials, digits=digits)
 
     @property
     def asked(self) -> Asked:
@@ -70,9 +73,9 @@ class Recorded:
 
     @functools.cached_property
     def name(self) -> str:
-        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
+        """A readable slug and ``digits`` of the plan's sha256; the study's folder in a store."""
         words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
-        return f"{words}-b{self.batch_size}-{digest(self.plan())[:8]}"
+        return f"{words}-b{self.batch_size}-{digest(self.plan())[: self.digits]}"
 
     @property
     def model_label(self) -> str:

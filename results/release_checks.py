@@ -71,7 +71,9 @@ def check_file(path: Folder, listed: str, on_bytes: OnBytes) -> Findings:
     return found
 
 
-def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], on_bytes: OnBytes, rebuild: bool) -> Findings:
+def check_study(
+    folder: Folder, commit: Commit, sizes: Mapping[str, int], on_bytes: OnBytes, *, rebuild: bool
+) -> Findings:
     """Looks at the files of a study, and at what its tables hold.
 
     Args:

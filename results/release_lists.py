@@ -34,7 +34,7 @@ def manifest(about: Contents, versions: Sequence[int], documents: Sequence[str])
       documents: paths of what is neither a file of a study nor a list.
     """
     studies = [
-        commits.record_of(commit, version, {table: place(commit, table) for table in commit.files})
+        commits.record_of(commit._replace(parts=0), version, {table: place(commit, table) for table in commit.files})
         for commit, version in zip(about.commits, versions, strict=True)
     ]
     terms = {each.source: each.licence for each in about.sources}

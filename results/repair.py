@@ -2,7 +2,8 @@
 
 A study stays as complete as what is intact of it; the sweep or the import that asked for it runs what is missing then.
 
-- A torn commit record is dropped, and so is one that lists a torn or missing table. The commit before it counts again,
+- A torn or missing commit record is made anew from its tables, if its envelope agrees with them: it holds their hashes.
+- One that cannot be is dropped, and so is one that lists a torn or missing table. The commit before it counts again,
   if it is still there, with the parts since; its tables stay, though nobody can tell any more whether they are intact.
 - A torn envelope is dropped, and the study committed again, with the same tables and an envelope.
 - A torn part that counts becomes an empty one, because parts are numbered without holes.
@@ -17,7 +18,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results import compaction, durable, envelope, parts, release_checks, schema, store, study_checks, verify
+from results import (
+    commit_checks,
+    compaction,
+    durable,
+    envelope,
+    parts,
+    release_checks,
+    schema,
+    store,
+    study_checks,
+    verify,
+)
+from results.asked import NO_REPEATS, Asked
 from results.bad_input import BadInput
 from results.claims import Claim, claim_bytes
 from results.commit_checks import study_of
@@ -26,7 +39,7 @@ from results.compaction import Piece
 from results.durable import Folder
 from results.entries import entries, shown
 from results.faults import Findings
-from results.parts import Listing, Part, claim_file, commit_file, plan_file
+from results.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
 
 MOST_ANEW = 10_000  # files; whoever lacks more of a study has to fetch it again
 
@@ -107,7 +120,9 @@ def _study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
             fence |= any(action.fence for action in acted)
         mended = study_checks.check(folder)
         newest = max(mended.claims, default=0)
-        if fence or (newest and mended.claims[newest].parts > _count(mended, listed(folder))):
+        fence |= newest > 0 and mended.claims[newest].parts > _count(mended, listed(folder))
+        fence |= any(fault.torn and fault.path == folder / commit_file(newest) for fault in mended.faults)
+        if fence:
             yield from _fenced(folder, mended)
         yield from _envelopes(folder, mended)
 
@@ -118,7 +133,8 @@ def _round(folder: Path, findings: Findings) -> list[Action]:
     torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
     plan = _plan(folder, findings, listing)
     acted = [*_plans(folder, torn, listing, plan), *_confirms(folder, torn)]
-    acted += [*_claims(folder, findings, listing), *_commits(folder, torn)]
+    acted += [*_claims(folder, findings, listing), *_records(folder, findings, torn, listing, plan)]
+    acted = acted or list(_commits(folder, torn))
     acted = acted or list(_parts(folder, findings, torn, listing, plan))
     return acted or list(_holes(folder, findings, listing) if plan else ())
 
@@ -176,10 +192,40 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
         yield Action(f"{path}: made anew, with a cut-off of {cutoff} parts; it {was}", fence=True)
 
 
+def _records(
+    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: Told | None
+) -> Iterator[Action]:
+    """The newest commit record, if it is torn, or was and is gone."""
+    for number in sorted(findings.claims, reverse=True):
+        path, claim = folder / commit_file(number), findings.claims[number]
+        if number in listing.commits and path.name not in torn:
+            return  # the others were replaced
+        is_lost = path.name in torn or _count(findings, listing) < claim.parts
+        if plan is None or not is_lost or claim.purpose not in ("commit", "merge"):
+            continue
+        for asked in _asked(plan, listing):
+            runs = commit_checks.runs(listing, findings)
+            made = commit_checks.remade(folder, number, claim.parts, plan.plan, asked, runs)
+            if made is not None:
+                path.unlink(missing_ok=True)
+                durable.create(path, durable.seal(made))
+                what = torn.get(path.name, "was missing")
+                yield Action(f"{path}: made anew from its tables and its envelope, which agree; it {what}")
+                return
+
+
+def _asked(plan: Told, listing: Listing) -> list[Asked]:
+    """All that a commit may have been of, the most first."""
+    trials = sorted({plan.trials, *listing.plans}, reverse=True)
+    return [
+        Asked(each, repeats) for each in trials for repeats in sorted({NO_REPEATS, *listing.confirms}, reverse=True)
+    ]
+
+
 def _commits(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
     """Commit records, and those that list what is torn or missing."""
     for name, what in torn.items():
-        number = study_checks.commit_number(name)
+        number = commit_number(name)
         if number is None or name == envelope.file_name(number):
             continue
         for path in (folder / name, folder / commit_file(number)):
@@ -220,7 +266,7 @@ def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Actio
 def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
     """Envelopes; that of the newest commit is made again with all else by another commit of the same tables."""
     for path, what, torn in findings.faults:
-        number = study_checks.commit_number(path.name)
+        number = commit_number(path.name)
         if not torn or number is None or path.name != envelope.file_name(number):
             continue
         path.unlink(missing_ok=True)

@@ -131,7 +131,9 @@ def check_version(path: object, schema: pa.Schema) -> None:
 
 
 def check_number(path: object, number: int) -> None:
-    """Raises BadInput if ``number`` is the version of a newer schema than this software reads."""
+    """Raises BadInput unless ``number`` is the version of a schema that this software reads."""
+    if number < 1:
+        raise BadInput(f"{path} has schema {number}, which there never was")
     if number > SCHEMA_VERSION:
         raise BadInput(f"{path} has schema {number}, this software reads up to {SCHEMA_VERSION}; install a newer one")
 

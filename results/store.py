@@ -11,12 +11,13 @@ that ran twice, because it first ended for a reason worth another try, the newer
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -28,7 +29,9 @@ from results.compaction import TABLES
 from results.durable import Damaged, Folder
 from results.parts import confirm_file, plan_file
 from results.plans import AnyStudy, from_plan
-from results.study import REASONS_TO_RERUN, Study
+from results.study import DIGITS, REASONS_TO_RERUN, Study
+
+T = TypeVar("T", bound=AnyStudy)
 
 # What was asked for
 
@@ -67,7 +70,21 @@ def planned(store: Folder, name: str) -> AnyStudy | None:
         return None
     path = store / name / plan_file(found.plans[-1])
     record = durable.unseal(path.read_bytes(), path)
-    return from_plan(record["plan"], record["trials"], max(found.confirms, default=NO_REPEATS))
+    return from_plan(record["plan"], record["trials"], max(found.confirms, default=NO_REPEATS), name)
+
+
+def called(store: Folder, study: T) -> T:
+    """The study under the name that it has in a store, or would get there.
+
+    A name ends in digits of the plan's hash. Older ones have fewer: a study that is stored under such a name keeps it,
+    and another plan that its digits fit as well gets today's.
+    """
+    names = [dataclasses.replace(study, digits=digits) for digits in DIGITS]
+    held = [(each, planned(store, each.name)) for each in names]
+    for each, stored in held:
+        if stored is not None and stored.plan_json == study.plan_json:
+            return each
+    return study if (study, None) in held else names[-1]
 
 
 def ask(store: Folder, study: AnyStudy) -> None:

@@ -38,18 +38,23 @@ REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a 
 # Trials that ended for one of these reasons are run again when the study is asked for again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
 
+MOST_STEPS = 2**31 - 1  # and most of whatever else is a column of whole numbers
+
 SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
 STOPS = ("target", "budget")
 
-_ASKED = {"trials", "confirm", "confirm_top"}  # of a study, and no part of its identity
+DIGITS = (8, 16)  # hex digits of a plan's sha256 that end a study's name: those of older stores, and of today's
+_ASKED = {"trials", "confirm", "confirm_top", "digits"}  # of a study, and no part of its identity
 _DRAW_NOTHING = {"pruning", "stop"}  # they end trials, and change nothing in them
 _NOT_IN_0_1 = {"stop"}  # plans of that software lack it: all trials end at their targets
 
 
-def whole(what: str, value: object, least: int) -> int:
+def whole(what: str, value: object, least: int, most: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
+    if most is not None and value > most:
+        raise BadInput(f"{what} must be at most {most}, not {str(value)[:20]}")
     return int(value)
 
 
@@ -111,6 +116,7 @@ class Study:
       confirm: how often the best is run again on fresh seeds, see ``results.confirmation``. Not part of the identity,
         like ``trials``.
       confirm_top: among how many of the best half of these repeats choose. Likewise.
+      digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.called``.
     """
 
     dataset: str
@@ -132,16 +138,15 @@ class Study:
     stop: str = "target"
     confirm: int = 0
     confirm_top: int = 1
+    digits: int = DIGITS[-1]
 
     def __post_init__(self) -> None:
-        whole("batch_size", self.batch_size, 1)
-        whole("trials", self.trials, 1)
+        whole("batch_size", self.batch_size, 1, MOST_STEPS)
+        whole("trials", self.trials, 1, APART)
         whole("confirm", self.confirm, 0)
         whole("confirm_top", self.confirm_top, 1)
-        if self.trials > APART:
-            raise BadInput(f"trials must be at most {APART}, not {self.trials}")
         check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")
-        whole("budget_steps", self.budget_steps, 1)
+        whole("budget_steps", self.budget_steps, 1, MOST_STEPS)
         whole("seed", self.seed, 0)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("pruning", self.pruning, PRUNING)
@@ -171,7 +176,9 @@ class Study:
         return {"kind": "batch"} | fields
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS) -> "Study":
+    def from_plan(
+        cls, plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEATS, digits: int = DIGITS[-1]
+    ) -> "Study":
         """The study that ``plan()`` described, with what is asked of it; BadInput if another software wrote it."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
         known = set(_identity(plan.get("comparable")))
@@ -180,7 +187,7 @@ class Study:
             raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
         fields["targets"] = tuple(Target(**t) for t in plan["targets"])
-        return cls(**fields, trials=trials, confirm=repeats.confirm, confirm_top=repeats.top)
+        return cls(**fields, trials=trials, confirm=repeats.confirm, confirm_top=repeats.top, digits=digits)
 
     @property
     def asked(self) -> Asked:
@@ -194,8 +201,9 @@ class Study:
 
     @functools.cached_property
     def name(self) -> str:
-        """A readable slug and eight hex digits of the plan's sha256; the study's folder in a store."""
-        return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}-{digest(self.plan())[:8]}"
+        """A readable slug and ``digits`` of the plan's sha256; the study's folder in a store."""
+        words = f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}"
+        return f"{words}-{digest(self.plan())[: self.digits]}"
 
     @functools.cached_property
     def plan_json(self) -> str:
@@ -213,6 +221,13 @@ class Study:
     def evaluations(self) -> np.ndarray:
         """The steps a trial is evaluated at, int32[evaluations]."""
         return evaluation_steps(self.budget_steps, self.evaluation_ratio, self.evaluation_spacing)
+
+    @property
+    def most_evaluations(self) -> int:
+        """No fewer than there are of a trial, told in no time whatever the plan says."""
+        growing = 1 / (self.evaluation_ratio - 1)  # the step from which on each is further off than the next step
+        alone = min(self.budget_steps, growing + 1)
+        return int(alone + math.log(self.budget_steps / alone) / math.log(self.evaluation_ratio)) + 2
 
     @property
     def stream(self) -> str:

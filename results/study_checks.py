@@ -1,6 +1,5 @@
 """What must hold of a study's folder in a store: every file is accounted for, and is what was written."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,16 +7,16 @@ from typing import Any
 from results import commit_checks, durable, ledger, part_checks, parts
 from results.asked import NO_REPEATS, Asked, most
 from results.bad_input import BadInput
+from results.compaction import TABLES
 from results.durable import Damaged, Folder
 from results.entries import Entry, entries
 from results.faults import TORN, Claimed, Findings, OnBytes
-from results.parts import Listing, claim_file, confirm_file, plan_file
+from results.parts import MOST, Listing, claim_file, commit_file, commit_number, confirm_file, plan_file
 
 LOCK = ".lock"
 RECORD_BYTES = 64 << 20  # no plan, claim or commit record comes near
 PURPOSES = ("run", "commit", "merge", "repair")
 
-_OF_COMMIT = re.compile(r"(?:commit|studies|trials|measurements|envelope)-([0-9]{6})\.(?:json|parquet|arrow)")
 _CLAIM = {"claim", "parts", "purpose", "host", "pid", "at"}
 
 
@@ -56,6 +55,7 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
     _confirms(folder, listing, records, found)
     _claims(folder, listing, records, found)
     listed = commit_checks.commits(folder, listing, records, files, found, on_bytes, rebuild=rebuild)
+    _unrecorded(folder, listing, found)
     part_checks.check(folder, listing, files, found, on_bytes)
     for name in listing.others:
         if name not in listed:
@@ -134,7 +134,11 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], found:
         if record is None:
             continue
         counts = [record.get("claim"), record.get("parts")]
-        if record.keys() != _CLAIM or counts[0] != number or any(type(n) is not int or n < 0 for n in counts):
+        if (
+            record.keys() != _CLAIM
+            or counts[0] != number
+            or any(type(n) is not int or not 0 <= n <= MOST for n in counts)
+        ):
             found.fault(path, "is no claim of the number that its name says")
         elif record["purpose"] not in PURPOSES:
             found.fault(path, "is a claim for no purpose that there is")
@@ -145,9 +149,24 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], found:
         found.fault(folder, f"lacks {which}; claims are numbered without holes", torn=True)
     for number, claim in found.claims.items():
         before = found.claims.get(number - 1)
-        if before and claim.parts < before.parts and claim.purpose != "repair":
+        # What a merge brought counts for nothing until its commit record is there; older software counted it before.
+        is_void = before and before.purpose == "merge" and number - 1 not in listing.commits
+        if before and claim.parts < before.parts and claim.purpose != "repair" and not is_void:
             what = f"counts {claim.parts} parts, and the claim before it counted {before.parts}"
             found.fault(folder / claim_file(number), what)
+
+
+def _unrecorded(folder: Folder, listing: Listing, found: Findings) -> None:
+    """A merge that brought all files of a study but the last, the record; nothing else tells if that was removed."""
+    newest = max(found.claims, default=0)
+    tables = [name for name in listing.others if commit_number(name) == newest]
+    if (
+        newest
+        and found.claims[newest].purpose == "merge"
+        and newest not in listing.commits
+        and len(tables) > len(TABLES)
+    ):
+        found.fault(folder / commit_file(newest), "is missing, and its tables and envelope are there", torn=True)
 
 
 def newest_claim(listing: Listing) -> int:
@@ -158,12 +177,6 @@ def newest_claim(listing: Listing) -> int:
 def missing_claims(listing: Listing) -> list[int]:
     """Numbers of the claims that are missing, in order."""
     return sorted(set(range(1, newest_claim(listing) + 1)) - set(listing.claims))
-
-
-def commit_number(name: str) -> int | None:
-    """The number of the commit that a record or a table belongs to, by its name; None if it is neither."""
-    match = _OF_COMMIT.fullmatch(name)
-    return int(match[1]) if match else None
 
 
 def _unlisted(path: Folder, listing: Listing, found: Findings) -> None:

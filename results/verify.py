@@ -1,9 +1,11 @@
 """Verifying: is every byte what was written, does every table hold what it must, does every ledger add up?"""
 
 import collections
+import itertools
 import os
+import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -17,9 +19,7 @@ from results.ledger import Ledger
 Report = Callable[[str], None]
 T = TypeVar("T")
 
-# Envelopes are made again and compared in what is smaller; a second or two. They are only a short cut to the tables,
-# and in what is larger their hashes and those of the tables they were made from have to do.
-REBUILD_BYTES = 32 << 20
+REBUILD_BYTES = 32 << 20  # of studies whose envelopes are made again and compared; a second or two
 
 _LEFTOVERS = {
     "temporary": "temporary files of writers at work",
@@ -30,17 +30,18 @@ _LEFTOVERS = {
 }
 
 
-def run(folder: Folder, report: Report) -> int:
+def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     """Prints a line for every fault in a store or a release, then a summary.
 
     Args:
       folder: of the store, or of the release.
       report: takes lines about progress.
+      full: whether to make all envelopes again, and not only those of a sample of what is large.
 
     Returns:
       0 if there is no fault, 1 if there is any.
     """
-    found = examine(folder, report)
+    found = examine(folder, report, full=full)
     faults = [fault for findings in found for fault in findings.faults]
     for fault in faults:
         print(fault.line)
@@ -48,18 +49,36 @@ def run(folder: Folder, report: Report) -> int:
     return 1 if faults else 0
 
 
-def examine(folder: Folder, report: Report) -> list[Findings]:
-    """What looking at a store or a release brings up."""
+def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
+    """What looking at a store or a release brings up; see ``run``."""
     within = entries(folder)
     if release_checks.is_release({entry.name for entry in within}):
-        return release(folder, report)
-    return store(folder, within, report)
+        return release(folder, report, full=full)
+    return store(folder, within, report, full=full)
 
 
-def release(folder: Folder, report: Report) -> list[Findings]:
+def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
+    """The studies whose envelopes are made again: all, or of what is large as many as take a second or two.
+
+    Envelopes are a short cut to the tables. Those of the others are only seen to be what was written for these tables.
+
+    Args:
+      sizes: bytes of every study, by its name; which are drawn is a function of these.
+      full: whether to take all.
+    """
+    names, total = sorted(sizes), sum(sizes.values())
+    if full or total <= REBUILD_BYTES:
+        return frozenset(names)
+    random.Random(total).shuffle(names)
+    upto = itertools.accumulate(sizes[name] for name in names)
+    return frozenset(names[: max(1, sum(end <= REBUILD_BYTES for end in upto))])
+
+
+def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
     """What looking at a release brings up: at its lists, then at every file, then at the tables of every study."""
     listed = release_checks.lists(folder)
-    rebuild = listed.around.bytes <= REBUILD_BYTES
+    sizes = {commit.name: sum(file.bytes for file in commit.files.values()) for commit in listed.commits}
+    rebuilt = sample(sizes, full=full)
     with progress.shown("verifying", listed.around.bytes, "B", report) as show:
         on_bytes = tally(show)
         documents = at_once(
@@ -67,18 +86,21 @@ def release(folder: Folder, report: Report) -> list[Findings]:
         )
         studies = at_once(
             listed.commits,
-            lambda commit: release_checks.check_study(folder, commit, listed.sizes, on_bytes, rebuild),
+            lambda commit: release_checks.check_study(
+                folder, commit, listed.sizes, on_bytes, rebuild=commit.name in rebuilt
+            ),
         )
     return [listed.around, *documents, *studies]
 
 
-def store(folder: Folder, within: list[Entry], report: Report) -> list[Findings]:
+def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:
     """What looking at a store brings up: at its own folder, then at every study.
 
     Args:
       folder: of the store.
       within: what lies in it.
       report: takes lines about progress.
+      full: whether to make all envelopes again.
 
     Raises:
       BadInput: this is no store, or one of a layout that is no longer written.
@@ -93,10 +115,11 @@ def store(folder: Folder, within: list[Entry], report: Report) -> list[Findings]
             f"{folder} has schema 1, without hashes; bring it over with `python -m results merge {folder} --store DIR`"
         )
     lying = {study: _within(study) for study in studies}
-    total = sum(entry.bytes for inside in lying.values() for entry in inside or ())
-    with progress.shown("verifying", total, "B", report) as show:
+    sizes = {study.name: sum(entry.bytes for entry in lying[study] or ()) for study in studies}
+    rebuilt = sample(sizes, full=full)
+    with progress.shown("verifying", sum(sizes.values()), "B", report) as show:
         on_bytes = tally(show)
-        found = at_once(studies, lambda study: _guarded(study, lying[study], on_bytes, rebuild=total <= REBUILD_BYTES))
+        found = at_once(studies, lambda study: _guarded(study, lying[study], on_bytes, rebuild=study.name in rebuilt))
     return [_around(folder, within), *found]
 
 
@@ -129,12 +152,14 @@ def summary(found: Iterable[Findings]) -> str:
     for findings in found:
         leftovers += findings.leftovers
     faults = sum(len(findings.faults) for findings in found)
+    believed = sum(findings.believed for findings in found)
     megabytes = sum(findings.bytes for findings in found) / 1e6
     return "; ".join(
         [
             f"{len(ledgers):,} studies, {sum(findings.files for findings in found):,} files, {megabytes:,.1f} MB",
             in_words(whole),
             *(f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())),
+            *([f"{believed:,} envelopes believed for their hashes (--full makes all again)"] if believed else []),
             f"{faults:,} faults" if faults else "no faults",
         ]
     )

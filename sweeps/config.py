@@ -55,7 +55,7 @@ def request(line: overrides.CommandLine) -> Request:
     for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
         if any(config[key] != first[key] for config in configs):
             raise BadInput(f"{key} is one for the whole sweep; it cannot be swept over")
-    studies: dict[str, Study | Factorization] = {}
+    studies: dict[str, Study | Factorization] = {}  # by their plans
     ratings: dict[str, Mapping[str, Any]] = {}
     for config in configs:
         study: Study | Factorization
@@ -63,16 +63,18 @@ def request(line: overrides.CommandLine) -> Request:
             study = _study(config)
         else:
             study, of_study = factorizations.asked(config)
-            ratings[study.name] = of_study
-        kept = studies.get(study.name)
-        studies[study.name] = study if kept is None else _more(kept, study)
+            ratings[study.plan_json] = of_study
+        kept = studies.get(study.plan_json)
+        studies[study.plan_json] = study if kept is None else _more(kept, study)
     folder = Path(first["store"]).expanduser()
     store.check_writable(folder)
     store.check_readable(folder)
-    for study in studies.values():
+    called = {plan: store.called(folder, study) for plan, study in studies.items()}
+    for study in called.values():
         store.check_same_plan(folder, study)
     workers = _positive("launcher.workers", first["launcher"])
-    return Request(tuple(studies.values()), ratings, _settings(first), folder, workers)
+    of_name = {called[plan].name: of_study for plan, of_study in ratings.items()}
+    return Request(tuple(called.values()), of_name, _settings(first), folder, workers)
 
 
 def _settings(config: Mapping[str, Any]) -> Settings:

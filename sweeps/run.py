@@ -45,7 +45,7 @@ def run_study(
 
     Args:
       folder: of the store.
-      study: what is asked for.
+      study: what is asked for; kept under the name that the store has it under.
       settings: how to run it.
       on_progress: called with the number of trials settled so far; of a factorization, of epochs.
       ratings: of a factorization, the name of its data in the registry and their options.
@@ -53,6 +53,7 @@ def run_study(
     began = time.perf_counter()
     started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     ended: Mapping[int, Ended] = {}
+    study = store.called(folder, study)
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim))
         confirming = functools.partial(_confirming, study, claim)

@@ -1,7 +1,9 @@
 """What tests share: the CPU, strict dtype promotion for our own code, and a small study to vary, archives."""
 
 import dataclasses
+import hashlib
 import importlib.util
+import itertools
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -48,6 +50,23 @@ def make_study() -> Callable[..., Study]:
         return dataclasses.replace(small, **changes)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def colliding_seeds() -> Callable[[Study], tuple[int, int]]:
+    """Finds two seeds with which the hash of a study's plan has the same first eight hex digits, in half a second."""
+
+    def find(study: Study) -> tuple[int, int]:
+        before, after = study.plan_json.split(f'"seed":{study.seed},')
+        found: dict[bytes, int] = {}
+        for seed in itertools.count():
+            start = hashlib.sha256(f'{before}"seed":{seed},{after}'.encode()).digest()[:4]
+            if start in found:
+                return found[start], seed
+            found[start] = seed
+        raise AssertionError
+
+    return find
 
 
 @pytest.fixture(scope="session")

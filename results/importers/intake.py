@@ -24,7 +24,8 @@ MOST_WAITING = 96 << 20  # bytes of text that wait for other files
 MOST_UNDER_WAY = 32 << 20  # bytes of text on their way into the store
 MOST_BATCHES = 32  # on their way into the store
 WORTH_A_PART = 64 << 10  # bytes of text, if too much is waiting
-LARGEST_JSON, LARGEST_CURVE, LARGEST_STUDY = 1 << 20, 64 << 20, 1 << 30  # bytes
+LARGEST_JSON, LARGEST_CURVE, LARGEST_STUDY = 64 << 10, 64 << 20, 1 << 30  # bytes
+MOST_CONFIGURED = 8 << 20  # bytes of study.json, all of which are kept
 MOST_STUDIES, MOST_TRIALS, MOST_HOLES = 5_000, 2_000_000, 100_000
 
 
@@ -40,16 +41,17 @@ class Intake:
     Attributes:
       studies: what has come, by path below the topmost folder.
       trials, rows: how many were stored that were not there before.
+      there: how many trials were there before.
       left_out: columns that were not imported.
     """
 
     def __init__(self, folder: Folder, pool: ThreadPoolExecutor, holes: Holes):
         self.studies: dict[str, Gathered] = {}
-        self.trials = self.rows = 0
+        self.trials = self.rows = self.there = 0
         self.left_out: set[str] = set()
         self._folder, self._pool, self._holes = folder, pool, holes
         self._under_way: collections.deque[_UnderWay] = collections.deque()
-        self._seen = self._waiting = 0
+        self._seen = self._waiting = self._configured = 0
         self._current: Gathered | None = None
 
     def take(self, place: Place, entry: Entry) -> None:
@@ -120,13 +122,16 @@ class Intake:
         if study.recorded is not None:
             raise Unusable("comes twice; the first one stays")
         try:
-            study.recorded = shallue2018_format.study(study.path, _read(entry, LARGEST_JSON))
+            data = _read(entry, LARGEST_JSON)
+            self._configured += len(data)
+            study.recorded = store.called(self._folder, shallue2018_format.study(study.path, data))
         except Unusable as error:
             self._refuse(study, f"study.json {error}")
             return
         if (self._folder / study.recorded.name).is_dir():
             study.at_the_end = True
             study.done |= store.progress(self._folder, study.recorded).settled
+            self.there += len(study.done)
             self._forget(study, study.done)
 
     def _take_outcome(self, study: Gathered, trial: int, entry: Entry) -> None:
@@ -178,6 +183,7 @@ class Intake:
             ("studies", len(self.studies), MOST_STUDIES),
             ("trials", self._seen, MOST_TRIALS),
             ("faults", len(self._holes.lines), MOST_HOLES),
+            ("bytes of study.json", self._configured, MOST_CONFIGURED),
         ):
             if count > most:
                 raise Broken(f"it holds more than {most:,} {what}")

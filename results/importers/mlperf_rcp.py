@@ -159,9 +159,9 @@ def notes(groups: Sequence[Sequence[Record]]) -> list[str]:
 
 def _new(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[Content], list[str]]:
     """The studies a store does not hold, and a line on those it holds from fewer releases or older ones."""
-    names = {study.name for study in stored}
+    plans = {study.plan_json for study in stored}
     places = {place for study in stored for place in study.details.get("records", ())}
-    others = [each for each in contents if each.study.name not in names]
+    others = [each for each in contents if each.study.plan_json not in plans]
     new = [each for each in others if places.isdisjoint(each.study.details["records"])]
     older = len(others) - len(new)
     line = f"{older} studies are there as fewer or other releases had them; a new store takes them from all of these"

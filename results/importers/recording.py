@@ -45,7 +45,8 @@ def there(folder: Folder, source: str) -> list[Recorded]:
 
 def save(folder: Folder, content: Content) -> bool:
     """Stores a study; says whether there was anything new in it."""
-    study, tables = content.study, _tables(content)
+    study = store.called(folder, content.study)
+    tables = _tables(content._replace(study=study))
     if _is_stored(folder, study, tables):
         return False
     store.ask(folder, study)

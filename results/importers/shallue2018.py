@@ -120,6 +120,7 @@ def _check_sha256(path: Folder, report: Report) -> None:
 
 def _pass(path: Folder, intake: Intake, report: Report) -> str:
     """Takes in every file; returns why the archive could not be read to its end, or nothing."""
+    told = False
     try:
         with contextlib.closing(_entries(path, "import", report)) as entries:
             for entry in entries:
@@ -128,6 +129,9 @@ def _pass(path: Folder, intake: Intake, report: Report) -> str:
                 elif place := shallue2018_format.place(entry.path):
                     intake.take(place, entry)
                 intake.check_bounds()
+                if intake.there and not told:
+                    report("some of it is stored already, and is passed over; all of it is decoded again")
+                    told = True
     except Broken as error:
         return str(error)
     return ""

@@ -1,5 +1,6 @@
 """Reading files nobody vouches for: whatever is wrong with one is a line for the user, and never a crash."""
 
+import collections
 import json
 import math
 import os
@@ -8,11 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from results.durable import Folder
+from results.durable import Folder, check_depth
 
 SHOWN = 10
 JSON_BYTES = 4 << 20
 MOST_METAPARAMETERS = 256
+MOST_DEPTH = 32  # of lists and objects within each other
 
 
 class Unusable(ValueError):
@@ -87,6 +89,7 @@ def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
     """What an object of JSON holds; Unusable if ``data`` is anything else."""
     try:
         content = decoder.decode(data.decode("utf-8-sig"))
+        check_depth(content, MOST_DEPTH)
     except Unusable:
         raise
     except (ValueError, RecursionError) as error:
@@ -130,8 +133,8 @@ def numeric(value: object) -> float | None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise Unusable(f"has {brief(next(n for n in names if names.count(n) > 1))} twice")
+        counts = collections.Counter(name for name, _ in pairs)
+        raise Unusable(f"has {brief(next(name for name, count in counts.items() if count > 1))} twice")
     return content
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from results import claims, commits, durable, envelope, parts, store, verify
+from results import claims, commits, durable, envelope, parts, repair, store, verify
+from results.bad_input import BadInput
 from results.claims import Claim, TakenOver
 from results.durable import Damaged
 from results.parts import Part, claim_file
@@ -285,3 +286,93 @@ def test_a_claim_that_is_missing_or_torn_stops_a_writer(writer: ModuleType, tmp_
     path.unlink()
     with pytest.raises(Damaged, match="claims 1 to 2, some are missing"):
         Claim(tmp_path, study.name)
+
+
+# Clocks that are off, and writers that stall for days
+
+
+def about_to_commit(writer: ModuleType, folder: Path) -> tuple[Study, Stalled]:
+    """A study that was committed, and a writer that has made the tables of its next commit, and not the record."""
+    writer.replay(folder, writer.study_of("off", 4))
+    more = writer.study_of("off", 6)
+    store.ask(folder, more)
+    number = max(commits.listed(folder / more.name).claims) + 2
+    stalled = Stalled(lambda: writer._finish(Claim(folder, more.name), more, 1, lambda: None))
+    while not (folder / more.name / envelope.file_name(number)).exists():
+        stalled.step(1)
+    return more, stalled
+
+
+def aged(folder: Path) -> None:
+    """Makes every file look days old, to a clock that is right or not."""
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+
+
+@pytest.mark.usefixtures("_gates")
+def test_the_tables_of_a_commit_about_to_be_made_stay_whatever_a_clock_says(writer: ModuleType, tmp_path: Path) -> None:
+    study, stalled = about_to_commit(writer, tmp_path)
+    aged(tmp_path / study.name)
+    claims.remove_leftovers(tmp_path / study.name)
+    stalled.finish()
+    check(writer, tmp_path, study, whole=True)
+
+
+@pytest.mark.usefixtures("_gates")
+def test_parts_stay_where_a_file_of_the_commit_that_holds_them_is_gone(writer: ModuleType, tmp_path: Path) -> None:
+    study, stalled = about_to_commit(writer, tmp_path)
+    (measurements,) = (tmp_path / study.name).glob("measurements-000004.parquet")
+    measurements.unlink()
+    before = commits.listed(tmp_path / study.name).parts
+    stalled.step(1000)
+    assert "measurements-000004.parquet is missing" in stalled.error
+    assert commits.listed(tmp_path / study.name).parts == before != ()
+    assert repair.run(tmp_path, print) == 0
+    writer.insist(tmp_path, study, 2, lambda: None)
+    check(writer, tmp_path, study, whole=True)
+    assert store.read(tmp_path).trials["seed"].tolist() == [0, 0, 0, 0, 1, 1], "no trial had to run again"
+
+
+def test_nothing_is_replaced_by_a_commit_that_lacks_a_file(writer: ModuleType, tmp_path: Path) -> None:
+    for trials in (4, 6):
+        writer.replay(tmp_path, writer.study_of("off", trials))
+    (folder,) = tmp_path.iterdir()
+    older = [path for path in folder.iterdir() if "-000002." in path.name and "claim" not in path.name]
+    assert len(older) == 5
+    trials = folder / "trials-000004.parquet"
+    data = trials.read_bytes()
+    trials.unlink()
+    aged(folder)
+    claims.remove_leftovers(folder)
+    assert all(path.exists() for path in older)
+    trials.write_bytes(data)
+    claims.remove_leftovers(folder)
+    assert not any(path.exists() for path in older)
+    check(writer, tmp_path, writer.study_of("off", 6), whole=True)
+
+
+def test_there_are_no_names_that_nobody_would_see() -> None:
+    most = Part(parts.MOST, parts.MOST)
+    listed = parts.listing([most.file, claim_file(parts.MOST), parts.commit_file(parts.MOST)])
+    assert (listed.parts, listed.claims, listed.commits, listed.others) == ((most,), (999_999,), (999_999,), ())
+    for name in (
+        lambda: Part(parts.MOST + 1, 1).file,
+        lambda: Part(1, parts.MOST + 1).file,
+        lambda: claim_file(parts.MOST + 1),
+        lambda: parts.commit_file(parts.MOST + 1),
+    ):
+        with pytest.raises(BadInput, match="at most 999,999 claims and parts; merge it into another store"):
+            name()
+
+
+def test_a_claim_of_more_parts_than_there_are_names_for_stops_a_writer(writer: ModuleType, tmp_path: Path) -> None:
+    study = writer.study_of("off", 4)
+    store.ask(tmp_path, study)
+    Claim(tmp_path, study.name).write(writer.tables(study, [0]))
+    path = tmp_path / study.name / claim_file(1)
+    record = durable.read_sealed(path)
+    path.unlink()
+    path.write_bytes(durable.seal(record | {"parts": 10**8}))
+    with pytest.raises(Damaged, match=r"claim-000001\.json is no claim"):
+        Claim(tmp_path, study.name)
+    assert any("claim-000001.json: is no claim" in line for line in writer.faults(tmp_path))

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -198,3 +199,48 @@ def test_a_file_that_is_removed_while_it_is_looked_at_is_missing_and_not_damaged
     monkeypatch.setattr(Path, "stat", seen)
     with pytest.raises(FileNotFoundError):
         durable.read(path)
+
+
+def test_a_temporary_file_that_somebody_removes_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody whose clock is days off takes it for that of a killed process."""
+    link, removed = os.link, []
+
+    def late(source: Path, path: Path) -> None:
+        if len(removed) < 3:
+            os.utime(source, (0, 0))
+            claims.remove_leftovers(tmp_path)
+            removed.append(source)
+        link(source, path)
+
+    monkeypatch.setattr(os, "link", late)
+    assert durable.create(tmp_path / "record", b"all of it")
+    assert len(set(removed)) == 3
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"record": b"all of it"}
+
+
+def test_a_folder_that_somebody_removes_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def too_late(source: Path, path: Path) -> None:
+        shutil.rmtree(path.parent)
+        link(source, path)
+
+    monkeypatch.setattr(os, "link", too_late)
+    (tmp_path / "study").mkdir()
+    with pytest.raises(FileNotFoundError):
+        durable.create(tmp_path / "study" / "record", b"all of it")
+
+
+def test_a_record_of_any_depth_is_damaged_and_no_traceback() -> None:
+    def nested(depth: int) -> Any:
+        return [] if depth == 1 else [nested(depth - 1)]
+
+    deepest = {"a": nested(durable.MOST_DEPTH - 1)}
+    assert durable.unseal(durable.seal(deepest), Path("record")) == deepest
+    with pytest.raises(Damaged, match="is not what was written"):
+        durable.unseal(durable.seal({"a": nested(durable.MOST_DEPTH)}), Path("record"))
+    for depth in (400, 900, 5000, 200_000):
+        with pytest.raises(Damaged, match="is not what was written"):
+            durable.unseal(b'{"a": ' + b"[" * depth + b"]" * depth + b"}", Path("record"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -166,6 +167,8 @@ def about(**fields: Any) -> Callable[[dict[str, Any], pa.Table], tuple[dict[str,
         lambda head, table: (head | {"rules": {"minimum": 99}}, table),
         lambda head, table: (head | {"rules": {"minimum": "1"}}, table),
         lambda head, table: ([], table),
+        lambda head, table: (head | {"schema": -5}, table),
+        lambda head, table: (head | {"schema": 99}, table),
     ],
 )
 def test_what_no_writer_writes_is_ignored(change):
@@ -178,6 +181,8 @@ def test_what_no_writer_writes_is_ignored(change):
     [
         about(metrics={METRIC: "double", "test_loss": "double"}),
         lambda head, table: (head, table.drop_columns("rank")),
+        lambda head, table: (head, table.set_column(2, "step_before", table["step"])),
+        lambda head, table: (head, table.set_column(2, "step_before", pc.negate(table["step"]))),
         lambda head, table: (head, table.set_column(0, "trial", table["trial"].cast(pa.float64()))),
         lambda head, table: (head, table.set_column(0, "trial", pa.nulls(len(table), pa.int32()))),
     ],
@@ -197,3 +202,33 @@ def test_no_flipped_byte_does_more_than_change_an_answer():
         if found:
             with contextlib.suppress(durable.Damaged):
                 envelope.answers([found], Target(METRIC, 0.5), Rule("released", 2))
+
+
+def test_an_interval_is_empty_at_step_0_alone():
+    for before, step, empty in [(0, 0, False), (0, 1, False), (5, 6, False), (6, 6, True), (7, 6, True), (-1, 6, True)]:
+        rows = pa.table({"step_before": pa.array([0, before], pa.int32()), "step": pa.array([1, step], pa.int32())})
+        assert envelope.has_empty_interval(rows) == empty
+    found = read({1: Ran("COMPLETE", [(0, 0.1), (4, 0.05)])}, MINIMUM)
+    assert envelope.answers([found], Target(METRIC, 0.1), MINIMUM)[study().name] == (0, 0, 1)
+
+
+def test_a_head_of_any_depth_is_ignored():
+    deep = b"[" * 100_000 + b"]" * 100_000
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("step", pa.int32())], {envelope.KEY: deep})):
+        pass
+    assert envelope.parse(sink.getvalue().to_pybytes(), RECORD, MINIMUM) is None
+
+
+def test_an_envelope_with_gaps_in_its_metrics_says_the_same_as_itself():
+    data, _ = envelope.build(study(), tables({1: Ran("COMPLETE", [(1, 0.5), (2, np.nan), (3, 0.4)])}), HASHES)
+    table = pa.ipc.open_stream(data).read_all()
+    gaps = table.set_column(
+        4, METRIC, pa.chunked_array([np.full(len(chunk), np.nan) for chunk in table[METRIC].chunks])
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, gaps.schema) as stream:
+        stream.write_table(gaps)
+    written = sink.getvalue().to_pybytes()
+    assert envelope.is_same(data, table) and envelope.is_same(written, pa.ipc.open_stream(written).read_all())
+    assert not envelope.is_same(data, gaps)

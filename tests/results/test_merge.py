@@ -1,4 +1,6 @@
 import dataclasses
+import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +10,12 @@ import pyarrow as pa
 import pytest
 from upath import UPath
 
-from results import durable, merge, release, store, verify
+from results import claims, durable, merge, parts, release, repair, store, verify
 from results.bad_input import BadInput
+from results.claims import Claim
 from results.commits import Commit, read_table
 from results.compaction import TABLES, Piece
+from results.parts import claim_file
 from results.recorded import Recorded
 from results.study import Study, Target
 from results.union import union
@@ -69,7 +73,8 @@ def test_a_release_merged_into_an_empty_store_is_the_store_again(
     assert release.export(two, tmp_path / "release", silent) == 0
     back = tmp_path / "back"
     assert joined([tmp_path / "release"], back) == "2 new, 0 grown, 0 already there"
-    assert without_paths(store.catalogue(back)) == without_paths(store.catalogue(two))
+    parts_stay_behind = [commit._replace(parts=0) for commit in store.catalogue(two)]
+    assert without_paths(store.catalogue(back)) == without_paths(parts_stay_behind)
     assert_same(back, two)
     assert verify.run(back, silent) == verify.run(tmp_path / "release", silent) == 0
     assert release.export(back, tmp_path / "again", silent) == 0
@@ -260,8 +265,190 @@ def test_a_study_sealed_under_an_absurd_number_makes_no_claims_by_the_thousand(
     assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
     path = tmp_path / "release" / "manifest.json"
     record = durable.unseal(path.read_bytes(), path)
-    record["studies"][0]["number"] = 10**15
+    record["studies"][0] |= {"number": parts.MOST, "parts": parts.MOST}
     path.write_bytes(durable.seal(record))
     joined([tmp_path / "release"], tmp_path / "store")
     assert len(list((tmp_path / "store").glob("*/claim-*"))) == 2
     assert_same(tmp_path / "store", tmp_path / "source")
+
+
+def test_parts_after_a_merge_count_from_the_first_however_many_the_source_says_it_had(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    fill(tmp_path / "source", make_study(trials=3), [0, 1])
+    assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
+    path = tmp_path / "release" / "manifest.json"
+    record = durable.unseal(path.read_bytes(), path)
+    record["studies"][0] |= {"parts": parts.MOST}
+    path.write_bytes(durable.seal(record))
+    joined([tmp_path / "release"], tmp_path / "store")
+    fill(tmp_path / "store", make_study(trials=3), [2], commit=False)
+    assert store.missing(tmp_path / "store", make_study(trials=3)) == []
+    assert verify.run(tmp_path / "store", silent) == 0
+
+
+def test_a_merge_that_stops_anywhere_leaves_nothing_that_is_in_the_way(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of whoever goes on: the same merge, a sweep, or a repair."""
+    study = make_study(trials=4)
+    fill(tmp_path / "source", study, [0, 2])
+    fill(tmp_path / "source", study, [1])
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # no machine goes down in this test
+    create = durable.create
+    for last in (0, 1, 4, 5, 9, 10):  # of ten writes: the plan, claims 1 to 4, three tables, the envelope, the record
+        written, into = 0, tmp_path / str(last)
+
+        def until_full(path: Path, data: bytes, last: int = last) -> bool:
+            nonlocal written
+            if written == last:
+                raise OSError(28, "No space left on device")
+            written += 1
+            return create(path, data)
+
+        with monkeypatch.context() as full:
+            full.setattr(durable, "create", until_full)
+            if last == 10:
+                assert joined([tmp_path / "source"], into) == "1 new, 0 grown, 0 already there"
+                return
+            assert "No space left" in refusal([tmp_path / "source"], into)[1]
+        for name in ("swept", "repaired"):
+            shutil.copytree(into, tmp_path / f"{last}-{name}")
+        fill(tmp_path / f"{last}-swept", study, [3])
+        assert verify.run(tmp_path / f"{last}-swept", silent) == 0
+        assert repair.run(tmp_path / f"{last}-repaired", silent) == 0
+        for place in (into, tmp_path / f"{last}-swept", tmp_path / f"{last}-repaired"):
+            joined([tmp_path / "source"], place)
+            assert verify.run(place, silent) == 0
+            assert store.read(place).trials["trial"].tolist() == [0, 1, 2, 3][: 3 + place.name.endswith("swept")]
+
+
+def test_what_a_killed_merge_of_older_software_left_is_no_fault_once_a_sweep_went_on(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    """It said in its claims that it had counted the parts of its source."""
+    study = make_study(trials=4)
+    store.ask(tmp_path, study)
+    for number in (1, 2, 3):
+        durable.create(tmp_path / study.name / claim_file(number), claims.claim_bytes(number, 2, "merge"))
+    fill(tmp_path, study, [3])
+    assert verify.run(tmp_path, silent) == 0
+    assert store.read(tmp_path).trials["trial"].tolist() == [3]
+
+
+def test_whoever_claims_in_the_midst_of_a_merge_is_told_of(
+    two: Path, tmp_path: Path, make_study: Callable[..., Study], fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a lock that reaches it; it may commit over what it has not seen, so the merge does not say it is done."""
+    study, create = make_study(trials=4), durable.create
+
+    def interrupted(path: Path, data: bytes) -> bool:
+        if path.name.startswith("commit-") and study.name in str(path):
+            monkeypatch.setattr(durable, "create", create)
+            Claim(tmp_path / "store", study.name).write(_part(two, study))
+        return create(path, data)
+
+    monkeypatch.setattr(durable, "create", interrupted)
+    assert "was taken over by another process" in refusal([two], tmp_path / "store")[1]
+    assert store.missing(tmp_path / "store", study) == [3], "and what it wrote counts, beside what was merged"
+    assert joined([two], tmp_path / "store").endswith("1 already there")
+    assert verify.run(tmp_path / "store", silent) == 0
+
+
+def _part(folder: Path, study: Study) -> dict[str, pa.Table]:
+    """What a store holds of a study, as a run would write it."""
+    commit = next(commit for commit in store.catalogue(folder) if commit.name == study.name)
+    whole = {table: read_table(commit, table) for table in TABLES}
+    return whole | {"studies": whole["studies"].slice(0, 1)}
+
+
+def test_what_verify_has_to_say_against_is_not_merged(
+    tmp_path: Path, make_recorded: Callable[..., Recorded], fill: Fill
+) -> None:
+    fill(tmp_path / "source", make_recorded(trials=3))
+    assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
+    path = tmp_path / "release" / "manifest.json"
+    record = durable.unseal(path.read_bytes(), path)
+    record["studies"][0] |= {"trials": 2}
+    record["studies"][0]["ledger"] |= {"planned": 2, "missing": -1}
+    path.write_bytes(durable.seal(record))
+    assert "has a ledger that its trials do not add up to" in refusal([tmp_path / "release"], tmp_path / "store")[1]
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_envelope_that_lies_is_not_merged(tmp_path: Path, make_study: Callable[..., Study], fill: Fill) -> None:
+    """What it says is answered without a look at the tables."""
+    fill(tmp_path / "source", make_study(trials=3))
+    assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
+    (path,) = (tmp_path / "release").glob("envelope/**/*.arrow")
+    rows = pa.ipc.open_stream(path.read_bytes()).read_all()
+    sink = pa.BufferOutputStream()
+    lie = rows.set_column(2, "step_before", pa.array([0] * len(rows), pa.int32()))
+    with pa.ipc.new_stream(sink, lie.schema) as stream:
+        stream.write_table(lie)
+    path.write_bytes(sink.getvalue().to_pybytes())
+    manifest = tmp_path / "release" / "manifest.json"
+    record = durable.unseal(manifest.read_bytes(), manifest)
+    record["studies"][0]["files"]["envelope"] |= {
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "bytes": path.stat().st_size,
+    }
+    manifest.write_bytes(durable.seal(record))
+    assert "is not the envelope of the tables" in refusal([tmp_path / "release"], tmp_path / "store")[1]
+    assert not (tmp_path / "store").exists()
+
+
+# Names
+
+
+def shorter(study: Study) -> Study:
+    """The study under the name that it has in older stores."""
+    return dataclasses.replace(study, digits=8)
+
+
+def held(folder: Path) -> list[tuple[str, list[int]]]:
+    """Names and trials of the studies of a store, which has no faults."""
+    assert verify.run(folder, silent) == 0
+    return [
+        (commit.name, store.read(folder, commit.name).trials["trial"].tolist()) for commit in store.catalogue(folder)
+    ]
+
+
+@pytest.mark.parametrize("into", [0, 1])
+def test_a_study_under_two_names_is_one(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill, into: int
+) -> None:
+    study = make_study(trials=4)
+    names = (shorter(study), study)
+    fill(tmp_path / "0", names[0], [0, 1])
+    fill(tmp_path / "1", names[1], [1, 2])
+    assert release.export(tmp_path / str(1 - into), tmp_path / "release", silent) == 0
+    assert joined([tmp_path / "release"], tmp_path / str(into)) == "0 new, 1 grown, 0 already there"
+    assert held(tmp_path / str(into)) == [(names[into].name, [0, 1, 2])]
+    assert joined([tmp_path / str(1 - into)], tmp_path / str(into)) == "0 new, 0 grown, 1 already there"
+    assert joined([tmp_path / str(into), tmp_path / "release"], tmp_path / "new") == "1 new, 0 grown, 1 already there"
+    assert held(tmp_path / "new") == [(names[into].name, [0, 1, 2])]
+
+
+def test_two_studies_of_one_older_name_are_two(
+    tmp_path: Path,
+    make_study: Callable[..., Study],
+    fill: Fill,
+    colliding_seeds: Callable[[Study], tuple[int, int]],
+) -> None:
+    one, two = (make_study(trials=2, seed=seed) for seed in colliding_seeds(make_study()))
+    assert shorter(one).name == shorter(two).name and one.name != two.name
+    fill(tmp_path / "a", shorter(one))
+    fill(tmp_path / "b", shorter(two))
+    assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "2 new, 0 grown, 0 already there"
+    assert held(tmp_path / "c") == [(shorter(one).name, [0, 1]), (two.name, [0, 1])]
+    assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "0 new, 0 grown, 2 already there"
+    assert [store.called(tmp_path / "c", each).name for each in (one, two)] == [shorter(one).name, two.name]
+
+
+def test_a_source_that_holds_a_plan_twice_is_refused(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    for study in (make_study(trials=2), shorter(make_study(trials=2))):
+        fill(tmp_path / "source", study)
+    assert "holds one plan twice, as digits-" in refusal([tmp_path / "source"], tmp_path / "store")[1]

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import random
 import shutil
@@ -10,7 +11,7 @@ import pytest
 from upath import UPath
 
 from results import __main__ as door
-from results import durable, repair, store, verify
+from results import durable, merge, repair, store, verify
 from results.bad_input import BadInput
 
 
@@ -213,3 +214,57 @@ def make_release(tmp_path: Path) -> Callable[[Path], Path]:
         return tmp_path / "release"
 
     return make
+
+
+def test_a_flipped_bit_in_a_commit_record_costs_nothing(
+    writer: ModuleType, states: dict[str, Path], tmp_path: Path
+) -> None:
+    """Its tables are whole, and the envelope says so: the record comes back as it was, wherever the bit was."""
+    grown, merged = tmp_path / "grown", tmp_path / "merged"
+    shutil.copytree(states["committed"], grown)
+    assert merge.merge([grown], merged, print) == 0
+    chance = random.Random(0)
+    for folder in (grown, merged):
+        before = contents(folder)
+        (record,) = folder.glob("*/commit-000004.json")
+        data = record.read_bytes()
+        for start in range(0, len(data), len(data) // 9):
+            at = min(start + chance.randrange(len(data) // 9), len(data) - 1)
+            record.write_bytes(data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :])
+            assert faults(folder)
+            assert repair.run(folder, print) == 0
+            assert contents(folder) == before, at
+        record.unlink()
+        assert faults(folder), "nor is a record missed in silence"
+        assert repair.run(folder, print) == 0
+        assert contents(folder) == before
+
+
+@pytest.mark.parametrize("table", ["trials", "measurements", "envelope"])
+def test_a_record_is_not_made_of_tables_that_the_envelope_does_not_agree_with(
+    writer: ModuleType, states: dict[str, Path], table: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "store"
+    shutil.copytree(states["committed"], folder)
+    (record,), (file,) = folder.glob("*/commit-000004.json"), folder.glob(f"*/{table}-000004.*")
+    cut(file, random.Random(0)) if table == "envelope" else flipped(file, random.Random(0))
+    cut(record, random.Random(0))
+    assert repair.run(folder, print) == 0
+    assert not record.exists()
+    assert_goes_on(writer, folder, states["whole"])
+
+
+def test_a_record_that_was_asked_for_more_since_is_made_anew(
+    writer: ModuleType, states: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "store"
+    shutil.copytree(states["committed"], folder)
+    store.ask(folder, dataclasses.replace(writer.study_of("exact", 12), confirm=4))
+    before = store.read(folder)
+    (record,) = folder.glob("*/commit-000004.json")
+    flipped(record, random.Random(0))
+    assert repair.run(folder, print) == 0
+    (commit,) = store.catalogue(folder)
+    assert (commit.ledger.planned, commit.ledger.missing, commit.ledger.adds_up) == (16, 8, True)
+    assert store.read(folder).measurements.equals(before.measurements)
+    assert not faults(folder)

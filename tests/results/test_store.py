@@ -1,3 +1,4 @@
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -147,3 +148,29 @@ def test_every_column_has_a_meaning_and_every_metaparameter_its_own_name() -> No
     for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS):
         assert all(column.meaning for column in columns)
         assert len({column.name for column in columns}) == len(columns)
+
+
+def test_a_study_keeps_the_older_name_that_a_store_holds_it_under(
+    tmp_path: Path, make_study: Callable[..., Study]
+) -> None:
+    study, older = make_study(), make_study(digits=8)
+    assert store.called(tmp_path, study) == study
+    store.ask(tmp_path, older)
+    assert store.called(tmp_path, study) == store.called(tmp_path, older) == older
+    store.ask(tmp_path, store.called(tmp_path, make_study(trials=99)))
+    assert store.names(tmp_path) == [older.name]
+    assert store.planned(tmp_path, older.name) == make_study(trials=99, digits=8)
+    other = make_study(seed=1)
+    assert store.called(tmp_path, other) == other
+
+
+def test_an_older_name_of_another_plan_is_not_taken(
+    tmp_path: Path, make_study: Callable[..., Study], colliding_seeds: Callable[[Study], tuple[int, int]]
+) -> None:
+    one, two = (make_study(seed=seed) for seed in colliding_seeds(make_study()))
+    older = dataclasses.replace(one, digits=8)
+    store.ask(tmp_path, older)
+    assert older.name == dataclasses.replace(two, digits=8).name
+    assert store.called(tmp_path, one) == older
+    for asked in (two, dataclasses.replace(two, digits=8)):
+        assert store.called(tmp_path, asked) == two

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from results.bad_input import BadInput
+from results.plans import from_plan
 from results.search_space import Range, SearchSpace
 from results.study import COMPARABLE, Study, Target, evaluation_steps
 
@@ -27,6 +28,15 @@ def test_identity_ignores_the_number_of_trials_and_nothing_else(make_study: Call
         {"space": SearchSpace({"learning_rate": Range("LOG", 1e-2, 1.0)})},
     ]
     assert len({make_study(**change).name for change in changes} | {study.name}) == len(changes) + 1
+
+
+def test_a_name_may_have_fewer_digits_and_nothing_else_changes(make_study: Callable[..., Study]) -> None:
+    study, older = make_study(), make_study(digits=8)
+    assert study.name.startswith(older.name) and len(study.name) == len(older.name) + 8
+    assert (study.plan(), study.stream) == (older.plan(), older.stream)
+    for each in (study, older):
+        assert from_plan(json.loads(each.plan_json), each.trials, name=each.name) == each
+    assert from_plan(study.plan(), study.trials) == study
 
 
 def test_pruning_does_not_change_what_is_drawn(make_study: Callable[..., Study]) -> None:
@@ -103,6 +113,7 @@ def test_impossible_ranges_are_refused(fields: dict, message: str) -> None:
     [
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 1.5}, "batch_size"),
+        ({"budget_steps": 10**400}, "budget_steps must be at most 2147483647, not 1000000000"),
         ({"trials": 0}, "trials"),
         ({"schedule": "cosin"}, "'cosine'"),
         ({"pruning": "on"}, "pruning"),
@@ -122,6 +133,18 @@ def test_evaluations_keep_their_spacing(budget: int, ratio: float, spacing: floa
     assert steps[-1] == budget
     assert np.all(np.diff(steps) > 0)
     assert np.all(steps[:-1] >= spacing * np.arange(1, len(steps)))
+
+
+@given(
+    budget=st.integers(1, 2**31 - 1), ratio=st.floats(1, 2, exclude_min=True), spacing=st.sampled_from([0.0, 0.3, 40.0])
+)
+def test_there_are_no_more_evaluations_than_is_told_without_counting(
+    make_study: Callable[..., Study], budget: int, ratio: float, spacing: float
+) -> None:
+    study = make_study(budget_steps=budget, evaluation_ratio=ratio, evaluation_spacing=spacing)
+    assert study.most_evaluations <= budget + 2
+    if study.most_evaluations < 10_000:
+        assert len(study.evaluations) <= study.most_evaluations
 
 
 @given(budget=st.integers(1, 100_000), ratio=st.floats(1.01, 2))

@@ -1,5 +1,7 @@
 import contextlib
 import hashlib
+import itertools
+import json
 import os
 import random
 import shutil
@@ -20,7 +22,7 @@ import pytest
 from upath import UPath
 
 from results import __main__ as door
-from results import compaction, durable, merge, release, schema, store, verify
+from results import compaction, durable, envelope, merge, release, schema, store, verify
 from results.bad_input import BadInput
 from results.claims import Claim
 from results.compaction import Piece
@@ -299,6 +301,25 @@ def part_of_another(study: Path) -> None:
     empty_part(study, compaction.part_bytes(Piece(*(rows.slice(0, 1) for rows in piece)))[:-32])
 
 
+def reenvelope(
+    study: Path,
+    change: Callable[[dict[str, Any], pa.Table], tuple[dict[str, Any], pa.Table]],
+    batches: tuple[int | None, ...] = (),
+) -> None:
+    """An envelope after a change to its head and its rows; ``batches`` says where they are cut, if not as they were."""
+    stream = pa.ipc.open_stream((study / "envelope-000004.arrow").read_bytes())
+    whole = stream.read_all()
+    cuts = batches or (len(whole["step"].chunk(0)), None)
+    head, rows = change(json.loads(whole.schema.metadata[envelope.KEY]), whole.combine_chunks())
+    rows = rows.replace_schema_metadata({envelope.KEY: json.dumps(head)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as written:
+        for start, stop in itertools.pairwise((0, *cuts)):
+            for batch in rows.slice(start, None if stop is None else stop - start).combine_chunks().to_batches():
+                written.write_batch(batch)
+    relist(study, "envelope", sink.getvalue().to_pybytes(), rows=len(rows))
+
+
 def shorter_envelope(study: Path) -> None:
     """An envelope that lacks a row, and says that it was made from these tables."""
     rows = pa.ipc.open_stream((study / "envelope-000004.arrow").read_bytes()).read_all().slice(1)
@@ -314,8 +335,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "deep nesting": (write("plan-000000008.json", b"[" * 200_000), "plan-000000008.json: is not what was written"),
     "endless digits": (write("claim-000001.json", b'{"parts": ' + b"9" * 100_000 + b"}"), "claim-000001.json: is not"),
     "a number too large": (
-        lambda study: reseal(study / "claim-000002.json", parts=10**30),
-        "claim-000003.json: counts",
+        lambda study: reseal(study / "claim-000002.json", parts=10**6),
+        "claim-000002.json: is no claim",
     ),
     "a number too small": (lambda study: reseal(study / "claim-000002.json", parts=-1), "claim-000002.json: is no"),
     "text for a number": (lambda study: reseal(study / "claim-000002.json", parts="3"), "claim-000002.json: is no"),
@@ -338,6 +359,40 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
         "commit-000004.json: is not a record as it would be written",
     ),
     "a newer schema": (lambda study: reseal(study / "commit-000004.json", schema=99), "commit-000004.json: has schema"),
+    "a schema before all": (
+        lambda study: reseal(study / "commit-000004.json", schema=-5),
+        "has schema -5, which there",
+    ),
+    "an envelope of a schema before all": (
+        lambda study: reenvelope(study, lambda head, rows: (head | {"schema": -5}, rows)),
+        "envelope-000004.arrow: is of format 1 and schema -5, which there are not",
+    ),
+    "an envelope of another format": (
+        lambda study: reenvelope(study, lambda head, rows: (head | {"format": 0}, rows)),
+        "envelope-000004.arrow: is of format 0 and schema",
+    ),
+    "an envelope of empty intervals": (
+        lambda study: reenvelope(study, lambda head, rows: (head, rows.set_column(2, "step_before", rows["step"]))),
+        "envelope-000004.arrow: has an empty interval, which no trial has",
+    ),
+    "an envelope of wider intervals": (
+        lambda study: reenvelope(
+            study, lambda head, rows: (head, rows.set_column(2, "step_before", pc.multiply(rows["step_before"], 0)))
+        ),
+        "envelope-000004.arrow: is not the envelope of the tables that it is listed with",
+    ),
+    "an envelope that keeps rows from a rule": (
+        lambda study: reenvelope(study, lambda head, rows: (head, rows), batches=(0, None)),
+        "envelope-000004.arrow: is not the envelope of the tables that it is listed with",
+    ),
+    "more rows than bytes hold": (
+        lambda study: rewrite(study, "measurements", lambda rows: rows.take(pa.array(np.zeros(3_000_000, np.int32)))),
+        "measurements-000004.parquet: says that it holds 3,000,000 rows, which",
+    ),
+    "more rows than were planned": (
+        lambda study: rewrite(study, "measurements", lambda rows: pa.concat_tables([rows] * 3)),
+        "rows, of 128 that were planned",
+    ),
     "a way out": (list_elsewhere("../../outside"), "commit-000004.json: "),
     "a way to the root": (list_elsewhere("/etc/passwd"), "commit-000004.json: "),
     "a name with an end": (list_elsewhere("trials-000004.parquet\x00"), "commit-000004.json: "),
@@ -541,3 +596,24 @@ def test_a_store_that_is_written_to_meanwhile_has_no_faults(writer: ModuleType, 
     finally:
         busy.kill()
         busy.wait()
+
+
+def test_of_a_large_store_a_sample_of_the_envelopes_is_made_again_and_with_full_all(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "store"
+    shutil.copytree(whole, place)
+    study = study_in(place)
+    reenvelope(study, lambda head, rows: (head, rows.set_column(2, "step_before", pc.multiply(rows["step_before"], 0))))
+    sizes = {each.name: sum(file.stat().st_size for file in each.iterdir()) for each in place.iterdir()}
+    drawn = verify.sample(sizes, full=False)
+    assert drawn == verify.sample(sizes, full=True) == sizes.keys()
+    monkeypatch.setattr(verify, "REBUILD_BYTES", 1)
+    (one,) = verify.sample(sizes, full=False)
+    assert one == min(verify.sample(sizes, full=False))
+    assert verify.sample(sizes, full=True) == sizes.keys()
+    assert door.main(["verify", "--store", str(place)]) == int(one == study.name)
+    assert "2 envelopes believed for their hashes (--full makes all again); " in capsys.readouterr().out
+    assert door.main(["verify", "--store", str(place), "--full"]) == 1
+    out = capsys.readouterr().out
+    assert f"{study.name}/envelope-000004.arrow: is not the envelope of the tables" in out and "--full" not in out

@@ -1,7 +1,8 @@
 """A writer without JAX, as a program: replays a recorded study into a store, is killed on the way, and starts again.
 
 python writer.py kills FOLDER PRUNING        a replay for every moment of a replay, killed there, then run to the end
-python writer.py torture FOLDER SEED ROUNDS  four writers at once without the lock, killed and stopped at random
+python writer.py torture FOLDER SEED ROUNDS  four writers at once without the lock, killed and stopped at random, who
+                                             also tidy up, and whose clocks are off by up to 60 hours
 
 Prints a line of JSON per replay or round, with what was found wrong. A replay forks, which is why this is a program of
 its own: it imports nothing that starts threads before it does.
@@ -15,6 +16,7 @@ import random
 import signal
 import sys
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from results import durable, ledger, schema, store, verify
+from results import claims, durable, ledger, schema, store, verify
 from results.claims import Claim, TakenOver
 from results.search_space import Range, SearchSpace
 from results.study import Study, Target
@@ -280,8 +282,15 @@ def torture(folder: Path, seed: int, rounds: int) -> None:
 
             def work() -> None:
                 own = random.Random(f"{seed}/{attempt}/{os.getpid()}")
+                off = own.choice((-60, 0, 60)) * 3600
+                durable.time = types.SimpleNamespace(time=lambda: time.time() + off)  # type: ignore[assignment]
+
+                def rest() -> None:
+                    claims.remove_leftovers(place / study.name)
+                    time.sleep(own.random() * 0.02)
+
                 on_every_call(lambda name: time.sleep(own.choice((0, 0, 0, 0.001, 0.004))))
-                insist(place, study, attempt, lambda: time.sleep(own.random() * 0.02))
+                insist(place, study, attempt, rest)
 
             return fork(work)
 

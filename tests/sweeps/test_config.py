@@ -1,10 +1,13 @@
+import dataclasses
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from results import store
 from results.bad_input import BadInput
 from results.study import Study
 from sweeps import config, overrides
@@ -12,8 +15,8 @@ from sweeps.config import Request
 from workloads import registry
 
 
-def request(*words: str, store: Path | str = "results/local") -> Request:
-    return config.request(overrides.command_line([*words, f"store={store}"]))
+def request(*words: str, folder: Path | str = "results/local") -> Request:
+    return config.request(overrides.command_line([*words, f"store={folder}"]))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,23 @@ def test_axes_are_every_combination_and_the_command_line_wins_over_a_preset() ->
 def test_a_study_asked_for_twice_is_one_with_the_most_trials() -> None:
     studies = request("trials=4,16,8", "-m").studies
     assert [s.trials for s in studies] == [16]
+
+
+def test_two_plans_whose_hashes_begin_alike_are_two_studies(
+    tmp_path: Path, colliding_seeds: Callable[[Study], tuple[int, int]]
+) -> None:
+    line = ["task=digits_fc", "optimizer=sgd", "batch_size=64", "trials=4", "pruning=off", "-m"]
+    (study,) = request(*line, folder=tmp_path).studies
+    assert isinstance(study, Study)
+    one, two = seeds = colliding_seeds(study)
+    asked = [*line, f"seed={one},{two}"]
+    studies = request(*asked, folder=tmp_path).studies
+    assert [each.seed for each in studies if isinstance(each, Study)] == list(seeds)
+    assert len({each.name for each in studies}) == len({each.name[:-8] for each in studies}) + 1 == 2
+    # The one that a store holds under the older name of both stays there, and the other is not taken for it.
+    older = dataclasses.replace(studies[1], digits=8)
+    store.ask(tmp_path, older)
+    assert [each.name for each in request(*asked, folder=tmp_path).studies] == [studies[0].name, older.name]
 
 
 def test_a_task_may_replace_ranges_and_fix_a_metaparameter() -> None:

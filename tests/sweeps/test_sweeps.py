@@ -1,5 +1,6 @@
 """Sweeps through the real door, with real worker processes."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -65,6 +66,17 @@ def test_trials_added_later_equal_trials_run_at_once(tmp_path: Path, pruning: st
         assert run_study(request.store, study, request.settings).ran in (16, 32)
     assert store.read(tmp_path / "grown").studies["run"].tolist() == [1, 3]
     assert_same(tmp_path / "grown", tmp_path / "at_once")
+
+
+def test_a_study_of_an_older_name_grows_in_its_folder(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+    """A worker is sent the plan alone."""
+    older = make_study(trials=2, budget_steps=3, digits=8)
+    store.ask(tmp_path, older)
+    for trials in (2, 3):
+        assert run_study(tmp_path, make_study(trials=trials, budget_steps=3), Settings()).study == older.name
+    assert [path.name for path in tmp_path.iterdir()] == [older.name]
+    assert set(store.read(tmp_path).trials["study"]) == {older.name}
+    assert store.missing(tmp_path, dataclasses.replace(older, trials=3)) == []
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

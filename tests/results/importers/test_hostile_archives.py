@@ -78,6 +78,7 @@ def moved(old: str, new: str) -> Callable[[Add], None]:
 LINK = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
 ONE_VALUE = {"type": "DISCRETE", "feasible_points": [1]}
 NESTED = "[" * 100_000 + "]" * 100_000
+NESTED_A_BIT = "[" * 100 + "]" * 100
 LONG_NUMBER = "1" * 10_000
 
 # Members that may lie beside a good study. A study among them is refused, or its trial lost.
@@ -114,6 +115,14 @@ MEMBERS: dict[str, Callable[[Add], None]] = {
     "study.json not UTF-8": member(f"batch_science/{BAD}/study.json", b"\xff\xfe\xfa"),
     "study.json with a number too long": files(study(study=study_json(train_steps=7).replace("7", LONG_NUMBER))),
     "study.json of 2 MB": files(study(study=" " * (2 << 20))),
+    "study.json of 100 kB of lists": files(
+        study(
+            study=study_json(batch_size=32, parameter_configs={"lr": {"type": "X", "feasible_points": [[]] * 30_000}})
+        )
+    ),
+    "study.json nested a bit": files(
+        study(study=study_json(batch_size=32, parameter_configs={"lr": {"type": "X", "of": json.loads(NESTED_A_BIT)}}))
+    ),
     "batch size NaN": files(study(study=study_json(batch_size=float("nan")))),
     "batch size infinite": files(study(study=study_json(batch_size=32).replace("32", "1e999"))),
     "batch size a text": files(study(study=study_json(batch_size="32"))),
@@ -240,6 +249,15 @@ def test_alone_it_is_refused_in_three_lines_and_beside_a_good_study_it_does_no_h
     good = trials[trials["study"].str.startswith("mnist-fc_1024")]
     assert good["status"].tolist() == ["COMPLETE"]
     assert len(lines) < 30
+
+
+def test_configurations_without_end_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is of a sane size, and a few kilobytes of archive hold thousands of them."""
+    monkeypatch.setattr(intake, "MOST_CONFIGURED", 1000)
+    put = [files(study(f"mnist/fc_64/sgd/{size}")) for size in range(1, 20)]
+    _, lines = imported(tarred(tmp_path / "in.tar", *put))
+    assert "it holds more than 1,000 bytes of study.json" in lines[-1]
+    assert 5 < len(store.catalogue(tmp_path / "store")) < 12
 
 
 def test_metaparameters_called_like_our_columns(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from results import store
 from results.bad_input import BadInput
 from results.importers import mlperf_rcp, mlperf_records
 from results.importers.untrusted import Holes
+from results.recorded import Recorded
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "reference" / "mlperf_rcp"
 RUNS = [40, 42, 41]
@@ -198,6 +199,19 @@ def test_a_second_import_does_nothing_and_says_so(tmp_path: Path) -> None:
     assert code == 0
     assert "0 are new (0 trials) and 2 were there" in lines[-1]
     assert sorted(p.name for p in (tmp_path / "store").rglob("*.*")) == before
+
+
+def test_studies_of_older_names_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "rcp", "training_2.0.0", record(), record(BS=8192))
+    with monkeypatch.context() as then:
+        then.setattr(Recorded.__init__, "__defaults__", (8,))
+        imported(tmp_path / "rcp", tmp_path / "store")
+    names = store.names(tmp_path / "store")
+    assert {len(name.rpartition("-")[2]) for name in names} == {8}
+    write(tmp_path / "rcp", "training_2.1.0", record(BS=16384))
+    _, lines = imported(tmp_path / "rcp", tmp_path / "store")
+    assert "1 are new (3 trials) and 2 were there" in lines[-1]
+    assert set(names) < set(store.names(tmp_path / "store"))
 
 
 def test_more_releases_later_add_only_what_is_new(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from results import progress, store
 from results.bad_input import BadInput
 from results.complement import complement
 from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
+from results.recorded import Recorded
 from results.search_space import Range
 
 FOLDER = "solution_quality/mnist/simple_cnn_base/momentum/64"
@@ -322,13 +323,27 @@ def test_killed_and_run_again_it_ends_with_the_same_tables(tmp_path: Path, archi
 
 def test_importing_again_writes_nothing(tmp_path: Path) -> None:
     files = trial(1, "1,0.5\n") | trial(2, "1,x\n") | trial(3, "", status="INFEASIBLE")
-    of_one(tmp_path, files)
+    _, first = of_one(tmp_path, files)
     before = sorted((tmp_path / "s").rglob("*"))
+    assert not any("decoded again" in line for line in first)
     _, lines = of_one(tmp_path, files)
+    assert lines[0] == "some of it is stored already, and is passed over; all of it is decoded again"
+    assert sum("decoded again" in line for line in lines) == 1
     assert sorted((tmp_path / "s").rglob("*")) == before
     assert lines[-1].endswith("with 3 trials; new are 0 trials with 0 measurements")
     of_one(tmp_path, trial(2, "1,0.25\n") | trial(4, "1,0.5\n"))
     assert store.read(tmp_path / "s").trials["status"].tolist() == ["COMPLETE", "COMPLETE", "INFEASIBLE", "COMPLETE"]
+
+
+def test_a_store_of_older_names_is_added_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as then:
+        then.setattr(Recorded.__init__, "__defaults__", (8,))
+        of_one(tmp_path, trial(1, "1,0.5\n"))
+    (name,) = store.names(tmp_path / "s")
+    assert len(name.rpartition("-")[2]) == 8
+    tables, _ = of_one(tmp_path, trial(2, "1,0.25\n"))
+    assert store.names(tmp_path / "s") == [name]
+    assert tables.trials["trial"].tolist() == [1, 2]
 
 
 def test_the_checksum_is_looked_at_first(tmp_path: Path, archives: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
