@@ -130,7 +130,7 @@ def _trials(key: Key, found: Sequence[Place], path: Folder, holes: Holes) -> Ite
     """The trials of a study, each number once; what is wrong with one, or held by two folders, is told."""
     first: dict[int, Trial] = {}
     for place in found:
-        trial = algoperf_trials.read(place.folder, place.number, place.names)
+        trial = algoperf_trials.read(place.folder, place.number, place.names, path)
         where = untrusted.shown(place.folder, path)
         kept = first.setdefault(trial.number, trial)
         if kept is not trial:
@@ -165,7 +165,7 @@ def _chosen(folder: Folder, key: Key) -> dict[str, int]:
         return {}
     source = above.parent / "submissions" / key.ruleset / key.submission / "submission.py"
     try:
-        return algoperf_workloads.batch_sizes(untrusted.read_bytes(source, 1 << 20).decode())
+        return algoperf_workloads.batch_sizes(untrusted.read_bytes(source, above.parent, 1 << 20).decode())
     except (Unusable, UnicodeDecodeError):
         return {}
 

@@ -78,15 +78,15 @@ class Trial(NamedTuple):
         return untrusted.number(self.evaluations.source[_SECONDS][-1].as_py())
 
 
-def read(folder: Folder, number: int, names: Sequence[str]) -> Trial:
-    """Reads what a trial's folder holds."""
+def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Trial:
+    """Reads what a trial's folder holds, with files of these names, in the tree at ``root``."""
     faults = []
     found: dict[str, Mapping[str, Any]] = {}
     for name in (METADATA, FLAGS, METAPARAMETERS):
         found[name] = {}
         try:
             if name in names:
-                found[name] = untrusted.read_json(folder / name)
+                found[name] = untrusted.read_json(folder / name, root)
             elif name == METADATA:
                 raise Unusable("is missing")
         except Unusable as error:
@@ -98,7 +98,7 @@ def read(folder: Folder, number: int, names: Sequence[str]) -> Trial:
     try:
         if EVALUATIONS not in names:
             raise Unusable("is missing")
-        evaluations = evaluated(untrusted.read_bytes(folder / EVALUATIONS, CSV_BYTES))
+        evaluations = evaluated(untrusted.read_bytes(folder / EVALUATIONS, root, CSV_BYTES))
     except Unusable as error:
         faults.append(f"{EVALUATIONS} {error}")
     metadata, flags, metaparameters = found.values()

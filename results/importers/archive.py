@@ -6,6 +6,7 @@ but one, or, of what is not on a local disk, by a thread.
 
 import collections
 import contextlib
+import functools
 import hashlib
 import os
 import subprocess
@@ -20,7 +21,7 @@ from upath import UPath
 from results.durable import Folder
 from results.importers import bunzip, tar_stream
 from results.importers.tar_stream import CHUNK, Broken, Entry
-from results.importers.untrusted import Unusable
+from results.importers.untrusted import read_bytes
 
 AHEAD = 8  # chunks that are decoded before they are asked for
 DECODERS = 8  # threads at most: more would only wait for the reader, and each holds decoded data
@@ -167,7 +168,7 @@ def _folder(root: Location, top: str) -> Iterator[Entry]:
             continue
         for name, odd, is_folder, size in found:
             if not is_folder:
-                yield Entry(f"{below}{name}", size, odd, _reader(folder / name, size))
+                yield Entry(f"{below}{name}", size, odd, functools.partial(read_bytes, folder / name, root, size))
             elif below.count("/") >= DEEPEST:
                 yield Entry(f"{below}{name}", 0, "a folder nested too deep", bytes)
             else:
@@ -191,14 +192,3 @@ def _remote(folder: UPath) -> Iterator[tuple[str, str, bool, int]]:
     for item in folder.fs.ls(folder.path, detail=True):
         name = item["name"].rstrip("/").rpartition("/")[2]
         yield name, "", item["type"] == "directory", int(item.get("size") or 0)
-
-
-def _reader(path: Location, size: int) -> Callable[[], bytes]:
-    def read() -> bytes:
-        try:
-            with path.open("rb") as file:
-                return file.read(size)
-        except OSError as error:
-            raise Unusable(f"cannot be read ({_reason(error)})") from None
-
-    return read

@@ -1,5 +1,6 @@
 """Reading files nobody vouches for: whatever is wrong with one is a line for the user, and never a crash."""
 
+import errno
 import json
 import math
 import os
@@ -13,6 +14,7 @@ from results.durable import Folder
 SHOWN = 10
 JSON_BYTES = 4 << 20
 MOST_METAPARAMETERS = 256
+LINK = "is, or lies behind, a symbolic link; left alone"
 
 
 class Unusable(ValueError):
@@ -36,7 +38,7 @@ class Holes:
 
 
 def files(root: Folder, holes: Holes) -> Iterator[tuple[Folder, list[str]]]:
-    """Every folder at and under ``root`` with the names of its files, sorted; links to folders are not followed."""
+    """Every folder at and under ``root`` with the names of its files, sorted; links to folders are told of instead."""
 
     def unreadable(error: OSError) -> None:
         holes.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
@@ -44,6 +46,9 @@ def files(root: Folder, holes: Holes) -> Iterator[tuple[Folder, list[str]]]:
     if isinstance(root, Path):
         for folder, below, names in os.walk(root, onerror=unreadable):
             below.sort()
+            for name in below:
+                if os.path.islink(os.path.join(folder, name)):
+                    holes.add(shown(Path(folder, name), root), LINK)
             yield Path(folder), sorted(names)
     else:
         for folder, below, found in root.fs.walk(root.path, detail=False):
@@ -64,23 +69,60 @@ def brief(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
-def read_bytes(path: Folder, limit: int) -> bytes:
-    """A regular file as bytes; Unusable if it is none, cannot be read, or holds more than ``limit`` bytes."""
+def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
+    """A file of a stranger's tree as bytes; everything that importers read of one is read here.
+
+    Args:
+      path: of the file, under ``root``.
+      root: of the tree, which the user named. Below it no link is followed, whoever changes the tree meanwhile.
+      limit: bytes.
+
+    Raises:
+      Unusable: it is a link or lies behind one, is no regular file, cannot be read, or holds more than ``limit``.
+    """
     try:
-        status = path.stat()
-        if isinstance(path, Path) and not stat.S_ISREG(status.st_mode):
-            raise Unusable("is not a regular file")
-        if status.st_size > limit:
-            raise Unusable(f"holds {status.st_size:,} bytes; more than {limit:,} is not a file of this kind")
-        with path.open("rb") as file:
-            return file.read(limit + 1)[:limit]
+        with open(_opened(path, root), "rb") if isinstance(path, Path) else path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size if isinstance(path, Path) else path.stat().st_size
+            data = file.read(limit + 1) if size <= limit else b""
     except OSError as error:
-        raise Unusable(error.strerror or "cannot be read") from None
+        raise Unusable(LINK if error.errno == errno.ELOOP else error.strerror or "cannot be read") from None
+    if max(size, len(data)) > limit:
+        raise Unusable(f"holds {max(size, len(data)):,} bytes; more than {limit:,} is not a file of this kind")
+    return data
 
 
-def read_json(path: Folder) -> dict[str, Any]:
+def _opened(path: Path, root: Path) -> int:
+    """A handle of a regular file, opened folder by folder from ``root`` on."""
+    *above, name = path.relative_to(root).parts
+    if ".." in above:
+        raise Unusable("leads out of the folder that is read")
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in above:
+            _check_kind(os.stat(part, dir_fd=folder, follow_symlinks=False), stat.S_ISDIR, "does not lie in a folder")
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        _check_kind(os.stat(name, dir_fd=folder, follow_symlinks=False), stat.S_ISREG, "is not a regular file")
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        _check_kind(os.fstat(handle), stat.S_ISREG, "is not a regular file")  # it may have been replaced in between
+    except Unusable:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _check_kind(found: os.stat_result, is_kind: Callable[[int], bool], otherwise: str) -> None:
+    if not is_kind(found.st_mode):
+        raise Unusable(LINK if stat.S_ISLNK(found.st_mode) else otherwise)
+
+
+def read_json(path: Folder, root: Folder) -> dict[str, Any]:
     """An object of JSON; Unusable if it is anything else, holds NaN or Infinity, or a name twice."""
-    return json_object(read_bytes(path, JSON_BYTES), _STRICT)
+    return json_object(read_bytes(path, root, JSON_BYTES), _STRICT)
 
 
 def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:

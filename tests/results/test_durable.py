@@ -198,3 +198,10 @@ def test_a_file_that_is_removed_while_it_is_looked_at_is_missing_and_not_damaged
     monkeypatch.setattr(Path, "stat", seen)
     with pytest.raises(FileNotFoundError):
         durable.read(path)
+
+
+@pytest.mark.parametrize("url", ["file://{}", "local://{}"])
+def test_a_url_of_a_local_file_is_a_local_path(tmp_path: Path, url: str) -> None:
+    """What is done for local folders, such as to follow no link, is done for these."""
+    assert durable.location(url.format(tmp_path)) == tmp_path
+    assert not isinstance(durable.location("memory://x"), Path)

@@ -155,7 +155,7 @@ def test_how_a_trial_ended(
     rows: list[str], flags: dict[str, Any], outcome: tuple[str, str | None], tmp_path: Path
 ) -> None:
     write(tmp_path, eval_measurements=csv(*rows), flags_0=FLAGS | flags)
-    trial = algoperf_trials.read(tmp_path, 1, os.listdir(tmp_path))
+    trial = algoperf_trials.read(tmp_path, 1, os.listdir(tmp_path), tmp_path)
     assert trial.faults == ()
     assert algoperf_trials.outcome(trial) == outcome
 
@@ -290,9 +290,9 @@ MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("no step", _with(eval_measurements=csv("1,1,,1,1,1,1,1,1,1")), STEPS),
     ("a terabyte of evaluations", _huge, "bytes"),
     ("a pipe", _pipe, "regular"),
-    ("a link to nowhere", _link, "No such file"),
+    ("a link to nowhere", _link, "symbolic link"),
     ("a folder for a file", _folder, "missing"),
-    ("a device for metadata", _device, "regular"),
+    ("a device for metadata", _device, "symbolic link"),
     ("metadata cut short", _with(meta_data_0='{"workload.step_hint": 1'), "is not JSON"),
     ("metadata as a list", _with(meta_data_0=[1]), "not a JSON object"),
     ("metadata nested without end", _with(meta_data_0="[" * 100_000), "is not JSON"),
@@ -330,6 +330,30 @@ def test_a_fault_beside_the_evaluations_leaves_them(make: Callable[[Path], None]
     assert code == 0
     assert why in lines[0]
     assert len(store.read(tmp_path / "store").measurements) == 3
+
+
+def test_nothing_is_read_through_a_link(tmp_path: Path) -> None:
+    secret, logs = tmp_path / "secret", tmp_path / "logs"
+    write(secret / "trial_1", hparams={"password": "hunter2"}, meta_data_0=METADATA | {"gpu_model_name": "hunter2"})
+    (secret / "amos").mkdir()
+    code = "def get_batch_size(workload_name):\n  if workload_name == 'ogbg':\n    return 768\n"
+    (secret / "amos" / "submission.py").write_text(code)
+    write(logs / STUDY / OGBG / "trial_1", hparams=None, meta_data_0=None)
+    for name in ("hparams.json", "meta_data_0.json"):
+        (logs / STUDY / OGBG / "trial_1" / name).symlink_to(secret / "trial_1" / name)
+    (logs / STUDY / OGBG / "trial_2").symlink_to(secret / "trial_1")
+    write(logs / STUDY / OGBG / "trial_3", eval_measurements=None)
+    (logs / STUDY / OGBG / "trial_3" / "eval_measurements.csv").symlink_to(secret / "trial_1" / "eval_measurements.csv")
+    (logs / "algoperf_v05/submissions").mkdir()
+    (logs / "algoperf_v05/submissions/external_tuning").symlink_to(secret)
+    code, lines = imported(logs, tmp_path / "store")
+    assert code == 0
+    told = {line.partition(":")[0] for line in lines if "symbolic link" in line}
+    assert told == {"algoperf_v05/submissions/external_tuning", *(f"{STUDY}/{OGBG}/trial_{i}" for i in (1, 2, 3))}
+    (commit,) = store.catalogue(tmp_path / "store")
+    assert commit.study.batch_size == 512  # not what the code behind a link says
+    assert store.read(tmp_path / "store").measurements["trial"].unique().tolist() == [1]
+    assert not [file for file in (tmp_path / "store").rglob("*.*") if b"hunter2" in file.read_bytes()]
 
 
 def test_metadata_of_the_wrong_types_are_as_good_as_none(tmp_path: Path) -> None:

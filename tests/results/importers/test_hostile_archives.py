@@ -16,6 +16,7 @@ import pytest
 from results import store
 from results.bad_input import BadInput
 from results.importers import archive, intake, shallue2018
+from results.importers.untrusted import Unusable
 from results.schema import RESERVED
 
 GOOD = "mnist/fc_1024/sgd/64"
@@ -240,6 +241,19 @@ def test_alone_it_is_refused_in_three_lines_and_beside_a_good_study_it_does_no_h
     good = trials[trials["study"].str.startswith("mnist-fc_1024")]
     assert good["status"].tolist() == ["COMPLETE"]
     assert len(lines) < 30
+
+
+def test_a_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(CURVE)
+    for name, text in study().items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(text)
+    with archive.opened(tmp_path / "in", "batch_science") as source:
+        for entry in source.entries:
+            (tmp_path / "in" / entry.path).unlink()
+            (tmp_path / "in" / entry.path).symlink_to(tmp_path / "secret")
+            with pytest.raises(Unusable, match="symbolic link"):
+                entry.read()
 
 
 def test_metaparameters_called_like_our_columns(tmp_path: Path) -> None:

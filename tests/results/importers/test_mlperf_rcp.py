@@ -230,6 +230,12 @@ def _huge(file: Path) -> None:
         sparse.truncate(1 << 40)
 
 
+def _elsewhere(file: Path) -> None:
+    secret = file.parents[2] / "secret.json"
+    secret.write_text(json.dumps({"resnet_ref": record()}))
+    file.symlink_to(secret)
+
+
 NOT_JSON = "is not JSON"
 MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("empty", _bytes(b""), NOT_JSON),
@@ -246,9 +252,10 @@ MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("too many records", _bytes(json.dumps({str(i): 1 for i in range(1001)}).encode()), "1,001 records"),
     ("of a terabyte", _huge, "bytes"),
     ("a folder", lambda file: file.mkdir(), ""),
-    ("a link to nowhere", lambda file: file.symlink_to("/nowhere/at/all"), "No such file"),
+    ("a link to nowhere", lambda file: file.symlink_to("/nowhere/at/all"), "symbolic link"),
+    ("a link to a record", _elsewhere, "symbolic link"),
     ("a pipe", lambda file: os.mkfifo(file), "regular"),
-    ("a device", lambda file: file.symlink_to("/dev/zero"), "regular"),
+    ("a device", lambda file: file.symlink_to("/dev/zero"), "symbolic link"),
     ("a record that is a list", _bytes(b'{"x": [1]}'), "no object"),
     ("no benchmark", _fields(Benchmark=None), "Benchmark"),
     ("benchmark of another kind", _fields(Benchmark=["resnet"]), "Benchmark"),
