@@ -175,7 +175,8 @@ def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Genera
     count = int(rng.integers(rows // 2, rows + rows // 2 + 1))
     if status == "INFEASIBLE":
         count = int(rng.integers(0, 3)) if rng.random() < 0.5 else count // 4
-    columns = {"step": np.cumsum(rng.integers(1, 40, count)), **_curves(path, count, rng)}
+    step = np.cumsum(rng.integers(1, 40, count))
+    columns = {"step": step - step[:1], **_curves(path, count, rng)}  # from 0, as the published ones
     parameters: dict[str, Any] = {"learning_rate": 10 ** rng.uniform(-4, 1), "learning_rate_decay_steps": 450}
     parameters["label_smoothing"] = [0, 0.01, 0.1][int(rng.integers(3))]
     if "momentum" in _configs(path):

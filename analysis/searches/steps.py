@@ -24,7 +24,7 @@ COLUMNS = {
     "target_metric": "the error that has to come down",
     "target_value": "how far down: reached at or below this value; by --rule released, below it",
     "steps_low": "the best trial crossed the target after more steps than this ...",
-    "steps_high": "... and at most this many; both empty if no trial reached the target",
+    "steps_high": "... and at most this many; both empty if no trial reached the target, 0 if met at the start",
     "trial": "the trial that needed the fewest steps; of equals the one with the smallest number",
     "complete": "trials that reached every target or used up their budget",
     "infeasible": "trials that diverged",
@@ -180,6 +180,9 @@ def notes_by_any_rule(held: Overview, shown: pd.DataFrame) -> list[str]:
         found.append(f"not in the table, as no run has ended yet: {text.some(held.waiting)}")
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     ends = [name for name in dict.fromkeys(shown["study"]) if name in reached and _only_ends(held.abouts[name])]
+    at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
+    if at_start:
+        found.append(f"met at the start, before any step, and so in no fit: {text.some(at_start)}")
     if ends:
         found.append(
             "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
@@ -197,7 +200,7 @@ def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
             *(row["dataset"], row["model"], row["optimizer"]),
             f"{row['target_metric']} {rule.sign} {row['target_value']:g}",
             "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
-            "not reached" if pd.isna(row["steps_high"]) else f"({row['steps_low']:,}, {row['steps_high']:,}]",
+            "not reached" if pd.isna(row["steps_high"]) else text.interval(row["steps_low"], row["steps_high"]),
             _confirmed(row),
             *("" if pd.isna(row[column]) else f"{row[column]:,}" for column in whole),
             text.number(row["seconds_per_epoch"]),
@@ -213,7 +216,7 @@ def _confirmed(row: Mapping[Any, Any]) -> str:
         return ""
     if pd.isna(row["confirmed_high"]):
         return f"{row['repeats_reached']} of {row['repeats']} reached"
-    return f"({row['confirmed_low']:,}, {row['confirmed_high']:,}]"
+    return text.interval(row["confirmed_low"], row["confirmed_high"])
 
 
 def _workload(about: About) -> tuple[str, str, str]:

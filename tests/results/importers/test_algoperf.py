@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from upath import UPath
 
-from results import store
+from results import store, verify
 from results.bad_input import BadInput
-from results.importers import algoperf, algoperf_trials, algoperf_workloads, untrusted
+from results.importers import algoperf, algoperf_trials, algoperf_workloads
 
 STUDY = "algoperf_v05/logs/external_tuning/amos/study_0"
 OGBG = "ogbg_jax"
@@ -167,10 +167,14 @@ def test_an_empty_cell_is_nothing_and_nan_is_nan() -> None:
     assert nan != nan
 
 
-def test_an_evaluation_before_the_first_step_is_left_out() -> None:
-    assert algoperf_trials.evaluated(csv(evaluation(0), evaluation(3)).encode()).step.tolist() == [3]
-    with pytest.raises(untrusted.Unusable, match="no evaluation after a step"):
-        algoperf_trials.evaluated(csv(evaluation(0)).encode())
+def test_an_evaluation_before_the_first_step_is_kept(tmp_path: Path) -> None:
+    write(tmp_path / "logs" / STUDY / OGBG / "trial_1", eval_measurements=csv(evaluation(0), evaluation(3)))
+    write(tmp_path / "logs" / STUDY / OGBG / "trial_2", eval_measurements=csv(evaluation(0)))
+    assert imported(tmp_path / "logs", tmp_path / "store")[0] == 0
+    found = store.read(tmp_path / "store")
+    assert found.measurements[["trial", "step"]].to_numpy().tolist() == [[1, 0], [1, 3], [2, 0]]
+    assert found.trials[["steps", "reason"]].to_numpy().tolist() == [[3, "unstated"], [0, "unstated"]]
+    assert verify.run(tmp_path / "store", print) == 0
 
 
 SUBMISSION = """
