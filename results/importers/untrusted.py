@@ -5,7 +5,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ class Unusable(ValueError):
 class Holes:
     """What of a source could not be imported, a line each; a reader sees the first ten and how many more there are."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+    def __init__(self, lines: Sequence[str] = ()) -> None:
+        self.lines = list(lines)
 
     def add(self, place: str, why: object) -> None:
         self.lines.append(f"{place}: {why}")

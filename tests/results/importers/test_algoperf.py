@@ -419,6 +419,39 @@ def test_a_second_import_does_nothing_and_a_new_trial_is_added(tmp_path: Path) -
     assert len(found.measurements) == 6
 
 
+def test_logs_that_changed_are_told_and_taken_only_when_asked_for(tmp_path: Path) -> None:
+    logs, folder = tmp_path / "logs" / STUDY / OGBG, tmp_path / "store"
+    before = [evaluation(1), evaluation(735, 0.2)]
+    for number in (1, 2, 3):
+        write(logs / f"trial_{number}", eval_measurements=csv(*before))
+    assert imported(tmp_path / "logs", folder)[0] == 0
+    write(logs / "trial_1", eval_measurements=csv(*before, evaluation(1500, 0.27)))  # goes on
+    assert "1 are new" in imported(tmp_path / "logs", folder)[1][-1]
+    write(logs / "trial_2", eval_measurements=csv(evaluation(1), evaluation(735, 0.3)))
+    write(logs / "trial_3", eval_measurements=csv(evaluation(1)))  # cut short
+    files = sorted(folder.rglob("*"))
+    code, lines = imported(tmp_path / "logs", folder)
+    assert code == 0
+    told = "1 studies changed, 10 values: they stay as they were imported; --replace takes what the logs say now"
+    (name,) = (commit.name for commit in store.catalogue(folder))
+    where = f"{name}: trial 2: train_average_precision_error at step 735 is 0.8 in the store and 0.7 in the logs"
+    assert lines[:2] == [told, f"{where}, and 1 more trials"]
+    assert lines[-1].startswith("1 studies, of which 0 are new (0 trials, 0 evaluations) and 1 were there")
+    assert sorted(folder.rglob("*")) == files
+    replaced: list[str] = []
+    assert algoperf.run(tmp_path / "logs", folder, replace=True, report=replaced.append) == 0
+    assert replaced[0] == "1 studies changed, 10 values: replaced by what the logs say now"
+    found = store.read(folder)
+    assert found.measurements[["trial", "step"]].to_numpy().tolist() == [
+        *([1, step] for step in (1, 735, 1500)),
+        *([2, step] for step in (1, 735)),
+        [3, 1],
+    ]
+    assert found.measurements["validation_average_precision_error"].tolist()[4] == 0.7
+    assert "0 are new" in imported(tmp_path / "logs", folder)[1][0]
+    assert verify.run(folder, print) == 0
+
+
 def test_studies_whose_trials_are_all_lost_are_in_the_ledger(tmp_path: Path) -> None:
     write(tmp_path / "logs" / STUDY / "criteo1tb_jax" / "trial_1", eval_measurements=None)
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
