@@ -1,6 +1,7 @@
 """Answers of a store, and the door that prints them."""
 
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from analysis.fitting import curves, fits
 from analysis.panels import line
 from analysis.searches import steps
 from results import durable, store, verify
+from results.importers import mlperf_rcp
 from results.search_space import Range, SearchSpace
 from results.study import Target
 
@@ -313,3 +315,23 @@ def test_a_curve_that_is_met_at_the_start_everywhere_says_so(folder):
     drawn = line.of("", store.catalogue(folder), Target(by_hand.METRIC, 0.1))
     assert not drawn.drawable
     assert drawn.why_nothing.startswith("met at the start")
+
+
+def test_lists_of_a_source_that_are_kept_twice_or_joined_are_named(folder, tmp_path, door):
+    names = []
+    for release, rate in (("training_1.0.0", 10), ("training_1.1.0", 8)):
+        for size, runs in ((4096, [40, 42, 41]), (2048, [40, 42, 41 + rate])):
+            told: dict = {"Benchmark": "resnet", "BS": size, "Hyperparams": {"optimizer": "lars", "rate": rate}}
+            (tmp_path / release).mkdir(exist_ok=True)
+            (tmp_path / release / f"rcps_{size}.json").write_text(
+                json.dumps({"x": told | {"Epochs to converge": runs}})
+            )
+    longer = {"Benchmark": "resnet", "BS": 2048, "Hyperparams": {"rate": 8}, "Epochs to converge": [40, 42, 49, 50]}
+    (tmp_path / "training_1.1.0" / "rcps_longer.json").write_text(json.dumps({"y": longer}))
+    assert mlperf_rcp.run(tmp_path, folder, report=names.append) == 0
+    _, _, err = door("steps", "--store", folder, "--csv", "--metric", "validation_shortfall", "--value", "0")
+    twice = [commit.name for commit in store.catalogue(folder) if commit.plan["batch_size"] == 4096]
+    (joined,) = (commit.name for commit in store.catalogue(folder) if commit.trials == 4)
+    notes = err.splitlines()
+    assert f"note: the very same runs, listed under contradicting metaparameters: {twice[0]} and {twice[1]}" in notes
+    assert [note for note in notes if note.endswith(f"in the table of trials: {joined}")]
