@@ -1,13 +1,13 @@
 """Reading files nobody vouches for: whatever is wrong with one is a line for the user, and never a crash."""
 
-import errno
+import contextlib
 import json
 import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from results.durable import Folder
 
@@ -70,7 +70,7 @@ def brief(value: object) -> str:
 
 
 def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
-    """A file of a stranger's tree as bytes; everything that importers read of one is read here.
+    """A file of a stranger's tree as bytes; what importers read of one is read here or by ``read_at``.
 
     Args:
       path: of the file, under ``root``.
@@ -80,44 +80,73 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
     Raises:
       Unusable: it is a link or lies behind one, is no regular file, cannot be read, or holds more than ``limit``.
     """
+    if isinstance(path, Path):
+        assert isinstance(root, Path)
+        with opened(path.parent, root) as folder:
+            return read_at(folder, path.name, limit)
     try:
-        with open(_opened(path, root), "rb") if isinstance(path, Path) else path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size if isinstance(path, Path) else path.stat().st_size
-            data = file.read(limit + 1) if size <= limit else b""
+        with path.open("rb") as file:
+            return _within(limit, path.stat().st_size, file)
     except OSError as error:
-        raise Unusable(LINK if error.errno == errno.ELOOP else error.strerror or "cannot be read") from None
+        raise Unusable(_reason(error)) from None
+
+
+@contextlib.contextmanager
+def opened(path: Path, root: Path) -> Iterator[int]:
+    """A handle of a folder of a stranger's tree, entered one by one from ``root``; Unusable as ``read_bytes``."""
+    parts = path.relative_to(root).parts
+    if ".." in parts:
+        raise Unusable("leads out of the folder that is read")
+    try:
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise Unusable(_reason(error)) from None
+    try:
+        for part in parts:
+            try:
+                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            except OSError as error:
+                raise Unusable(LINK if _is_link(part, folder) else _reason(error)) from None
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def read_at(folder: int, name: str, limit: int) -> bytes:
+    """A file in an ``opened`` folder; Unusable as ``read_bytes``."""
+    try:
+        _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))  # opening a device may do something
+        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
+            status = os.fstat(file.fileno())
+            _check_regular(status)  # it may have been replaced in between
+            return _within(limit, status.st_size, file)
+    except OSError as error:
+        raise Unusable(_reason(error)) from None
+
+
+def _within(limit: int, size: int, file: BinaryIO) -> bytes:
+    data = file.read(limit + 1) if size <= limit else b""
     if max(size, len(data)) > limit:
         raise Unusable(f"holds {max(size, len(data)):,} bytes; more than {limit:,} is not a file of this kind")
     return data
 
 
-def _opened(path: Path, root: Path) -> int:
-    """A handle of a regular file, opened folder by folder from ``root`` on."""
-    *above, name = path.relative_to(root).parts
-    if ".." in above:
-        raise Unusable("leads out of the folder that is read")
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in above:
-            _check_kind(os.stat(part, dir_fd=folder, follow_symlinks=False), stat.S_ISDIR, "does not lie in a folder")
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        _check_kind(os.stat(name, dir_fd=folder, follow_symlinks=False), stat.S_ISREG, "is not a regular file")
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    finally:
-        os.close(folder)
-    try:
-        _check_kind(os.fstat(handle), stat.S_ISREG, "is not a regular file")  # it may have been replaced in between
-    except Unusable:
-        os.close(handle)
-        raise
-    return handle
+def _check_regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise Unusable(LINK if stat.S_ISLNK(found.st_mode) else "is not a regular file")
 
 
-def _check_kind(found: os.stat_result, is_kind: Callable[[int], bool], otherwise: str) -> None:
-    if not is_kind(found.st_mode):
-        raise Unusable(LINK if stat.S_ISLNK(found.st_mode) else otherwise)
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or "cannot be read"
 
 
 def read_json(path: Folder, root: Folder) -> dict[str, Any]:
