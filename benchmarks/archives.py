@@ -210,7 +210,7 @@ def _written(number: int, status: str, parameters: dict[str, Any], columns: dict
 def _curves(path: str, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Columns of decimals with few digits that fall to the targets, some to exactly these, some not so far."""
     hard = 0.03 if int(path.rpartition("/")[2]) >= 2**14 else 0.0
-    done = np.arange(1, count + 1) / max(count, 1)
+    done = np.arange(count) / max(count - 1, 1)
     curves: dict[str, np.ndarray] = {}
     for split, gap in (("train", 0.0), ("val", 0.001), ("test", 0.002)):
         floor = hard + gap + rng.uniform(0.006, 0.014)
