@@ -234,7 +234,7 @@ def test_of_our_own_trials_the_finished_one_stands_then_the_longer_and_both_are_
             assert line.endswith(f"; that of {stands} stands")
         assert lines[2] == "1 trials that were to be run again gave way to finished ones"
         found = store.read(tmp_path / "store")
-        assert found.trials["reason"].tolist() == [None, "failed", "failed"]
+        assert found.trials["reason"].fillna("").tolist() == ["", "failed", "failed"]
         assert found.measurements["trial"].value_counts()[[1, 2]].tolist() == [5, 5]
         assert found.measurements.loc[found.measurements["trial"] == 1, "validation_loss"].iloc[0] < 1
         assert verify.run(tmp_path / "store", silent) == 0

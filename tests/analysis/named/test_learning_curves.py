@@ -98,4 +98,4 @@ def test_curves_that_begin_at_step_0(folder: Path) -> None:
     legend = axes_of(made).get_legend()
     assert legend
     assert "trial 1 was first: [0, 0]" in [text.get_text() for text in legend.get_texts()]
-    made.figure.canvas.draw()
+    axes_of(made).figure.canvas.draw()

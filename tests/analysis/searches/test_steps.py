@@ -288,7 +288,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     code, out, err = door("steps", "--store", folder, *ASKED)
     assert code == 0
     (told,) = [row for row in out.splitlines() if " [0, 0] " in row]
-    assert told.split()[-5:-1] == ["1", "2", "0", "1"]  # the trial, and how they ended
+    assert told.split()[-4:] == ["1", "2", "0", "1"]  # the trial, and how they ended
     assert "(900, 1,009]" in out
     assert f"note: met at the start, before any step, and so in no fit: {name}\n" in err + out
     _, table, _ = door("steps", "--store", folder, *ASKED, "--csv")
