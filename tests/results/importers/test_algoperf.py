@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from upath import UPath
 
+import results.__main__ as results_door
 from results import store, verify
 from results.bad_input import BadInput
 from results.importers import algoperf, algoperf_trials, algoperf_workloads
@@ -419,7 +420,9 @@ def test_a_second_import_does_nothing_and_a_new_trial_is_added(tmp_path: Path) -
     assert len(found.measurements) == 6
 
 
-def test_logs_that_changed_are_told_and_taken_only_when_asked_for(tmp_path: Path) -> None:
+def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     logs, folder = tmp_path / "logs" / STUDY / OGBG, tmp_path / "store"
     before = [evaluation(1), evaluation(735, 0.2)]
     for number in (1, 2, 3):
@@ -438,9 +441,9 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(tmp_path: Path
     assert lines[:2] == [told, f"{where}, and 1 more trials"]
     assert lines[-1].startswith("1 studies, of which 0 are new (0 trials, 0 evaluations) and 1 were there")
     assert sorted(folder.rglob("*")) == files
-    replaced: list[str] = []
-    assert algoperf.run(tmp_path / "logs", folder, replace=True, report=replaced.append) == 0
-    assert replaced[0] == "1 studies changed, 10 values: replaced by what the logs say now"
+    command = ["import", "algoperf-logs", str(tmp_path / "logs"), "--store", str(folder), "--replace"]
+    assert results_door.main(command) == 0
+    assert "1 studies changed, 10 values: replaced by what the logs say now\n" in capsys.readouterr().err
     found = store.read(folder)
     assert found.measurements[["trial", "step"]].to_numpy().tolist() == [
         *([1, step] for step in (1, 735, 1500)),
@@ -450,6 +453,12 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(tmp_path: Path
     assert found.measurements["validation_average_precision_error"].tolist()[4] == 0.75
     assert "0 are new" in imported(tmp_path / "logs", folder)[1][-1]
     assert verify.run(folder, print) == 0
+
+
+def test_only_logs_can_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for source in ("shallue2018", "mlperf-rcp"):
+        assert results_door.main(["import", source, str(tmp_path), "--store", str(tmp_path / "s"), "--replace"]) == 2
+        assert capsys.readouterr().err.startswith("error: --replace goes with import algoperf-logs")
 
 
 def test_studies_whose_trials_are_all_lost_are_in_the_ledger(tmp_path: Path) -> None:
