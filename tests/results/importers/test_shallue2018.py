@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from upath import UPath
 
-from results import answers, merge, overview, progress, release, scan, store, verify
+from results import answers, merge, overview, progress, scan, store, verify
 from results.answers import MINIMUM, Answer, Rule
 from results.bad_input import BadInput
 from results.complement import complement
@@ -134,8 +134,7 @@ def test_what_is_imported_is_verified_merged_and_answered_from_step_0_on(tmp_pat
     for folder in (tmp_path / "archive", tmp_path / "s"):
         assert store.read(folder).measurements["step"].min() == 0
         assert verify.run(folder, faults.append) == 0, faults
-    assert release.export(tmp_path / "s", tmp_path / "release", faults.append) == 0
-    assert merge.merge([tmp_path / "archive", tmp_path / "release"], tmp_path / "joined", faults.append) == 0, faults
+    assert merge.merge([tmp_path / "archive", tmp_path / "s"], tmp_path / "joined", faults.append) == 0, faults
     assert verify.run(tmp_path / "joined", faults.append) == 0, faults
     (name,) = (commit.name for commit in store.catalogue(tmp_path / "s"))
     for rule in (MINIMUM, Rule("released", 100)):
