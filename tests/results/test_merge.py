@@ -162,23 +162,24 @@ def test_what_is_to_be_run_again_gives_way_to_what_is_finished(
         shutil.rmtree(tmp_path / "store")
 
 
-START = by_hand.Ran("INCOMPLETE", [(0, 0.9), (10, 0.5)])
+START = by_hand.Ran("INCOMPLETE", [(1, 0.9), (10, 0.5)], "time_limit")
 
 
 @pytest.mark.parametrize(
     ("other", "line"),
     [
         (
-            by_hand.Ran("INCOMPLETE", [(0, 0.9), (10, 0.4), (20, 0.3)]),
+            by_hand.Ran("INCOMPLETE", [(1, 0.9), (10, 0.4), (20, 0.3)], "time_limit"),
             f"{METRIC} at step 10 is 0.5 in A and 0.4 in B",
         ),
         (
-            by_hand.Ran("COMPLETE", [(0, 0.8), (10, 0.5), (20, 0.3)]),
-            f"{METRIC} at step 0 is 0.9 in A and 0.8 in B",
+            by_hand.Ran("COMPLETE", [(1, 0.8), (10, 0.5), (20, 0.3)]),
+            f"{METRIC} at step 1 is 0.9 in A and 0.8 in B",
         ),
-        (by_hand.Ran("COMPLETE", [(0, 0.9), (5, 0.6), (10, 0.5)]), "step 5 is missing in A and measured in B"),
-        (by_hand.Ran("INFEASIBLE", [(0, 0.9)]), "step 10 is measured in A and missing in B"),
-        (by_hand.Ran("COMPLETE", [(0, 0.9), (10, 0.5)]), "status is INCOMPLETE in A and COMPLETE in B"),
+        (by_hand.Ran("COMPLETE", [(1, 0.9), (5, 0.6), (10, 0.5)]), "step 5 is missing in A and measured in B"),
+        (by_hand.Ran("INCOMPLETE", [(1, 0.9), (10, 0.5)]), "reason is time_limit in A and unstated in B"),
+        (by_hand.Ran("INFEASIBLE", [(1, 0.9)]), "step 10 is measured in A and missing in B"),
+        (by_hand.Ran("COMPLETE", [(1, 0.9), (10, 0.5)]), "status is INCOMPLETE in A and COMPLETE in B"),
     ],
 )
 def test_trials_of_others_that_differ_are_a_conflict_however_they_ended(
@@ -208,7 +209,7 @@ def test_of_trials_of_others_the_one_that_goes_on_stands(tmp_path: Path, start: 
         assert lines == [f"{tmp_path / 'store'}: studies: 0 new, {grown} grown, {1 - grown} already there"]
         found = store.read(tmp_path / "store")
         assert found.trials["status"].tolist() == ["COMPLETE"]
-        assert found.measurements["step"].tolist() == [0, 10, 20]
+        assert found.measurements["step"].tolist() == [1, 10, 20]
         assert verify.run(tmp_path / "store", silent) == 0
         shutil.rmtree(tmp_path / "store")
 
