@@ -190,7 +190,7 @@ def _said(row: Mapping[Any, Any], side: str) -> str:
         stated = {"identified": f"[{ends}]", "at_least": f"at least {text.number(low)}"}
         return (stated | {"at_most": f"at most {text.number(high)}"}).get(words, words.replace("_", " "))
     if row["what"] == STEPS:
-        interval = f"({low:,.0f}, .." if pd.isna(high) else f"({low:,.0f}, {high:,.0f}]"
+        interval = f"({low:,.0f}, .." if pd.isna(high) else text.interval(low, high)
         return words if pd.isna(low) else interval
     if pd.isna(low):
         return f"unknown ({words})"

@@ -179,7 +179,7 @@ def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
         return Finding(_best(here), _best(there), "not_judged", "the same stream, but no trial that both have")
     shared = [rows[rows["trial"].isin(both)] for rows in (here, there)]
     (low_a, high_a), (low_b, high_b) = (trials.bounds(rows) for rows in shared)
-    apart = (low_a >= high_b) & np.isfinite(high_b) | (low_b >= high_a) & np.isfinite(high_a)
+    apart = _beyond(low_a, high_b) & np.isfinite(high_b) | _beyond(low_b, high_a) & np.isfinite(high_a)
     uneven = max(len(here), len(there)) > len(both)
     # Which trials a pruned study cut short depends on the best of all that it has.
     cut = uneven and "exact" in (a.study.pruning, b.study.pruning)
@@ -224,7 +224,12 @@ def _verdict(a: Side, b: Side) -> str:
     """Of intervals that are open below and closed above."""
     if a[:2] == b[:2]:
         return "same"
-    return "differ" if a.low >= b.high or b.low >= a.high else "agree"
+    return "differ" if _beyond(a.low, b.high) or _beyond(b.low, a.high) else "agree"
+
+
+def _beyond(low: Any, high: Any) -> Any:
+    """Whether what begins at ``low`` is beyond what ends at ``high``; what begins at 0 may be 0."""
+    return (low >= high) & (low > 0)
 
 
 def _alone(pair: Pair, says: Callable[[Any], Side]) -> Finding:

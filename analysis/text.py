@@ -26,6 +26,11 @@ def number(value: float, digits: int = 3) -> str:
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:#.{digits}g}"
 
 
+def interval(low: float, high: float) -> str:
+    """Steps to target: ``(43, 48]``, or ``[0, 0]`` of what was there before the first step."""
+    return f"({low:,.0f}, {high:,.0f}]" if high > 0 else "[0, 0]"
+
+
 def some(names: Sequence[str]) -> str:
     """The first three of ``names``, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

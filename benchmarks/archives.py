@@ -175,7 +175,8 @@ def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Genera
     count = int(rng.integers(rows // 2, rows + rows // 2 + 1))
     if status == "INFEASIBLE":
         count = int(rng.integers(0, 3)) if rng.random() < 0.5 else count // 4
-    columns = {"step": np.cumsum(rng.integers(1, 40, count)), **_curves(path, count, rng)}
+    step = np.cumsum(rng.integers(1, 40, count))
+    columns = {"step": step - step[:1], **_curves(path, count, rng)}  # from 0, as the published ones
     parameters: dict[str, Any] = {"learning_rate": 10 ** rng.uniform(-4, 1), "learning_rate_decay_steps": 450}
     parameters["label_smoothing"] = [0, 0.01, 0.1][int(rng.integers(3))]
     if "momentum" in _configs(path):
@@ -209,7 +210,7 @@ def _written(number: int, status: str, parameters: dict[str, Any], columns: dict
 def _curves(path: str, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Columns of decimals with few digits that fall to the targets, some to exactly these, some not so far."""
     hard = 0.03 if int(path.rpartition("/")[2]) >= 2**14 else 0.0
-    done = np.arange(1, count + 1) / max(count, 1)
+    done = np.arange(count) / max(count - 1, 1)
     curves: dict[str, np.ndarray] = {}
     for split, gap in (("train", 0.0), ("val", 0.001), ("test", 0.002)):
         floor = hard + gap + rng.uniform(0.006, 0.014)

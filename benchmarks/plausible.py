@@ -124,8 +124,8 @@ def trials(path: str, counts: Sequence[int], evaluations: int, rng: np.random.Ge
     drawn, status, need = _outcomes(path, counts, rng)
     ran = np.array([LASTS[s] for s in status]) * np.where(status == "COMPLETE", 1, rng.uniform(0.2, 1.8, len(status)))
     budget = train_steps(path)
-    shape = np.linspace(0, 1, evaluations + 1)[1:] ** 1.5  # evaluations become rarer as a trial goes on
-    grid = np.unique(np.ceil(budget * shape)).astype(np.int64)
+    shape = np.linspace(0, 1, evaluations + 1) ** 1.5  # evaluations become rarer as a trial goes on
+    grid = np.unique(np.ceil(budget * shape)).astype(np.int64)  # from step 0
     rows = np.clip(np.rint(ran * len(grid)).astype(int), 1, len(grid))
     trial = np.repeat(np.arange(len(rows)), rows)
     step = grid[np.arange(len(trial)) - np.repeat(np.cumsum(rows) - rows, rows)]
@@ -165,7 +165,7 @@ def _columns(own: Curve, done: np.ndarray, smoothed: np.ndarray, rng: np.random.
     """Errors that come down to the target at ``done`` = 1, as the archive has them."""
     found: dict[str, np.ndarray] = {}
     last = own.last * (1 + 0.1 * (0.1 - smoothed))
-    fall = (own.target - last) * done**-POWER
+    fall = (own.target - last) * np.maximum(done, 1e-9) ** -POWER
     for split, gap in (("train", 0.97), ("val", 1.0), ("test", 1.01)):
         error = gap * (last + fall) * (1 + rng.normal(0, 0.002, len(done)))
         error = np.minimum(error, own.first)

@@ -83,6 +83,7 @@ def parser() -> Parser:
     sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="where the data are from")
     sub.add_argument("path", type=_location, help="the archive, or the folder")
     sub.add_argument("--any-checksum", action="store_true", help="take an archive that is not the published one")
+    sub.add_argument("--replace", action="store_true", help="take what has changed in logs since they were imported")
     sub = command("export", "writes a release of a store", _export)
     sub.add_argument("--out", type=_location, required=True, metavar="DIR", help="new folder of the release")
     sub = command("merge", "joins stores and releases into a store", _merge)
@@ -105,12 +106,15 @@ def _repair(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     from results.importers import algoperf, mlperf_rcp, shallue2018
 
+    if options.any_checksum and options.source != "shallue2018":
+        raise BadInput("--any-checksum goes with import shallue2018, the only source that is one published file")
+    if options.replace and options.source != "algoperf-logs":
+        raise BadInput("--replace goes with import algoperf-logs, the only source of logs")
     if options.source == "shallue2018":
         return shallue2018.run(options.path, options.store, any_checksum=options.any_checksum, report=report)
-    if options.any_checksum:
-        raise BadInput("--any-checksum goes with import shallue2018, the only source that is one published file")
-    run = {"mlperf-rcp": mlperf_rcp.run, "algoperf-logs": algoperf.run}[options.source]
-    return run(options.path, options.store, report=report)
+    if options.source == "mlperf-rcp":
+        return mlperf_rcp.run(options.path, options.store, report=report)
+    return algoperf.run(options.path, options.store, replace=options.replace, report=report)
 
 
 def _export(options: argparse.Namespace) -> int:

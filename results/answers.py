@@ -38,7 +38,8 @@ MINIMUM = Rule("minimum")
 class Answer(NamedTuple):
     """Of a study and a target: the best trial needed more than ``steps_low`` and at most ``steps_high`` steps.
 
-    ``trial`` is the one that was first; of equals the one with the smallest id.
+    Both are 0 where it was at the target before its first step, which only studies of others can tell. ``trial`` is the
+    one that was first; of equals the one with the smallest id.
     """
 
     steps_low: int
@@ -63,7 +64,7 @@ def intervals(measurements: pd.DataFrame, target: Target) -> pd.DataFrame:
 
     Returns:
       Columns study, trial, steps_low (the evaluation before, 0 if none) and steps_high: steps to target lies in
-      (steps_low, steps_high].
+      (steps_low, steps_high], or is 0 if both are.
     """
     if target.metric not in measurements:
         return pd.DataFrame(columns=list(COLUMNS))

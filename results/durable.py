@@ -35,11 +35,12 @@ class Damaged(BadInput):
 
 
 def location(text: str | Path) -> Folder:
-    """A local path, or a place that fsspec knows if ``text`` is a URL, such as gs://bucket/folder."""
+    """A local path, also of file://; or a place that fsspec knows, if ``text`` is a URL such as gs://bucket/folder."""
     if "://" not in str(text):
         return Path(text).expanduser()
     try:
-        return UPath(text)
+        found = UPath(text)
+        return Path(found.path) if found.protocol in ("file", "local") else found
     except (ValueError, ImportError) as error:
         raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
 

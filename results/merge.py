@@ -17,7 +17,7 @@ from results.durable import Folder
 from results.incoming import MOST_CLAIMS, Incoming, called, checked, incoming, parquet_file
 from results.parts import claim_file, commit_file
 from results.plans import AnyStudy
-from results.union import only, union
+from results.union import Union, only, union
 
 MOST_LINES = 10
 
@@ -27,8 +27,9 @@ Outcome = Literal["new", "grown", "there"]
 def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]) -> int:
     """Brings the studies of stores and releases into a store; 1 if there are none, else 0.
 
-    A study that the store lacks is copied, byte for byte. One that it has takes the trials it lacks, and those finished
-    elsewhere that have yet to be run again here. Everything is read and compared before anything is written.
+    A study that the store lacks is copied, byte for byte. One that it has takes the trials it lacks, those finished
+    elsewhere that have yet to be run again here, and those that went further elsewhere. Everything is read and compared
+    before anything is written.
 
     Args:
       sources: folders of stores, also of older schemas, and of releases.
@@ -36,7 +37,7 @@ def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]
       report: takes a line for the user.
 
     Raises:
-      BadInput: a source is damaged, or a trial that is finished in two places is not the same in both.
+      BadInput: a source is damaged, or a trial cannot be what two places say of it; see ``results.union``.
     """
     if isinstance(into, Path):
         store.check_writable(into)
@@ -68,6 +69,8 @@ def _check(
 ) -> None:
     """Raises BadInput, after a line for each fault, unless everything can be brought together."""
     faults: list[str] = []
+    unfinished: list[str] = []
+    gave_way = 0
     names = {plan: offer.study.name for offers in found for plan, offer in offers.items()}
     for plan in tqdm(sorted(names, key=lambda plan: names[plan]), "compare", unit="study", disable=None):
         offered = [
@@ -75,29 +78,43 @@ def _check(
             for folder, offers in zip(sources, found, strict=True)
             if plan in offers
         ]
-        held = _held(into, offered[0][1].study.name)
+        name = offered[0][1].study.name
+        held, where = _held(into, name), dict[int, Folder]()  # whose the trials are that came from a source
         for folder, offer in offered:
             store.check_same_plan(into, offer.study)
-            if not _is_same(into, offer.commit):
-                lines, held = _joined(offer, held)
-                faults += [f"{folder}: {names[plan]}: {line}" for line in lines]
-    for line in faults[:MOST_LINES]:
-        report(line)
-    if len(faults) > MOST_LINES:
-        report(f"and {len(faults) - MOST_LINES} more")
+            if _is_same(into, offer.commit):
+                continue
+            theirs = compaction.merge(offer.runs(), offer.study)
+            compared = union(held, theirs, offer.study) if held else Union(frozenset(_ids(theirs)))
+            others = next(iter(where.values()), into)
+            faults += [f"{name}: {clash.told(others, folder)}" for clash in compared.clashes]
+            for trial, how in compared.conflicts.items():
+                faults.append(f"{name}: trial {trial}: {how.told(where.get(trial, into), folder)}")
+            for trial, how in compared.unfinished.items():
+                stands = folder if trial in compared.take else where.get(trial, into)
+                told = f"trial {trial} is unfinished in both: {how.told(where.get(trial, into), folder)}"
+                unfinished.append(f"{name}: {told}; that of {stands} stands")
+            gave_way += len(compared.finished)
+            if not compared.conflicts and not compared.clashes:
+                taken = only(theirs, compared.take)
+                held = compaction.merge([held, taken] if held else [taken], offer.study)
+                where |= dict.fromkeys(compared.take, folder)
+    _report_some(faults or unfinished, report)
     if faults:
         raise BadInput(f"{len(faults)} conflicts, as told above; nothing was written. Leave a source out, or mend it")
+    if gave_way:
+        report(f"{gave_way} trials that were to be run again gave way to finished ones")
 
 
-def _joined(offer: Incoming, held: Piece | None) -> tuple[list[str], Piece | None]:
-    """What stands against bringing a study in, and what would be held of it then."""
-    theirs = compaction.merge(offer.runs(), offer.study)
-    if held is None:
-        return [], theirs
-    take, conflicts = union(held, theirs, offer.study)
-    if conflicts:
-        return conflicts, held
-    return [], compaction.merge([held, only(theirs, take)], offer.study)
+def _report_some(lines: Sequence[str], report: Callable[[str], None]) -> None:
+    for line in lines[:MOST_LINES]:
+        report(line)
+    if len(lines) > MOST_LINES:
+        report(f"and {len(lines) - MOST_LINES} more")
+
+
+def _ids(piece: Piece) -> list[int]:
+    return piece.trials["trial"].to_pylist()
 
 
 def _bring(offer: Incoming, into: Folder) -> Outcome:
@@ -108,11 +125,12 @@ def _bring(offer: Incoming, into: Folder) -> Outcome:
     if offer.commit is not None and 0 < offer.commit.number <= MOST_CLAIMS and _copy(offer.commit, study, into):
         return "new"
     held, runs = _held(into, study.name), offer.runs()
-    take = frozenset(trial for run in runs for trial in run.trials["trial"].to_pylist())
+    take = frozenset(trial for run in runs for trial in _ids(run))
     if held is not None:
-        take, conflicts = union(held, compaction.merge(runs, study), study)
-        if conflicts:
-            raise BadInput(f"{study.name} has changed in {into}: {conflicts[0]}; start again")
+        compared = union(held, compaction.merge(runs, study), study)
+        if compared.conflicts or compared.clashes:
+            raise BadInput(f"{study.name} has changed in {into} since it was compared; start again")
+        take = compared.take
     asked = store.planned(into, study.name)
     if not take and asked is not None and most([asked.asked, study.asked]) == asked.asked:
         return "there"

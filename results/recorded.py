@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from results.asked import APART, Asked
@@ -12,6 +12,7 @@ from results.search_space import SearchSpace
 from results.study import DIGITS, MOST_STEPS, Target, canonical, digest, whole
 
 _NO_IDENTITY = {"trials", "digits"}
+SOURCE_LISTS = "source_lists"  # a column of trials of studies that join lists of their source: how many hold the run
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 
@@ -86,3 +87,12 @@ class Recorded:
     def plan_json(self) -> str:
         """The identity in its one canonical JSON form."""
         return canonical(self.plan())
+
+
+def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:
+    """Names of studies that a source lists with the very same runs, as far as it tells: those of each list together."""
+    found: dict[tuple[object, ...], list[str]] = {}
+    for study in studies:
+        if isinstance(runs := study.details.get("runs"), str):
+            found.setdefault((study.source, study.dataset, study.model, study.batch_size, runs), []).append(study.name)
+    return [names for names in found.values() if len(names) > 1]

@@ -12,8 +12,10 @@ that ran twice, because it first ended for a reason worth another try, the newer
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +34,8 @@ from results.plans import AnyStudy, from_plan
 from results.study import DIGITS, REASONS_TO_RERUN, Study
 
 T = TypeVar("T", bound=AnyStudy)
+
+_NO_LOCK = "should be an empty file, and is a link, a folder or a pipe, which this software never makes; remove it"
 
 # What was asked for
 
@@ -69,7 +73,7 @@ def planned(store: Folder, name: str) -> AnyStudy | None:
     if not found.plans:
         return None
     path = store / name / plan_file(found.plans[-1])
-    record = durable.unseal(path.read_bytes(), path)
+    record = durable.read_sealed(path)
     return from_plan(record["plan"], record["trials"], max(found.confirms, default=NO_REPEATS), name)
 
 
@@ -235,9 +239,9 @@ def running(store: Folder, name: str) -> bool:
     path = store / name / ".lock"
     if not isinstance(path, Path) or not path.exists():
         return False
-    with open(path) as file:
+    with _opened(path, os.O_RDONLY) as handle:
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False
@@ -251,6 +255,23 @@ def lock(store: Folder, name: str) -> Iterator[None]:
         yield
         return
     durable.make_folder(path.parent)
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _opened(path, os.O_RDWR | os.O_CREAT) as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    """A handle of a file that is only ever locked: no link is followed, and what is in it stays; Damaged if no file."""
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise Damaged(f"{path} {_NO_LOCK}") from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise Damaged(f"{path} {_NO_LOCK}")
+        yield handle
+    finally:
+        os.close(handle)

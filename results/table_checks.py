@@ -130,7 +130,7 @@ def flaws(
     of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
     of_trials += _roles(study, trials, whole)
     yield from (Flaw("trials", what) for what in of_trials)
-    curves = scan(tables["measurements"])
+    curves = scan(tables["measurements"], 0 if isinstance(study, Recorded) else 1)  # ours have nothing to say at 0
     for what in curves.flaws:
         yield Flaw("measurements", what)
     ids = trials["trial"].to_numpy()
@@ -167,8 +167,8 @@ class Curves(NamedTuple):
     flaws: list[str]
 
 
-def scan(rows: Rows) -> Curves:
-    """Reads who was measured when, and whether the rows are sorted by (trial, step), each once, with steps from 1."""
+def scan(rows: Rows, earliest: int) -> Curves:
+    """Reads who was measured when, and whether rows are sorted by (trial, step), each once, from ``earliest`` on."""
     trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # of stretches of rows of one trial
     wrong, at, twice, before = 0, 0, False, 0
     for table in rows.read(["trial", "step"]):
@@ -195,8 +195,8 @@ def scan(rows: Rows) -> Curves:
         how = "are there twice" if twice else "are not sorted by (trial, step)"
         flaws.append(f"{wrong} or more rows {how}; the first is row {at}")
     ids, starts, stops = map(np.concatenate, (trials, first, last))
-    if np.any(starts < 1) or np.any(ids < 0):
-        flaws.append("rows have a step below 1 or a trial below 0")
+    if np.any(starts < earliest) or np.any(ids < 0):
+        flaws.append(f"rows have a step below {earliest} or a trial below 0")
     whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may go on in the next row group
     return Curves(ids[whole], stops[whole], flaws)
 

@@ -110,7 +110,8 @@ def shared_plan(study: AnyStudy) -> dict[str, object]:
 
 def points(curve: Curve) -> Points:
     """The best of equally many trials at every batch size that some trial finished."""
-    reached = curve.trials[curve.trials["steps_high"].notna()]
+    at_start = met_at_start(curve)
+    reached = curve.trials[curve.trials["steps_high"].notna() & ~curve.trials["batch_size"].isin(at_start)]
     finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
     counts = finished.groupby("batch_size").size()
     k = int(counts.min()) if len(counts) else 0
@@ -121,12 +122,14 @@ def points(curve: Curve) -> Points:
     at = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
     notes = [f"at {k} trial{'s' * (k > 1)}"] if k else []
     sizes = at["batch_size"].unique()
-    dropped = sorted(set(curve.batch_sizes) - set(sizes))
+    if at_start:
+        notes.append(f"met at the start, before any step, at batch size {', '.join(map(str, at_start))}, left out")
+    dropped = sorted(set(curve.batch_sizes) - set(sizes) - set(at_start))
     if dropped:
         notes.append(f"no trial reached the target at batch size {', '.join(map(str, dropped))}, dropped")
     notes += curve.notes
     if not len(sizes):
-        return nothing(tuple(notes))
+        return nothing(refusal="; ".join(notes)) if at_start else nothing(tuple(notes))
     sample = None
     if curve.pruned:
         notes.append("pruned, so trials beside the best are cut short: batch sizes weigh alike")
@@ -151,6 +154,11 @@ def points(curve: Curve) -> Points:
     )
 
 
+def met_at_start(curve: Curve) -> list[int]:
+    """Batch sizes at which a trial was at the target before its first step, whose answer is no point of a fit."""
+    return sorted({int(size) for size in curve.trials.loc[curve.trials["steps_high"] == 0, "batch_size"]})
+
+
 def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
     """The first k trials at n batch sizes, in one table sorted by batch size."""
     points = [group["point"].tolist() for _, group in first.groupby("batch_size")]
@@ -167,7 +175,7 @@ def nothing(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
 
 def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
     """Batch sizes of a curve that gave no point, and the budgets its trials had there, steps."""
-    rows = curve.trials[~curve.trials["batch_size"].isin(points.batch_size)]
+    rows = curve.trials[~curve.trials["batch_size"].isin([*points.batch_size, *met_at_start(curve)])]
     budgets = rows.groupby("batch_size")["budget_steps"].max()
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
 

@@ -133,7 +133,7 @@ def read_points(file: Path) -> pd.DataFrame:
             instead = "" if column == "batch_size" else ", or a column steps"
             raise BadInput(f"--points {file} lacks a column {column}{instead}; {nearest(column, columns)}")
         numbers = pd.to_numeric(rows[column], errors="coerce").astype(np.float64)
-        small = numbers < 0 if column == "steps_low" else numbers <= 0
+        small = numbers < 0 if column in ends else numbers <= 0
         missing = rows[column].isna() if column == "batch_size" else False
         _refuse(file, (numbers.isna() & rows[column].notna()) | small | np.isinf(numbers) | missing, column, rows)
         rows[column] = numbers
@@ -155,11 +155,13 @@ def _refuse(file: Path, wrong: pd.Series, column: str, rows: pd.DataFrame) -> No
 
 def _points(rows: pd.DataFrame) -> Points:
     rows = rows.sort_values("batch_size")
-    finished = rows[rows["steps_high"].notna()]
+    finished = rows[rows["steps_high"] > 0]
+    at_start = sorted(set(rows.loc[rows["steps_high"] == 0, "batch_size"]))
     twice = sorted(set(finished.loc[finished["batch_size"].duplicated(), "batch_size"]))
     refusal = f"several rows at batch size {_sizes(twice)}: add a column that tells their curves apart" if twice else ""
-    dropped = sorted(set(rows["batch_size"]) - set(finished["batch_size"]))
+    dropped = sorted(set(rows["batch_size"]) - set(finished["batch_size"]) - set(at_start))
     notes = ["points without trials: batch sizes weigh alike"]
+    notes += [f"met at the start, before any step, at batch size {_sizes(at_start)}, left out"] if at_start else []
     notes += [f"no trial reached the target at batch size {_sizes(dropped)}, dropped"] if dropped else []
     high = finished["steps_high"].to_numpy()
     low = finished["steps_low"].fillna(finished["steps_high"]).to_numpy()

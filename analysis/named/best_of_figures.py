@@ -128,7 +128,7 @@ def _band(ax: Axes, batch_size: np.ndarray, own: Sequence[best_of.Median], style
     middle = (regimes.from_zero(low) + high) / 2
     bottom, top = ax.get_ylim()
     ends = (np.nan_to_num(np.maximum(band_low, bottom), nan=bottom), np.nan_to_num(band_high, nan=top, posinf=top))
-    middle[~np.isfinite(middle)] = np.nan  # which interrupts a line
+    middle[~np.isfinite(middle) | (high == 0)] = np.nan  # which interrupts a line
     there = np.isfinite(middle).tolist()
     ax.fill_between(batch_size, *ends, where=there, color=style.color, alpha=0.16, linewidth=0, zorder=1)
     ax.plot(batch_size, middle, color=style.color, marker=style.marker, markersize=4, label=label, zorder=3)

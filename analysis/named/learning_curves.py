@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from analysis import text
 from analysis.drawing import draw, ticks
 from analysis.drawing.draw import INK
 from analysis.drawing.picture import Picture, Skipped, axes
@@ -40,7 +41,7 @@ def of_study(commit: Commit, target: Target) -> Iterator[Picture | Skipped]:
     ended = read_table(commit, "trials").select(["trial", "role", "status"]).to_pandas()
     rows = rows.merge(ended, on="trial")
     searched, repeats = (rows[rows["role"] == role] for role in (SEARCH, CONFIRM))
-    if not np.isfinite(searched[target.metric]).any():
+    if not np.isfinite(searched.loc[searched["step"] > 0, target.metric]).any():
         yield Skipped(f"learning curves of {title}", "no trial measured anything")
         return
     goal = f"{target.metric.replace('_', ' ')} of {searched['trial'].nunique()} trials at every evaluation"
@@ -57,8 +58,9 @@ def of_study(commit: Commit, target: Target) -> Iterator[Picture | Skipped]:
     handles = _legend(len(lost), repeats["trial"].nunique(), target)
     found = answers.best(answers.intervals(searched, target)).get(study.name)
     if found:
-        ax.axvspan(max(found.steps_low, 0.5), found.steps_high, color=CROSSING, linewidth=0, zorder=0.6)
-        words = f"trial {found.trial} was first: ({found.steps_low:,}, {found.steps_high:,}]"
+        if found.steps_high:
+            ax.axvspan(max(found.steps_low, 0.5), found.steps_high, color=CROSSING, linewidth=0, zorder=0.6)
+        words = f"trial {found.trial} was first: {text.interval(found.steps_low, found.steps_high)}"
         handles.append(Patch(facecolor=CROSSING, label=words))
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     yield Picture((study.dataset, study.model_label, study.optimizer, f"b{study.batch_size}", target.metric), figure)
@@ -82,7 +84,8 @@ def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
     low = min(float(values.min()), target.value)
     high = min(float(values.max()), HIGHEST * float(first[np.isfinite(first)].median()))
     ax.set_xscale("log", base=2)
-    ax.set_xlim(float(rows["step"].min()) / 1.25, float(rows["step"].max()) * 1.25)
+    after = rows.loc[rows["step"] > 0, "step"]  # step 0 has no place on the axis: curves come from its left end
+    ax.set_xlim(float(after.min()) / 1.25, float(after.max()) * 1.25)
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
     if low > 0:
         ax.set_yscale("log")

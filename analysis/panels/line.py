@@ -30,7 +30,8 @@ class Line(NamedTuple):
       dataset, model, optimizer: as tables show them.
       target: what was to be reached.
       rule: which trials count, and what it takes to reach the target.
-      trials: that count, by batch size; rows as in ``searches.trials``. Of several studies at one batch size, of all.
+      trials: that count, by batch size, without those at which the target was met at the start; rows as in
+        ``searches.trials``. Of several studies at one batch size, of all.
       tuned: metaparameters that the trials have.
       pruned: whether losing trials were cut short.
       split: whether it is about some trials of the workload alone.
@@ -111,7 +112,10 @@ def of(label: str, commits: Sequence[Commit], target: Target, rule: Rule = MINIM
     ids = curve.trials.groupby("study")["trial"]
     taken = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
     by_size: dict[int, list[pd.DataFrame]] = {}
+    at_start = curves.met_at_start(curve)
     for one, rows in counted:
+        if one.study.batch_size in at_start:
+            continue
         own = rows[rows["trial"].isin(taken.get(one.study.name, set()))]
         by_size.setdefault(one.study.batch_size or 0, []).append(own)
     again = confirmations.of(commits, target) if kept is None and not rule.strict and curve.exact else ()

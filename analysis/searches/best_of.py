@@ -132,7 +132,7 @@ def fall(high: np.ndarray) -> float:
     missed = _missed(k, k // 2)[:reached]
     if not reached or missed[-1] > MOST_MISSES:
         return math.inf
-    ln_steps = np.log(np.sort(high)[:reached])
+    ln_steps = np.log(np.sort(high)[:reached].clip(0.5))  # at the target at the start: as before a first evaluation
     chance = -np.diff(missed, prepend=1)  # of each rank to be the best of a half
     return float(np.expm1(np.average(ln_steps, weights=chance) - ln_steps[0]))
 

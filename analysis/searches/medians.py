@@ -204,7 +204,8 @@ def _band(row: Mapping[Any, Any]) -> str:
 
 def _interval(low: str, high: str) -> str:
     """An interval open below; an end that is not known is two dots, and nothing if neither is."""
-    return f"({low or '..'}, {high}{']' if high else '..)'}" if low or high else ""
+    at_start = high != "" and not high.strip("0.")
+    return f"{'[' if at_start else '('}{low or '..'}, {high}{']' if high else '..)'}" if low or high else ""
 
 
 def _success(row: Mapping[Any, Any]) -> tuple[str, str]:

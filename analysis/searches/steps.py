@@ -1,6 +1,6 @@
 """Steps to target: the answers of a store, one per study and target."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from results.about import About
 from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice
 from results.choice import check_chooses
+from results.commits import read_table
 from results.durable import Folder
 from results.overview import Overview
+from results.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.study import Target
 
 COLUMNS = {
@@ -24,7 +26,7 @@ COLUMNS = {
     "target_metric": "the error that has to come down",
     "target_value": "how far down: reached at or below this value; by --rule released, below it",
     "steps_low": "the best trial crossed the target after more steps than this ...",
-    "steps_high": "... and at most this many; both empty if no trial reached the target",
+    "steps_high": "... and at most this many; both empty if no trial reached the target, 0 if met at the start",
     "trial": "the trial that needed the fewest steps; of equals the one with the smallest number",
     "complete": "trials that reached every target or used up their budget",
     "infeasible": "trials that diverged",
@@ -179,13 +181,29 @@ def notes_by_any_rule(held: Overview, shown: pd.DataFrame) -> list[str]:
     if held.waiting:
         found.append(f"not in the table, as no run has ended yet: {text.some(held.waiting)}")
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
-    ends = [name for name in dict.fromkeys(shown["study"]) if name in reached and _only_ends(held.abouts[name])]
+    single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.abouts[name])]
+    ends = [name for name in single if name in reached]
+    at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
+    if at_start:
+        found.append(f"met at the start, before any step, and so in no fit: {text.some(at_start)}")
     if ends:
         found.append(
             "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
             f"nothing: {text.some(ends)}"
         )
-    return found
+    return found + (_lists(held, single) if single else [])
+
+
+def _lists(held: Overview, names: Collection[str]) -> list[str]:
+    """Which of these studies are of the same list of a source, and which of several that it says are one."""
+    commits = [commit for commit in store.catalogue(held.folder) if commit.name in names]
+    again = same_runs(commit.study for commit in commits if isinstance(commit.study, Recorded))
+    joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
+    told = {
+        "the very same runs, listed under contradicting metaparameters": [" and ".join(pair) for pair in again],
+        f"joined from several lists of the same runs, see {SOURCE_LISTS} in the table of trials": joined,
+    }
+    return [f"{what}: {'; '.join(which)}" for what, which in told.items() if which]
 
 
 def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
@@ -197,7 +215,7 @@ def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
             *(row["dataset"], row["model"], row["optimizer"]),
             f"{row['target_metric']} {rule.sign} {row['target_value']:g}",
             "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
-            "not reached" if pd.isna(row["steps_high"]) else f"({row['steps_low']:,}, {row['steps_high']:,}]",
+            "not reached" if pd.isna(row["steps_high"]) else text.interval(row["steps_low"], row["steps_high"]),
             _confirmed(row),
             *("" if pd.isna(row[column]) else f"{row[column]:,}" for column in whole),
             text.number(row["seconds_per_epoch"]),
@@ -213,7 +231,7 @@ def _confirmed(row: Mapping[Any, Any]) -> str:
         return ""
     if pd.isna(row["confirmed_high"]):
         return f"{row['repeats_reached']} of {row['repeats']} reached"
-    return f"({row['confirmed_low']:,}, {row['confirmed_high']:,}]"
+    return text.interval(row["confirmed_low"], row["confirmed_high"])
 
 
 def _workload(about: About) -> tuple[str, str, str]:

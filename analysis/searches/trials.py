@@ -123,7 +123,7 @@ def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: boo
     low[place], high[place] = reached["steps_low"], reached["steps_high"]
     at_target = ~np.isnan(high)
     ended = _is_over(study, target, status, last, strict) & (target.metric in commit.metrics) & ~at_target
-    told = (status != "INCOMPLETE") | ((last > 0) & ~np.isin(reason.astype(str), ACCIDENTS))
+    told = (status != "INCOMPLETE") | ((last > 0) | at_target) & ~np.isin(reason.astype(str), ACCIDENTS)
     columns = {
         "trial": trial,
         "role": _categories("role", role),

@@ -28,6 +28,7 @@ from results.importers.recording import Content
 from results.importers.untrusted import Holes, Unusable
 from results.recorded import Recorded
 from results.search_space import SearchSpace
+from results.union import Difference
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"
@@ -36,14 +37,17 @@ CITATION = (
     "logs of github.com/mlcommons/submissions_algorithms"
 )
 MOST_TRIALS = 10_000  # of a study
+_WAS_LEFT = "they stay as they were imported; --replace takes what the logs say now"
+_WAS_TAKEN = "replaced by what the logs say now"
 
 
-def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
+def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[[str], None]) -> int:
     """Imports all trials under ``path``; 1 if there is nothing to import, else 0.
 
     Args:
       path: previous_leaderboards of the repository, or a part of it.
       store: where to.
+      replace: take what has changed since it was imported; else that is told, and stays as it is.
       report: takes a line for the user.
     """
     if not path.exists():
@@ -51,6 +55,8 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     root = path.resolve() if isinstance(path, Path) else path
     holes, waiting = Holes(), list[Content]()
     new = there = trials = rows = assumed = 0
+    changed: list[str] = []
+    values = 0
     for key, found in tqdm(sorted(places(root, holes).items()), "algoperf-logs", unit="study", disable=None):
         content = study(key, found, root, holes)
         waiting += [content] if content else []
@@ -59,10 +65,12 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
         if not new + there:
             _check(store)
         for each in waiting:
-            saved = recording.save(store, each)
-            new, there = new + saved, there + (not saved)
-            trials += saved * each.study.trials
-            rows += saved * len(each.measurements["step"])
+            saved = recording.save(store, each, replace=replace)
+            new, there = new + saved.stored, there + (not saved.stored)
+            trials += saved.stored * each.study.trials
+            rows += saved.stored * len(each.measurements["step"])
+            values += saved.values
+            changed += [f"{each.study.name}: {_first(saved.changed)}"] if saved.changed else []
             assumed += each.study.details["batch_size_source"] == algoperf_workloads.BASELINE
         waiting.clear()
     if not new + there:
@@ -70,6 +78,9 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
         holes.report(report, most=1)
         return 1
     holes.report(report)
+    if changed:
+        report(f"{len(changed)} studies changed, {values:,} values: {_WAS_TAKEN if replace else _WAS_LEFT}")
+        Holes(changed).report(report)
     if assumed:
         report(f"{assumed} studies: the batch size is that {algoperf_workloads.BASELINE}")
     report(
@@ -120,6 +131,12 @@ def study(key: Key, found: Sequence[Place], path: Folder, holes: Holes) -> Conte
     return Content(recorded, _trial_columns(trials, absent), _measurement_columns(trials), about)
 
 
+def _first(changed: Mapping[int, Difference]) -> str:
+    trial, how = min(changed.items())
+    further = f", and {len(changed) - 1} more trials" if len(changed) > 1 else ""
+    return f"trial {trial}: {how.told('the store', 'the logs')}{further}"
+
+
 def _check(store: Folder) -> None:
     if isinstance(store, Path):
         stores.check_writable(store)
@@ -130,7 +147,7 @@ def _trials(key: Key, found: Sequence[Place], path: Folder, holes: Holes) -> Ite
     """The trials of a study, each number once; what is wrong with one, or held by two folders, is told."""
     first: dict[int, Trial] = {}
     for place in found:
-        trial = algoperf_trials.read(place.folder, place.number, place.names)
+        trial = algoperf_trials.read(place.folder, place.number, place.names, path)
         where = untrusted.shown(place.folder, path)
         kept = first.setdefault(trial.number, trial)
         if kept is not trial:
@@ -165,7 +182,7 @@ def _chosen(folder: Folder, key: Key) -> dict[str, int]:
         return {}
     source = above.parent / "submissions" / key.ruleset / key.submission / "submission.py"
     try:
-        return algoperf_workloads.batch_sizes(untrusted.read_bytes(source, 1 << 20).decode())
+        return algoperf_workloads.batch_sizes(untrusted.read_bytes(source, above.parent, 1 << 20).decode())
     except (Unusable, UnicodeDecodeError):
         return {}
 

@@ -46,12 +46,12 @@ def places(path: Folder, holes: Holes) -> dict[Key, list[Place]]:
         if files and trial is None:
             holes.add(untrusted.shown(folder, path), f"holds {files[0]} but is not called trial_<n>")
         elif trial is not None:
-            key, misplaced = _key(folder, files)
+            key, misplaced = _key(folder, files, path)
             found.setdefault(key, []).append(Place(folder, files, int(trial[1]), misplaced))
     return {key: sorted(members, key=lambda p: (p.misplaced, str(p.folder))) for key, members in found.items()}
 
 
-def _key(folder: Folder, files: Iterable[str]) -> tuple[Key, bool]:
+def _key(folder: Folder, files: Iterable[str], root: Folder) -> tuple[Key, bool]:
     """The study a trial belongs to, and whether its workload is told by its flags for want of a folder."""
     above = list(folder.parts[:-1])
     workload = _WORKLOAD.fullmatch(above[-1] if above else "")
@@ -59,7 +59,7 @@ def _key(folder: Folder, files: Iterable[str]) -> tuple[Key, bool]:
         name, framework = workload[1], workload[2]
         above.pop()
     else:
-        name, framework = _from_flags(folder, files)
+        name, framework = _from_flags(folder, files, root)
     number = next((part for part in reversed(above) if _STUDY.fullmatch(part)), "study_0")
     ruleset = next((part for part in reversed(above) if part in _RULESETS), "unstated")
     others = [part for part in above if not _STUDY.fullmatch(part) and part not in (ruleset, "logs")]
@@ -67,9 +67,9 @@ def _key(folder: Folder, files: Iterable[str]) -> tuple[Key, bool]:
     return Key(leaderboard, ruleset, others[-1] if others else "unstated", number, name, framework), not workload
 
 
-def _from_flags(folder: Folder, files: Iterable[str]) -> tuple[str, str]:
+def _from_flags(folder: Folder, files: Iterable[str], root: Folder) -> tuple[str, str]:
     try:
-        flags = untrusted.read_json(folder / FLAGS) if FLAGS in files else {}
+        flags = untrusted.read_json(folder / FLAGS, root) if FLAGS in files else {}
     except Unusable:
         flags = {}
     name, framework = (untrusted.text(flags.get(key), 60) for key in ("workload", "framework"))

@@ -28,7 +28,7 @@ class Evaluations(NamedTuple):
     """What a trial measured.
 
     Attributes:
-      step: int64, increasing.
+      step: int64, increasing, from 0.
       source: columns of the source by name, float64, null where the source has nothing.
     """
 
@@ -78,15 +78,15 @@ class Trial(NamedTuple):
         return untrusted.number(self.evaluations.source[_SECONDS][-1].as_py())
 
 
-def read(folder: Folder, number: int, names: Sequence[str]) -> Trial:
-    """Reads what a trial's folder holds."""
+def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Trial:
+    """Reads what a trial's folder holds, with files of these names, in the tree at ``root``."""
     faults = []
     found: dict[str, Mapping[str, Any]] = {}
     for name in (METADATA, FLAGS, METAPARAMETERS):
         found[name] = {}
         try:
             if name in names:
-                found[name] = untrusted.read_json(folder / name)
+                found[name] = untrusted.read_json(folder / name, root)
             elif name == METADATA:
                 raise Unusable("is missing")
         except Unusable as error:
@@ -98,7 +98,7 @@ def read(folder: Folder, number: int, names: Sequence[str]) -> Trial:
     try:
         if EVALUATIONS not in names:
             raise Unusable("is missing")
-        evaluations = evaluated(untrusted.read_bytes(folder / EVALUATIONS, CSV_BYTES))
+        evaluations = evaluated(untrusted.read_bytes(folder / EVALUATIONS, root, CSV_BYTES))
     except Unusable as error:
         faults.append(f"{EVALUATIONS} {error}")
     metadata, flags, metaparameters = found.values()
@@ -106,7 +106,7 @@ def read(folder: Folder, number: int, names: Sequence[str]) -> Trial:
 
 
 def evaluated(data: bytes) -> Evaluations:
-    """The evaluations of a CSV file, without one before the first step; Unusable, with the reason, if it has none."""
+    """The evaluations of a CSV file; Unusable, with the reason, if it has none."""
     header = data.split(b"\n", 1)[0].decode("ascii", "replace").strip().split(",")
     metrics = [name for name in algoperf_workloads.COLUMNS if name in header]
     if not data.strip():
@@ -130,9 +130,6 @@ def evaluated(data: bytes) -> Evaluations:
         raise Unusable("has a global_step that is no whole number from 0 to 2147483647")
     if not np.all(np.diff(step) > 0):
         raise Unusable("has steps that do not increase")
-    table, step = table.filter(pa.array(step > 0)), step[step > 0]
-    if not len(step):
-        raise Unusable("holds no evaluation after a step")
     columns = {name: table[name].combine_chunks() for name in wanted[1:]}
     return Evaluations(step.astype(np.int64), columns)
 

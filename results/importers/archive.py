@@ -6,6 +6,7 @@ but one, or, of what is not on a local disk, by a thread.
 
 import collections
 import contextlib
+import functools
 import hashlib
 import os
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from upath import UPath
 
 from results.durable import Folder
-from results.importers import bunzip, tar_stream
+from results.importers import bunzip, tar_stream, untrusted
 from results.importers.tar_stream import CHUNK, Broken, Entry
 from results.importers.untrusted import Unusable
 
@@ -160,45 +161,48 @@ def _folder(root: Location, top: str) -> Iterator[Entry]:
     while waiting:
         below, folder = waiting.pop()
         folders = []
-        try:
-            found = sorted(_local(folder) if isinstance(folder, Path) else _remote(folder))
-        except OSError as error:
-            yield Entry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
-            continue
-        for name, odd, is_folder, size in found:
-            if not is_folder:
-                yield Entry(f"{below}{name}", size, odd, _reader(folder / name, size))
-            elif below.count("/") >= DEEPEST:
-                yield Entry(f"{below}{name}", 0, "a folder nested too deep", bytes)
-            else:
-                folders.append((f"{below}{name}/", folder / name))
+        with contextlib.ExitStack() as stack:
+            try:
+                listed, read = _local(folder, root, stack) if isinstance(folder, Path) else _remote(folder)
+                found = sorted(listed)
+            except (OSError, Unusable) as error:
+                yield Entry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
+                continue
+            for name, odd, is_folder, size in found:
+                if not is_folder:
+                    yield Entry(f"{below}{name}", size, odd, functools.partial(read, name, size))
+                elif below.count("/") >= DEEPEST:
+                    yield Entry(f"{below}{name}", 0, "a folder nested too deep", bytes)
+                else:
+                    folders.append((f"{below}{name}/", folder / name))
         waiting += reversed(folders)
 
 
-def _local(folder: Path) -> Iterator[tuple[str, str, bool, int]]:
-    """Name, what it is if neither file nor folder, whether it is a folder, and size."""
-    with os.scandir(folder) as found:
-        for item in found:
-            if item.is_dir(follow_symlinks=False):
-                yield item.name, "", True, 0
-            elif item.is_file(follow_symlinks=False):
-                yield item.name, "", False, item.stat(follow_symlinks=False).st_size
-            else:
-                yield item.name, "a symbolic link" if item.is_symlink() else "a device, pipe or socket", False, 0
+# Name, what it is if neither file nor folder, whether it is a folder, and size; and what reads a file, given its size.
+_Listed = tuple[Iterator[tuple[str, str, bool, int]], Callable[[str, int], bytes]]
 
 
-def _remote(folder: UPath) -> Iterator[tuple[str, str, bool, int]]:
-    for item in folder.fs.ls(folder.path, detail=True):
-        name = item["name"].rstrip("/").rpartition("/")[2]
-        yield name, "", item["type"] == "directory", int(item.get("size") or 0)
+def _local(folder: Path, root: Location, stack: contextlib.ExitStack) -> _Listed:
+    assert isinstance(root, Path)
+    handle = stack.enter_context(untrusted.opened(folder, root))
+
+    def listed() -> Iterator[tuple[str, str, bool, int]]:
+        with os.scandir(handle) as found:
+            for item in found:
+                if item.is_dir(follow_symlinks=False):
+                    yield item.name, "", True, 0
+                elif item.is_file(follow_symlinks=False):
+                    yield item.name, "", False, item.stat(follow_symlinks=False).st_size
+                else:
+                    yield item.name, "a symbolic link" if item.is_symlink() else "a device, pipe or socket", False, 0
+
+    return listed(), functools.partial(untrusted.read_at, handle)
 
 
-def _reader(path: Location, size: int) -> Callable[[], bytes]:
-    def read() -> bytes:
-        try:
-            with path.open("rb") as file:
-                return file.read(size)
-        except OSError as error:
-            raise Unusable(f"cannot be read ({_reason(error)})") from None
+def _remote(folder: UPath) -> _Listed:
+    def listed() -> Iterator[tuple[str, str, bool, int]]:
+        for item in folder.fs.ls(folder.path, detail=True):
+            name = item["name"].rstrip("/").rpartition("/")[2]
+            yield name, "", item["type"] == "directory", int(item.get("size") or 0)
 
-    return read
+    return listed(), lambda name, size: untrusted.read_bytes(folder / name, folder, size)

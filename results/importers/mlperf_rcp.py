@@ -26,7 +26,7 @@ from results.importers import mlperf_benchmarks, recording, untrusted
 from results.importers.mlperf_records import ABOUT, Record, read
 from results.importers.recording import Content
 from results.importers.untrusted import Holes
-from results.recorded import Recorded
+from results.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.search_space import SearchSpace
 from results.study import digest
 
@@ -65,7 +65,7 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     for each in tqdm(new, "mlperf-rcp", unit="study", disable=None):
         recording.save(store, each)
     holes.report(report)
-    for line in notes(groups) + older:
+    for line in notes(groups, [each.study for each in contents]) + older:
         report(line)
     trials = sum(each.study.trials for each in new)
     report(
@@ -96,9 +96,9 @@ def content(group: Sequence[Record]) -> Content:
     metaparameters = {name: value for each in group for name, value in each.metaparameters.items()}
     count = len(told.values)
     steps = [math.ceil(value / told.batch_size) for value in samples] if samples else [None] * count
-    epochs = told.values if told.unit == "epochs" else None
-    if epochs is None and samples and known.examples:
-        epochs = tuple(value / known.examples for value in samples)
+    listed = max((each.values for each in group if each.unit == "epochs"), key=len, default=())
+    counted = [value / known.examples for value in samples] if samples and known.examples else []
+    epochs = [*listed, *counted[len(listed) :]][:count]  # the source's own, where it has any
     columns = {
         name: untrusted.numeric(value) for name, value in metaparameters.items() if recording.may_be_column(name)
     }
@@ -119,6 +119,8 @@ def content(group: Sequence[Record]) -> Content:
         "epochs_to_converge": [float(value) for value in epochs] if epochs else [None] * count,
         "samples_to_converge": [float(value) for value in samples] if samples else [None] * count,
     } | {name: [value] * count for name, value in columns.items() if value is not None}
+    if len(lists := _lists(group)) > 1:
+        trials[SOURCE_LISTS] = [float(sum(i < len(one) for one in lists)) for i in range(count)]
     met = count if samples else 0
     measurements = {"trial": range(met), "step": steps[:met], METRIC: [0.0] * met}
     return Content(study, trials, measurements, {"device_kind": study.details["platform"]})
@@ -133,10 +135,19 @@ def optimizer(metaparameters: Mapping[str, Any]) -> str:
     return "+".join(sorted(named)) or "unstated"
 
 
-def notes(groups: Sequence[Sequence[Record]]) -> list[str]:
-    """What a reader should know of studies without steps, and of runs listed under several sets of metaparameters."""
+def _lists(group: Sequence[Record]) -> list[tuple[Fraction, ...]]:
+    """The lists of the source that a study joins, each once however many releases repeat it."""
+    return [values for _, values in dict.fromkeys((each.unit, each.values) for each in group)]
+
+
+def notes(groups: Sequence[Sequence[Record]], studies: Sequence[Recorded]) -> list[str]:
+    """What a reader should know: studies without steps, runs kept twice, and lists that were joined.
+
+    Args:
+      groups: records that say the same.
+      studies: what they became.
+    """
     kept: dict[str, int] = {}
-    seen: dict[tuple[object, ...], int] = {}
     for group in groups:
         first = group[-1]
         if first.samples is None:
@@ -145,15 +156,17 @@ def notes(groups: Sequence[Sequence[Record]]) -> list[str]:
             if first.unit != "epochs":
                 line = f"{first.known.model}: kept without steps: {why}"
             kept[line] = kept.get(line, 0) + 1
-        key = (first.known.model, first.batch_size, first.values)
-        seen[key] = seen.get(key, 0) + (len(set(first.values)) > 1)
-    again = sum(count - 1 for count in seen.values() if count > 1)
     lines = [f"{line} ({count} studies)" for line, count in kept.items()]
+    again = same_runs(studies)
     if again:
         lines.append(
-            f"{again} studies list the very runs of another with contradicting metaparameters; both are kept, as "
-            "nothing tells which is right"
+            f"{len(again)} lists are kept twice, under contradicting metaparameters, as nothing tells which are right: "
+            + "; ".join(" and ".join(names) for names in again)
         )
+    joined = [study.name for group, study in zip(groups, studies, strict=True) if len(_lists(group)) > 1]
+    if joined:
+        why = "of which one goes on where another ends, or gives the same runs in another unit"
+        lines.append(f"{len(joined)} studies join lists {why}: {'; '.join(joined)}")
     return lines
 
 

@@ -60,7 +60,7 @@ def read(path: Folder, holes: Holes) -> list[Record]:
     for folder, names in untrusted.files(path, holes):
         for file in (folder / name for name in names if name.startswith("rcps_") and name.endswith(".json")):
             try:
-                content = untrusted.read_json(file)
+                content = untrusted.read_json(file, path)
                 if not 0 < len(content) <= MOST_RECORDS:
                     raise Unusable(f"holds {len(content):,} records" if content else "holds no record")
             except Unusable as error:

@@ -1,4 +1,7 @@
-"""Storing studies that others published: each once, whole, and again only if the source holds more of it now."""
+"""Storing studies that others published: each once, whole, and again only if the source holds more of it now.
+
+What a source has changed since is told, and taken only where that is asked for.
+"""
 
 import importlib.metadata
 import re
@@ -8,8 +11,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from results import commits, schema, store
+from results.bad_input import BadInput
+from results.compaction import TABLES, Piece
 from results.durable import Folder
 from results.recorded import Recorded
+from results.union import Difference, Union, only, union
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
@@ -30,6 +36,23 @@ class Content(NamedTuple):
     about: Mapping[str, Any]
 
 
+class Saved(NamedTuple):
+    """What became of a study.
+
+    Attributes:
+      stored: whether anything of it was written.
+      changed: by trial, where the source says something else than it did when the trial was stored.
+    """
+
+    stored: bool
+    changed: Mapping[int, Difference] = {}
+
+    @property
+    def values(self) -> int:
+        """How many values have changed."""
+        return sum(change.values for change in self.changed.values())
+
+
 def may_be_column(name: str) -> bool:
     """Whether a metaparameter's name can be that of a column of the trials table."""
     return bool(_COLUMN.fullmatch(name)) and name not in schema.RESERVED
@@ -43,29 +66,25 @@ def there(folder: Folder, source: str) -> list[Recorded]:
     return [study for study in found if isinstance(study, Recorded) and study.source == source]
 
 
-def save(folder: Folder, content: Content) -> bool:
-    """Stores a study; says whether there was anything new in it."""
+def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
+    """Stores what a store lacks of a study; of one that has changed nothing, unless asked to ``replace``."""
     study = store.called(folder, content.study)
     tables = _tables(content._replace(study=study))
-    if _is_stored(folder, study, tables):
-        return False
+    commit = commits.committed(folder, study.name)
+    found = Union(frozenset(tables.trials["trial"].to_pylist()))
+    if commit is not None:
+        found = union(Piece(*(commits.read_table(commit, name) for name in TABLES)), tables, study)
+    for clash in found.clashes:
+        raise BadInput(f"{study.name}: {clash.told(folder, 'what is imported')}; import it into another store")
+    changed = {**found.conflicts, **found.shorter}
+    take = found.take | changed.keys()
+    if (changed and not replace) or (commit is not None and not take and commit.trials >= study.trials):
+        return Saved(False, changed)
     store.ask(folder, study)
     with store.claim(folder, study.name) as claim:
-        claim.write(tables)
+        claim.write(only(tables, take)._asdict())
         claim.commit(study)
-    return True
-
-
-def _is_stored(folder: Folder, study: Recorded, tables: Mapping[str, pa.Table]) -> bool:
-    commit = commits.committed(folder, study.name)
-    if commit is None:
-        return False
-    for name, keys in (("trials", ["trial"]), ("measurements", ["trial", "step"])):
-        held = commits.frame(commits.read_table(commit, name)).drop(columns="run", errors="ignore")
-        new = commits.frame(tables[name]).drop(columns="run", errors="ignore").sort_values(keys, ignore_index=True)
-        if not held.equals(new):
-            return False
-    return commit.trials == study.trials
+    return Saved(True, changed)
 
 
 def studies(study: Recorded, about: Mapping[str, Any]) -> pa.Table:
@@ -84,13 +103,14 @@ def studies(study: Recorded, about: Mapping[str, Any]) -> pa.Table:
     return schema.build(schema.STUDIES, {name: [value] for name, value in row.items()}, {})
 
 
-def _tables(content: Content) -> dict[str, pa.Table]:
+def _tables(content: Content) -> Piece:
     study = content.study
-    return {
-        "studies": studies(study, {"planned_trials": study.trials, **content.about}),
-        "trials": _named(schema.TRIALS, study.name, content.trials),
-        "measurements": _named(schema.MEASUREMENTS, study.name, content.measurements),
-    }
+    measured = _named(schema.MEASUREMENTS, study.name, content.measurements)
+    return Piece(
+        studies(study, {"planned_trials": study.trials, **content.about}),
+        _named(schema.TRIALS, study.name, content.trials).sort_by("trial"),
+        measured.sort_by([("trial", "ascending"), ("step", "ascending")]),
+    )
 
 
 def _named(columns: tuple[schema.Column, ...], study: str, data: Mapping[str, Any]) -> pa.Table:

@@ -1,13 +1,14 @@
 """Reading files nobody vouches for: whatever is wrong with one is a line for the user, and never a crash."""
 
 import collections
+import contextlib
 import json
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from results.durable import Folder, check_depth
 
@@ -15,6 +16,7 @@ SHOWN = 10
 JSON_BYTES = 4 << 20
 MOST_METAPARAMETERS = 256
 MOST_DEPTH = 32  # of lists and objects within each other
+LINK = "is, or lies behind, a symbolic link; left alone"
 
 
 class Unusable(ValueError):
@@ -24,8 +26,8 @@ class Unusable(ValueError):
 class Holes:
     """What of a source could not be imported, a line each; a reader sees the first ten and how many more there are."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+    def __init__(self, lines: Sequence[str] = ()) -> None:
+        self.lines = list(lines)
 
     def add(self, place: str, why: object) -> None:
         self.lines.append(f"{place}: {why}")
@@ -38,7 +40,7 @@ class Holes:
 
 
 def files(root: Folder, holes: Holes) -> Iterator[tuple[Folder, list[str]]]:
-    """Every folder at and under ``root`` with the names of its files, sorted; links to folders are not followed."""
+    """Every folder at and under ``root`` with the names of its files, sorted; links to folders are told of instead."""
 
     def unreadable(error: OSError) -> None:
         holes.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
@@ -46,6 +48,9 @@ def files(root: Folder, holes: Holes) -> Iterator[tuple[Folder, list[str]]]:
     if isinstance(root, Path):
         for folder, below, names in os.walk(root, onerror=unreadable):
             below.sort()
+            for name in below:
+                if os.path.islink(os.path.join(folder, name)):
+                    holes.add(shown(Path(folder, name), root), LINK)
             yield Path(folder), sorted(names)
     else:
         for folder, below, found in root.fs.walk(root.path, detail=False):
@@ -66,23 +71,89 @@ def brief(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:36]} ..."
 
 
-def read_bytes(path: Folder, limit: int) -> bytes:
-    """A regular file as bytes; Unusable if it is none, cannot be read, or holds more than ``limit`` bytes."""
+def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
+    """A file of a stranger's tree as bytes; what importers read of one is read here or by ``read_at``.
+
+    Args:
+      path: of the file, under ``root``.
+      root: of the tree, which the user named. Below it no link is followed, whoever changes the tree meanwhile.
+      limit: bytes.
+
+    Raises:
+      Unusable: it is a link or lies behind one, is no regular file, cannot be read, or holds more than ``limit``.
+    """
+    if isinstance(path, Path):
+        assert isinstance(root, Path)
+        with opened(path.parent, root) as folder:
+            return read_at(folder, path.name, limit)
     try:
-        status = path.stat()
-        if isinstance(path, Path) and not stat.S_ISREG(status.st_mode):
-            raise Unusable("is not a regular file")
-        if status.st_size > limit:
-            raise Unusable(f"holds {status.st_size:,} bytes; more than {limit:,} is not a file of this kind")
         with path.open("rb") as file:
-            return file.read(limit + 1)[:limit]
+            return _within(limit, path.stat().st_size, file)
     except OSError as error:
-        raise Unusable(error.strerror or "cannot be read") from None
+        raise Unusable(_reason(error)) from None
 
 
-def read_json(path: Folder) -> dict[str, Any]:
+@contextlib.contextmanager
+def opened(path: Path, root: Path) -> Iterator[int]:
+    """A handle of a folder of a stranger's tree, entered one by one from ``root``; Unusable as ``read_bytes``."""
+    parts = path.relative_to(root).parts
+    if ".." in parts:
+        raise Unusable("leads out of the folder that is read")
+    try:
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise Unusable(_reason(error)) from None
+    try:
+        for part in parts:
+            try:
+                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            except OSError as error:
+                raise Unusable(LINK if _is_link(part, folder) else _reason(error)) from None
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def read_at(folder: int, name: str, limit: int) -> bytes:
+    """A file in an ``opened`` folder; Unusable as ``read_bytes``."""
+    try:
+        _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))  # opening a device may do something
+        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
+            status = os.fstat(file.fileno())
+            _check_regular(status)  # it may have been replaced in between
+            return _within(limit, status.st_size, file)
+    except OSError as error:
+        raise Unusable(_reason(error)) from None
+
+
+def _within(limit: int, size: int, file: BinaryIO) -> bytes:
+    data = file.read(limit + 1) if size <= limit else b""
+    if max(size, len(data)) > limit:
+        raise Unusable(f"holds {max(size, len(data)):,} bytes; more than {limit:,} is not a file of this kind")
+    return data
+
+
+def _check_regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise Unusable(LINK if stat.S_ISLNK(found.st_mode) else "is not a regular file")
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or "cannot be read"
+
+
+def read_json(path: Folder, root: Folder) -> dict[str, Any]:
     """An object of JSON; Unusable if it is anything else, holds NaN or Infinity, or a name twice."""
-    return json_object(read_bytes(path, JSON_BYTES), _STRICT)
+    return json_object(read_bytes(path, root, JSON_BYTES), _STRICT)
 
 
 def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:

@@ -18,10 +18,11 @@ METRIC = "validation_error"
 
 
 class Ran(NamedTuple):
-    """A trial: how it ended, and its rows (step, value), in order."""
+    """A trial: how it ended, its rows (step, value), in order, and why it is INCOMPLETE if it is."""
 
     status: str
     rows: Sequence[tuple[int, float]]
+    reason: str = "unstated"
 
 
 def study(**changes: object) -> Recorded:
@@ -39,7 +40,7 @@ def tables(trials: Mapping[int, Ran], dtype: type = np.float64, about: Recorded 
         "study": [about.name] * len(trials),
         "trial": list(trials),
         "status": [ran.status for ran in trials.values()],
-        "reason": ["unstated" if ran.status == "INCOMPLETE" else None for ran in trials.values()],
+        "reason": [ran.reason if ran.status == "INCOMPLETE" else None for ran in trials.values()],
         "steps": [ran.rows[-1][0] if ran.rows else 0 for ran in trials.values()],
     }
     run = {field: getattr(about, field) for field in ("dataset", "model", "optimizer", "batch_size", "pruning")}

@@ -51,7 +51,7 @@ def make_recorded() -> Callable[..., Recorded]:
 
 @pytest.fixture(scope="session")
 def fill() -> Callable[..., None]:
-    """Writes a run of some trials of a study into a store, and commits it."""
+    """Writes a run of some trials of a study into a store, and commits; with a ``reason``, so many ``rows`` of each."""
 
     def write(
         folder: Path | UPath,
@@ -59,21 +59,25 @@ def fill() -> Callable[..., None]:
         ids: Iterable[int] | None = None,
         *,
         reason: str | None = None,
+        rows: int = 0,
         scale: float = 1.0,
         started_at: str = "2026-03-04T05:06:07+00:00",
         commit: bool = True,
     ) -> None:
         store.ask(folder, study)
         with store.claim(folder, study.name) as claim:
-            claim.write(_tables(study, list(range(study.trials) if ids is None else ids), reason, scale, started_at))
+            trials = list(range(study.trials) if ids is None else ids)
+            claim.write(_tables(study, trials, reason, rows, scale, started_at))
             if commit:
                 claim.commit(study)
 
     return write
 
 
-def _tables(study: AnyStudy, ids: list[int], reason: str | None, scale: float, started_at: str) -> dict[str, pa.Table]:
-    curves = {i: _curve(study, i) if reason is None else (np.zeros(0, np.int32), np.zeros(0)) for i in ids}
+def _tables(
+    study: AnyStudy, ids: list[int], reason: str | None, rows: int, scale: float, started_at: str
+) -> dict[str, pa.Table]:
+    curves = {i: tuple(column[: rows if reason else None] for column in _curve(study, i)) for i in ids}
     metric = "validation_loss" if isinstance(study, Study) else "test_error"
     drawn = {name: [ranged.at(i * 0.37 % 1) for i in ids] for name, ranged in study.space.items()}
     about = {"dataset": study.dataset, "model": study.model_label, "optimizer": study.optimizer}

@@ -244,3 +244,10 @@ def test_a_record_of_any_depth_is_damaged_and_no_traceback() -> None:
     for depth in (400, 900, 5000, 200_000):
         with pytest.raises(Damaged, match="is not what was written"):
             durable.unseal(b'{"a": ' + b"[" * depth + b"]" * depth + b"}", Path("record"))
+
+
+@pytest.mark.parametrize("url", ["file://{}", "local://{}"])
+def test_a_url_of_a_local_file_is_a_local_path(tmp_path: Path, url: str) -> None:
+    """What is done for local folders, such as to follow no link, is done for these."""
+    assert durable.location(url.format(tmp_path)) == tmp_path
+    assert not isinstance(durable.location("memory://x"), Path)

@@ -18,7 +18,10 @@ from results.compaction import TABLES, Piece
 from results.parts import claim_file
 from results.recorded import Recorded
 from results.study import Study, Target
-from results.union import union
+from results.union import Union, union
+
+from . import by_hand
+from .by_hand import METRIC
 
 STORED = Path(__file__).parent / "stored"
 
@@ -136,7 +139,9 @@ def test_a_conflict_is_told_and_nothing_is_written(
     lines, error = refusal([two, tmp_path / "b"], tmp_path / "a")
     assert len(lines) == 11 and lines[-1] == "and 10 more"
     step = study.evaluations[0]
-    assert lines[0].startswith(f"{tmp_path / 'b'}: {study.name}: trial 0: validation_loss at step {step} is 0.99")
+    assert lines[0].startswith(f"{study.name}: trial 0: validation_loss at step {step} is 0.99")
+    assert f" in {tmp_path / 'a'} and 1.4" in lines[0]
+    assert lines[0].endswith(f" in {tmp_path / 'b'}")
     assert error.startswith("20 conflicts") and "nothing was written" in error
     assert contents(tmp_path / "a") == before
     # Two sources that contradict each other are no better.
@@ -159,6 +164,86 @@ def test_what_is_to_be_run_again_gives_way_to_what_is_finished(
         assert found.trials["reason"].tolist()[2] == "lost"
         assert set(found.measurements["trial"]) == {0, 1}
         assert store.missing(tmp_path / "store", study) == [2, 3]
+        shutil.rmtree(tmp_path / "store")
+
+
+START = by_hand.Ran("INCOMPLETE", [(1, 0.9), (10, 0.5)], "time_limit")
+
+
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        (
+            by_hand.Ran("INCOMPLETE", [(1, 0.9), (10, 0.4), (20, 0.3)], "time_limit"),
+            f"{METRIC} at step 10 is 0.5 in A and 0.4 in B",
+        ),
+        (
+            by_hand.Ran("COMPLETE", [(1, 0.8), (10, 0.5), (20, 0.3)]),
+            f"{METRIC} at step 1 is 0.9 in A and 0.8 in B",
+        ),
+        (by_hand.Ran("COMPLETE", [(1, 0.9), (5, 0.6), (10, 0.5)]), "step 5 is missing in A and measured in B"),
+        (by_hand.Ran("INCOMPLETE", [(1, 0.9), (10, 0.5)]), "reason is time_limit in A and unstated in B"),
+        (by_hand.Ran("INFEASIBLE", [(1, 0.9)]), "step 10 is measured in A and missing in B"),
+        (by_hand.Ran("COMPLETE", [(1, 0.9), (10, 0.5)]), "status is INCOMPLETE in A and COMPLETE in B"),
+    ],
+)
+def test_trials_of_others_that_differ_are_a_conflict_however_they_ended(
+    tmp_path: Path, other: by_hand.Ran, line: str
+) -> None:
+    whole = by_hand.Ran("COMPLETE", [(7, 0.1)])
+    by_hand.publish(tmp_path / "A", by_hand.study(trials=2), {3: START, 4: whole})
+    by_hand.publish(tmp_path / "B", by_hand.study(trials=2), {3: other, 4: whole})
+    told = line.replace(" A", f" {tmp_path / 'A'}").replace(" B", f" {tmp_path / 'B'}")
+    shutil.copytree(tmp_path / "A", tmp_path / "store")
+    for sources, into in ((["A", "B"], "new"), (["B"], "A")):
+        lines, error = refusal([tmp_path / name for name in sources], tmp_path / into)
+        assert lines == [f"{by_hand.study().name}: trial 3: {told}"]
+        assert error.startswith("1 conflicts")
+    assert contents(tmp_path / "A") == contents(tmp_path / "store")
+
+
+@pytest.mark.parametrize("start", [START, by_hand.Ran("INCOMPLETE", [])], ids=["begun", "empty"])
+def test_of_trials_of_others_the_one_that_goes_on_stands(tmp_path: Path, start: by_hand.Ran) -> None:
+    longer = by_hand.Ran("COMPLETE", [*START.rows, (20, 0.05)])
+    for name, ran in (("start", start), ("longer", longer)):
+        by_hand.publish(tmp_path / name, by_hand.study(trials=1), {3: ran})
+    for into, source, grown in (("start", "longer", 1), ("longer", "start", 0)):
+        shutil.copytree(tmp_path / into, tmp_path / "store")
+        lines: list[str] = []
+        assert merge.merge([tmp_path / source], tmp_path / "store", lines.append) == 0
+        assert lines == [f"{tmp_path / 'store'}: studies: 0 new, {grown} grown, {1 - grown} already there"]
+        found = store.read(tmp_path / "store")
+        assert found.trials["status"].tolist() == ["COMPLETE"]
+        assert found.measurements["step"].tolist() == [1, 10, 20]
+        assert verify.run(tmp_path / "store", silent) == 0
+        shutil.rmtree(tmp_path / "store")
+
+
+def test_of_our_own_trials_the_finished_one_stands_then_the_longer_and_both_are_told(
+    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+) -> None:
+    study = make_study(trials=4)
+    fill(tmp_path / "short", study, [0, 1, 2], reason="time_limit", rows=3, scale=1.5)
+    fill(tmp_path / "long", study, [1, 2], reason="failed", rows=5)
+    fill(tmp_path / "done", study, [0])
+    step = study.evaluations[0]
+    for into, source in (("short", "long"), ("long", "short")):
+        shutil.copytree(tmp_path / into, tmp_path / "store")
+        lines: list[str] = []
+        assert merge.merge([tmp_path / source, tmp_path / "done"], tmp_path / "store", lines.append) == 0
+        assert len(lines) == 4
+        for trial, line in zip((1, 2), lines, strict=False):
+            assert line.startswith(
+                f"{study.name}: trial {trial} is unfinished in both: validation_loss at step {step} is "
+            )
+            stands = tmp_path / (source if source == "long" else "store")
+            assert line.endswith(f"; that of {stands} stands")
+        assert lines[2] == "1 trials that were to be run again gave way to finished ones"
+        found = store.read(tmp_path / "store")
+        assert found.trials["reason"].fillna("").tolist() == ["", "failed", "failed"]
+        assert found.measurements["trial"].value_counts()[[1, 2]].tolist() == [5, 5]
+        assert found.measurements.loc[found.measurements["trial"] == 1, "validation_loss"].iloc[0] < 1
+        assert verify.run(tmp_path / "store", silent) == 0
         shutil.rmtree(tmp_path / "store")
 
 
@@ -219,8 +304,9 @@ def test_types_that_differ_are_a_conflict(tmp_path: Path, make_recorded: Callabl
     ours = Piece(*(read_table(commit, table) for table in TABLES))
     column = ours.measurements["test_error"].cast(pa.float32())
     theirs = ours._replace(measurements=ours.measurements.set_column(3, "test_error", column))
-    assert union(ours, ours, study) == (frozenset(), [])
-    assert union(ours, theirs, study) == (frozenset(), ["test_error is double here and float there"])
+    assert union(ours, ours, study) == Union(frozenset())
+    (clash,) = union(ours, theirs, study).clashes
+    assert clash.told("A", "B") == "the type of test_error is double in A and float in B"
 
 
 def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from harness.frontier import Ended
 from results import durable, schema, store
 from results.bad_input import BadInput
 from results.claims import Claim, TakenOver
+from results.durable import Damaged
 from results.ledger import Ledger
 from results.study import Study
 from sweeps import run
@@ -130,6 +131,35 @@ def test_the_same_name_with_another_plan_is_refused(tmp_path: Path, make_study: 
     path.write_bytes(durable.seal(record))
     with pytest.raises(BadInput, match=r"budget_steps: stored 7, asked 150"):
         store.ask(tmp_path, study)
+
+
+def test_a_lock_empties_nothing_and_follows_no_link(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+    study, precious = make_study(trials=2), tmp_path / "precious"
+    precious.write_text("what nobody has twice")
+    lock = tmp_path / "store" / study.name / ".lock"
+    store.ask(tmp_path / "store", study)
+    lock.write_text("a note")
+    run_and_commit(tmp_path / "store", study, [0], Ended("COMPLETE", None, 2))
+    assert lock.read_text() == "a note"
+    for make in (lambda: lock.symlink_to(precious), lambda: lock.symlink_to("nowhere"), lambda: os.mkfifo(lock)):
+        lock.unlink()
+        make()
+        with pytest.raises(Damaged, match="remove it"), store.lock(tmp_path / "store", study.name):
+            pass
+    assert precious.read_text() == "what nobody has twice"
+    assert not (lock.parent / "nowhere").exists()
+    with pytest.raises(Damaged, match="remove it"):
+        store.running(tmp_path / "store", study.name)
+
+
+def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+    study = make_study()
+    store.ask(tmp_path, study)
+    (path,) = (tmp_path / study.name).glob("plan-*.json")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(Damaged, match="is no file"):
+        store.planned(tmp_path, study.name)
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., Study]) -> None:

@@ -14,6 +14,7 @@ from results import store
 from results.asked import APART
 from results.study import Target
 
+from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish
 
 TRIALS = {
@@ -84,3 +85,17 @@ def test_a_study_without_a_number_is_named(folder: Path) -> None:
     made = drawn(folder, {0: Ran([(1, np.nan)], "INFEASIBLE")})
     assert isinstance(made, Skipped)
     assert "no trial measured anything" in str(made)
+
+
+def test_curves_that_begin_at_step_0(folder: Path) -> None:
+    study = by_hand.study()
+    by_hand.publish(folder, study, {1: by_hand.Ran("COMPLETE", [(0, 0.9), (4, 0.5), (16, 0.1)])})
+    (commit,) = store.catalogue(folder)
+    (made,) = learning_curves.of_study(commit, Target(by_hand.METRIC, 0.5))
+    ax = axes_of(made)
+    assert ax.get_xlim() == (4 / 1.25, 16 * 1.25)
+    (made,) = learning_curves.of_study(commit, Target(by_hand.METRIC, 0.95))
+    legend = axes_of(made).get_legend()
+    assert legend
+    assert "trial 1 was first: [0, 0]" in [text.get_text() for text in legend.get_texts()]
+    axes_of(made).figure.canvas.draw()

@@ -186,3 +186,12 @@ def test_more_trials_in_a_search_never_need_more_steps(steps, k):
     medians = [best_of.median(low, high, size).high for size in range(1, k + 1)]
     assert all(a >= b for a, b in itertools.pairwise(medians))
     assert medians[-1] >= high.min()
+
+
+def test_a_trial_that_was_there_at_the_start_is_a_number_like_any_other() -> None:
+    high = np.array([0.0, 10, 20, 40, 80, INF, INF, INF])
+    low = np.array([0.0, 5, 10, 20, 40, INF, INF, INF])
+    assert 0 < best_of.fall(high) < INF
+    assert best_of.sampled_enough(low, high) == "no"
+    assert best_of.fall(np.zeros(8)) == pytest.approx(0)
+    assert best_of.expected_steps(np.zeros(8), np.zeros(8)) == (0, 0)

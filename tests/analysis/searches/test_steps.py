@@ -1,15 +1,20 @@
 """Answers of a store, and the door that prints them."""
 
 import io
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import compare
 from analysis.fitting import curves, fits
+from analysis.panels import line
 from analysis.searches import steps
-from results import durable, store
+from results import durable, store, verify
+from results.importers import mlperf_rcp
 from results.search_space import Range, SearchSpace
 from results.study import Target
 
@@ -259,3 +264,74 @@ def test_pruning_changes_no_answer(folder, swept):
     columns = ["optimizer", "batch_size", "steps_low", "steps_high", "trial"]
     pruned, whole = (steps.table(steps.load(s)[0])[columns] for s in (folder, swept))
     pd.testing.assert_frame_equal(pruned, whole)
+
+
+def started(folder: Path, *, easy: int | None) -> None:
+    """Studies of others at batch sizes 1 to 64 with rows from step 0; at ``easy`` a trial is at the target there."""
+    for size in (2**i for i in range(7)):
+        ran = {
+            trial: by_hand.Ran("COMPLETE", [(0, 0.9), (900 // size + trial, 0.5), (1000 // size + 9 + trial, 0.05)])
+            for trial in range(3)
+        }
+        if size == easy:
+            ran[1] = by_hand.Ran("INCOMPLETE", [(0, 0.04)])
+        by_hand.publish(folder, by_hand.study(batch_size=size, trials=3), ran)
+
+
+ASKED = ("--metric", by_hand.METRIC, "--value", "0.1")
+
+
+def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, door):
+    started(folder, easy=8)
+    name = by_hand.study(batch_size=8).name
+    assert verify.run(folder, print) == 0
+    code, out, err = door("steps", "--store", folder, *ASKED)
+    assert code == 0
+    (told,) = [row for row in out.splitlines() if " [0, 0] " in row]
+    assert told.split()[-4:] == ["1", "2", "0", "1"]  # the trial, and how they ended
+    assert "(900, 1,009]" in out
+    assert f"note: met at the start, before any step, and so in no fit: {name}\n" in err + out
+    _, table, _ = door("steps", "--store", folder, *ASKED, "--csv")
+    assert [row for row in table.splitlines() if ",0,0,1," in row]
+    assert "[0, 0]" in door("steps", "--store", folder, *ASKED, "--rule", "median", "--best-of", "3")[1]
+    started(tmp_path / "without", easy=None)
+    shutil.rmtree(tmp_path / "without" / name)
+    (tmp_path / "points.csv").write_text(table)
+    fitted = [fits.of_store(folder, (by_hand.METRIC, 0.1)), fits.of_points(tmp_path / "points.csv")]
+    expected = fits.of_store(tmp_path / "without", (by_hand.METRIC, 0.1))
+    for found in fitted:
+        assert "met at the start, before any step, at batch size 8, left out" in found["reason"].item()
+        assert "no trial reached" not in found["reason"].item()
+    names = list(fits.COLUMNS)[:6]
+    pd.testing.assert_frame_equal(fitted[0][names], expected[names])
+    drawn = line.of("", store.catalogue(folder), Target(by_hand.METRIC, 0.1))
+    assert 8 not in drawn.trials
+    assert not drawn.missed
+    assert set(compare.table(folder, folder, (by_hand.METRIC, 0.1))["result"]) <= {"same", "not_judged"}
+
+
+def test_a_curve_that_is_met_at_the_start_everywhere_says_so(folder):
+    by_hand.publish(folder, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(0, 0.05), (5, 0.01)])})
+    drawn = line.of("", store.catalogue(folder), Target(by_hand.METRIC, 0.1))
+    assert not drawn.drawable
+    assert drawn.why_nothing.startswith("met at the start")
+
+
+def test_lists_of_a_source_that_are_kept_twice_or_joined_are_named(folder, tmp_path, door):
+    names = []
+    for release, rate in (("training_1.0.0", 10), ("training_1.1.0", 8)):
+        for size, runs in ((4096, [40, 42, 41]), (2048, [40, 42, 41 + rate])):
+            told: dict = {"Benchmark": "resnet", "BS": size, "Hyperparams": {"optimizer": "lars", "rate": rate}}
+            (tmp_path / release).mkdir(exist_ok=True)
+            (tmp_path / release / f"rcps_{size}.json").write_text(
+                json.dumps({"x": told | {"Epochs to converge": runs}})
+            )
+    longer = {"Benchmark": "resnet", "BS": 2048, "Hyperparams": {"rate": 8}, "Epochs to converge": [40, 42, 49, 50]}
+    (tmp_path / "training_1.1.0" / "rcps_longer.json").write_text(json.dumps({"y": longer}))
+    assert mlperf_rcp.run(tmp_path, folder, report=names.append) == 0
+    _, _, err = door("steps", "--store", folder, "--csv", "--metric", "validation_shortfall", "--value", "0")
+    twice = [commit.name for commit in store.catalogue(folder) if commit.plan["batch_size"] == 4096]
+    (joined,) = (commit.name for commit in store.catalogue(folder) if commit.trials == 4)
+    notes = err.splitlines()
+    assert f"note: the very same runs, listed under contradicting metaparameters: {twice[0]} and {twice[1]}" in notes
+    assert [note for note in notes if note.endswith(f"in the table of trials: {joined}")]

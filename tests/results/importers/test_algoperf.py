@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from upath import UPath
 
-from results import store
+import results.__main__ as results_door
+from results import store, verify
 from results.bad_input import BadInput
-from results.importers import algoperf, algoperf_trials, algoperf_workloads, untrusted
+from results.importers import algoperf, algoperf_trials, algoperf_workloads
 
 STUDY = "algoperf_v05/logs/external_tuning/amos/study_0"
 OGBG = "ogbg_jax"
@@ -155,7 +156,7 @@ def test_how_a_trial_ended(
     rows: list[str], flags: dict[str, Any], outcome: tuple[str, str | None], tmp_path: Path
 ) -> None:
     write(tmp_path, eval_measurements=csv(*rows), flags_0=FLAGS | flags)
-    trial = algoperf_trials.read(tmp_path, 1, os.listdir(tmp_path))
+    trial = algoperf_trials.read(tmp_path, 1, os.listdir(tmp_path), tmp_path)
     assert trial.faults == ()
     assert algoperf_trials.outcome(trial) == outcome
 
@@ -167,10 +168,14 @@ def test_an_empty_cell_is_nothing_and_nan_is_nan() -> None:
     assert nan != nan
 
 
-def test_an_evaluation_before_the_first_step_is_left_out() -> None:
-    assert algoperf_trials.evaluated(csv(evaluation(0), evaluation(3)).encode()).step.tolist() == [3]
-    with pytest.raises(untrusted.Unusable, match="no evaluation after a step"):
-        algoperf_trials.evaluated(csv(evaluation(0)).encode())
+def test_an_evaluation_before_the_first_step_is_kept(tmp_path: Path) -> None:
+    write(tmp_path / "logs" / STUDY / OGBG / "trial_1", eval_measurements=csv(evaluation(0), evaluation(3)))
+    write(tmp_path / "logs" / STUDY / OGBG / "trial_2", eval_measurements=csv(evaluation(0)))
+    assert imported(tmp_path / "logs", tmp_path / "store")[0] == 0
+    found = store.read(tmp_path / "store")
+    assert found.measurements[["trial", "step"]].to_numpy().tolist() == [[1, 0], [1, 3], [2, 0]]
+    assert found.trials[["steps", "reason"]].to_numpy().tolist() == [[3, "unstated"], [0, "unstated"]]
+    assert verify.run(tmp_path / "store", print) == 0
 
 
 SUBMISSION = """
@@ -290,9 +295,9 @@ MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("no step", _with(eval_measurements=csv("1,1,,1,1,1,1,1,1,1")), STEPS),
     ("a terabyte of evaluations", _huge, "bytes"),
     ("a pipe", _pipe, "regular"),
-    ("a link to nowhere", _link, "No such file"),
+    ("a link to nowhere", _link, "symbolic link"),
     ("a folder for a file", _folder, "missing"),
-    ("a device for metadata", _device, "regular"),
+    ("a device for metadata", _device, "symbolic link"),
     ("metadata cut short", _with(meta_data_0='{"workload.step_hint": 1'), "is not JSON"),
     ("metadata as a list", _with(meta_data_0=[1]), "not a JSON object"),
     ("metadata nested without end", _with(meta_data_0="[" * 100_000), "is not JSON"),
@@ -330,6 +335,30 @@ def test_a_fault_beside_the_evaluations_leaves_them(make: Callable[[Path], None]
     assert code == 0
     assert why in lines[0]
     assert len(store.read(tmp_path / "store").measurements) == 3
+
+
+def test_nothing_is_read_through_a_link(tmp_path: Path) -> None:
+    secret, logs = tmp_path / "secret", tmp_path / "logs"
+    write(secret / "trial_1", hparams={"password": "hunter2"}, meta_data_0=METADATA | {"gpu_model_name": "hunter2"})
+    (secret / "amos").mkdir()
+    code = "def get_batch_size(workload_name):\n  if workload_name == 'ogbg':\n    return 768\n"
+    (secret / "amos" / "submission.py").write_text(code)
+    write(logs / STUDY / OGBG / "trial_1", hparams=None, meta_data_0=None)
+    for name in ("hparams.json", "meta_data_0.json"):
+        (logs / STUDY / OGBG / "trial_1" / name).symlink_to(secret / "trial_1" / name)
+    (logs / STUDY / OGBG / "trial_2").symlink_to(secret / "trial_1")
+    write(logs / STUDY / OGBG / "trial_3", eval_measurements=None)
+    (logs / STUDY / OGBG / "trial_3" / "eval_measurements.csv").symlink_to(secret / "trial_1" / "eval_measurements.csv")
+    (logs / "algoperf_v05/submissions").mkdir()
+    (logs / "algoperf_v05/submissions/external_tuning").symlink_to(secret)
+    code, lines = imported(logs, tmp_path / "store")
+    assert code == 0
+    told = {line.partition(":")[0] for line in lines if "symbolic link" in line}
+    assert told == {"algoperf_v05/submissions/external_tuning", *(f"{STUDY}/{OGBG}/trial_{i}" for i in (1, 2, 3))}
+    (commit,) = store.catalogue(tmp_path / "store")
+    assert commit.study.batch_size == 512  # not what the code behind a link says
+    assert store.read(tmp_path / "store").measurements["trial"].unique().tolist() == [1]
+    assert not [file for file in (tmp_path / "store").rglob("*.*") if b"hunter2" in file.read_bytes()]
 
 
 def test_metadata_of_the_wrong_types_are_as_good_as_none(tmp_path: Path) -> None:
@@ -389,6 +418,47 @@ def test_a_second_import_does_nothing_and_a_new_trial_is_added(tmp_path: Path) -
     found = store.read(tmp_path / "store")
     assert found.trials["learning_rate"].tolist() == [1.0, 2.0]
     assert len(found.measurements) == 6
+
+
+def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, folder = tmp_path / "logs" / STUDY / OGBG, tmp_path / "store"
+    before = [evaluation(1), evaluation(735, 0.2)]
+    for number in (1, 2, 3):
+        write(logs / f"trial_{number}", eval_measurements=csv(*before))
+    assert imported(tmp_path / "logs", folder)[0] == 0
+    write(logs / "trial_1", eval_measurements=csv(*before, evaluation(1500, 0.27)))  # goes on
+    assert "1 are new" in imported(tmp_path / "logs", folder)[1][-1]
+    write(logs / "trial_2", eval_measurements=csv(evaluation(1), evaluation(735, 0.25)))
+    write(logs / "trial_3", eval_measurements=csv(evaluation(1)))  # cut short
+    files = sorted(folder.rglob("*"))
+    code, lines = imported(tmp_path / "logs", folder)
+    assert code == 0
+    told = "1 studies changed, 10 values: they stay as they were imported; --replace takes what the logs say now"
+    (name,) = (commit.name for commit in store.catalogue(folder))
+    where = f"{name}: trial 2: train_average_precision_error at step 735 is 0.8 in the store and 0.75 in the logs"
+    assert lines[:2] == [told, f"{where}, and 1 more trials"]
+    assert lines[-1].startswith("1 studies, of which 0 are new (0 trials, 0 evaluations) and 1 were there")
+    assert sorted(folder.rglob("*")) == files
+    command = ["import", "algoperf-logs", str(tmp_path / "logs"), "--store", str(folder), "--replace"]
+    assert results_door.main(command) == 0
+    assert "1 studies changed, 10 values: replaced by what the logs say now\n" in capsys.readouterr().err
+    found = store.read(folder)
+    assert found.measurements[["trial", "step"]].to_numpy().tolist() == [
+        *([1, step] for step in (1, 735, 1500)),
+        *([2, step] for step in (1, 735)),
+        [3, 1],
+    ]
+    assert found.measurements["validation_average_precision_error"].tolist()[4] == 0.75
+    assert "0 are new" in imported(tmp_path / "logs", folder)[1][-1]
+    assert verify.run(folder, print) == 0
+
+
+def test_only_logs_can_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for source in ("shallue2018", "mlperf-rcp"):
+        assert results_door.main(["import", source, str(tmp_path), "--store", str(tmp_path / "s"), "--replace"]) == 2
+        assert capsys.readouterr().err.startswith("error: --replace goes with import algoperf-logs")
 
 
 def test_studies_whose_trials_are_all_lost_are_in_the_ledger(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from results import store
 from results.bad_input import BadInput
 from results.importers import archive, intake, shallue2018
+from results.importers.untrusted import Unusable
 from results.schema import RESERVED
 
 GOOD = "mnist/fc_1024/sgd/64"
@@ -258,6 +259,19 @@ def test_configurations_without_end_are_not_kept(tmp_path: Path, monkeypatch: py
     _, lines = imported(tarred(tmp_path / "in.tar", *put))
     assert "it holds more than 1,000 bytes of study.json" in lines[-1]
     assert 5 < len(store.catalogue(tmp_path / "store")) < 12
+
+
+def test_a_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(CURVE)
+    for name, text in study().items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(text)
+    with archive.opened(tmp_path / "in", "batch_science") as source:
+        for entry in source.entries:
+            (tmp_path / "in" / entry.path).unlink()
+            (tmp_path / "in" / entry.path).symlink_to(tmp_path / "secret")
+            with pytest.raises(Unusable, match="symbolic link"):
+                entry.read()
 
 
 def test_metaparameters_called_like_our_columns(tmp_path: Path) -> None:

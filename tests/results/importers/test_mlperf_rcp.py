@@ -169,8 +169,35 @@ def test_other_runs_or_contradicting_metaparameters_are_other_studies(tmp_path: 
     write(tmp_path / "rcp", "training_1.1.0", corrected)
     code, lines = imported(tmp_path / "rcp", tmp_path / "store")
     assert code == 0
-    assert "1 studies list the very runs of another" in lines[0]
-    assert len(store.catalogue(tmp_path / "store")) == 2
+    names = [commit.name for commit in store.catalogue(tmp_path / "store")]
+    assert lines[0].startswith("1 lists are kept twice, under contradicting metaparameters")
+    assert sorted(lines[0].rpartition(": ")[2].split(" and ")) == names
+    assert len(names) == 2
+
+
+def test_lists_that_are_joined_are_named_and_counted_in_the_table(tmp_path: Path) -> None:
+    write(tmp_path / "rcp", "training_1.0.0", record(), record(BS=8192))
+    longer = record(**{"Epochs to converge": [*RUNS, 45]})
+    write(tmp_path / "rcp", "training_1.1.0", longer, record(BS=8192))  # the other one is only repeated
+    code, lines = imported(tmp_path / "rcp", tmp_path / "store")
+    assert code == 0
+    joined, repeated = (commit.name for commit in store.catalogue(tmp_path / "store"))
+    assert "-b4096-" in joined
+    assert lines[0].startswith("1 studies join lists") and lines[0].endswith(f": {joined}")
+    assert store.read(tmp_path / "store", joined).trials["source_lists"].tolist() == [2.0, 2.0, 2.0, 1.0]
+    assert "source_lists" not in store.read(tmp_path / "store", repeated).trials
+
+
+def test_epochs_are_the_sources_own_where_it_has_any() -> None:
+    epochs = record(Benchmark="unet3d", BS=80, **{"Epochs to converge": [1428, 1512, 1617]})
+    samples = epochs | {"Epochs to converge": [1428 * 240, 1512 * 240, 1617 * 240]}  # 3 batches of 80, not 168 examples
+    for records in ((epochs, samples), (samples, epochs)):
+        both = [mlperf_records.record(f"training_{i}.0.0", "x", one) for i, one in enumerate(records, 1)]
+        (group,) = mlperf_rcp.merge(both)
+        trials = mlperf_rcp.content(group).trials
+        assert trials["epochs_to_converge"] == [1428.0, 1512.0, 1617.0]
+        assert trials["samples_to_converge"] == [342720.0, 362880.0, 388080.0]
+        assert trials["source_lists"] == [2.0, 2.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -244,6 +271,12 @@ def _huge(file: Path) -> None:
         sparse.truncate(1 << 40)
 
 
+def _elsewhere(file: Path) -> None:
+    secret = file.parents[2] / "secret.json"
+    secret.write_text(json.dumps({"resnet_ref": record()}))
+    file.symlink_to(secret)
+
+
 NOT_JSON = "is not JSON"
 MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("empty", _bytes(b""), NOT_JSON),
@@ -260,9 +293,10 @@ MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("too many records", _bytes(json.dumps({str(i): 1 for i in range(1001)}).encode()), "1,001 records"),
     ("of a terabyte", _huge, "bytes"),
     ("a folder", lambda file: file.mkdir(), ""),
-    ("a link to nowhere", lambda file: file.symlink_to("/nowhere/at/all"), "No such file"),
+    ("a link to nowhere", lambda file: file.symlink_to("/nowhere/at/all"), "symbolic link"),
+    ("a link to a record", _elsewhere, "symbolic link"),
     ("a pipe", lambda file: os.mkfifo(file), "regular"),
-    ("a device", lambda file: file.symlink_to("/dev/zero"), "regular"),
+    ("a device", lambda file: file.symlink_to("/dev/zero"), "symbolic link"),
     ("a record that is a list", _bytes(b'{"x": [1]}'), "no object"),
     ("no benchmark", _fields(Benchmark=None), "Benchmark"),
     ("benchmark of another kind", _fields(Benchmark=["resnet"]), "Benchmark"),

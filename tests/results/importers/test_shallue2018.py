@@ -17,12 +17,14 @@ import pandas as pd
 import pytest
 from upath import UPath
 
-from results import progress, store
+from results import answers, merge, overview, progress, scan, store, verify
+from results.answers import MINIMUM, Answer, Rule
 from results.bad_input import BadInput
 from results.complement import complement
 from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
 from results.recorded import Recorded
 from results.search_space import Range
+from results.study import Target
 
 FOLDER = "solution_quality/mnist/simple_cnn_base/momentum/64"
 HEADER = "step,val/classification_error"
@@ -123,6 +125,27 @@ def some(archives: ModuleType) -> list[Any]:
         "solution_q",
     )
     return [next(s for s in archives.published() if s.path.startswith(kind)) for kind in kinds]
+
+
+def test_what_is_imported_is_verified_merged_and_answered_from_step_0_on(tmp_path: Path, archives: ModuleType) -> None:
+    archives.write(tmp_path / "a.tar", studies=some(archives)[:2], trials=0.1, rows=20)
+    assert imported(tmp_path / "a.tar", tmp_path / "archive")[0] == 0
+    of_one(tmp_path, trial(1, "0,0.9\n5,0.4\n") | trial(2, "0,0.3\n5,0.2\n") | trial(3, "", status="INFEASIBLE"))
+    faults: list[str] = []
+    for folder in (tmp_path / "archive", tmp_path / "s"):
+        assert store.read(folder).measurements["step"].min() == 0
+        assert verify.run(folder, faults.append) == 0, faults
+    assert merge.merge([tmp_path / "archive", tmp_path / "s"], tmp_path / "joined", faults.append) == 0, faults
+    assert verify.run(tmp_path / "joined", faults.append) == 0, faults
+    (name,) = (commit.name for commit in store.catalogue(tmp_path / "s"))
+    for rule in (MINIMUM, Rule("released", 100)):
+        held = overview.survey(tmp_path / "joined", rule)
+        assert name in held.envelopes
+        for value, expected in ((0.4, Answer(0, 0, 2)), (0.25, Answer(0, 5, 2)), (0.1, None)):
+            target = Target("validation_error", value)
+            found = held.answers(target, [name])
+            scanned = answers.best(scan.intervals(store.catalogue(tmp_path / "s"), target, rule))
+            assert found.get(name) == scanned.get(name) == expected
 
 
 @pytest.mark.parametrize("name", ["a.tar.bz2", "a.tar", "folder"])
