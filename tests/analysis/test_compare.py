@@ -213,6 +213,9 @@ def test_stores_of_different_kinds_have_nothing_in_common(
         (Side(10, 20), Side(20, 30), "differ"),
         (Side(10, 20), Side(19, 30), "agree"),
         (Side(0, 20), Side(0, np.inf), "agree"),
+        (Side(0, 0), Side(0, 0), "same"),
+        (Side(0, 0), Side(0, 20), "agree"),  # which was not evaluated at the start
+        (Side(0, 0), Side(5, 20), "differ"),
         (Side(0, 20), Side(np.inf, np.inf), "differ"),
         (Side(np.inf, np.inf), Side(np.inf, np.inf), "same"),
     ],
