@@ -95,7 +95,7 @@ lock: .venv/installed
 .venv/installed: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --requirements requirements.lock
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --compile-bytecode --requirements requirements.lock
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps --editable .
 	touch $@
 
