@@ -195,7 +195,7 @@ def read_table(commit: Commit, table: str) -> pa.Table:
             found = pq.read_table(file)
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = str(error).splitlines()[0]
         raise Damaged(f"{path} cannot be read ({reason}); look at all of it with `python -m results verify`") from None
     upgraded = migrations.upgrade(table, found, path)
