@@ -192,17 +192,17 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     durable.check_file(path)
     try:
         with path.open("rb") as file:
-            found = pq.read_table(file)
-    except FileNotFoundError:
+            found = migrations.upgrade(table, pq.read_table(file), path)
+        names = found.column_names
+    except (FileNotFoundError, BadInput):
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = str(error).splitlines()[0]
         raise Damaged(f"{path} cannot be read ({reason}); look at all of it with `python -m results verify`") from None
-    upgraded = migrations.upgrade(table, found, path)
     columns = [column.name for column in _COLUMNS[table]]
-    if upgraded.column_names[: len(columns)] != columns:
+    if names[: len(columns)] != columns:
         raise Damaged(f"{path} has other columns than {table}; look at all of it with `python -m results verify`")
-    return upgraded
+    return found
 
 
 def listed(folder: Folder) -> Listing:

@@ -35,7 +35,9 @@ if __name__ == "__main__":
 # Every other trial diverges at once; the others go on in spans that double, up to minutes.
 LINE = (
     "optimizer=sgd",
-    "optimizer.space.learning_rate={scale: DISCRETE, values: [1.0e30, 0.01]}",
+    "+optimizer.space.learning_rate.values=[1.0e30,0.01]",
+    *(f"optimizer.space.learning_rate.{end}=null" for end in ("low", "high")),
+    "optimizer.space.learning_rate.scale=DISCRETE",
     "trials=16",
     "pruning=off",
     "task.targets=[]",
@@ -62,13 +64,19 @@ def test_what_has_finished_is_stored_in_the_midst_of_a_long_computation(
 ) -> None:
     script = tmp_path / "sweep.py"
     script.write_text(SWEEP)
-    sweep = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, str(script), *LINE, f"store={tmp_path}/store"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
+    ) as sweep:
+        _ended_and_stored(sweep, by, tmp_path / "store", children)
+
+
+def _ended_and_stored(
+    sweep: subprocess.Popen[str], by: signal.Signals, folder: Path, children: Callable[[int], list[int]]
+) -> None:
     told: collections.deque[tuple[float, int]] = collections.deque()
 
     def listen() -> None:
@@ -92,12 +100,12 @@ def test_what_has_finished_is_stored_in_the_midst_of_a_long_computation(
     assert took < SECONDS
     _, finished = told[-1]
     assert 0 < finished < 16
-    (name,) = store.names(tmp_path / "store")
-    study = store.planned(tmp_path / "store", name)
+    (name,) = store.names(folder)
+    study = store.planned(folder, name)
     assert study is not None
-    assert not store.running(tmp_path / "store", name)
-    assert store.progress(tmp_path / "store", study).ledger.infeasible == finished
-    assert verify.run(tmp_path / "store", lambda line: None) == 0
+    assert not store.running(folder, name)
+    assert store.progress(folder, study).ledger.infeasible == finished
+    assert verify.run(folder, lambda line: None) == 0
     assert sweep.stderr is not None
     if by != signal.SIGKILL:
         err = sweep.stderr.read()
