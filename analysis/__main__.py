@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import os
 import sys
 import time
 from pathlib import Path
@@ -10,24 +9,30 @@ from typing import TYPE_CHECKING
 
 from analysis import arguments
 from results.bad_input import BadInput
+from results.doors import answer, guarded, say
+from results.entries import shown
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from results.answers import Rule
 
 
 def main(words: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; a user's mistake is one line and 2."""
-    options = arguments.parser().parse_args(words)
-    try:
-        code = COMMANDS[options.command](options)
-        sys.stdout.flush()
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader, such as head, has seen enough; Python's own flush at exit must not fail again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    return code or 0
+
+    def run() -> int | None:
+        options = arguments.parser().parse_args(words)
+        return COMMANDS[options.command](options)
+
+    return guarded(run)
+
+
+def _csv(table: "pd.DataFrame") -> None:
+    """Prints a table as CSV, a row a line."""
+    texts = table.select_dtypes(include=["object", "string", "category"])
+    escaped = {str(name): [shown(c) if isinstance(c, str) else c for c in texts[name]] for name in texts}
+    table.assign(**escaped).to_csv(sys.stdout, index=False)
 
 
 def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
@@ -81,12 +86,12 @@ def _steps(options: argparse.Namespace) -> None:
         table = confirmations.beside(table, held if options.rule == "minimum" else None)
         readable = functools.partial(steps.readable, rule=rule)
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     if options.csv:
-        table[list(columns)].to_csv(sys.stdout, index=False)
+        _csv(table[list(columns)])
         return
-    print(readable(table))
-    print(f"\nnext: python -m analysis fit --store {options.store}")
+    answer(readable(table))
+    answer(f"\nnext: python -m analysis fit --store {options.store}")
 
 
 def _fit(options: argparse.Namespace) -> None:
@@ -108,11 +113,11 @@ def _fit(options: argparse.Namespace) -> None:
         found = pairs.rows(pairs.of_store(options.store, asked))
     table = fits.checks(*found) if options.checks else fits.table(*found)
     if options.csv:
-        table.to_csv(sys.stdout, index=False)
+        _csv(table)
         return
-    print(fits.readable_checks(*found) if options.checks else fits.readable(table))
+    answer(fits.readable_checks(*found) if options.checks else fits.readable(table))
     if options.store:
-        print(f"next: python -m analysis figures --store {options.store} --out figures")
+        answer(f"next: python -m analysis figures --store {options.store} --out figures")
 
 
 def _coverage(options: argparse.Namespace) -> None:
@@ -123,17 +128,14 @@ def _coverage(options: argparse.Namespace) -> None:
         if (given := getattr(options, name)) < least:
             raise BadInput(f"--{name} must be at least {least}, not {given}")
 
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     tables = {"fits": coverage, "cores": of_cores}
     if options.csv:  # one table has one header
-        tables[options.of or "fits"].run(options.datasets, options.seed, tell).to_csv(sys.stdout, index=False)
+        _csv(tables[options.of or "fits"].run(options.datasets, options.seed, say))
         return
     for i, name in enumerate([options.of] if options.of else tables):
         began = time.monotonic()
-        table = tables[name].run(options.datasets, options.seed, tell)
-        print("\n" * (i > 0) + tables[name].readable(table, options.seed, time.monotonic() - began), flush=True)
+        table = tables[name].run(options.datasets, options.seed, say)
+        answer("\n" * (i > 0) + tables[name].readable(table, options.seed, time.monotonic() - began))
 
 
 def _epochs(options: argparse.Namespace) -> None:
@@ -144,14 +146,14 @@ def _epochs(options: argparse.Namespace) -> None:
         raise factorizations.nothing_there(options.store)
     table = epochs.table(held)
     for note in epochs.notes(held, factorizations.waiting(options.store, held)):
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     judged = [core_counts.judge(curve) for curve in core_counts.of(held)] if options.fit else []
     if options.csv:
-        (core_counts.table(judged) if options.fit else table).to_csv(sys.stdout, index=False)
+        _csv(core_counts.table(judged) if options.fit else table)
         return
-    print(core_counts.readable(judged) if options.fit else epochs.readable(table))
+    answer(core_counts.readable(judged) if options.fit else epochs.readable(table))
     then = f"figures --store {options.store} --out figures" if options.fit else f"epochs --store {options.store} --fit"
-    print(f"\nnext: python -m analysis {then}")
+    answer(f"\nnext: python -m analysis {then}")
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -159,9 +161,9 @@ def _compare(options: argparse.Namespace) -> int:
 
     table = compare.table(options.a, options.b, _asked(options))
     if options.csv:
-        table.to_csv(sys.stdout, index=False)
+        _csv(table)
     else:
-        print(compare.readable(table, options.a, options.b))
+        answer(compare.readable(table, options.a, options.b))
     return int(compare.differs(table))
 
 
@@ -170,7 +172,7 @@ def _figures(options: argparse.Namespace) -> None:
     from analysis.kinds import options as options_of_kinds
 
     if options.list:
-        print(figures.listing())
+        answer(figures.listing())
         return
     if options.store is None or options.out is None:
         raise BadInput("figures needs --store DIR and --out DIR, or --list")
@@ -185,18 +187,15 @@ def _figures(options: argparse.Namespace) -> None:
 def _report_page(options: argparse.Namespace) -> None:
     from analysis.report import page
 
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    size = page.write(options.store, options.out, _asked(options), tell)
-    print(f"{options.out} ({size / 1e6:.1f} MB); open it in a browser")
+    size = page.write(options.store, options.out, _asked(options), say)
+    answer(f"{options.out} ({size / 1e6:.1f} MB); open it in a browser")
 
 
 def _report(made: object) -> None:
     if isinstance(made, Path):
-        print(made, flush=True)
+        answer(str(made))
     else:
-        print(f"not drawn: {made}", file=sys.stderr)
+        say(f"not drawn: {made}")
 
 
 COMMANDS = {

@@ -1,6 +1,7 @@
 """Is implicit ALS fast? Seconds per epoch against the package `implicit`, at the same recall.
 
-    python benchmarks/als.py [--graph FILE.npz --heldout FILE.npz [--history FILE.npz] --dim D] [--gpu] [--json FILE]
+    python benchmarks/als.py [--graph FILE.npz --heldout FILE.npz [--history FILE.npz] --dim D] [--gpu]
+      [--json FILE] [--smoke]
 
 Both factorize the same graph from the same initial tables under the same objective (ridge constant; the equivalence is
 tested) for as many epochs, each in a process of its own, on the same cores, in turn: ours with rotated conjugate
@@ -11,7 +12,8 @@ alone: held-out rows are solved exactly from their history. Beside the seconds s
 bytes, as they follow from the algorithm, against what a matrix product and a copy reach here.
 
 Without --graph: synthetic web graphs of 50,000 rows and columns with 2 million links, and 200,000 with 10 million.
---gpu compares on an accelerator, with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`.
+--gpu compares on an accelerator, with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`, but
+for --smoke, which has ours in place of it.
 """
 
 import argparse
@@ -42,6 +44,7 @@ from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings
 
 ROUNDS, EPOCHS, THREADS = 5, 8, 2
+SMOKE_GRAPHS, SMOKE_EPOCHS = ((400, 4_000, 8, 2, 1.0),), 2
 LEAST_RECALL = -0.002  # ours less theirs
 # rows and columns, links, dim, steps of ours; what the ratio is to be at least
 GRAPHS = ((50_000, 2_000_000, 64, 2, 1.5), (50_000, 2_000_000, 128, 2, 2.1), (200_000, 10_000_000, 128, 3, 1.5))
@@ -104,32 +107,33 @@ class Kernel(NamedTuple):
 
 def measure(report: Report, name: str, ratings: Ratings, case: Case, target: float | None, peak: Peak | None) -> None:
     """Adds all figures of one graph and one size of tables."""
+    rounds, epochs, rival = (1, SMOKE_EPOCHS, "xla") if report.smoke else (ROUNDS, EPOCHS, "implicit")
     kernels = [Kernel("fused", target), Kernel("xla", None)] if _can_fuse(case) else [Kernel("xla", target)]
     with tempfile.TemporaryDirectory() as spare, contextlib.ExitStack() as stack:
         folder = Path(spare)
         _write(folder, ratings, case)
         programs = {}
-        for which in (*(kernel.name for kernel in kernels), "implicit"):
+        for which in dict.fromkeys([*(kernel.name for kernel in kernels), rival]):
             programs[which] = Process(which, folder)
             stack.callback(programs[which].end)
         best: dict[str, list[float]] = {which: [] for which in programs}
-        for _ in tqdm(range(ROUNDS), desc=name, disable=not sys.stderr.isatty()):
+        for _ in tqdm(range(rounds), desc=name, disable=not sys.stderr.isatty()):
             for which, program in programs.items():
-                best[which].append(min(program.run(EPOCHS)))
+                best[which].append(min(program.run(epochs)))
         found = {
             which: quality(program.columns(folder / f"{which}.npz"), ratings, case)
             for which, program in programs.items()
         }
-    theirs = statistics.median(best["implicit"])
-    report.add(f"{name}: implicit", theirs, "s/epoch")
+    theirs = statistics.median(best[rival])
+    report.add(f"{name}: {rival}", theirs, "s/epoch")
     flops, moved = work(ratings, case)
     for kernel, goal in kernels:
         ours, label = statistics.median(best[kernel]), f"{name}, {kernel}"
         report.add(f"{label}: ours", ours, "s/epoch")
-        ratios = [b / a for a, b in zip(best[kernel], best["implicit"], strict=True)]
+        ratios = [b / a for a, b in zip(best[kernel], best[rival], strict=True)]
         report.add(f"{label}: implicit / ours", statistics.median(ratios), "×", goal)
         report.add(f"{label}: Recall@20 of ours, %", 100 * found[kernel], "%")
-        more = 100 * (found[kernel] - found["implicit"])
+        more = 100 * (found[kernel] - found[rival])
         report.add(f"{label}: Recall@20 of ours less implicit's", more, "points", 100 * LEAST_RECALL)
         if peak:
             reached = 100 * flops / ours / 1e9 / peak.gflops
@@ -224,14 +228,15 @@ def _write(folder: Path, ratings: Ratings, case: Case) -> None:
     (folder / "case.json").write_text(json.dumps(case._asdict()))
 
 
-def _graphs(options: argparse.Namespace) -> Iterator[tuple[str, Ratings, int, int, float | None]]:
+def _graphs(options: argparse.Namespace, smoke: bool) -> Iterator[tuple[str, Ratings, int, int, float | None]]:
     """Name, data, dim, steps and target of everything that is measured."""
     if options.graph:
         files = (str(path) for path in (options.graph, options.heldout, options.history) if path)
         yield f"{options.graph.name}, d={options.dim}", rating_files.source(*files).build(), options.dim, 2, None
         return
-    for rows, links, dim, steps, target in GRAPHS:
-        graph = WebGraph(rows=rows, columns=rows, links=links, communities=rows // 100, heldout_rows=5_000)
+    for rows, links, dim, steps, target in SMOKE_GRAPHS if smoke else GRAPHS:
+        heldout = min(5_000, rows // 4)
+        graph = WebGraph(rows=rows, columns=rows, links=links, communities=rows // 100, heldout_rows=heldout)
         name = f"{rows // 1000}k × {rows // 1000}k, {links // 10**6} M links, d={dim}"
         yield name, webgraph_synthetic.build(graph), dim, steps, None if options.gpu else target
 
@@ -245,16 +250,16 @@ def main() -> None:
     parser.add_argument("--gpu", action="store_true")
     options, sys.argv[1:] = parser.parse_known_args()
     with Report(__doc__ or "") as report:
-        if importlib.util.find_spec("implicit") is None:
+        if importlib.util.find_spec("implicit") is None and not report.smoke:
             sys.exit("`implicit` is what this is measured against: pip install scaling-limits[bench]")
         if bool(options.graph) != bool(options.heldout):
             sys.exit("--graph and --heldout go together")
         threads = min(THREADS, len(processors.physical_cores()))
-        reached = None if options.gpu else peak(threads)
+        reached = None if options.gpu or report.smoke else peak(threads)
         if reached:
             report.add("matrix product of float32", reached.gflops, "GFLOP/s")
             report.add("copy in memory, read and written", reached.gbytes, "GB/s")
-        for name, ratings, dim, steps, target in _graphs(options):
+        for name, ratings, dim, steps, target in _graphs(options, report.smoke):
             case = Case(dim, "rotated_cg", steps, UNOBSERVED_WEIGHT, NORM_PENALTY, threads, options.gpu)
             measure(report, name, ratings, case, target, reached)
 

@@ -1,6 +1,6 @@
 """Is the engine worth it? Against the loop a competent user would write, and pruned against unpruned.
 
-    python benchmarks/engine.py [--json FILE]
+    python benchmarks/engine.py [--json FILE] [--smoke]
 
 1. Steps per second, evaluations included: one process of ours (lanes split over the physical cores) in turn with a
    hand-written flax/optax loop that trains one trial after the other in one donated jitted step, never recompiles, has
@@ -61,6 +61,10 @@ CASES = (
     Case("pydoc_transformer", 1, 400, 4, 1.0),
     Case("pydoc_transformer", 16, 60, 4, 1.0),
 )
+EVALUATED_MOST = Case("pydoc_transformer", 1, 2000, 2, 0.5)
+PRUNED = ("+experiment=quickstart", "-m")
+SMOKE_CASES = (Case("digits_fc", 64, 20, 2, 1.0), Case("digits_cnn", 64, 4, 2, 1.0))
+SMOKE_PRUNED = ("optimizer=nesterov", "batch_size=64", "trials=2", "task.budget.steps=20")
 
 
 def native_cnn(channels: Sequence[int], width: int) -> Model:
@@ -159,11 +163,12 @@ def by_hand(plan: Study, *, resident: bool) -> Callable[[], float]:
 
 def speed(report: Report) -> None:
     """The three loops in turn, for every case."""
-    for case in tqdm(CASES, desc="speed", disable=not sys.stderr.isatty()):
+    cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
+    for case in tqdm(cases, desc="speed", disable=not sys.stderr.isatty()):
         plan = study(*gentle(case))
         loops = {"ours": ours(plan), "NumPy": by_hand(plan, resident=False), "resident": by_hand(plan, resident=True)}
         rates: dict[str, list[float]] = {name: [] for name in loops}
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for name, rate in loops.items():
                 rates[name].append(rate())
         what = f"{case.task}, batch {case.batch_size}"
@@ -189,10 +194,12 @@ def gentle(case: Case) -> list[str]:
 
 def training_share(report: Report) -> None:
     """Of a Transformer's time, at the batch size where evaluation weighs most."""
-    plan = study(*gentle(Case("pydoc_transformer", 1, 2000, 2, 0.0)))
+    case = SMOKE_CASES[0] if report.smoke else EVALUATED_MOST
+    plan = study(*gentle(case))
     record = engine.run(plan, search.draw(plan, range(plan.trials)), Settings())
     left = 1 - record.evaluate_seconds / record.run_seconds
-    report.add("pydoc_transformer, batch 1: share of time not spent on evaluation", left, "of 1", 0.5)
+    what = f"{case.task}, batch {case.batch_size}: share of time not spent on evaluation"
+    report.add(what, left, "of 1", case.target)
 
 
 def answers(plan: Study, record: Record) -> list[tuple[int, int] | None]:
@@ -208,7 +215,7 @@ def pruning(report: Report) -> None:
     """All studies of the quickstart, both ways."""
     steps = {"off": 0, "exact": 0}
     same = True
-    line = ["+experiment=quickstart", "-m", "store=results/local"]
+    line = [*(SMOKE_PRUNED if report.smoke else PRUNED), "store=results/local"]
     unpruned = config.request(overrides.command_line([*line, "pruning=off"])).studies
     pruned = config.request(overrides.command_line([*line, "pruning=exact"])).studies
     pairs = zip(unpruned, pruned, strict=True)

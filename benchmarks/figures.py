@@ -1,6 +1,6 @@
 """Are figures fast? All eleven of Shallue et al. 2018 from 70 million measurements; and the list of all figures.
 
-    python benchmarks/figures.py [--store FOLDER] [--share SHARE] [--json FILE]
+    python benchmarks/figures.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
 The store has the 454 published studies with 168,000 made-up trials that reach the targets of every figure (1.8 GB). It
 is written to FOLDER, or taken from there if it was; without --store it is thrown away. --share 0.01 takes a hundredth
@@ -26,6 +26,7 @@ from tqdm import tqdm
 SECONDS, MEGABYTES, LIST_SECONDS = 60.0, 2000.0, 2.0
 LISTINGS = 9
 FIGURES = 11
+SMOKE_STUDIES, SMOKE_SHARE = 8, 1e-3
 DRAW = (
     PEAK
     + """
@@ -39,11 +40,9 @@ print(json.dumps([peak(), code]))
 
 def main(report: Report, folder: Path, out: Path, share: float) -> None:
     """Adds all figures about figures to a report; writes the store to ``folder`` unless it is there."""
-    made = synthetic_store.studies(share, plausibly=True)
-    progress = tqdm(
-        synthetic_store.write(folder, share, plausibly=True), total=len(made), disable=not sys.stderr.isatty()
-    )
-    list(progress)
+    share, most = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (share, None)
+    made = synthetic_store.studies(share, plausibly=True, most=most)
+    list(tqdm(synthetic_store.write(folder, made), total=len(made), disable=not sys.stderr.isatty()))
     whole = share == 1.0
     began = time.perf_counter()
     done = _python("-c", DRAW, str(folder), str(out))
@@ -58,7 +57,7 @@ def main(report: Report, folder: Path, out: Path, share: float) -> None:
     files = [len(list(out.glob(f"*.{suffix}"))) for suffix in ("png", "svg")]
     report.add("figures drawn as PNG and as SVG", min(files), "", FIGURES)
     report.add("panels and lines that are there", 1.0 - bool(missing), "of 1", 1)
-    listings = [_timed("-m", "analysis", "figures", "--list") for _ in range(LISTINGS)]
+    listings = [_timed("-m", "analysis", "figures", "--list") for _ in range(1 if report.smoke else LISTINGS)]
     listed = statistics.median(listings)
     report.add("figures --list, median", listed, "s")
     report.add(f"figures --list: {LIST_SECONDS:g} s / ours", LIST_SECONDS / listed, "×", 1)

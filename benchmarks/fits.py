@@ -1,6 +1,6 @@
 """Is a fit quick? Points, weights, interval, verdict, half of the trials, checks, band and regimes: 50 ms.
 
-    python benchmarks/fits.py [--json FILE]
+    python benchmarks/fits.py [--json FILE] [--smoke]
 
 Curves of 100 trials at 6, 9 and 13 batch sizes, as a store's trials give them; every one is fitted at batch sizes not
 seen before, whose grid of curves has to be made, and again at the same ones. Then the simulations of `analysis
@@ -61,9 +61,10 @@ def milliseconds(made: Curve) -> float:
 
 def main(report: Report) -> None:
     """Adds all figures of fits to a report."""
+    count, datasets = (1, 1) if report.smoke else (CURVES, DATASETS)
     whole_fit(curve(simulation.SIZES[6], 0))  # what is imported and set up once
     for n, sizes in sorted(simulation.SIZES.items()):
-        made = [curve(sizes * (2 + i), seed=i) for i in range(CURVES)]
+        made = [curve(sizes * (2 + i), seed=i) for i in range(count)]
         new, again = [], []
         for one in made:
             new.append(milliseconds(one))
@@ -73,8 +74,8 @@ def main(report: Report) -> None:
         report.add(f"{MILLISECONDS:g} ms / fit, {n} new batch sizes", MILLISECONDS / statistics.median(new), "×", 1)
     scenarios = [one for one in simulation.scenarios() if one.knee == "middle" and one.shape == "sharp"]
     began = time.perf_counter()
-    coverage.run(DATASETS, 0, lambda line: None, scenarios)
-    rate = DATASETS * len(scenarios) / (time.perf_counter() - began)
+    coverage.run(datasets, 0, lambda line: None, scenarios)
+    rate = datasets * len(scenarios) / (time.perf_counter() - began)
     report.add("simulated and fitted by `analysis coverage`", rate, "1/s")
 
 

@@ -1,6 +1,6 @@
 """Is the store fast? Answers from 70 million measurements, the cost of a commit, verifying, importing.
 
-    python benchmarks/results.py [--store FOLDER] [--share SHARE] [--json FILE]
+    python benchmarks/results.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
 The store has the 454 published studies with 168,000 made-up trials and 70 million measurements (1.8 GB). It is written
 to FOLDER, or taken from there if it was; without --store it is thrown away. --share 0.01 takes a hundredth of the

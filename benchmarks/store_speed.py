@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,8 @@ SCAN_SECONDS, SCAN_MB, ENVELOPE_MS, FASTER = 2.0, 300, 50.0, 10.0
 VERIFY_GB_PER_S = 0.5
 PANDAS_BYTES_A_ROW = 130  # that reading everything takes at its peak, about
 COMMITS = 15
+VERIFIED = 5
+SMOKE_STUDIES, SMOKE_SHARE = 4, 1e-3
 
 SCAN = """
 began = time.perf_counter()
@@ -64,7 +66,7 @@ folder, metric, value, every = sys.argv[1], sys.argv[2], float(sys.argv[3]), int
 print(json.dumps([took, peak(), found]))
 """
 OF_SCAN = "from results import answers, scan, store\nfrom results.study import Target"
-OF_ENVELOPES = "from analysis import steps\nfrom results.answers import MINIMUM, Rule\nrule = "
+OF_ENVELOPES = "from analysis.searches import steps\nfrom results.answers import MINIMUM, Rule\nrule = "
 WAYS = {
     "scan": (OF_SCAN, SCAN),
     "envelopes": (f"{OF_ENVELOPES}MINIMUM", ENVELOPES),
@@ -88,7 +90,8 @@ def main(report: Report, folder: Path, share: float) -> None:
       folder: of the synthetic store; written if it is not there.
       share: of its 70 million rows.
     """
-    write(report, folder, share)
+    share, most = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (share, None)
+    write(report, folder, synthetic_store.studies(share, most=most))
     whole = share >= 1
     rows = sum(commit.files["measurements"].rows for commit in store.catalogue(folder))
     report.add("rows of measurements", rows / 1e6, "million")
@@ -99,11 +102,10 @@ def main(report: Report, folder: Path, share: float) -> None:
         verify(report, folder, whole)
 
 
-def write(report: Report, folder: Path, share: float) -> None:
+def write(report: Report, folder: Path, made: Sequence[synthetic_store.Made]) -> None:
     """Makes the synthetic store, or what is missing of it."""
     began = time.perf_counter()
-    made = synthetic_store.write(folder, share)
-    written = list(tqdm(made, desc="store", total=len(synthetic_store.studies()), disable=not sys.stderr.isatty()))
+    written = list(tqdm(synthetic_store.write(folder, made), "store", len(made), disable=not sys.stderr.isatty()))
     if written:
         report.add("seconds to write the store", time.perf_counter() - began, "s")
 
@@ -112,7 +114,7 @@ def answers(report: Report, folder: Path, rows: int, whole: bool) -> None:
     """First step at a target for every workload and batch size, in every way."""
     every = -(-rows * PANDAS_BYTES_A_ROW // _free_memory())
     runs: dict[str, list[Run]] = {way: [] for way in WAYS}
-    for _ in tqdm(range(PAIRS), desc="answers", disable=not sys.stderr.isatty()):
+    for _ in tqdm(range(1 if report.smoke else PAIRS), desc="answers", disable=not sys.stderr.isatty()):
         for way in WAYS:
             runs[way].append(_run(way, folder, every))
     seconds = {way: statistics.median(run.seconds for run in own) for way, own in runs.items()}
@@ -139,9 +141,8 @@ def answers(report: Report, folder: Path, rows: int, whole: bool) -> None:
 def commits(report: Report, folder: Path) -> None:
     """What durability costs, against one fsync, in turn."""
     costs: dict[str, list[float]] = {"fsync": [], "create": [], "commit": []}
-    made = [
-        (m.study, synthetic_store.tables(m, np.random.default_rng(0))) for m in synthetic_store.studies(1e-3)[:COMMITS]
-    ]
+    small = synthetic_store.studies(1e-3, most=SMOKE_STUDIES if report.smoke else COMMITS)
+    made = [(m.study, synthetic_store.tables(m, np.random.default_rng(0))) for m in small]
     for i, (study, content) in enumerate(made):
         costs["fsync"].append(_timed(lambda i=i: _write_and_flush(folder / f"flushed-{i}")))
         costs["create"].append(_timed(lambda i=i: durable.create(folder / f"created-{i}", b"x" * 4096)))
@@ -170,7 +171,8 @@ def verify(report: Report, folder: Path, whole: bool) -> None:
         "code = verify.run(Path(sys.argv[1]), lambda line: None)\n"
         "print(time.process_time() - began)\nsys.exit(code)"
     )
-    rates = [size / 1e9 / float(_python(program, folder).splitlines()[-1]) for _ in range(5)]
+    runs = 1 if report.smoke else VERIFIED
+    rates = [size / 1e9 / float(_python(program, folder).splitlines()[-1]) for _ in range(runs)]
     report.add("verify, on one core, fastest of five", max(rates), "GB/s", _if(whole, VERIFY_GB_PER_S))
     report.add("verify, on one core, median of five", statistics.median(rates), "GB/s")
 

@@ -14,7 +14,7 @@ import importlib.util
 import multiprocessing
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,15 +63,15 @@ def asked() -> Iterator[tuple[Path, Path, float]]:
         yield Path(folder), options.store or Path(folder) / "store", options.share
 
 
-def studies(share: float = 1.0, plausibly: bool = False) -> list[Made]:
-    """The published studies, with as many evaluations a trial as give ``share`` of 70 million rows."""
+def studies(share: float = 1.0, plausibly: bool = False, most: int | None = None) -> list[Made]:
+    """The published studies, or the first so many, with evaluations a trial that give ``share`` of 70 million rows."""
     with PUBLISHED.open(newline="") as file:
         rows = list(csv.DictReader(file))
     published = [[int(row[f"{status.lower()}_trials"]) for status in STATUSES] for row in rows]
     counts = np.rint(np.array(published) * TRIALS / np.sum(published)).astype(int)
     whole = (counts @ [LASTS[status] for status in STATUSES]).sum()  # trials, if all went to the end
     evaluations = max(1, round(share * ROWS / whole))
-    return [_made(row, own, evaluations, plausibly) for row, own in zip(rows, counts, strict=True)]
+    return [_made(row, own, evaluations, plausibly) for row, own in list(zip(rows, counts, strict=True))[:most]]
 
 
 def _made(row: dict[str, str], counts: np.ndarray, evaluations: int, plausibly: bool) -> Made:
@@ -169,12 +169,11 @@ def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dic
     return {name: columns[name] for name in METRICS}
 
 
-def write(folder: Path, share: float = 1.0, seed: int = 0, plausibly: bool = False) -> Iterator[int]:
-    """Writes what the store lacks, on all cores; yields the number of rows of every study written."""
+def write(folder: Path, made: Sequence[Made], seed: int = 0) -> Iterator[int]:
+    """Writes those of ``studies`` that the store lacks, on all cores; yields the number of rows of each."""
     folder.mkdir(parents=True, exist_ok=True)
     visible = {commit.name for commit in store.catalogue(folder)}
-    made = enumerate(studies(share, plausibly))
-    jobs = [(folder, each, (seed, i)) for i, each in made if each.study.name not in visible]
+    jobs = [(folder, each, (seed, i)) for i, each in enumerate(made) if each.study.name not in visible]
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(_write, jobs)
 
@@ -197,5 +196,6 @@ if __name__ == "__main__":
     parser.add_argument("--share", type=float, default=1.0, help="share of the 70 million measurements")
     parser.add_argument("--plausible", action="store_true", help="trials that reach the targets of every figure")
     options = parser.parse_args()
-    rows = write(options.store, options.share, plausibly=options.plausible)
-    print(sum(tqdm(rows, total=len(studies()), disable=not sys.stderr.isatty())), "rows")
+    made = studies(options.share, options.plausible)
+    rows = write(options.store, made)
+    print(sum(tqdm(rows, total=len(made), disable=not sys.stderr.isatty())), "rows")

@@ -1,6 +1,6 @@
 """Do two workers finish the quickstart's sweep faster than one?
 
-    python benchmarks/workers.py [--json FILE]
+    python benchmarks/workers.py [--json FILE] [--smoke]
 
 Runs the whole sweep through the local launcher into stores that are thrown away: once to fill the compilation cache,
 then with one worker and with two, each bound to a core of its own, in turn.
@@ -9,6 +9,7 @@ then with one worker and with two, each bound to a core of its own, in turn.
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 from report import Report
 from tqdm import tqdm
@@ -18,12 +19,14 @@ from results import store
 from sweeps import config, overrides
 from sweeps.launchers import local
 
+QUICKSTART = ("+experiment=quickstart", "-m")
+SMOKE = ("optimizer=sgd,momentum", "batch_size=256", "trials=2", "task.budget.steps=4", "-m")
 
-def seconds(workers: int) -> float:
+
+def seconds(workers: int, sweep: Sequence[str]) -> float:
     """Wall-clock seconds of the sweep, workers' start included."""
     with tempfile.TemporaryDirectory() as folder:
-        line = ["+experiment=quickstart", "-m", f"store={folder}"]
-        request = config.request(overrides.command_line(line))
+        request = config.request(overrides.command_line([*sweep, f"store={folder}"]))
         for study in request.studies:
             store.ask(request.store, study)
         bar = tqdm(total=len(request.studies), desc=f"{workers} workers", disable=not sys.stderr.isatty())
@@ -39,10 +42,12 @@ def seconds(workers: int) -> float:
 
 if __name__ == "__main__":
     with Report(__doc__ or "") as report:
-        if len(processors.physical_cores()) < 2:
-            sys.exit("two workers need two physical cores; this process may use one")
-        seconds(2)
-        one, two = seconds(1), seconds(2)
+        sweep = SMOKE if report.smoke else QUICKSTART
+        if not report.smoke:
+            if len(processors.physical_cores()) < 2:
+                sys.exit("two workers need two physical cores; this process may use one")
+            seconds(2, sweep)
+        one, two = seconds(1, sweep), seconds(2, sweep)
         report.add("seconds, one worker", one, "s")
         report.add("seconds, two workers", two, "s")
         report.add("one worker / two workers", one / two, "×", 1.6)

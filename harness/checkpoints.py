@@ -7,6 +7,7 @@ sha256 of all that. Arrays are kept as they are to the bit, whatever their dtype
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
@@ -83,10 +84,9 @@ class Checkpoints:
     def load(self, trial: int, key: str) -> Checkpoint | None:
         """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""
         try:
-            with open(self._path(trial), "rb") as file:
-                return _read(file.read(), key)
-        except OSError:
-            return None
+            return _read(durable.read(self._path(trial)), key)
+        except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
+            return None  # whatever is in there is of anybody's making
 
     def remove(self, trial: int) -> None:
         """Forgets a trial, whose rows are stored now."""
@@ -98,21 +98,33 @@ class Checkpoints:
         return self.folder / f"trial-{trial:06d}"
 
 
-def _read(data: bytes, key: str) -> Checkpoint | None:
+def _read(data: bytes, key: str) -> Checkpoint:
+    """What a file holds; raises whatever it comes upon if that is no checkpoint of this key."""
     payload = memoryview(data)[:-DIGEST_BYTES]
     if hashlib.sha256(payload).digest() != data[-DIGEST_BYTES:]:
-        return None
+        raise ValueError("damaged")
     start = data.index(b"\n") + 1
     about = json.loads(data[:start])
-    if about["format"] != FORMAT or about["key"] != key:
-        return None
+    if (about["format"], about["key"]) != (FORMAT, key):
+        raise ValueError("of another trial")
     arrays = []
     for shape, dtype in about["arrays"]:
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise ValueError("without a shape")
         kind = jnp.dtype(dtype)  # which knows bfloat16
-        count = int(np.prod(shape))
-        arrays.append(np.frombuffer(data, kind, count, start).reshape(shape))
+        count = math.prod(shape)
+        arrays.append(np.frombuffer(payload, kind, count, start).reshape(shape))
         start += count * kind.itemsize
+    if len(about["rows"]) != about["epochs"] or not all(map(_is_row, about["rows"])):
+        raise ValueError("without a row for each epoch")
     return Checkpoint(about["epochs"], about["rows"], arrays)
+
+
+def _is_row(row: Any) -> bool:
+    """Whether it is numbers by name, which fit in 64 bits."""
+    return isinstance(row, dict) and all(
+        type(value) is float or (type(value) is int and abs(value) < 2**63) for value in row.values()
+    )
 
 
 def _bytes(array: np.ndarray) -> Any:

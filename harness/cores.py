@@ -137,9 +137,9 @@ class _Run:
         saved = self._checkpoints.load(trial.id, key)
         self._warm_up(weights)
         tables = self._training.start(trial.seed)
-        if saved is not None:
-            tables = _restored(tables, saved.arrays)
-        rows = list(saved.rows) if saved else []
+        rows: list[dict[str, float]] = []
+        if saved is not None and self._could_be(saved, tables):
+            tables, rows = _restored(tables, saved.arrays), list(saved.rows)
         while len(rows) < self._study.epochs:
             if rows and self._late():
                 return rows, Ended("INCOMPLETE", "time_limit", len(rows))
@@ -167,6 +167,13 @@ class _Run:
             run_seconds=time.perf_counter() - self._began,
             trial_steps=self._epochs,
         )
+
+    def _could_be(self, saved: Checkpoint, tables: Tables) -> bool:
+        """Whether a checkpoint, which anybody can make, has the arrays and the rows of ours."""
+        shapes = [(array.shape, array.dtype) for array in saved.arrays]
+        alike = shapes == [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tables)]
+        named = all(row.keys() == set(MEASURED) for row in saved.rows)
+        return alike and named and 0 < saved.epochs < self._study.epochs
 
     def _epoch(self, tables: Tables, weights: Weights) -> tuple[Tables, dict[str, float], bool]:
         """One epoch; the tables after it, its row, and whether everything is finite."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import numpy as np
 
+from harness.ending import Ending
 from harness.frontier import Best, Ended, Frontier, Live
 from harness.lanes import Programs, Spans, default_strategy, programs_for
 from results.study import Study, Trial
@@ -72,6 +73,7 @@ def run(
     on_progress: Callable[[int], None] = lambda settled: None,
     on_finished: Callable[[Record], None] = lambda part: None,
     confirming: Callable[[], Sequence[Trial]] = lambda: (),
+    ending: Ending | None = None,
 ) -> Record:
     """Runs trials of a study until each is settled.
 
@@ -86,6 +88,7 @@ def run(
       on_progress: called after each evaluation with the number of trials settled so far.
       on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
       confirming: asked whenever all trials have ended, and been handed over, for those that confirm the best of them.
+      ending: of this process; what has finished is handed over, by another thread, before it ends.
 
     Returns:
       All trials in one record.
@@ -101,40 +104,45 @@ def run(
     carry = programs.empty()
     handed_over: set[int] = set()
     last_part = tape.began
+    ending = ending or Ending()
 
     def hand_over() -> None:
-        if finished := frontier.ended.keys() - handed_over:
-            on_finished(tape.record({i: frontier.ended[i] for i in finished}))
-            handed_over.update(finished)
+        with ending.lock:
+            if finished := frontier.ended.keys() - handed_over:
+                on_finished(tape.record({i: frontier.ended[i] for i in finished}))
+                handed_over.update(finished)
 
     def searched() -> Sequence[Trial]:
         hand_over()
         return confirming()
 
-    for going in frontier.rounds(searched):
-        before = time.perf_counter()
-        spans = _spans(study, frontier, going, programs.lanes)
-        carry = jax.block_until_ready(programs.advance(carry, spans))
-        trained = time.perf_counter()
-        active = np.zeros(programs.lanes, bool)
-        active[[live.lane for live in going]] = True
-        metrics, finite = jax.device_get(programs.evaluate(carry, active))
-        evaluated = time.perf_counter()
-        tape.train_seconds += trained - before
-        tape.evaluate_seconds += evaluated - trained
-        tape.trial_steps += int(np.sum(spans.stop - spans.start))
-        for live in going:
-            measured = metrics[live.lane]
-            tape.rows.append((live.trial.id, frontier.stop(live), measured))
-            frontier.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
-        frontier.prune()
-        on_progress(len(frontier.ended))
-        if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
-            frontier.give_up("time_limit")
-        if frontier.ended.keys() > handed_over and evaluated - last_part > settings.part_seconds:
-            hand_over()
-            last_part = time.perf_counter()
-    hand_over()
+    with ending.first(hand_over):
+        for going in frontier.rounds(searched):
+            before = time.perf_counter()
+            spans = _spans(study, frontier, going, programs.lanes)
+            carry = jax.block_until_ready(programs.advance(carry, spans))
+            trained = time.perf_counter()
+            active = np.zeros(programs.lanes, bool)
+            active[[live.lane for live in going]] = True
+            metrics, finite = jax.device_get(programs.evaluate(carry, active))
+            evaluated = time.perf_counter()
+            with ending.lock:
+                tape.train_seconds += trained - before
+                tape.evaluate_seconds += evaluated - trained
+                tape.trial_steps += int(np.sum(spans.stop - spans.start))
+                for live in going:
+                    measured = metrics[live.lane]
+                    tape.rows.append((live.trial.id, frontier.stop(live), measured))
+                    frontier.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
+                frontier.prune()
+            on_progress(len(frontier.ended))
+            if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
+                with ending.lock:
+                    frontier.give_up("time_limit")
+            if frontier.ended.keys() > handed_over and evaluated - last_part > settings.part_seconds:
+                hand_over()
+                last_part = time.perf_counter()
+        hand_over()
     return tape.record(frontier.ended)
 
 

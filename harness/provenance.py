@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -25,10 +26,18 @@ def software() -> dict[str, Any]:
 
 
 def device(cores: int | None = None) -> dict[str, Any]:
-    """Columns that tell what the computation ran on, the first ``cores`` devices or all; starts JAX if nothing did."""
+    """Columns that tell what the computation ran on, the first ``cores`` devices or all; starts JAX if nothing did.
+
+    Raises:
+      RuntimeError: it has no device to start on.
+    """
     import jax
 
-    devices = jax.local_devices()[:cores]
+    try:
+        devices = jax.local_devices()[:cores]
+    except (RuntimeError, AssertionError) as error:  # the latter says nothing at all
+        asked = f" on JAX_PLATFORMS={platforms}" if (platforms := os.environ.get("JAX_PLATFORMS")) else ""
+        raise RuntimeError(f"JAX cannot start{asked}: {str(error) or 'it finds no such device'}") from None
     backend = jax.default_backend()
     return {
         "backend": backend,

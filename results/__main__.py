@@ -1,13 +1,13 @@
 """python -m results: the dataset. Check it, bring data in, publish it."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from results import durable
+from results import doors, durable
 from results.bad_input import BadInput
+from results.doors import say as report
 from results.durable import Folder
 
 HELP = """\
@@ -30,32 +30,19 @@ class Parser(argparse.ArgumentParser):
     """Mistakes in one line, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"error: {message}; see {self.prog} --help", file=sys.stderr)
+        report(f"error: {message}; see {self.prog} --help")
         sys.exit(2)
-
-
-def report(line: str) -> None:
-    """A line for the reader that is not part of the answer."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs a command; 0 is success, 1 faults found or nothing done, 2 a mistake in what was asked."""
-    options = parser().parse_args(argv)
-    try:
-        return options.command(options)
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:  # a disk or a network that gave out
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        report("interrupted; what is stored stays, and the same command goes on from there")
-        return 130
-    except BrokenPipeError:  # the reader, such as head, has seen enough; Python's own flush at exit must not fail again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+
+    def run() -> int:
+        options = parser().parse_args(argv)
+        code: int = options.command(options)
+        return code
+
+    return doors.guarded(run)
 
 
 def _location(text: str) -> Folder:

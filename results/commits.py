@@ -213,17 +213,17 @@ def read_table(commit: Commit, table: str) -> pa.Table:
         with path.open("rb") as file:
             check_rows(table, path, file.seek(0, os.SEEK_END), pq.read_metadata(file).num_rows)
             file.seek(0)
-            found = pq.read_table(file)
-    except (FileNotFoundError, Damaged):
+            found = migrations.upgrade(table, pq.read_table(file), path)
+        names = found.column_names
+    except (FileNotFoundError, BadInput):
         raise
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = str(error).splitlines()[0]
         raise Damaged(f"{path} cannot be read ({reason}); look at all of it with `python -m results verify`") from None
-    upgraded = migrations.upgrade(table, found, path)
     columns = [column.name for column in _COLUMNS[table]]
-    if upgraded.column_names[: len(columns)] != columns:
+    if names[: len(columns)] != columns:
         raise Damaged(f"{path} has other columns than {table}; look at all of it with `python -m results verify`")
-    return upgraded
+    return found
 
 
 def listed(folder: Folder) -> Listing:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from results import confirmation, durable, migrations, pruning, schema
 from results.asked import APART
+from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import AnyStudy
 from results.study import Study
@@ -48,7 +49,9 @@ def read_part(path: Folder) -> Piece:
         for name in TABLES:
             with pa.ipc.open_stream(source) as stream:
                 tables.append(migrations.upgrade(name, stream.read_all(), path))
-    except pa.ArrowException as error:
+    except BadInput:
+        raise
+    except (ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         raise Damaged(f"{path} is no part ({str(error).splitlines()[0]})") from None
     return Piece(*tables)
 

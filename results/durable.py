@@ -115,7 +115,7 @@ def _text(value: Any, margin: str) -> str:
 def unseal(data: bytes, path: Folder) -> dict[str, Any]:
     """The record that ``seal`` wrote; Damaged, naming ``path``, unless every byte is as it was written."""
     try:
-        record = json.loads(data)
+        record = _DECODER.decode(data.decode())
         check_depth(record, MOST_DEPTH)
         del record["sha256"]
         intact = seal(record) == data
@@ -135,6 +135,13 @@ def check_depth(value: object, most: int) -> None:
             return
         level = [each for members in inner for each in members]
     raise ValueError(f"more than {most} lists and objects are within each other")
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(word)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)  # of NaN and Infinity, which are no JSON
 
 
 def read(path: Folder) -> bytes:

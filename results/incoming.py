@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results import commit_checks, compaction, durable, migrations, store, table_checks
+from results.bad_input import BadInput
 from results.commits import Commit, File, released
 from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
@@ -78,7 +79,7 @@ def parquet_file(data: bytes, table: str, path: Folder) -> pq.ParquetFile:
     """A table's file in memory; BadInput, naming ``path``, if it is none or of a schema this software does not read."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         raise Damaged(f"{path} is no table ({str(error).splitlines()[0]})") from None
     migrations.upgrade(table, file.schema_arrow.empty_table(), path)
     return file
@@ -89,7 +90,9 @@ def _check(
 ) -> None:
     try:
         flaw = next(table_checks.flaws(study, tables, numbers), None)
-    except (OSError, pa.ArrowException) as error:
+    except BadInput:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a value is no text
         raise Damaged(f"a table beside {path} cannot be read ({str(error).splitlines()[0]})") from None
     if flaw:
         raise Damaged(f"{path.parent}: {flaw.table} of {study.name}: {flaw.what}; look closer with `results verify`")

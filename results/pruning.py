@@ -21,6 +21,8 @@ def settle(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> tu
     Returns:
       The trials with their status as it is then, and which measurements stay, bool[rows].
     """
+    if not len(measurements):  # nothing was ever evaluated, and there are no metrics to look at
+        return trials, np.ones(0, bool)
     searched = measurements["trial"].isin(trials.loc[trials["role"] == "search", "trial"]).to_numpy()
     trial, step = measurements["trial"].to_numpy(), measurements["step"].to_numpy()
     goes_on = np.append(trial[1:] == trial[:-1], False)  # there is a next evaluation,

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from tqdm import tqdm
 
 from results import store
+from results.doors import say
+from results.entries import shown
 from results.factorization import Factorization
 from results.study import Study
 from sweeps import config, doors, factorizations
@@ -36,9 +38,9 @@ class _Bar:
             return
         how = f"{outcome.summary.ran} trials in {outcome.summary.seconds:.1f} s"
         if outcome.failure:
-            how = f"failed: {outcome.failure.strip().splitlines()[-1]}"
+            how = f"failed: {outcome.failure}"
         if self._bar.disable or outcome.failure:
-            tqdm.write(f"[{self._count}] {name}: {how}", file=sys.stderr)
+            tqdm.write(shown(f"[{self._count}] {name}: {how}"), file=sys.stderr)
 
     def close(self) -> None:
         self._bar.close()
@@ -67,19 +69,21 @@ def main(argv: list[str]) -> int:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
         return 0
     asked = [Asked(s, request.ratings[s.name]) for s in to_run if isinstance(s, Factorization)]
-    factorizations.make_ready(asked, _say)
+    factorizations.make_ready(asked, say)
     for study in to_run:
         store.ask(request.store, study)
     already = f"; {stored:,} trials are stored already" if stored else ""
-    _say(f"{len(to_run)} studies, {sum(missing.values()):,} trials to run{already}")
+    say(f"{len(to_run)} studies, {sum(missing.values()):,} trials to run{already}")
     outcomes = _run(request, to_run, missing)
-    rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, f"{s.seconds:.1f}") for s, _ in sorted(outcomes)]
+    ran = sorted(outcome.summary for outcome in outcomes)
+    rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, f"{s.seconds:.1f}") for s in ran]
     print(doors.table(("study", "ran", "complete", "infeasible", "incomplete", "seconds"), rows))
-    failures = [(outcome.summary.study, outcome.failure) for outcome in outcomes if outcome.failure]
-    for name, why in failures:
-        print(f"\n{name} failed:\n{why}", file=sys.stderr)
+    failures = [outcome for outcome in outcomes if outcome.failure]
+    for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
+        for line in [f"{why}, by way of", *(f"  {place}" for place in places)] if places else ():
+            say(line)
     if failures:
-        print(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again", file=sys.stderr)
+        say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
         return 1
     kinds = {"epochs" if isinstance(study, Factorization) else "steps" for study in request.studies}
     commands = [f"python -m analysis {command} --store {request.store}" for command in sorted(kinds)]
@@ -101,10 +105,6 @@ def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -
         with contextlib.closing(bar):
             outcomes += alone.run_all(request.store, factorized, request.ratings, request.settings, bar)
     return outcomes
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

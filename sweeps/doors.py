@@ -1,13 +1,13 @@
 """What the command lines of this folder share: help, errors, tables."""
 
 import itertools
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import conf
-from results.bad_input import BadInput
+from results import doors
+from results.entries import shown
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
@@ -18,21 +18,16 @@ class HelpAsked(Exception):
 
 
 def guarded(door: Callable[[list[str]], int], argv: list[str]) -> int:
-    """Runs a door and returns its exit code; a user's mistake is one line and 2, an interrupt 130."""
-    try:
-        return door(argv)
-    except HelpAsked as asked:
-        print(asked)
-        return 0
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; what is stored stays, and the same command goes on from there", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        sys.stderr.close()
-        return 141
+    """Runs a door and gives its exit code; see ``results.doors``. Help that is asked for is printed."""
+
+    def opened() -> int:
+        try:
+            return door(argv)
+        except HelpAsked as asked:
+            print(asked)
+            return 0
+
+    return doors.guarded(opened)
 
 
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
@@ -45,7 +40,7 @@ def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Text in aligned columns, numbers to the right."""
-    cells = [[f"{c:,}" if isinstance(c, int) else str(c) for c in row] for row in (header, *rows)]
+    cells = [[f"{c:,}" if isinstance(c, int) else shown(c) for c in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     right = [all(isinstance(row[i], int) for row in rows) for i in range(len(header))]
     return "\n".join(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from harness import compile_cache, cores, engine, provenance, search
 from harness.checkpoints import Checkpoints
+from harness.ending import Ending
 from harness.engine import Settings
 from harness.frontier import Best, Ended
 from results import answers, confirmation, store
@@ -40,6 +41,7 @@ def run_study(
     on_progress: Callable[[int], None] = lambda settled: None,
     *,
     ratings: Mapping[str, Any] | None = None,
+    ending: Ending | None = None,
 ) -> Summary:
     """Runs the trials of ``study`` that the store at ``folder`` lacks; safe to repeat, and to run twice at once.
 
@@ -49,7 +51,9 @@ def run_study(
       settings: how to run it.
       on_progress: called with the number of trials settled so far; of a factorization, of epochs.
       ratings: of a factorization, the name of its data in the registry and their options.
+      ending: of this process, which does not end in the middle of a write.
     """
+    ending = ending or Ending()
     began = time.perf_counter()
     started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     ended: Mapping[int, Ended] = {}
@@ -63,7 +67,8 @@ def run_study(
             about = provenance.software() | provenance.device(devices) | {"started_at": started_at}
 
             def write(part: Record) -> None:
-                claim.write(tables(study, search.draw(study, sorted(part.ended)), part, about))
+                with ending.lock:
+                    claim.write(tables(study, search.draw(study, sorted(part.ended)), part, about))
 
             if isinstance(study, Factorization):
                 assert ratings is not None
@@ -77,9 +82,11 @@ def run_study(
                     on_progress=on_progress,
                     on_finished=write,
                     confirming=confirming,
+                    ending=ending,
                 ).ended
         if not claim.visible:
-            claim.commit(study)
+            with ending.lock:
+                claim.commit(study)
     return _summary(study, ended, time.perf_counter() - began)
 
 

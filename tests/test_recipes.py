@@ -45,7 +45,6 @@ REPLACED = {
     "column": [
         ("results/schema.py", "SCHEMA_VERSION = 3\n", ""),
         ("results/migrations.py", STEPS, HERE),
-        ("harness/provenance.py", "import json\n", "import json\nimport os\n"),
     ],
     "source": [
         ("results/__main__.py", '"algoperf-logs"), help', '"algoperf-logs", "tracker"), help'),

@@ -128,9 +128,18 @@ def _device(run: dict[str, Any]) -> str:
 
 
 def _software(run: dict[str, Any]) -> str:
-    packages = json.loads(run["package_versions"]) if run["package_versions"] else {}
+    packages = _packages(run["package_versions"] or "{}")
     named = [f"{name} {packages[name]}" for name in COMPUTING if name in packages]
     return ", ".join([*([f"Python {run['python_version']}"] if run["python_version"] else []), *named]) or "not told"
+
+
+def _packages(text: str) -> dict[str, Any]:
+    """Versions by name; none if ``text``, which anybody may have written, is no object of JSON."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _files(held: Gathered) -> Html:

@@ -12,8 +12,19 @@ from harness import processors
 from harness.engine import Settings
 from results.factorization import Factorization
 from sweeps.launchers import worker
-from sweeps.launchers.local import ATTEMPTS, Outcome, Progress, Worker, start, visible
-from sweeps.run import record_failure
+from sweeps.launchers.local import (
+    ATTEMPTS,
+    Outcome,
+    Progress,
+    Worker,
+    cannot_start,
+    end_all,
+    failed,
+    how,
+    start,
+    visible,
+)
+from sweeps.launchers.worker import Failure
 
 
 def slot(cores: int) -> tuple[tuple[int, ...], dict[str, str]]:
@@ -64,31 +75,29 @@ def run_all(
 
 
 def _outcome(store: Path, study: Factorization, order: worker.Order, tell: Callable[[int], None]) -> Outcome:
+    if why := cannot_start():
+        return failed(store, study, "failed", Failure(why))
     for _ in range(ATTEMPTS):
         process = start(0, *slot(study.cores))
         try:
             news = _end(process, order, tell)
         finally:
-            process.orders.close()
-            process.process.terminate()
-            process.process.join()
+            end_all([process])
         if news is not None:
             break
     else:
-        why = f"its process died {ATTEMPTS} times, last with exit code {process.process.exitcode}"
-        return Outcome(record_failure(store, study, "lost"), why)
+        why = f"its process died {ATTEMPTS} times, last {how(process.process.exitcode)}"
+        return failed(store, study, "lost", Failure(why))
     if news.kind == "done":
-        return Outcome(news.value, None)
-    return Outcome(record_failure(store, study, "failed"), news.value)
+        return Outcome(news.value)
+    return failed(store, study, "failed", news.value)
 
 
 def _end(process: Worker, order: worker.Order, tell: Callable[[int], None]) -> worker.News | None:
     """How a study ended; None if its process died first."""
-    try:
-        process.orders.send(order)
-        while (news := process.orders.recv()).kind == "progress":
-            tell(news.value)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
+    process.send(order)
+    while (news := process.hear()) is not None and news.kind == "progress":
+        tell(news.value)
+    if news is None:
         process.process.join()
-        return None
     return news

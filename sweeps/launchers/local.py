@@ -1,9 +1,13 @@
 """A pool of long-lived worker processes on this machine, one per physical core or accelerator. Never starts JAX."""
 
+import contextlib
 import dataclasses
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
+import sys
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -16,16 +20,19 @@ from harness.lanes import programs_key
 from results.factorization import Factorization
 from results.study import Study
 from sweeps.launchers import worker
+from sweeps.launchers.worker import Failure
 from sweeps.run import Summary, record_failure
 
 ATTEMPTS = 2  # a study whose worker died is run once more
+END_SECONDS = 9.0  # that a worker has to hand over what has finished before it is killed
 
 
 class Outcome(NamedTuple):
-    """What became of one study: its summary, and why it failed if it did."""
+    """What became of one study: its summary, and if it failed why, in one line, and where in our code."""
 
     summary: Summary
-    failure: str | None
+    failure: str | None = None
+    places: tuple[str, ...] = ()
 
 
 class Progress(NamedTuple):
@@ -44,6 +51,19 @@ class Worker:
     process: BaseProcess
     orders: Connection
     study: Study | None = None
+
+    def send(self, order: worker.Order) -> None:
+        """Gives it a study. That it has died, ``hear`` tells."""
+        with contextlib.suppress(OSError):
+            self.orders.send(order)
+
+    def hear(self) -> worker.News | None:
+        """What it tells next; None if it has died."""
+        try:
+            news: worker.News = self.orders.recv()
+        except (EOFError, OSError):
+            return None
+        return news
 
 
 def slots(workers: int | None) -> list[tuple[tuple[int, ...], dict[str, str]]]:
@@ -102,11 +122,16 @@ def run_all(
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
     attempts = {study.name: 0 for study in studies}
     outcomes: list[Outcome] = []
-    pool = [start(i, *slot) for i, slot in enumerate(slots(workers)[: len(studies)])]
 
     def end(study: Study, outcome: Outcome) -> None:
         outcomes.append(outcome)
         on_progress(Progress(study, outcome.summary.ran, outcome))
+
+    if why := cannot_start():
+        for study in studies:
+            end(study, failed(store, study, "failed", Failure(why)))
+        return outcomes
+    pool = [start(i, *slot) for i, slot in enumerate(slots(workers)[: len(studies)])]
 
     def died(dead: Worker) -> None:
         dead.process.join()
@@ -116,22 +141,21 @@ def run_all(
         if attempts[dead.study.name] < ATTEMPTS:
             queue.append(dead.study)
         else:
-            why = f"its worker process died {ATTEMPTS} times, last with exit code {dead.process.exitcode}"
-            end(dead.study, Outcome(record_failure(store, dead.study, "lost"), why))
+            why = f"its worker process died {ATTEMPTS} times, last {how(dead.process.exitcode)}"
+            end(dead.study, failed(store, dead.study, "lost", Failure(why)))
 
     try:
         while len(outcomes) < len(studies):
             for idle in (w for w in pool if w.study is None and queue):
                 idle.study = _next(queue, {programs_key(w.study) for w in pool if w.study is not None})
                 attempts[idle.study.name] += 1
-                idle.orders.send(_order(store, idle.study, settings))
+                idle.send(_order(store, idle.study, settings))
             busy = {w.orders: w for w in pool if w.study is not None}
             for ready in multiprocessing.connection.wait(list(busy)):
                 which = busy[ready]  # type: ignore[index]
                 assert which.study is not None
-                try:
-                    news = which.orders.recv()
-                except (EOFError, ConnectionResetError):
+                news = which.hear()
+                if news is None:
                     died(which)
                     continue
                 if news.kind == "progress":
@@ -139,16 +163,50 @@ def run_all(
                     continue
                 study, which.study = which.study, None
                 if news.kind == "done":
-                    end(study, Outcome(news.value, None))
+                    end(study, Outcome(news.value))
                 else:
-                    end(study, Outcome(record_failure(store, study, "failed"), news.value))
+                    end(study, failed(store, study, "failed", news.value))
     finally:
-        for one in pool:
-            one.orders.close()
-            one.process.terminate()
-        for one in pool:
-            one.process.join()
+        end_all(pool)
     return outcomes
+
+
+def failed(store: Path, study: Study | Factorization, reason: str, why: Failure) -> Outcome:
+    """Stores that the trials of a study still missing ended as INCOMPLETE(``reason``); raises nothing."""
+    try:
+        return Outcome(record_failure(store, study, reason), *why)
+    except Exception as error:  # whatever is wrong with one study must not end the others
+        also = f"{why.cause}; and that is not in the store: {worker.failure(error).cause}"
+        return Outcome(Summary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
+
+
+def cannot_start() -> str | None:
+    """Why no worker process can be started from here; None if one can."""
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None)
+    if getattr(main, "__spec__", None) is not None or script is None or os.path.exists(script):
+        return None
+    return f"a worker process begins with the script that starts it, and {script} is no file; write the script to one"
+
+
+def how(exitcode: int | None) -> str:
+    """How a process ended, in words."""
+    if exitcode is None or exitcode >= 0:
+        return f"with exit code {exitcode}"
+    hint = ", as the system does when memory runs out" if -exitcode == signal.SIGKILL else ""
+    return f"by signal {-exitcode} ({signal.strsignal(-exitcode)}){hint}"
+
+
+def end_all(workers: Sequence[Worker]) -> None:
+    """Ends processes, each once it has handed over what has finished."""
+    for one in workers:
+        one.orders.close()
+        one.process.terminate()
+    deadline = time.monotonic() + END_SECONDS
+    for one in workers:
+        one.process.join(max(0.0, deadline - time.monotonic()))
+        one.process.kill()
+        one.process.join()
 
 
 def _order(store: Path, study: Study, settings: Settings) -> worker.Order:

@@ -11,6 +11,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.ending import Ending
+
+_ROOT = Path(__file__).parents[2]
+_OURS = ("harness", "results", "sweeps", "workloads")
+_LONGEST = 300  # characters of a cause
+
 
 class Order(NamedTuple):
     """A study to run, as plain data that pickles: its plan, what is asked of it, how to run it, on what ratings."""
@@ -23,8 +29,15 @@ class Order(NamedTuple):
     repeats: tuple[int, ...] = ()
 
 
+class Failure(NamedTuple):
+    """Why a study failed: the cause in one line, and where in our code it happened, innermost last."""
+
+    cause: str
+    places: tuple[str, ...] = ()
+
+
 class News(NamedTuple):
-    """What a worker tells of its study: ``progress`` (what is settled), ``done`` (a Summary) or ``failed`` (why)."""
+    """What a worker tells of its study: ``progress`` (what is settled), ``done`` (Summary) or ``failed`` (Failure)."""
 
     kind: str
     value: Any
@@ -38,18 +51,29 @@ def main(orders: Connection, cpus: tuple[int, ...], environment: Mapping[str, st
       cpus: logical processors to be bound to; empty for no binding.
       environment: set before JAX is imported.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    for each in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)  # the parent decides what an interrupt means
+    ending = Ending()
+    ending.watch()
     os.environ.update(environment)
     if cpus and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cpus)
     while True:
         try:
-            orders.send(_run(orders, orders.recv()))
-        except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
+            order = orders.recv()
+        except (EOFError, OSError):  # the parent is gone
             return
+        _tell(orders, _run(orders, order, ending), ending)
 
 
-def _run(orders: Connection, order: Order) -> News:
+def _tell(orders: Connection, news: News, ending: Ending) -> None:
+    try:
+        orders.send(news)
+    except OSError:  # the parent is gone
+        ending.end()
+
+
+def _run(orders: Connection, order: Order, ending: Ending) -> News:
     from harness.engine import Settings
     from results.asked import Repeats
     from results.plans import from_plan
@@ -64,9 +88,27 @@ def _run(orders: Connection, order: Order) -> News:
             Path(order.store),
             study,
             settings,
-            on_progress=lambda settled: orders.send(News("progress", settled)),
+            on_progress=lambda settled: _tell(orders, News("progress", settled), ending),
             ratings=order.ratings,
+            ending=ending,
         )
-    except Exception:
-        return News("failed", traceback.format_exc())
+    except Exception as error:
+        return News("failed", failure(error))
     return News("done", summary)
+
+
+def failure(error: Exception) -> Failure:
+    """What an exception tells, without the frames of other people's software."""
+    frames = [(_within_ours(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
+    places = tuple(f"{file}:{frame.lineno} {frame.name}: {frame.line}" for file, frame in frames if file)
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    cause = f"{type(error).__name__}: {said}"[:_LONGEST].removesuffix(": ")
+    return Failure(f"{cause} ({places[-1].split(' ')[0]})" if places else cause, places)
+
+
+def _within_ours(file: str) -> str | None:
+    """The path of a file of our code from the root of it; None of any other."""
+    path = Path(file)
+    if not path.is_relative_to(_ROOT) or (within := path.relative_to(_ROOT)).parts[0] not in _OURS:
+        return None
+    return within.as_posix()

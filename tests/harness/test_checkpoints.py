@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -54,6 +56,54 @@ def test_a_damaged_one_is_none(kept: Checkpoints, damage: str) -> None:
     middle = len(data) // 2
     flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
     file.write_bytes({"cut": data[:middle], "flipped": flipped, "empty": b"", "padded": data + b"\0"}[damage])
+    assert kept.load(0, "key") is None
+
+
+def line(**changes: object) -> bytes:
+    """The line of a checkpoint after one epoch with one array of two numbers."""
+    told = {"format": 1, "key": "key", "epochs": 1, "rows": [{"recall": 0.5}], "arrays": [[[2], "float32"]]}
+    return json.dumps(told | changes).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        b"",
+        b"no line",
+        b"\n",
+        b"[]\n",
+        b"{}\n",
+        b"[" * 100_000 + b"\n",
+        b"\xff\xfe\n",
+        line(epochs=2),
+        line(epochs="1"),
+        line(rows=None),
+        line(rows=["recall"]),
+        line(rows=[{"recall": "0.5"}]),
+        line(rows=[{"recall": 10**30}]),
+        line(arrays=[[[2], "none such"]]),
+        line(arrays=[[[2], "O"]]),
+        line(arrays=[[[2], None, 3]]),
+        line(arrays=[[[3], "float64"]]),
+        line(arrays=[[[-2], "float32"]]),
+        line(arrays=[[["2"], "float32"]]),
+        line(arrays=[[[2**62, 2**62], "float32"]]),
+        line(arrays=7),
+    ],
+    ids=lambda made: made[:60].decode(errors="replace"),
+)
+def test_a_hand_made_one_is_none(kept: Checkpoints, made: bytes) -> None:
+    """Its hash is right, as anybody can make it."""
+    kept.save(0, "key", checkpoint())
+    (file,) = kept.folder.iterdir()
+    payload = line() + np.ones(2, np.float32).tobytes()
+    file.write_bytes(payload + hashlib.sha256(payload).digest())
+    assert kept.load(0, "key") is not None
+    payload = made + np.ones(2, np.float32).tobytes()
+    file.write_bytes(payload + hashlib.sha256(payload).digest())
+    assert kept.load(0, "key") is None
+    file.unlink()
+    file.mkdir()
     assert kept.load(0, "key") is None
 
 

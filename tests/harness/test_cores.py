@@ -131,6 +131,35 @@ def test_without_time_trials_wait_and_go_on(
     assert not kept.folder.exists()
 
 
+@pytest.mark.parametrize("what", ["an array less", "another shape", "another dtype", "other columns", "too many rows"])
+def test_a_checkpoint_that_is_none_of_ours_is_not_gone_on_from(
+    study: Factorization, calm: tuple[list[cores.Record], Kept], what: str, tmp_path: Path
+) -> None:
+    keys: list[str] = []
+
+    class Keyed(Kept):
+        def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
+            super().save(trial, key, checkpoint)
+            keys.append(key)
+
+    kept = Keyed(tmp_path, study.name)
+    cores.run(study, search.draw(study, [0]), small(), kept, time_limit_seconds=1e-9)
+    saved = kept.load(0, keys[0])
+    assert saved is not None
+    first, *others = saved.arrays
+    made = {
+        "an array less": saved._replace(arrays=others),
+        "another shape": saved._replace(arrays=[first[:-1], *others]),
+        "another dtype": saved._replace(arrays=[first.astype(np.float32), *others]),
+        "other columns": saved._replace(rows=[{"recall": 0.5}]),
+        "too many rows": saved._replace(epochs=EPOCHS + 1, rows=saved.rows * (EPOCHS + 1)),
+    }
+    kept.save(0, keys[0], made[what])
+    (record,), kept = run(study, [0], tmp_path)
+    assert_same(record, calm[0][0])
+    assert list(kept.seen) == [(0, done) for done in range(1, EPOCHS)]
+
+
 def test_tables_that_are_not_finite_end_a_trial(study: Factorization, tmp_path: Path) -> None:
     tiny = {name: {"scale": "DISCRETE", "values": [1e-35]} for name in study.space}  # below what float32 can divide by
     singular = dataclasses.replace(study, solver="cholesky", table_dtype="float32", space=SearchSpace.from_plan(tiny))

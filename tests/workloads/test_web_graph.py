@@ -162,6 +162,25 @@ def test_damaged_data_are_one_line(write: Callable[..., Graph], monkeypatch: pyt
         source.build()
 
 
+@pytest.mark.parametrize("numbers", [[], [3, 4]])
+def test_a_record_that_is_no_row_is_one_line(write: Callable[..., Graph], numbers: list[int]) -> None:
+    from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    write("in-dense")
+    (file,) = web_graph.folder("in-dense").glob("*-train.array_record*")
+    records = ArrayRecordReader(str(file)).read_all()
+    example = tf_example_pb2.Example.FromString(records[5])
+    example.features.feature["row_tag"].int64_list.value[:] = numbers
+    records[5] = example.SerializeToString()
+    writer = ArrayRecordWriter(str(file), "group_size:1")
+    for record in records:
+        writer.write(record)
+    writer.close()
+    with pytest.raises(DataAbsent, match=r"record 5 of train is no row\); delete it and run python -m workloads.prep"):
+        web_graph.source("in-dense").build()
+
+
 def test_too_little_memory_is_told_before_reading(write: Callable[..., Graph], monkeypatch: pytest.MonkeyPatch) -> None:
     write("in-dense")
     monkeypatch.setattr(memory, "available", lambda: 1000)
@@ -183,6 +202,12 @@ def test_checksums_of_tfrecord_files() -> None:
     )
 
 
+def framed(record: bytes) -> bytes:
+    """A record as it lies in a TFRecord file."""
+    length = len(record).to_bytes(8, "little")
+    return length + rating_originals._checksum(length) + record + rating_originals._checksum(record)
+
+
 def write_originals(rows: Graph, folder: Path, shards: int) -> None:
     """Writes TFRecord files as they lie at gs://gresearch/web_graph; only the test split has a gt_tag."""
     from tensorflow_datasets.proto import tf_example_pb2
@@ -198,9 +223,7 @@ def write_originals(rows: Graph, folder: Path, shards: int) -> None:
                 features["col_tag"].int64_list.value.extend(rows[split][row][0])
                 if split == "test":
                     features["gt_tag"].int64_list.value.extend(rows[split][row][1])
-                record = example.SerializeToString()
-                length = len(record).to_bytes(8, "little")
-                data += length + rating_originals._checksum(length) + record + rating_originals._checksum(record)
+                data += framed(example.SerializeToString())
             (folder / f"{stem}.tfr-{shard:05}-of-{shards:05}").write_bytes(data)
 
 
@@ -236,6 +259,8 @@ def test_damaged_originals_are_refused(originals: Graph, tmp_path: Path, capsys:
         (b"no TFRecord file", "is no TFRecord file"),
         (data[:5], "is no TFRecord file"),
         (b"", "the originals hold {'train': "),
+        (framed(b"\xff no example"), "holds a record that is no row"),
+        (framed(b""), "holds a record that is no row"),
     ):
         file.write_bytes(wrong)
         assert prepare.main(["web_graph/in-dense"]) == 1

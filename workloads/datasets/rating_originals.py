@@ -54,12 +54,16 @@ def _originals(variant: str, split: str, manual: Path, dl_manager: Any) -> list[
 
 
 def _web_graph_rows(files: Sequence[Path]) -> Rows:
+    from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 
     for file in files:
         for record in tf_records(file):
-            features = tf_example_pb2.Example.FromString(record).features.feature
-            row = features["row_tag"].int64_list.value[0]
+            try:
+                features = tf_example_pb2.Example.FromString(record).features.feature
+                row = web_graph.row_tag(features)
+            except (DecodeError, ValueError):
+                raise OSError(f"{file} holds a record that is no row") from None
             tags = {tag: np.array(features[tag].int64_list.value, np.int64) for tag in ("col_tag", "gt_tag")}
             yield row, {"row_tag": row, **tags}
 

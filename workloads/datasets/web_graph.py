@@ -7,8 +7,9 @@ columns, and is not read.
 """
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,6 +122,12 @@ def build(variant: str) -> Ratings:
     return Ratings(links, history, heldout, sum(merged + more + most), left_out(seen))
 
 
+def row_tag(record: Mapping[str, Any]) -> int:
+    """The number of the row that a record is, by its ``tf.train.Feature``s; ValueError if it has none, or several."""
+    (number,) = record["row_tag"].int64_list.value
+    return int(number)
+
+
 def _gather(variant: str, split: str, known: Pairs, sought: Pairs | None = None) -> int:
     """Adds the ``col_tag`` of all rows of a split to ``known`` and their ``gt_tag`` to ``sought``; counts the rows."""
     place = folder(variant)
@@ -137,7 +144,13 @@ def _gather(variant: str, split: str, known: Pairs, sought: Pairs | None = None)
         rows.clear()
 
     for record in array_records.records(f"web_graph/{variant}", place, split):
-        rows.append(record["row_tag"].int64_list.value[0])
+        try:
+            rows.append(row_tag(record))
+        except ValueError:
+            raise DataAbsent(
+                f"{place} cannot be read (record {count} of {split} is no row); delete it and run "
+                f"python -m workloads.prepare web_graph/{variant}"
+            ) from None
         for tag in targets:
             tags[tag].append(np.array(record[tag].int64_list.value, np.int64))
         count += 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.cores import factorizations
-from analysis.report import charts, cores, goals, marks
+from analysis.report import books, charts, cores, goals, marks
 from analysis.report.markup import Html, joined, number, row, table, tag
 
 
@@ -25,6 +25,13 @@ def test_cells_know_what_they_are_sorted_by() -> None:
     assert '<td class="number" data-value="1000" data-head="steps">1,000</td>' in made
     assert '<tr data-groups="3">' in made
     assert '<th scope="col" class="number"><button type="button">steps</button></th>' in made
+
+
+@pytest.mark.parametrize("packages", ["no JSON", "[1, 2]", "7", "[" * 100_000])
+def test_versions_of_packages_that_are_not_told_are_left_out(packages: str) -> None:
+    run = {"package_versions": packages, "python_version": "3.11"}
+    assert books._software(run) == "Python 3.11"
+    assert books._software(run | {"package_versions": '{"jax": "0.10"}'}) == "Python 3.11, jax 0.10"
 
 
 def test_thirty_series_look_different() -> None:

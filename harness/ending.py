@@ -1,0 +1,66 @@
+"""How a process that trains ends when it is told to: what has finished is handed over first.
+
+Python runs handlers of signals only between computations, which may take minutes; so a thread waits for the signal, and
+for the end of the parent process.
+"""
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+from results.doors import say
+
+GRACE_SECONDS = 5.0  # that what is being stored may take until the process ends all the same
+CODE = 128 + signal.SIGTERM
+
+
+class Ending:
+    """What is done before the process ends.
+
+    Attributes:
+      lock: held while what has finished is counted or stored: so long the process does not end.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._first: Callable[[], None] = lambda: None
+
+    @contextlib.contextmanager
+    def first(self, hand_over: Callable[[], None]) -> Iterator[None]:
+        """Within, the process calls ``hand_over`` before it ends."""
+        before, self._first = self._first, hand_over
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._first = before
+
+    def end(self) -> NoReturn:
+        """Ends the process."""
+        try:
+            if self.lock.acquire(timeout=GRACE_SECONDS):
+                self._first()
+        except Exception as error:  # a disk that gave out, or somebody else has the study by now
+            say(f"what has finished last is not stored: {error}")
+        finally:
+            os._exit(CODE)
+
+    def watch(self) -> None:
+        """From now on ends the process at SIGTERM, or once its parent is gone. For the main thread of a child."""
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        told, tell = os.pipe()
+        os.set_blocking(tell, False)
+        signal.set_wakeup_fd(tell)
+        signal.signal(signal.SIGTERM, lambda number, frame: None)  # what counts is the byte in the pipe
+
+        def wait() -> None:
+            multiprocessing.connection.wait([told, parent.sentinel])
+            self.end()
+
+        threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,113 @@
+"""However a sweep is ended, what its workers had finished is stored, and they end with it."""
+
+import collections
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from results import store, verify
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 10.0  # in which the workers of a sweep end, whatever ended it
+SWEEP = """
+import sys
+from results import store
+from sweeps import config, doors, overrides
+from sweeps.launchers import local
+
+def door(argv):
+    request = config.request(overrides.command_line(argv))
+    for study in request.studies:
+        store.ask(request.store, study)
+    local.run_all(request.store, request.studies, request.settings, 1, lambda p: print(p.settled, flush=True))
+    return 0
+
+if __name__ == "__main__":
+    sys.exit(doors.guarded(door, sys.argv[1:]))
+"""
+# Every other trial diverges at once; the others go on in spans that double, up to minutes.
+LINE = (
+    "optimizer=sgd",
+    "+optimizer.space.learning_rate.values=[1.0e30,0.01]",
+    *(f"optimizer.space.learning_rate.{end}=null" for end in ("low", "high")),
+    "optimizer.space.learning_rate.scale=DISCRETE",
+    "trials=16",
+    "pruning=off",
+    "task.targets=[]",
+    "task.budget={steps: 100000000, epochs: null, at_least_steps: null}",
+    "task.evaluation_ratio=2",
+    "lanes=16",
+    "part_seconds=1000",
+)
+STILL = 1.0  # seconds without an evaluation: one is a long way off
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process is there, and is no zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda by: by.name)
+def test_what_has_finished_is_stored_in_the_midst_of_a_long_computation(
+    tmp_path: Path, by: signal.Signals, children: Callable[[int], list[int]]
+) -> None:
+    script = tmp_path / "sweep.py"
+    script.write_text(SWEEP)
+    with subprocess.Popen(
+        [sys.executable, str(script), *LINE, f"store={tmp_path}/store"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as sweep:
+        _ended_and_stored(sweep, by, tmp_path / "store", children)
+
+
+def _ended_and_stored(
+    sweep: subprocess.Popen[str], by: signal.Signals, folder: Path, children: Callable[[int], list[int]]
+) -> None:
+    told: collections.deque[tuple[float, int]] = collections.deque()
+
+    def listen() -> None:
+        assert sweep.stdout is not None
+        for line in sweep.stdout:
+            told.append((time.monotonic(), int(line)))
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    deadline = time.monotonic() + 60
+    while not (told and time.monotonic() - told[-1][0] > STILL) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (worker,) = children(sweep.pid)
+    began = time.monotonic()
+    sweep.send_signal(by)
+    while is_alive(worker) and time.monotonic() - began < 2 * SECONDS:
+        time.sleep(0.01)
+    took = time.monotonic() - began
+    listener.join()
+    assert sweep.wait(SECONDS) == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[by]
+    assert took < SECONDS
+    _, finished = told[-1]
+    assert 0 < finished < 16
+    (name,) = store.names(folder)
+    study = store.planned(folder, name)
+    assert study is not None
+    assert not store.running(folder, name)
+    assert store.progress(folder, study).ledger.infeasible == finished
+    assert verify.run(folder, lambda line: None) == 0
+    assert sweep.stderr is not None
+    if by != signal.SIGKILL:
+        err = sweep.stderr.read()
+        assert err.endswith("ed; what is stored stays, and the same command goes on from there\n"), err
+        assert err.count("\n") == 1

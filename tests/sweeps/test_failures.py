@@ -1,0 +1,125 @@
+"""Whatever goes wrong before a study's first evaluation is one line with its cause, and the sweep goes on."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.engine import Settings
+from results import store, verify
+from results.study import Study, Target
+from sweeps import __main__ as sweeps_door
+from sweeps import doors
+from sweeps.launchers import local
+from sweeps.run import record_failure, run_study
+
+ROOT = Path(__file__).parents[2]
+SHORT = ("trials=1", "task.budget.steps=2", "launcher.workers=1", "-m")
+ON_STANDARD_INPUT = """
+import sys
+from sweeps import __main__, doors
+sys.exit(doors.guarded(__main__.main, sys.argv[1:]))
+"""
+WITH_A_MISTAKE = """
+import sys
+import jax.numpy as jnp
+from workloads import registry
+from workloads.models.fully_connected import fully_connected
+from workloads.workload import Model
+
+def mistaken(classes, widths):
+    right = fully_connected(classes, widths)
+    def apply(params, x):
+        logits = right.apply(params, x)
+        return logits @ jnp.zeros((logits.shape[-1] + 1, classes)) if len(x) == 32 else logits
+    return Model(right.init, apply)
+
+registry.MODELS["fully_connected"] = mistaken
+
+if __name__ == "__main__":
+    from sweeps import __main__, doors
+    sys.exit(doors.guarded(__main__.main, sys.argv[1:]))
+"""
+
+
+def lines_of(err: str, failed: int, of: int, cause: str) -> None:
+    """Nothing of a traceback, one line with its cause for every study that failed, and how many did."""
+    assert "Traceback" not in err
+    told = [line for line in err.splitlines() if "] " in line and ": failed: " in line]
+    assert len(told) == failed
+    assert all(cause in line and len(line) < 500 for line in told)
+    assert err.splitlines()[-1] == f"{failed} of {of} studies failed; the same command tries them again"
+
+
+def ends(folder: Path) -> list[tuple[str, str | None]]:
+    """Status and reason of all trials of a store in which nothing is wrong."""
+    assert verify.run(folder, lambda line: None) == 0
+    trials = store.read(folder).trials.sort_values("study")
+    return [(status, reason) for status, reason in zip(trials["status"], trials["reason"].fillna(""), strict=True)]
+
+
+@pytest.mark.parametrize("pruning", ["exact", "off"])
+def test_a_study_without_an_evaluation_is_stored_and_run_later(
+    tmp_path: Path, make_study: Callable[..., Study], pruning: str
+) -> None:
+    targets = (Target("validation_loss", 0.6), Target("validation_error", 0.1))
+    study = make_study(pruning=pruning, targets=targets, trials=3, confirm=2, budget_steps=3)
+    store.ask(tmp_path, study)
+    assert record_failure(tmp_path, study, "failed").incomplete == 3
+    assert ends(tmp_path) == [("INCOMPLETE", "failed")] * 3
+    assert run_study(tmp_path, study, Settings()).ran >= 3
+    assert not store.progress(tmp_path, study).ledger.unfinished
+    assert verify.run(tmp_path, lambda line: None) == 0
+
+
+def test_an_accelerator_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    line = ["optimizer=sgd,momentum", *SHORT, f"store={tmp_path}"]
+    assert doors.guarded(sweeps_door.main, line) == 1
+    lines_of(capfd.readouterr().err, 2, 2, "cuda")
+    assert ends(tmp_path) == [("INCOMPLETE", "failed")] * 2
+
+
+def test_a_model_with_a_mistake_in_its_shapes(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WITH_A_MISTAKE)
+    command = [sys.executable, str(script), "batch_size=32,64", *SHORT, f"store={tmp_path}/store"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 1, done.stderr
+    lines_of(done.stderr, 1, 2, "TypeError: dot_general")
+    assert "harness/lanes.py:" in done.stderr
+    assert sorted(ends(tmp_path / "store")) == [("COMPLETE", ""), ("INCOMPLETE", "failed")]
+
+
+def test_a_script_on_standard_input(tmp_path: Path) -> None:
+    command = [sys.executable, "-", "optimizer=sgd,momentum", *SHORT, f"store={tmp_path}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, input=ON_STANDARD_INPUT, capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 1, done.stderr
+    lines_of(done.stderr, 2, 2, "<stdin> is no file; write the script to one")
+    assert ends(tmp_path) == [("INCOMPLETE", "failed")] * 2
+
+
+def test_a_failure_that_cannot_be_stored_stops_no_other_study(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+    good, bad = make_study(trials=1, budget_steps=2), make_study(trials=1, budget_steps=2, seed=1)
+    for study in (good, bad):
+        store.ask(tmp_path, study)
+    (tmp_path / bad.name / "claim-000001.json").write_text("{}")
+    (tmp_path / bad.name / "part-000000-000001.arrows").write_text("")
+    outcomes = {o.summary.study: o for o in local.run_all(tmp_path, [bad, good], Settings(), 1)}
+    assert outcomes[good.name].failure is None
+    failure = outcomes[bad.name].failure
+    assert failure and "claim-000001.json is not what was written" in failure and "that is not in the store" in failure
+
+
+@pytest.mark.parametrize(("code", "words"), [(1, "with exit code 1"), (-9, "by signal 9 (Killed), as the system does")])
+def test_how_a_process_ended(code: int, words: str) -> None:
+    assert local.how(code).startswith(words)

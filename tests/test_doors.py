@@ -1,0 +1,163 @@
+"""How doors end, and that nothing in a store steers the terminal they print to or is a traceback."""
+
+import csv
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import __main__ as analysis_door
+from results import __main__ as results_door
+from results import durable, release, store
+from results.parts import commit_file, plan_file
+from results.study import Study
+from sweeps import doors, status
+
+from .analysis.conftest import Ran, plan, publish
+
+ROOT = Path(__file__).parents[1]
+STEERS = "\x1b]0;mine\x07\x1b[2J\u202e"  # names a window, clears it, and turns the text around
+OPENED: dict[str, Callable[[Path, Path], int]] = {
+    "status": lambda folder, other: doors.guarded(status.status, [f"store={folder}"]),
+    "merge": lambda folder, other: results_door.main(["merge", str(folder), "--store", str(other)]),
+    "verify": lambda folder, other: results_door.main(["verify", "--store", str(folder)]),
+    "steps": lambda folder, other: analysis_door.main(["steps", "--store", str(folder)]),
+    "csv": lambda folder, other: analysis_door.main(["steps", "--store", str(folder), "--csv"]),
+    "fit": lambda folder, other: analysis_door.main(["fit", "--store", str(folder)]),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store with one small study."""
+    publish(tmp_path / "store", plan(trials=2), {0: Ran([(5, 0.2), (9, 0.1)]), 1: Ran([(5, 0.3), (9, 0.2)])})
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def one_of_two_users() -> Iterator[Path]:
+    """A folder that this process cannot read: as root, which can read any, it is somebody else until the end."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield folder
+    if os.getuid() == 0:
+        os.seteuid(0)
+    shutil.rmtree(folder)
+
+
+def resealed(folder: Path, **changes: Any) -> None:
+    """Writes the newest commit record of the only study anew, as somebody with an editor and sha256sum would."""
+    (commit,) = store.catalogue(folder)
+    path = folder / commit.name / commit_file(commit.number)
+    record = durable.read_sealed(path) | changes
+    path.unlink()
+    durable.create(path, durable.seal(record))
+
+
+def is_one_line(code: int, err: str, *words: str) -> None:
+    assert (code, err.count("\n")) == (2, 1), err
+    assert err.startswith("error: ")
+    for word in words:
+        assert word in err
+
+
+@pytest.mark.parametrize("door", OPENED)
+def test_no_name_in_a_store_steers_the_terminal(
+    tmp_path: Path, folder: Path, door: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile: Study = plan(model_options={"widths": STEERS}, batch_size=8)
+    publish(folder, hostile, {i: Ran([(5, 0.2), (9, 0.1)]) for i in range(4)})
+    waiting = folder / f"waiting{STEERS}"
+    waiting.mkdir()
+    durable.create(waiting / plan_file(4), durable.seal({"plan": hostile.plan(), "trials": 4}))
+    OPENED[door](folder, tmp_path / f"other{STEERS}")
+    out, err = capsys.readouterr()
+    told = out + err
+    assert "x1b" in told
+    assert [c for c in told if not c.isprintable() and c != "\n"] == []
+
+
+def test_cells_of_csv_are_one_line_and_of_one_row(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    publish(folder, plan(model_options={"widths": "a\nb,c"}, batch_size=8), {0: Ran([(5, 0.2), (9, 0.1)])})
+    assert OPENED["csv"](folder, folder) == 0
+    out = capsys.readouterr().out
+    rows = list(csv.reader(io.StringIO(out)))
+    assert len(rows) == out.count("\n") == 3
+    assert "fully_connected_a\\nb,c" in rows[1] + rows[2]
+
+
+@pytest.mark.parametrize("door", ["merge", "steps"])
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN"])
+def test_what_is_no_number_of_json_is_one_line(
+    tmp_path: Path, folder: Path, door: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "release"
+    release.export(folder, out, lambda line: None)
+    path = out / "manifest.json"
+    record = durable.read_sealed(path)
+    record["studies"][0]["number"] = float(number)
+    path.write_bytes(durable.seal(record))
+    assert number in path.read_text()
+    is_one_line(OPENED[door](out, tmp_path / "other"), capsys.readouterr().err, "manifest.json")
+
+
+@pytest.mark.parametrize("door", ["merge", "status"])
+@pytest.mark.parametrize("table", ["trials", "measurements"])
+def test_a_column_whose_name_is_no_text_is_one_line(
+    tmp_path: Path, folder: Path, door: str, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if (door, table) == ("status", "measurements"):
+        pytest.skip("status reads no measurements")
+    (commit,) = store.catalogue(folder)
+    file = commit.files[table]
+    data = Path(file.path).read_bytes()
+    name = {"trials": b"learning_rate", "measurements": b"test_error"}[table]
+    broken = data.replace(name, b"\xff" * len(name))
+    assert broken != data
+    Path(file.path).write_bytes(broken)
+    files = durable.read_sealed(folder / commit.name / commit_file(commit.number))["files"]
+    files[table]["sha256"] = hashlib.sha256(broken).hexdigest()
+    resealed(folder, files=files)
+    is_one_line(OPENED[door](folder, tmp_path / "other"), capsys.readouterr().err, file.path.name)
+
+
+@pytest.mark.parametrize("door", ["status", "steps", "merge"])
+def test_a_folder_that_cannot_be_read_is_one_line(
+    one_of_two_users: Path, door: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = one_of_two_users / "store"
+    publish(folder, plan(trials=1), {0: Ran([(5, 0.2), (9, 0.1)])})
+    (name,) = store.names(folder)
+    (folder / name).chmod(0)
+    if os.getuid() == 0:
+        os.seteuid(65534)
+    is_one_line(OPENED[door](folder, one_of_two_users / "other"), capsys.readouterr().err, name, "permission")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("results", "verify", "--store"),
+        ("sweeps.status", "store="),
+        ("sweeps.plan", "+experiment=quickstart", "-m", "store="),
+        ("analysis", "steps", "--store"),
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_has_seen_enough(folder: Path, words: tuple[str, ...]) -> None:
+    *words_before, last = words
+    placed = [f"{last}{folder}"] if last.endswith("=") else [last, str(folder)]
+    command = [sys.executable, "-m", *words_before, *placed]
+    reading, writing = os.pipe()
+    os.close(reading)  # as head does once it has its lines
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
