@@ -34,7 +34,7 @@ figures: .venv/installed
 	rm -rf build/figures
 	$(BIN)/python -m analysis figures --store results/published --out build/figures
 	$(BIN)/python -m analysis figures --store results/published --out build/figures --kind metaparameters \
-	  --where 'dataset=digits,model=fully_connected*,optimizer=sgd'
+	  --where 'dataset=digits,model=fully_connected*,optimizer=sgd,schedule=constant'
 	while read -r name picture; do cp "build/figures/$$picture.png" "docs/figures/$$name.png" || exit; done \
 	  < docs/figures/pictures.txt
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.cores import epochs, factorizations
 from analysis.drawing import draw
 from analysis.fitting import by_k, pairs
 from analysis.fitting.pairs import Fitted
@@ -83,6 +84,13 @@ def test_the_sums_of_the_release_are_told_as_they_are(commits: list[Commit], tab
     assert sums in text("README.md")
 
 
+def test_the_gain_of_the_second_core_is_told_as_it_is() -> None:
+    table = epochs.table(factorizations.load(RELEASE))
+    seconds = table[table["data"].str.contains("links=10000000")].set_index("cores")["seconds_per_epoch"]
+    assert sorted(seconds.index) == [1, 2]
+    assert f"10 million links: two cores are {seconds[1] / seconds[2]:.2f} times as fast as one" in text("README.md")
+
+
 MODEL = "fully_connected_64"  # of the table of optimizers in README, on digits
 
 
@@ -93,17 +101,21 @@ def fitted() -> list[Fitted]:
 
 @pytest.mark.slow
 def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fitted: list[Fitted]) -> None:
-    of_search = [one for one in fitted if isinstance(study := one.commits[0].study, Study) and _is_plain(study)]
-    counts = [8, 16, 32]
+    of_search = [one for one in fitted if _is_plain(one.commits[0].study)]
+    of_many = {one.curve.optimizer: one.judged for one in fitted if sweep(one.commits[0].study) == "many"}
     for one in of_search:
-        judged = [one.judged, one.confirmed, *(at.judged for at in by_k.of([one], counts))]
+        by_count = [at.judged for at in by_k.of([one], [8, 16, 32])]
+        judged = [one.judged, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
         cells = [draw.critical_in_words(each) if each else "" for each in judged]
         assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in (ROOT / "README.md").read_text().splitlines()
     assert len(of_search) == 9
+    assert [each.points.trials for each in of_many.values()] == [1024]
 
 
-def _is_plain(study: Study) -> bool:
+def _is_plain(study: AnyStudy) -> bool:
     """Whether a study is one of those that differ in optimizer and batch size alone."""
+    if not isinstance(study, Study):
+        return False
     plain = (study.pruning, study.stop, study.schedule) == ("off", "target", "constant")
     return plain and (study.dataset, study.model_label) == ("digits", MODEL)
 
