@@ -44,6 +44,7 @@ GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "
 SELECTED, CONFIRMED = STYLES[:2]  # of one curve alone
 DASHES = (0.0, (4.0, 1.6))  # of what was confirmed, where colours tell curves apart
 NEVER_AGAIN = "confirmed: median never reached"
+FURTHEST = 4.0  # a bar of an evaluation interval that goes further than this factor below its middle may be cut
 
 
 def styles() -> Iterator[Style]:
@@ -72,6 +73,12 @@ def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[floa
     ax.set_xlabel("batch size (examples)")
     ax.set_ylabel("steps to target")
     ax.grid(**GRID)
+
+
+def heights(points: Points) -> np.ndarray:
+    """Steps that axes have to hold to show what was measured, of which bars that reach far down are cut."""
+    low = regimes.from_zero(points.low)
+    return np.concatenate([np.maximum(low, (low + points.high) / 2 / FURTHEST), points.high])
 
 
 def measured(

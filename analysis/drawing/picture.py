@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.text import Text
 
 from analysis.drawing import draw
 from results.bad_input import BadInput
 
 PNG_DPI = 200
+SMALLEST = 4.0  # letters, points
 CHARACTERS_ACROSS = 88  # of the second line of title at its full size
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "scaling-limits",  # the same picture is the same file
@@ -57,7 +60,7 @@ def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below:
       below: inches of room beneath the axes.
     """
     width, down = 9.0 if beside else 6.4, 4.6 + below
-    figure = Figure(figsize=(width, down))
+    figure = Figure(figsize=(width, down), dpi=PNG_DPI)
     FigureCanvasAgg(figure)
     narrower = 6.4 / width
     bottom, height = (0.115 * 4.6 + below) / down, (0.755 - 0.055 * strips) * 4.6 / down
@@ -75,7 +78,7 @@ def panels(
     """
     count, down = len(widths), 4.6 + below
     across = across or (6.4 if count == 1 else 9.0)
-    figure = Figure(figsize=(across, down))
+    figure = Figure(figsize=(across, down), dpi=PNG_DPI)
     FigureCanvasAgg(figure)
     left, gap = 0.115 * 6.4 / across, 0.105
     room = (0.98 - left - gap * (count - 1)) / sum(widths)
@@ -93,7 +96,19 @@ def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
     lines = ((0.253, title, 11.0, "bold", 0.7 * room), (0.4692, goal, 9.0, "normal", room))
     for under, words, size, weight, fits in lines:
         fitting = min(size, size * fits / max(1, len(words)))
-        figure.text(left, 1 - under / down, words, fontsize=fitting, fontweight=weight, color=draw.INK)
+        written = figure.text(left, 1 - under / down, words, fontsize=fitting, fontweight=weight, color=draw.INK)
+        keep_inside(written)
+
+
+def keep_inside(words: Text | Legend) -> None:
+    """Makes letters smaller until ``words`` end within their figure, or cannot be read."""
+    texts = [words] if isinstance(words, Text) else words.get_texts()
+    size = texts[0].get_fontsize()
+    assert isinstance(size, float)
+    while words.get_window_extent().x1 > words.figure.bbox.width and size > SMALLEST:
+        size *= 0.98
+        for each in texts:
+            each.set_fontsize(size)
 
 
 def slug(names: Sequence[str]) -> str:

@@ -79,8 +79,9 @@ def critical_batch_sizes(ax: Axes, told: Sequence[Told]) -> None:
 
     Arrows are where an end is out of sight.
     """
-    for row, one in enumerate(reversed(told)):
-        _critical(ax, one, 0.05 + APART * row)
+    height = 0.05
+    for one in reversed(told):
+        height += APART * _critical(ax, one, height)
 
 
 def interval(ax: Axes, one: Told, height: float, size: float = 7.0) -> tuple[float, float] | None:
@@ -117,13 +118,14 @@ def upright(ax: Axes, across: float, one: Told, marker: str) -> None:
         ax.plot([across], [fit.critical_batch_size], marker=marker, color=color, zorder=4, **look)
 
 
-def _critical(ax: Axes, one: Told, height: float) -> None:
+def _critical(ax: Axes, one: Told, height: float) -> int:
+    """How many rows it takes: two where the words have no room beside the interval, and stand above it."""
     _, color, judged = one
     words = f"{one.label} {draw.critical_in_words(judged)}"
     ends, fit = interval(ax, one, height), judged.fit
     if ends is None or fit is None:
         ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=color, va="center")
-        return
+        return 1
     (left, right), (low, high) = ax.get_xlim(), ends
     at_bottom = ax.get_xaxis_transform()
     if left < fit.critical_batch_size < right and judged.verdict == "identified":
@@ -152,6 +154,7 @@ def _critical(ax: Axes, one: Told, height: float) -> None:
         bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
         zorder=5,
     )
+    return 2 if side == "center" else 1
 
 
 def _fitting(name: str, share: float) -> str:

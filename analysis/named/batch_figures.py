@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis.drawing import draw, verdicts
 from analysis.drawing.draw import INK, Style
-from analysis.drawing.picture import CHARACTERS_ACROSS, Picture, Skipped, axes, panels
+from analysis.drawing.picture import CHARACTERS_ACROSS, Picture, Skipped, axes, keep_inside, panels
 from analysis.drawing.verdicts import Told
 from analysis.fitting import curves, pairs
 from analysis.fitting.curves import Curve, Points
@@ -20,8 +21,8 @@ from analysis.searches import confirmations
 
 WITHIN_AXES = 4  # more curves have their legend beside the axes
 CRITICAL = "critical batch size"
-# Of a legend beneath the axes, inches: a line, from the axes down to it, and the room for two lines.
-LINE, BENEATH, ROOM = 0.17, 0.42, 0.4
+# Of a legend beneath the axes, inches: a line, from the axes down to it, and the room for three lines.
+LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
 LOOKS = {SELECTED: draw.SELECTED, CONFIRMED: draw.CONFIRMED}
 
 
@@ -54,7 +55,7 @@ def draw_curve(ax: Axes, one: Fitted) -> None:
     """Draws steps to target with fit, band, regimes and critical batch size, as selected and as confirmed."""
     points = one.judged.points
     missed, budgets = curves.unreached(one.curve, points)
-    heights = [*points.low.clip(0.5), *points.high, *budgets, *confirmations.heights(one.again)]
+    heights = [*draw.heights(points), *budgets, *confirmations.heights(one.again)]
     draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
     draw.measured(ax, points, draw.SELECTED, None)
     if missed:
@@ -97,10 +98,12 @@ def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
         counts = [one.judged.points.trials for one in drawn]
         goal = _goal(drawn[0].curve, counts, [one.curve.pruned for one in drawn], names[4:])
         both = any(one.confirmed for one in drawn)
-        yield Picture(names, _side_by_side(workload, goal, drawn) if both else _alone(workload, goal, drawn))
+        entries = _entries(drawn, *names[4:])
+        draw_all = _side_by_side if both else _alone
+        yield Picture(names, draw_all(workload, goal, drawn, entries))
 
 
-def _alone(workload: str, goal: str, drawn: Sequence[Fitted]) -> Figure:
+def _alone(workload: str, goal: str, drawn: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
     """All optimizers on one pair of axes."""
     crowded = len(drawn) > WITHIN_AXES
     figure, ax = axes(workload, goal, beside=crowded)
@@ -108,11 +111,11 @@ def _alone(workload: str, goal: str, drawn: Sequence[Fitted]) -> Figure:
     _all(ax, drawn, SELECTED)
     options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
     options |= {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "alignment": "left"}
-    ax.legend(handles=_entries(drawn), title=f"{CRITICAL} (ring) [90 % interval]", **options)
+    ax.legend(handles=entries, title=f"{CRITICAL} (ring) [90 % interval]", **options)
     return figure
 
 
-def _side_by_side(workload: str, goal: str, drawn: Sequence[Fitted]) -> Figure:
+def _side_by_side(workload: str, goal: str, drawn: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
     """What was selected on the left, what was confirmed on the right, on the same axes, and a legend beneath."""
     rows = -(-len(drawn) // 2)
     figure, both = panels(workload, goal, (1, 1), across=9.6, below=0.2 + (rows + 1) * LINE)
@@ -127,13 +130,13 @@ def _side_by_side(workload: str, goal: str, drawn: Sequence[Fitted]) -> Figure:
     box = both[0].get_position()
     at = (box.x0 - 0.045, box.y0 - (BENEATH + 0.05) / figure.get_figheight())
     title = f"{CRITICAL} (ring) [90 % interval]; an open triangle: the median of its repeats never reached"
-    figure.legend(handles=_entries(drawn), title=title, bbox_to_anchor=at, borderaxespad=0, **options)
+    figure.legend(handles=entries, title=title, bbox_to_anchor=at, borderaxespad=0, **options)
     return figure
 
 
 def _limits(ax: Axes, drawn: Sequence[Fitted]) -> None:
     every = [one.judged.points for one in drawn]
-    heights = [steps for points in every for steps in (*points.low.clip(0.5), *points.high)]
+    heights = [steps for points in every for steps in draw.heights(points)]
     heights += [steps for one in drawn for each in one.again for steps in each.median if 0 < steps < np.inf]
     draw.batch_size_axes(ax, [size for points in every for size in points.batch_size], heights)
 
@@ -153,23 +156,28 @@ def _all(ax: Axes, drawn: Sequence[Fitted], name: str) -> None:
             draw.knee(ax, judged, style)
 
 
-def _entries(drawn: Sequence[Fitted]) -> list[Any]:
-    """What a legend says of each: its name, and its critical batch sizes."""
-    found = []
+def _entries(drawn: Sequence[Fitted], above: str = "") -> list[Line2D]:
+    """What a legend says of each: its name with what tells it apart, unless that stands ``above`` all, and its critical
+    batch sizes.
+    """
+    entries = []
     for one, style in zip(drawn, draw.styles(), strict=False):
-        name = one.curve.optimizer + (f" ({one.curve.distinction})" if one.curve.distinction else "")
-        found.append(draw.entry(style, f"{name}: {draw.both_in_words(one.judged, one.confirmed)}"))
-    return found
+        apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
+        name = one.curve.optimizer + (f" ({', '.join(apart)})" if apart else "")
+        entries.append(draw.entry(style, f"{name}: {draw.both_in_words(one.judged, one.confirmed)}"))
+    return entries
 
 
 def legend(ax: Axes, **options: Any) -> None:
-    """Measurements first, then what was made of them, then whatever had no room for its name."""
+    """Measurements first, then what was made of them, then whatever had no room; smaller where it is wide."""
     order = [draw.NEVER_AGAIN, "90 % region", "perfect scaling"]
     handles, labels = ax.get_legend_handles_labels()
     first = [label for label in labels if label.startswith(("measured", SELECTED, "confirmed: median, "))]
     entries = sorted(zip(handles, labels, strict=True), key=lambda e: (*first, *order, e[1]).index(e[1]))
     framed = {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "loc": "upper right"}
-    ax.legend(*zip(*entries, strict=True), **framed | options).set_zorder(6)
+    drawn = ax.legend(*zip(*entries, strict=True), **framed | options)
+    keep_inside(drawn)
+    drawn.set_zorder(6)
 
 
 def _workload(curve: Curve) -> str:

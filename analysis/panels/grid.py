@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.drawing.draw import INK
+from analysis.drawing.picture import PNG_DPI, keep_inside
 
 # Inches.
 WIDTHS = {1: 5.4, 2: 4.2, 3: 3.3}  # of a panel with its margins, by the number of columns
@@ -67,7 +68,7 @@ def grid(
     named, kept = _rows(symbols, across)
     head += 0.19 * named + (0.08 if named else 0)
     down = head + rows * (ABOVE + height + BELOW) + sum(beneath) + 0.06 * sum(map(bool, beneath)) + FOOT
-    figure = Figure(figsize=(across, down))
+    figure = Figure(figsize=(across, down), dpi=PNG_DPI)
     FigureCanvasAgg(figure)
     _title(figure, title, told, symbols, kept, named)
     longest = max(len(panel.title) for panel in panels.values())
@@ -87,7 +88,8 @@ def grid(
 
 def _title(figure: Figure, title: str, told: Sequence[str], symbols: Sequence[Artist], columns: int, rows: int) -> None:
     across, down = figure.get_size_inches()
-    figure.text(LEFT / 2 / across, 1 - 0.28 / down, title, fontsize=TITLE, fontweight="bold", color=INK)
+    head = figure.text(LEFT / 2 / across, 1 - 0.28 / down, title, fontsize=TITLE, fontweight="bold", color=INK)
+    keep_inside(head)
     for i, line in enumerate(told):
         figure.text(LEFT / 2 / across, 1 - (0.47 + 0.17 * i) / down, line, fontsize=WORDS, color=INK)
     if symbols:

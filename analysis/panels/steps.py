@@ -19,7 +19,6 @@ from analysis.panels.line import Line
 from analysis.searches import confirmations
 
 EACH = "each"  # a line of perfect scaling of its own for every line
-FURTHEST = 4.0  # a bar of an evaluation interval that goes further than this factor below its middle may be cut
 PUBLISHED: dict[str, Any] = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
 PUBLISHED |= {"markeredgewidth": 0.8}
 
@@ -94,9 +93,7 @@ def _axes(ax: Axes, members: Sequence[Line], factors: Sequence[float], relative_
     for one, factor in zip(members, factors, strict=True):
         points, (beside, beside_steps) = one.judged.points, _published(one, relative_to)
         sizes += [*points.batch_size, *one.missed, *beside]
-        low = regimes.from_zero(points.low)
-        low = np.maximum(low, (low + points.high) / 2 / FURTHEST)
-        heights += [v / factor for v in (*low, *points.high, *one.missed.values())]
+        heights += [v / factor for v in (*draw.heights(points), *one.missed.values())]
         heights += list(beside_steps)
         heights += confirmations.heights(one.again) if relative_to is None else []
     draw.batch_size_axes(ax, sizes, heights, compact=True)
