@@ -90,6 +90,13 @@ def test_a_record_is_a_study_and_its_seeds_are_trials(tmp_path: Path) -> None:
         ({"Benchmark": "gpt3", "BS": 1536, "Epochs to converge": [1157627904]}, "tokens", 368, 565248, None),
         ({"Benchmark": "sd", "BS": 512, "Epochs to converge": [5000]}, "steps", 5000, 2560000, None),
         (
+            {"Benchmark": "dlrmv4", "BS": 8192, "Epochs to converge": [66519040]},
+            "samples",
+            8120,
+            66519040,
+            66519040 / 2290835423,
+        ),
+        (
             {"Benchmark": "dlrm", "BS": 32768, "Epochs to converge": [1.75]},
             "epochs",
             224048,
