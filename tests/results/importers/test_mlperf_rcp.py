@@ -248,6 +248,33 @@ def test_studies_of_older_names_are_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert set(names) < set(store.names(tmp_path / "store"))
 
 
+def test_what_was_imported_otherwise_before_is_told_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "rcp", "training_2.0.0", record())
+    with monkeypatch.context() as then:
+        content = mlperf_rcp.content
+
+        def older(group: Any) -> Any:
+            made = content(group)
+            return made._replace(trials=made.trials | {"epochs_to_converge": [40.0, 43.0, 42.0]})
+
+        then.setattr(mlperf_rcp, "content", older)
+        then.setattr(Recorded.__init__, "__defaults__", (8,))
+        imported(tmp_path / "rcp", tmp_path / "store")
+    write(tmp_path / "rcp", "training_2.1.0", record(BS=8192))
+    code, lines = imported(tmp_path / "rcp", tmp_path / "store")
+    assert code == 0
+    (name,) = (commit.name for commit in store.catalogue(tmp_path / "store") if commit.plan["batch_size"] == 4096)
+    assert len(name.rpartition("-")[2]) == 8
+    assert lines[:2] == [
+        "1 studies are read otherwise now, in 2 values: they stay as they were imported; a new store takes what is "
+        "read now",
+        f"{name}: trial 1: epochs_to_converge is 43 in the store and 42 in what is imported, and 1 more trials",
+    ]
+    assert "1 are new (3 trials) and 1 were there" in lines[-1]
+    kept = store.read(tmp_path / "store").trials
+    assert kept.loc[kept["study"] == name, "epochs_to_converge"].tolist() == [40.0, 43.0, 42.0]
+
+
 def test_more_releases_later_add_only_what_is_new(tmp_path: Path) -> None:
     write(tmp_path / "rcp", "training_2.0.0", record())
     imported(tmp_path / "rcp", tmp_path / "store")
