@@ -14,7 +14,8 @@ from results.importers import mlperf_rcp, mlperf_records
 from results.importers.untrusted import Holes
 from results.recorded import Recorded
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "reference" / "mlperf_rcp"
+# A copy of mlperf_logging/rcp_checker, or of some of its releases.
+SHARED = Path(os.environ.get("MLPERF") or Path(__file__).resolve().parents[4] / "shared" / "reference" / "mlperf_rcp")
 RUNS = [40, 42, 41]
 
 
@@ -419,14 +420,20 @@ def test_real_releases_import_completely(tmp_path: Path) -> None:
     assert sorted(places) == sorted(one.place for one in read)
     found = store.read(tmp_path / "store")
     assert len(found.trials) == sum(commit.trials for commit in commits)
-    kept = found.trials.set_index(["study", "trial"])[["epochs_to_converge", "samples_to_converge"]]
-    assert kept.notna().any(axis=1).all()
+    raw = {f"{f.parent.name}/{name}": fields for f in files for name, fields in json.loads(f.read_text()).items()}
+    rows = dict(list(found.trials.sort_values("trial").groupby("study")))
+    for commit in commits:
+        epochs, samples = (rows[commit.name][f"{name}_to_converge"] for name in ("epochs", "samples"))
+        assert (epochs.notna() | samples.notna()).all()
+        units = [epochs, samples, samples / commit.plan["batch_size"], samples * 2048]  # the last are GPT-3's tokens
+        for place in commit.plan["details"]["records"]:
+            (listed,) = (value for name, value in raw[place].items() if name.lower().endswith(" to converge"))
+            assert any(np.allclose(unit[: len(listed)], listed, rtol=1e-15, atol=0) for unit in units)
     assert all(commit.ledger.adds_up and not commit.ledger.missing for commit in commits)
     timeless = {commit.plan["model"] for commit in commits if not commit.files["measurements"].rows}
     assert timeless == {"rnn_t"}
-    bert = [c for c in commits if c.plan["model"] == "bert_large" and c.plan["batch_size"] == 448]
-    assert [c.trials for c in bert] == [23]  # listed by two of the releases
-    steps = found.trials.loc[found.trials["study"] == bert[0].name, "steps"]
+    (bert,) = [c for c in commits if c.plan["model"] == "bert_large" and c.plan["batch_size"] == 448 and c.trials == 23]
+    steps = found.trials.loc[found.trials["study"] == bert.name, "steps"]  # listed by two of the releases
     assert steps.min() == -(-1981952 // 448)
     mixed = [c.plan["details"]["unit"] for c in commits if c.plan["model"] == "gpt3_175b"]
     assert set(mixed) == {"tokens"}
