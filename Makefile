@@ -69,12 +69,15 @@ published-large: .venv/installed
 	$(BIN)/python -m sweeps.status store=$(LARGE)
 	$(BIN)/python -m analysis fit --store $(LARGE)
 
-# MLPerf's reference convergence points, from a checkout of mlcommons/logging: make mlperf MLPERF=DIR
+# MLPerf's reference convergence points, from a clone of mlcommons/logging: make mlperf MLPERF=DIR
+# results/mlperf is of this commit, the last one of pull request 470 (dlrmv4), 8 August 2026.
+MLPERF_COMMIT = 1237f5335a93b70f62e2bad30801373726219617
 mlperf: .venv/installed
-	$(BIN)/python -m results import mlperf-rcp $(MLPERF)/mlperf_logging/rcp_checker --store results/local/mlperf
-	rm -rf results/local/release
-	$(BIN)/python -m results export --store results/local/mlperf --out results/local/release
-	rm -rf results/mlperf && mv results/local/release results/mlperf
+	rm -rf build/mlperf && mkdir -p build/mlperf
+	git -C $(MLPERF) archive $(MLPERF_COMMIT) mlperf_logging/rcp_checker | tar x -C build/mlperf
+	$(BIN)/python -m results import mlperf-rcp build/mlperf/mlperf_logging/rcp_checker --store build/mlperf/store
+	$(BIN)/python -m results export --store build/mlperf/store --out build/mlperf/release
+	rm -rf results/mlperf && mv build/mlperf/release results/mlperf
 	$(BIN)/python -m results verify --store results/mlperf
 
 bench: .venv/installed

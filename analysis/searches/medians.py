@@ -116,7 +116,7 @@ def answer(held: Overview, asked: Target | None = None, counts: Counts = ALL) ->
     }
     notes += [f"{what}: {text.some([f'{name} ({n})' for name, n in who.items()])}" for what, who in told.items() if who]
     shown = _table(rows)
-    return shown, notes + steps.notes_by_any_rule(held, shown)
+    return shown, notes + steps.notes_by_any_rule(held, shown, asked)
 
 
 def readable(table: pd.DataFrame) -> str:

@@ -172,14 +172,20 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
     if few:
         counts = [f"{about.study} ({about.complete})" for about in few]
         found.append(f"fewer than {rule.first} trials are COMPLETE, and all of them count: {text.some(counts)}")
-    return notes_by_any_rule(held, shown) + found
+    return notes_by_any_rule(held, shown, asked) + found
 
 
-def notes_by_any_rule(held: Overview, shown: pd.DataFrame) -> list[str]:
+def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
     """What a reader of any table of answers ``shown`` (study, steps_high) has to know, a sentence each."""
     found = []
     if held.waiting:
         found.append(f"not in the table, as no run has ended yet: {text.some(held.waiting)}")
+    published = [name for name, about in held.abouts.items() if about.source is not None and not about.targets]
+    if published and asked is None:
+        found.append(
+            "not in the table, as published studies have no targets of their own; --metric and --value ask for one: "
+            + text.some(published)
+        )
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.abouts[name])]
     ends = [name for name in single if name in reached]

@@ -28,7 +28,6 @@ from results.importers.recording import Content
 from results.importers.untrusted import Holes, Unusable
 from results.recorded import Recorded
 from results.search_space import SearchSpace
-from results.union import Difference
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"
@@ -70,7 +69,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
             trials += saved.stored * each.study.trials
             rows += saved.stored * len(each.measurements["step"])
             values += saved.values
-            changed += [f"{each.study.name}: {_first(saved.changed)}"] if saved.changed else []
+            changed += [f"{each.study.name}: {saved.told('the logs')}"] if saved.changed else []
             assumed += each.study.details["batch_size_source"] == algoperf_workloads.BASELINE
         waiting.clear()
     if not new + there:
@@ -129,12 +128,6 @@ def study(key: Key, found: Sequence[Place], path: Folder, holes: Holes) -> Conte
         "device_count": untrusted.whole(metadata.get("gpu_count"), 1),
     }
     return Content(recorded, _trial_columns(trials, absent), _measurement_columns(trials), about)
-
-
-def _first(changed: Mapping[int, Difference]) -> str:
-    trial, how = min(changed.items())
-    further = f", and {len(changed) - 1} more trials" if len(changed) > 1 else ""
-    return f"trial {trial}: {how.told('the store', 'the logs')}{further}"
 
 
 def _check(store: Folder) -> None:

@@ -35,6 +35,7 @@ METRIC = "validation_shortfall"
 LICENCE = "Apache-2.0"
 CITATION = "MLCommons, reference convergence points, github.com/mlcommons/logging, mlperf_logging/rcp_checker"
 
+_WAS_LEFT = "they stay as they were imported; a new store takes what is read now"
 _OPTIMIZERS = "adagrad|adamw|adam|lamb|lars|muon|sgd"
 _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
@@ -59,12 +60,19 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     if isinstance(store, Path):
         stores.check_writable(store)
     stores.check_readable(store)
-    contents = [content(group) for group in groups]
     stored = recording.there(store, SOURCE)
+    contents = [made._replace(study=stores.called(store, made.study)) for made in map(content, groups)]
     new, older = _new(contents, stored)
-    for each in tqdm(new, "mlperf-rcp", unit="study", disable=None):
-        recording.save(store, each)
+    changed: list[str] = []
+    values = 0
+    for each in tqdm(_there(contents, stored) + new, "mlperf-rcp", unit="study", disable=None):
+        saved = recording.save(store, each)
+        values += saved.values
+        changed += [f"{each.study.name}: {saved.told('what is imported')}"] if saved.changed else []
     holes.report(report)
+    if changed:
+        report(f"{len(changed)} studies are read otherwise now, in {values:,} values: {_WAS_LEFT}")
+        Holes(changed).report(report)
     for line in notes(groups, [each.study for each in contents]) + older:
         report(line)
     trials = sum(each.study.trials for each in new)
@@ -168,6 +176,12 @@ def notes(groups: Sequence[Sequence[Record]], studies: Sequence[Recorded]) -> li
         why = "of which one goes on where another ends, or gives the same runs in another unit"
         lines.append(f"{len(joined)} studies join lists {why}: {'; '.join(joined)}")
     return lines
+
+
+def _there(contents: Sequence[Content], stored: Sequence[Recorded]) -> list[Content]:
+    """The studies that a store holds from the same records."""
+    plans = {study.plan_json for study in stored}
+    return [each for each in contents if each.study.plan_json in plans]
 
 
 def _new(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[Content], list[str]]:

@@ -52,6 +52,12 @@ class Saved(NamedTuple):
         """How many values have changed."""
         return sum(change.values for change in self.changed.values())
 
+    def told(self, source: str) -> str:
+        """The first trial that has changed, in words, with the name of what the source gave."""
+        trial, how = min(self.changed.items())
+        further = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
+        return f"trial {trial}: {how.told('the store', source)}{further}"
+
 
 def may_be_column(name: str) -> bool:
     """Whether a metaparameter's name can be that of a column of the trials table."""

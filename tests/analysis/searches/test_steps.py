@@ -259,6 +259,17 @@ def test_studies_without_targets_need_one(folder, door):
     assert door("steps", "--store", folder, "--metric", "test_error", "--value", "0.1")[0] == 0
 
 
+@pytest.mark.parametrize("rule", ["minimum", "median"])
+def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(small, door, rule):
+    by_hand.publish(small, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(5, 0.05)])})
+    name = by_hand.study().name
+    why = "published studies have no targets of their own; --metric and --value ask for one"
+    _, out, err = door("steps", "--store", small, "--rule", rule, "--csv")
+    assert "a/b" not in out
+    assert f"note: not in the table, as {why}: {name}\n" in err
+    assert why not in door("steps", "--store", small, "--rule", rule, *ASKED)[2]
+
+
 def test_pruning_changes_no_answer(folder, swept):
     sweep(folder, pruning="exact")
     columns = ["optimizer", "batch_size", "steps_low", "steps_high", "trial"]

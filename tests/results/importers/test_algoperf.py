@@ -1,15 +1,17 @@
 import json
 import os
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from upath import UPath
 
 import results.__main__ as results_door
-from results import store, verify
+from results import commits, store, verify
 from results.bad_input import BadInput
 from results.importers import algoperf, algoperf_trials, algoperf_workloads
 
@@ -507,3 +509,40 @@ def test_places_that_fsspec_knows() -> None:
     assert code == 0
     assert "trial_2: eval_measurements.csv is missing" in lines[0]
     assert store.read(target).trials["status"].tolist() == ["INCOMPLETE", "INCOMPLETE"]
+
+
+def of_row(name: str, text: str) -> float:
+    """A cell of the source as the error it stands for."""
+    kind = name.split("/")[1]
+    if text == "" or not np.isfinite(float(text)) or kind in ("loss", "ctc_loss", "wer"):
+        return float(text or "nan")
+    return float(1 - Decimal(text) / (100 if kind == "bleu" else 1))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("ALGOPERF" not in os.environ, reason="ALGOPERF names no copy of previous_leaderboards")
+def test_real_logs_import_completely_and_merge_with_ours(tmp_path: Path) -> None:
+    raw, folder, whole = Path(os.environ["ALGOPERF"]), tmp_path / "store", tmp_path / "whole"
+    assert imported(raw, folder)[0] == 0
+    random, cells, trials = np.random.default_rng(0), 0, 0
+    for commit in store.catalogue(folder):
+        told = commit.plan["details"]
+        logs = raw / told["leaderboard"] / "logs" / told["ruleset"] / told["submission"] / told["study"]
+        rows = commits.read_table(commit, "measurements").to_pandas()
+        for file in (logs / f"{told['workload']}_{told['framework']}").glob("trial_*/eval_measurements.csv"):
+            source = pd.read_csv(file, dtype=str, keep_default_na=False)
+            kept = rows[rows["trial"] == int(file.parent.name[6:])]
+            assert kept["step"].tolist() == source["global_step"].astype(float).astype(int).tolist()
+            trials += 1
+            for name in sorted(algoperf_workloads.COLUMNS.keys() & set(source)):
+                for row in random.integers(len(source), size=2):
+                    expected = of_row(name, source[name].iloc[row])
+                    np.testing.assert_equal(kept[algoperf_workloads.COLUMNS[name]].iloc[row], expected)
+                    cells += 1
+    assert trials > 0.9 * sum(commit.trials for commit in store.catalogue(folder))
+    assert cells > 20_000
+    ours = [str(Path(__file__).parents[3] / "results" / name) for name in ("published", "mlperf")]
+    assert results_door.main(["merge", "--store", str(whole), *ours, str(folder)]) == 0
+    assert results_door.main(["export", "--store", str(whole), "--out", str(tmp_path / "release")]) == 0
+    for made in (folder, whole, tmp_path / "release"):
+        assert results_door.main(["verify", "--store", str(made), "--full"]) == 0

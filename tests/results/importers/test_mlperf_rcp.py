@@ -14,7 +14,8 @@ from results.importers import mlperf_rcp, mlperf_records
 from results.importers.untrusted import Holes
 from results.recorded import Recorded
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "reference" / "mlperf_rcp"
+# A copy of mlperf_logging/rcp_checker, or of some of its releases.
+SHARED = Path(os.environ.get("MLPERF") or Path(__file__).resolve().parents[4] / "shared" / "reference" / "mlperf_rcp")
 RUNS = [40, 42, 41]
 
 
@@ -89,6 +90,13 @@ def test_a_record_is_a_study_and_its_seeds_are_trials(tmp_path: Path) -> None:
         ({"Benchmark": "flux1", "BS": 512, "Samples To Converge": [7077888]}, "samples", 13824, 7077888, None),
         ({"Benchmark": "gpt3", "BS": 1536, "Epochs to converge": [1157627904]}, "tokens", 368, 565248, None),
         ({"Benchmark": "sd", "BS": 512, "Epochs to converge": [5000]}, "steps", 5000, 2560000, None),
+        (
+            {"Benchmark": "dlrmv4", "BS": 8192, "Epochs to converge": [66519040]},
+            "samples",
+            8120,
+            66519040,
+            66519040 / 2290835423,
+        ),
         (
             {"Benchmark": "dlrm", "BS": 32768, "Epochs to converge": [1.75]},
             "epochs",
@@ -241,6 +249,33 @@ def test_studies_of_older_names_are_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert set(names) < set(store.names(tmp_path / "store"))
 
 
+def test_what_was_imported_otherwise_before_is_told_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "rcp", "training_2.0.0", record())
+    with monkeypatch.context() as then:
+        content = mlperf_rcp.content
+
+        def older(group: Any) -> Any:
+            made = content(group)
+            return made._replace(trials=made.trials | {"epochs_to_converge": [40.0, 43.0, 42.0]})
+
+        then.setattr(mlperf_rcp, "content", older)
+        then.setattr(Recorded.__init__, "__defaults__", (8,))
+        imported(tmp_path / "rcp", tmp_path / "store")
+    write(tmp_path / "rcp", "training_2.1.0", record(BS=8192))
+    code, lines = imported(tmp_path / "rcp", tmp_path / "store")
+    assert code == 0
+    (name,) = (commit.name for commit in store.catalogue(tmp_path / "store") if commit.plan["batch_size"] == 4096)
+    assert len(name.rpartition("-")[2]) == 8
+    assert lines[:2] == [
+        "1 studies are read otherwise now, in 2 values: they stay as they were imported; a new store takes what is "
+        "read now",
+        f"{name}: trial 1: epochs_to_converge is 43 in the store and 42 in what is imported, and 1 more trials",
+    ]
+    assert "1 are new (3 trials) and 1 were there" in lines[-1]
+    kept = store.read(tmp_path / "store").trials
+    assert kept.loc[kept["study"] == name, "epochs_to_converge"].tolist() == [40.0, 43.0, 42.0]
+
+
 def test_more_releases_later_add_only_what_is_new(tmp_path: Path) -> None:
     write(tmp_path / "rcp", "training_2.0.0", record())
     imported(tmp_path / "rcp", tmp_path / "store")
@@ -385,14 +420,20 @@ def test_real_releases_import_completely(tmp_path: Path) -> None:
     assert sorted(places) == sorted(one.place for one in read)
     found = store.read(tmp_path / "store")
     assert len(found.trials) == sum(commit.trials for commit in commits)
-    kept = found.trials.set_index(["study", "trial"])[["epochs_to_converge", "samples_to_converge"]]
-    assert kept.notna().any(axis=1).all()
+    raw = {f"{f.parent.name}/{name}": fields for f in files for name, fields in json.loads(f.read_text()).items()}
+    rows = dict(list(found.trials.sort_values("trial").groupby("study")))
+    for commit in commits:
+        epochs, samples = (rows[commit.name][f"{name}_to_converge"] for name in ("epochs", "samples"))
+        assert (epochs.notna() | samples.notna()).all()
+        units = [epochs, samples, samples / commit.plan["batch_size"], samples * 2048]  # the last are GPT-3's tokens
+        for place in commit.plan["details"]["records"]:
+            (listed,) = (value for name, value in raw[place].items() if name.lower().endswith(" to converge"))
+            assert any(np.allclose(unit[: len(listed)], listed, rtol=1e-15, atol=0) for unit in units)
     assert all(commit.ledger.adds_up and not commit.ledger.missing for commit in commits)
     timeless = {commit.plan["model"] for commit in commits if not commit.files["measurements"].rows}
     assert timeless == {"rnn_t"}
-    bert = [c for c in commits if c.plan["model"] == "bert_large" and c.plan["batch_size"] == 448]
-    assert [c.trials for c in bert] == [23]  # listed by two of the releases
-    steps = found.trials.loc[found.trials["study"] == bert[0].name, "steps"]
+    (bert,) = [c for c in commits if c.plan["model"] == "bert_large" and c.plan["batch_size"] == 448 and c.trials == 23]
+    steps = found.trials.loc[found.trials["study"] == bert.name, "steps"]  # listed by two of the releases
     assert steps.min() == -(-1981952 // 448)
     mixed = [c.plan["details"]["unit"] for c in commits if c.plan["model"] == "gpt3_175b"]
     assert set(mixed) == {"tokens"}
