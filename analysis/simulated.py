@@ -8,14 +8,14 @@ import pandas as pd
 
 from results import progress
 
-Scenario = TypeVar("Scenario")
+S = TypeVar("S")
 
 
 def table(
     title: str,
-    every: Sequence[Scenario],
-    wanted: Sequence[Scenario],
-    row: Callable[[Scenario, np.random.Generator], Mapping[str, object]],
+    every: Sequence[S],
+    wanted: Sequence[S],
+    row: Callable[[S, np.random.Generator], Mapping[str, object]],
     seed: int,
     datasets: int,
     report: Callable[[str], None],

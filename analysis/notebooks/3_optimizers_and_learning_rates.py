@@ -37,17 +37,20 @@ pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)
 pd.set_option("display.max_rows", 200)
 STORE = shipped.release()
+PLAIN = "schedule=constant,pruning=off"
 
 # %%
 fitted = pairs.of_store(STORE)
-digits = [one for one in fitted if one.curve.dataset == "digits"]
+written = [one for one in fitted if one.curve.dataset == "digits"]
+constant = [one for one in written if one.curve.shared["schedule"] == "constant"]
+digits = [one for one in constant if not one.curve.pruned]  # the learning rate stays, and so do all curves
 
 # %% [markdown]
 # ## Steps to target, all optimizers
 #
-# One picture per network. A ring marks the critical batch size where it is identified; the legend has it with its
-# 90 % interval. Look at two things apart: *how far to the right* the ring is, which is how far a larger batch pays
-# off, and *how low* the curve is, which is what an optimizer needs at all.
+# Constant learning rates, one picture per network. A ring marks the critical batch size where it is identified; the
+# legend has it with its 90 % interval. Look at two things apart: *how far to the right* the ring is, which is how far a
+# larger batch pays off, and *how low* the curve is, which is what an optimizer needs at all.
 
 # %%
 gallery.show(batch_figures.optimizers(digits))
@@ -95,6 +98,23 @@ against["than sgd's"].unstack("model")
 gallery.show(batch_figures.optimizers([one for one in fitted if one.curve.dataset == "pydoc"]))
 
 # %% [markdown]
+# ## With decay and label smoothing
+#
+# The same network with linear decay over a number of steps that is searched, and with label smoothing, which is
+# searched too; every trial goes on to the end of its budget. A smoothed loss cannot fall as far: where no trial
+# reaches the target at a batch size, the curve has no point there, and with too few points nothing is identified.
+
+# %%
+gallery.show(batch_figures.optimizers([one for one in written if one.curve.shared["schedule"] != "constant"]))
+
+# %% [markdown]
+# Trials by thirds of the label smoothing that was tried:
+
+# %%
+decayed = "dataset=digits,model=fully_connected*,optimizer=adam,schedule=linear"
+gallery.show(figures.of_kind(STORE, Asked("split", where=(decayed,), by="label_smoothing")))
+
+# %% [markdown]
 # ## The best learning rate against batch size
 #
 # The linear rule has the learning rate grow like the batch size, the square-root rule like its root. Both are drawn
@@ -103,7 +123,7 @@ gallery.show(batch_figures.optimizers([one for one in fitted if one.curve.datase
 # the *effective* learning rate, learning rate / (1 − μ), which the last panel shows (Figure 8 of Shallue et al.).
 
 # %%
-asked = [f"dataset=digits,model=fully_connected*,optimizer={name}" for name in ("sgd", "momentum", "adam")]
+asked = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" for name in ("sgd", "momentum", "adam")]
 gallery.show(figures.of_kind(STORE, Asked("metaparameters", where=tuple(asked))))
 
 # %% [markdown]
@@ -114,7 +134,7 @@ gallery.show(figures.of_kind(STORE, Asked("metaparameters", where=tuple(asked)))
 # other workloads over all:
 
 # %%
-chosen = [one for one in workloads.of_store(STORE, ["dataset=digits"]) if not one.pruned]
+chosen = workloads.of_store(STORE, [f"dataset=digits,{PLAIN}"])
 drawn = [lines.of("", one.commits, one.commits[0].study.targets[0]) for one in chosen]
 below = growth.table(drawn, up_to_critical=True).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
 below.head(len(below))
@@ -153,7 +173,7 @@ gallery.show(figures.of_kind(STORE, Asked("scatter", where=(asked[1],))))
 # %%
 held, _ = steps.load(STORE)
 answered, notes = medians.answer(held)
-answered = answered[answered["dataset"] == "digits"]
+answered = answered[answered["study"].isin([commit.name for one in chosen for commit in one.commits])]
 success = answered.pivot_table(index=["model", "optimizer"], columns="batch_size", values="success")
 (100 * success).round().astype("Int64").astype(str) + " %"
 
@@ -261,6 +281,6 @@ gallery.show(summaries.summary([momentum]))
 # %% [markdown]
 # ## What this does not show
 #
-# Which optimizer is better. A target on the validation loss of digits, two networks, fixed schedules and one budget
+# Which optimizer is better. A target on the validation loss of digits, two networks, two schedules and one budget
 # of trials are a comparison of just that; optimizers with more metaparameters are given no more trials to tune them
-# with. Neither does it show what happens below the target: trials stop there.
+# with. Neither does it show what happens below the target: but for those with decay, trials stop there.

@@ -123,7 +123,7 @@ def build(variant: str) -> Ratings:
 
 
 def row_tag(record: Mapping[str, Any]) -> int:
-    """The number of the row that a record is, by its ``tf.train.Feature``s; ValueError if it has none, or several."""
+    """The number of the row that a record is, one of ``tf.train.Feature``; ValueError if it has none, or several."""
     (number,) = record["row_tag"].int64_list.value
     return int(number)
 
