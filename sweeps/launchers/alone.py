@@ -14,6 +14,7 @@ from results.factorization import Factorization
 from sweeps.launchers import worker
 from sweeps.launchers.local import ATTEMPTS, Outcome, Progress, Worker, start, visible
 from sweeps.run import record_failure
+from workloads.factorization import fused
 
 
 def slot(cores: int) -> tuple[tuple[int, ...], dict[str, str]]:
@@ -37,7 +38,7 @@ def run_all(
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> list[Outcome]:
     """Runs studies in their order. One that raises is recorded as failed; one whose process dies is run once more,
-    from its checkpoints, then recorded as lost. Neither stops the others.
+    from its checkpoints and with a fused kernel that is compiled anew, then recorded as lost. Neither stops the others.
 
     Args:
       store: folder of the store.
@@ -74,6 +75,8 @@ def _outcome(store: Path, study: Factorization, order: worker.Order, tell: Calla
             process.process.join()
         if news is not None:
             break
+        if study.kernel == "fused":  # which nothing keeps from killing its process
+            fused.discard(study.dim)
     else:
         why = f"its process died {ATTEMPTS} times, last with exit code {process.process.exitcode}"
         return Outcome(record_failure(store, study, "lost"), why)

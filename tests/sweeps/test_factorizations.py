@@ -1,5 +1,6 @@
 """Factorizations from the command line to rows in a store, each in a process of its own; and their users' mistakes."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -235,6 +236,20 @@ def test_a_fused_kernel_without_a_compiler(
     monkeypatch.setenv("CXX", "false")
     fused.library.cache_clear()
     assert_refused(line, "/false cannot compile it (exit code 1); take als.kernel=xla", capsys)
+
+
+def test_a_fused_kernel_that_kills_its_study_is_compiled_anew(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fused.library.__wrapped__(4)
+    (library,) = here.glob("cache/kernels/*.so")
+    deadly = 'extern "C" void* scaling_limits_fused_rows(void*) { __builtin_trap(); }'
+    command = [fused.compiler(), "-shared", "-fPIC", "-x", "c++", "-", "-o", str(here / "deadly.so")]
+    subprocess.run(command, input=deadly, text=True, check=True)
+    (here / "deadly.so").replace(library)
+    library.with_suffix(".sha256").write_text(hashlib.sha256(library.read_bytes()).hexdigest())
+    before = library.read_bytes()
+    assert run(*GRAPH, "als.dim=4", "als.epochs=1", "als.kernel=fused", "store=kept") == 0
+    assert store.read(Path("kept")).trials["status"].tolist() == ["COMPLETE"]
+    assert library.read_bytes() != before
 
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:
