@@ -5,6 +5,7 @@ long that they are split in segments over all cores; buckets of rows of nearly o
 without links; and a zero row, which all padding points to. All of this is worked out once, on the host.
 """
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,7 +115,7 @@ def places(
     slot = np.empty(len(lengths), np.int64)
     at = len(hubs) // cores
     shapes, bucket_rows = [], []
-    for low, length in zip([0, *ends[:-1]], ends, strict=True):
+    for low, length in itertools.pairwise([0, *ends]):
         own = rows[(sorted_lengths > low) & (sorted_lengths <= length)]
         per_core = -(-len(own) // cores)
         chunks = -(-per_core // max(1, chunk_slots // length))
