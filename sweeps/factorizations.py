@@ -12,7 +12,7 @@ from results.search_space import SearchSpace
 from sweeps import ranges
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
-from workloads.factorization.ratings import BadRatings, Ratings, Source
+from workloads.factorization.ratings import BadRatings, Ratings, Source, halves
 from workloads.factorization.training import GATHER_BYTES
 from workloads.workload import DataAbsent
 
@@ -128,10 +128,11 @@ def _is_emulated(study: Factorization) -> bool:
 
 def _check_size(study: Factorization, ratings: Ratings) -> None:
     """Raises BadInput if there is nothing to test with, tables are wider than the matrix, or do not fit in memory."""
-    if ratings.heldout.row_count < EVALUATED:
+    rows = sum(map(len, halves(ratings.history, ratings.heldout).values()))
+    if rows < EVALUATED:
         raise BadInput(
-            f"{study.dataset} has held-out links in {ratings.heldout.row_count} row alone; half of such rows are "
-            f"validation and half are test, so there must be {EVALUATED} or more"
+            f"{study.dataset} has a history and held-out links in {rows} row{'s' * (rows != 1)} alone; half of such "
+            f"rows are validation and half are test, so there must be {EVALUATED} or more"
         )
     sides = {"rows": ratings.train.row_count, "columns": ratings.train.column_count}
     smaller = min(sides, key=lambda side: sides[side])

@@ -195,7 +195,9 @@ def test_one_row_with_held_out_links_cannot_be_validation_and_test(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(([1.0, 1.0], ([39, 39], [28, 29])), shape=(40, 30)))
-    assert_refused([*files, "als.dim=4"], "ratings has held-out links in 1 row alone; half of such rows are", capsys)
+    assert_refused(
+        [*files, "als.dim=4"], "ratings has a history and held-out links in 1 row alone; half of such rows are", capsys
+    )
 
 
 def test_a_dim_larger_than_the_smaller_side(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,6 +252,24 @@ def test_a_fused_kernel_that_kills_its_study_is_compiled_anew(here: Path, capsys
     assert run(*GRAPH, "als.dim=4", "als.epochs=1", "als.kernel=fused", "store=kept") == 0
     assert store.read(Path("kept")).trials["status"].tolist() == ["COMPLETE"]
     assert library.read_bytes() != before
+
+
+def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_no_others(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    links = pd.read_parquet("links.parquet")
+    matrix = scipy.sparse.load_npz("heldout.npz").tocoo()
+    rows = np.concatenate([matrix.row, [38, 38, 39]])
+    columns = np.concatenate([matrix.col, [0, 1, 2]])
+    scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(40, 30)))
+    assert not links["row"].isin([38, 39]).any()
+    assert run(*files, "als.dim=4", "als.epochs=1", "store=kept") == 0
+    assert (
+        "ratings: 2 rows with held-out links have no history to be solved from: left out\n" in capsys.readouterr().err
+    )
+    known = ([1.0, 1.0], ([38, 39], [0, 0]))
+    scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
+    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in 0 rows alone; half of", capsys)
 
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:

@@ -34,6 +34,7 @@ class Options:
         needs), or auto: the copy if it is at most ``GATHER_BYTES``.
       chunk_slots: links gathered at once; None chooses for the cache.
       kernel: xla or fused, see ``half_epoch.Numerics``.
+      evaluation_rows: how many evaluation rows are looked at, see ``ratings.halves``; None takes all.
     """
 
     dim: int
@@ -45,6 +46,7 @@ class Options:
     gather: str
     chunk_slots: int | None = None
     kernel: str = "xla"
+    evaluation_rows: int | None = None
 
 
 class Tables(NamedTuple):
@@ -79,8 +81,14 @@ class Training:
             routes.places(links.lengths, cores, self.chunk_slots, self._hub_length)
             for links in (ratings.train, by_column)
         ]
+        split = halves(ratings.history, ratings.heldout, options.evaluation_rows)
+        evaluated = np.sort(np.concatenate(list(split.values())))
+        self._sought = {
+            name: (np.searchsorted(evaluated, rows), ratings.heldout.of_rows(rows)) for name, rows in split.items()
+        }
+        self._history = ratings.history.of_rows(evaluated)
         of_history = (self.chunk_slots, self.chunk_slots // 8, FOLD_IN_BUCKETS)
-        sides.append(routes.places(ratings.history.lengths, cores, *of_history))
+        sides.append(routes.places(self._history.lengths, cores, *of_history))
         kind, frequency = jnp.dtype(options.solver_dtype), options.ridge == "frequency"
         numerics = Numerics(options.solver, options.cg_steps, kind, frequency, options.kernel)
         self.rows = self._side(ratings.train, sides[0], sides[1])
@@ -91,17 +99,18 @@ class Training:
         self._objective = half_epoch.objective(
             mesh, places=sides[0], sizes=(row_count, column_count), frequency_ridge=numerics.frequency_ridge
         )
-        self.evaluated = self._side(ratings.history, sides[2], sides[1])
+        self.evaluated = self._side(self._history, sides[2], sides[1])
         exact = numerics._replace(solver="cholesky", solver_dtype=jnp.float32, kernel="xla")
         self._fold_in = half_epoch.half_epoch(
             mesh, places=sides[2], other_rows=column_count, numerics=exact, donate=(0,)
         )
-        self._ranked = recall.program(mesh, sides[1], min(BEST, column_count))
-        batches = recall.batches(ratings.history, sides[2], sides[1])
-        self._sought = {split: (rows, ratings.heldout.of_rows(rows)) for split, rows in halves(ratings.heldout).items()}
+        self._ranked = recall.program(mesh, min(BEST, column_count))
         self._drawn = _start(mesh, options.dim, options.table_dtype)
         self._gathered = jax.jit(lambda both: both, out_shardings=self._everywhere)
-        self._batches = jax.tree.map(lambda array: self._put(array, self._everywhere), batches)
+        rows, *of_cores = recall.batches(self._history, sides[2], sides[1])
+        self._batches = recall.Batches(
+            self._put(rows, self._everywhere), *(self._put(array, self._spread) for array in of_cores)
+        )
 
     def start(self, seed: int) -> Tables:
         """Both tables at the start: normal of variance 1/d by row and seed, whatever the cores; zero without links."""
@@ -124,16 +133,10 @@ class Training:
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
     def found(self, tables: Tables, weights: Weights) -> np.ndarray:
-        """The best columns of every evaluation row, folded in from its history, without that: int32[rows, best]."""
-        places = self.evaluated.places
-        zero = self._put(np.zeros((places.cores * places.slots_per_core, self.options.dim), np.float32), self._spread)
-        folded, _ = self._fold_in(zero, tables.columns, self.evaluated.work, weights)
-        real = (self.columns.row_of >= 0).reshape(-1)
-        slots = np.asarray(self._ranked(folded, tables.columns, real, self._batches))
-        column_of = np.full(self.columns.places.cores * self.columns.places.slots_per_core, -1, np.int32)
-        column_of[self.columns.places.slot] = np.arange(self.ratings.train.column_count)
-        ranked: np.ndarray = column_of[slots.reshape(-1, slots.shape[-1])[: self.ratings.history.row_count]]
-        return ranked
+        """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
+        folded, _ = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
+        ranked = np.asarray(self._ranked(folded, tables.columns, self._batches))
+        return ranked.reshape(-1, ranked.shape[-1])[: self._history.row_count]
 
     def evaluate(self, tables: Tables, weights: Weights) -> dict[str, float]:
         """recall_20 and recall_50 of either half of the evaluation rows (validation_recall_20 …), and objective."""
@@ -155,6 +158,11 @@ class Training:
         tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.options.dim
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
+
+    def _unsolved(self) -> Array:
+        """Where folding in starts: zeros, float32[cores · slots, d]."""
+        places = self.evaluated.places
+        return self._put(np.zeros((places.cores * places.slots_per_core, self.options.dim), np.float32), self._spread)
 
     def _side(self, links: Any, own: Places, other: Places) -> Side:
         work = routes.route(links, own, other, self.chunk_slots, self._hub_length)
