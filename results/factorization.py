@@ -17,6 +17,7 @@ GATHERS = ("auto", "all_gather", "all_to_all")
 KERNELS = ("xla", "fused")
 _FUSED = ("rotated_cg", "float32", "float32")  # solver and dtypes
 METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
+_UNLESS = {"evaluate_every": 1, "evaluation_rows": None}  # in a plan only where they are something else
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Factorization:
       seed: of the search and of every trial.
       trials: how many are asked for. Not part of the identity: asking for more later adds only the new ones.
       comparable: Major.Minor of the software; results of different ones are not comparable.
+      evaluate_every: epochs from one evaluation to the next; the last one is evaluated, too.
+      evaluation_rows: how many rows with held-out links are evaluated, half of them validation, half test; a sample at
+        random, but always the same of the same data. None takes all.
     """
 
     dataset: str
@@ -63,6 +67,8 @@ class Factorization:
     seed: int
     trials: int
     comparable: str = COMPARABLE
+    evaluate_every: int = 1
+    evaluation_rows: int | None = None
 
     targets: ClassVar[tuple[Target, ...]] = ()
     ends_at: ClassVar[tuple[Target, ...]] = ()
@@ -71,8 +77,10 @@ class Factorization:
     optimizer: ClassVar[str] = "als"
 
     def __post_init__(self) -> None:
-        for field in ("dim", "cg_steps", "cores", "epochs", "trials"):
+        for field in ("dim", "cg_steps", "cores", "epochs", "trials", "evaluate_every"):
             whole(field, getattr(self, field), 1)
+        if self.evaluation_rows is not None:
+            whole("evaluation_rows", self.evaluation_rows, 2)
         whole("seed", self.seed, 0)
         for field, choices in (("solver", SOLVERS), ("table_dtype", DTYPES), ("solver_dtype", DTYPES)):
             check_choice(field, getattr(self, field), choices)
@@ -91,13 +99,15 @@ class Factorization:
     def plan(self) -> dict[str, Any]:
         """The identity as plain JSON data: every field but ``trials``."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "trials"}
+        fields = {name: value for name, value in fields.items() if name not in _UNLESS or value != _UNLESS[name]}
         return {"kind": "cores"} | fields | {"dataset_options": dict(self.dataset_options), "space": self.space.plan()}
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any], trials: int) -> "Factorization":
         """The study that ``plan()`` described, with a number of trials; BadInput if another software wrote it."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
-        known = {field.name for field in dataclasses.fields(cls)} - {"trials"}
+        told = {name for name in _UNLESS if fields.get(name, _UNLESS[name]) != _UNLESS[name]}
+        known = {field.name for field in dataclasses.fields(cls)} - {"trials"} - (_UNLESS.keys() - told)
         if fields.keys() != known:
             odd = ", ".join(sorted(fields.keys() ^ known))
             raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
