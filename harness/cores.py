@@ -123,7 +123,7 @@ class _Run:
 
     def __init__(self, study: Factorization, training: Training, checkpoints: Checkpoints, limit: float | None):
         self._study, self._training, self._checkpoints, self._limit = study, training, checkpoints, limit
-        self._bytes = training.bytes_per_core()
+        self._bytes: dict[str, int] = {}  # known once everything is compiled
         self._first_seconds: float | None = None  # of the epoch that compiles
         self._an_epoch_seconds = 0.0
         self._began = time.perf_counter()
@@ -192,8 +192,7 @@ class _Run:
         self._evaluate_seconds += evaluated - trained
         self._an_epoch_seconds = self._an_epoch_seconds or evaluated - began
         row |= {f"{recall}_error": 1 - metrics[recall] for recall in RECALLS}
-        row |= {"train_objective": metrics["objective"], "evaluation_seconds": evaluated - trained}
-        row["bytes_per_core"] = self._bytes
+        row |= {"train_objective": metrics["objective"], "evaluation_seconds": evaluated - trained} | self._bytes
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
     def _warm_up(self, weights: Weights) -> None:
@@ -201,8 +200,12 @@ class _Run:
         if self._first_seconds is not None:
             return
         began = time.perf_counter()
-        self._epoch(self._training.start(0), weights, True)
+        tables, _, _ = self._epoch(self._training.start(0), weights, True)
         self._first_seconds = time.perf_counter() - began
+        self._bytes = {
+            "bytes_per_core": self._training.bytes_per_core(),
+            "peak_bytes_per_core": self._training.peak_bytes_per_core(tables, weights),
+        }
         self._began, self._epochs, self._an_epoch_seconds = time.perf_counter(), 0, 0.0
         self._train_seconds = self._evaluate_seconds = 0.0
 

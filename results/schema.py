@@ -89,6 +89,7 @@ COSTS = (
     Column("column_half_seconds", pa.float32(), f"seconds of solving all columns, {_MEAN}"),
     Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling"),
     Column("bytes_per_core", pa.int64(), "bytes of both tables and all work that each core holds"),
+    Column("peak_bytes_per_core", pa.int64(), "bytes that each core holds at most, as the compiler tells"),
 )
 
 NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables

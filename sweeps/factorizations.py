@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness import processors
+from harness import cores, processors
 from results.bad_input import BadInput, check_choice, nearest
 from results.factorization import Factorization
 from results.search_space import SearchSpace
@@ -13,13 +13,14 @@ from sweeps import ranges
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
 from workloads.factorization.ratings import BadRatings, Ratings, Source, halves
-from workloads.factorization.training import GATHER_BYTES
+from workloads.factorization.training import GATHER_BYTES, hub_bytes
 from workloads.workload import DataAbsent
 
 DEFAULT_TRIALS = 16  # of a search
 EVALUATED = 2  # rows with held-out links, at least
 # Memory of a training, as measured: of itself, of a link while its routes are made, and of tables and their copies.
 BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
+HUB_COPIES = 3  # of the matrices of rows that are split
 
 
 class Asked(NamedTuple):
@@ -149,7 +150,8 @@ def _needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
     sides = ratings.train.row_count, ratings.train.column_count
     row = study.dim * np.dtype(np.float32 if study.table_dtype == "float32" else np.float16).itemsize
     copy = {"all_gather": max(sides) * row, "all_to_all": 0, "auto": min(max(sides) * row, GATHER_BYTES)}[study.gather]
-    copies = study.cores * copy if not processors.accelerators()[1] else 0  # every core holds one meanwhile
-    needed = BYTES + TABLES * sum(sides) * row + COPIES * copies + BYTES_PER_LINK * len(ratings.train.columns)
+    held = COPIES * copy + HUB_COPIES * hub_bytes(ratings, cores.options(study))  # by every core meanwhile
+    of_cores = study.cores * held if not processors.accelerators()[1] else 0
+    needed = BYTES + TABLES * sum(sides) * row + of_cores + BYTES_PER_LINK * len(ratings.train.columns)
     what = f"factorizing {study.dataset} with als.dim={study.dim} on cores={study.cores}"
     return needed, what, "take a smaller als.dim, fewer cores or table_dtype=bfloat16"

@@ -48,7 +48,7 @@ class Measured:
       trials: one row per trial that ended, by ``trial``: run, status, unobserved_weight, norm_penalty.
       epochs: one row per trial and epoch that was evaluated, sorted: trial, epoch, seconds (of both halves, without
         compiling; the mean of the epochs since the one before), validation_recall_20, validation_recall_50, recall_20,
-        recall_50 (of test), objective, bytes_per_core, elapsed (seconds of solving so far);
+        recall_50 (of test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so far);
         float64 but for the ids. What was not measured is NaN: of validation, all of software 0.1.
       places: where each run took place, by its number.
     """
@@ -170,6 +170,7 @@ def _epochs(commit: Commit) -> pd.DataFrame:
         "recall_50": one - column("test_recall_50_error"),
         "objective": column("train_objective"),
         "bytes_per_core": column("bytes_per_core"),
+        "peak_bytes_per_core": column("peak_bytes_per_core"),
     }
     decimal = {name: np.array([float(str(value)) for value in values]) for name, values in found.items()}
     frame = pd.DataFrame({"trial": column("trial"), "epoch": column("step")} | decimal)

@@ -90,7 +90,9 @@ def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[cores.Rec
         assert list(record.metrics) == list(cores.MEASURED)
         assert all(end.status == "COMPLETE" for end in record.ended.values())
         assert record.metrics["train_objective"][-1] < record.metrics["train_objective"][0]
-        assert record.metrics["bytes_per_core"].dtype == np.int64
+        for held in ("bytes_per_core", "peak_bytes_per_core"):
+            assert record.metrics[held].dtype == np.int64
+        assert (record.metrics["peak_bytes_per_core"] > record.metrics["bytes_per_core"]).all()
         for half in ("row_half_seconds", "column_half_seconds", "evaluation_seconds"):
             assert np.all(record.metrics[half] > 0)
             assert np.all(record.metrics[half] < record.compile_seconds)
@@ -136,7 +138,7 @@ def test_evaluated_now_and_then(study: Factorization, calm: tuple[list[cores.Rec
     (record,), kept = run(rarely, [0], tmp_path)
     (whole, _), all_kept = calm
     assert record.step.tolist() == [3, 4]
-    for name in (*cores.METRICS, "bytes_per_core"):
+    for name in (*cores.METRICS, "bytes_per_core", "peak_bytes_per_core"):
         np.testing.assert_array_equal(record.metrics[name], whole.metrics[name][[2, 3]])
     assert {at: arrays for at, arrays in all_kept.seen.items() if at[0] == 0} == kept.seen
     assert record.ended[0] == cores.Ended("COMPLETE", None, EPOCHS)

@@ -254,6 +254,20 @@ def test_a_fused_kernel_that_kills_its_study_is_compiled_anew(here: Path, capsys
     assert library.read_bytes() != before
 
 
+def test_rows_that_are_split_are_in_the_memory_that_is_needed(files: list[str]) -> None:
+    rng = np.random.default_rng(0)
+    row, column = (ids.ravel() for ids in np.meshgrid(np.arange(5000), np.arange(30), indexing="ij"))
+    links = pd.DataFrame({"row": row, "col": column})[rng.random(len(row)) < 0.9]
+    links.iloc[:-40].to_parquet("links.parquet", index=False)
+    links.iloc[-40:].to_parquet("heldout.parquet", index=False)
+    line = [files[0], files[1], "ratings.heldout=heldout.parquet", "als.dim=30", "als.solver=cg,cholesky", "cores=2"]
+    request = config.request(overrides.command_line([*line, "-m", "store=new"]))
+    data = prepared.load(registry.ratings(request.ratings[request.studies[0].name]))
+    needed = [factorizations._needed(study, data)[0] for study in request.studies if isinstance(study, Factorization)]
+    hubs = 30 * 30 * 30 * 4  # every column is longer than an eighth of a chunk
+    assert needed[1] - needed[0] == 2 * factorizations.HUB_COPIES * hubs
+
+
 def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_no_others(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

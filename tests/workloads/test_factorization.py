@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from workloads.factorization import recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, halves
-from workloads.factorization.training import Options, Tables, Training
+from workloads.factorization.training import Options, Tables, Training, hub_bytes
 
 from .graphs import dense, from_pairs, ratings, with_strangers
 
@@ -226,6 +227,38 @@ def test_products_of_float32_are_taken_in_float32(solver: str) -> None:
 def small() -> Ratings:
     """Few lengths of rows, which are quickly compiled for."""
     return ratings(rows=60, columns=48, links=300)
+
+
+@pytest.mark.parametrize("solver", ["rotated_cg", "cholesky"])
+def test_the_peak_holds_what_is_kept_and_the_matrices_of_rows_that_are_split(solver: str) -> None:
+    data = ratings()
+    own = training(data, solver=solver, dim=32)
+    hubs = [int((side.places.hubs >= 0).sum()) for side in (own.evaluated, own.rows, own.columns)]
+    matrices = max(hubs if solver == "cholesky" else hubs[:1]) * 32 * 32 * 4
+    assert hub_bytes(data, own.options) == matrices > 0
+    tables = own.start(0)
+    peak = own.peak_bytes_per_core(tables, WEIGHTS)
+    routes_ = [array for side in (own.rows, own.columns, own.evaluated) for array in jax.tree.leaves(side.work)]
+    kept = sum(array.nbytes for array in (*tables, *routes_))
+    assert own.bytes_per_core() < kept + matrices < peak < 4 * (kept + matrices) + (8 << 20)
+
+
+def test_a_route_takes_little_more_memory_than_it_has_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "BLOCK", 1 << 12)
+    rng = np.random.default_rng(0)
+    rows, length, columns = 4000, 100, 5000
+    links = Links(
+        np.arange(rows + 1) * length,
+        np.sort(rng.integers(0, columns, (rows, length)), axis=1).ravel().astype(np.int32),
+        columns,
+    )
+    sides = [routes.places(lengths, 1, 4096, 512) for lengths in (links.lengths, links.column_lengths)]
+    tracemalloc.start()
+    made = routes.route(links, *sides, 4096, 512)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {array.dtype for array in (*made.columns, made.hub_columns, made.hub_of)} == {np.dtype(np.int32)}
+    assert most / len(links.columns) < 12  # int32 slots of all links, and of each its place
 
 
 def test_a_planted_structure_is_recovered() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from workloads.factorization import half_epoch, recall, routes
+from workloads.factorization import half_epoch, recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, Numerics, Weights
 from workloads.factorization.ratings import Ratings, halves
 from workloads.factorization.routes import Places, Route
@@ -49,6 +49,24 @@ class Options:
     evaluation_rows: int | None = None
 
 
+def lengths(options: Options) -> tuple[int, int, int]:
+    """Links gathered at once; beyond how many a row is split over the cores; and beyond how many if it is folded in."""
+    # 4 MiB of vectors, about what a core's share of the cache holds.
+    chunk = options.chunk_slots or max(1024, (1 << 20) // options.dim)
+    # The fused kernel cuts no chunks, which long rows would fill badly.
+    return chunk, chunk if options.kernel == "fused" else chunk // 8, chunk // 8
+
+
+def hub_bytes(ratings: Ratings, options: Options) -> int:
+    """Of the matrices [hubs, d, d] of rows that are split, all of which every core holds while they are solved."""
+    _, split, folded = lengths(options)
+    evaluated = np.concatenate(list(halves(ratings.history, ratings.heldout, options.evaluation_rows).values()))
+    hubs = [np.sum(ratings.history.lengths[evaluated] > folded)]
+    if options.solver not in solvers.CONJUGATE:
+        hubs += [np.sum(of_side > split) for of_side in (ratings.train.lengths, ratings.train.column_lengths)]
+    return int(max(hubs)) * options.dim**2 * np.dtype(np.float32).itemsize
+
+
 class Tables(NamedTuple):
     """Both tables, [cores · slots, d], sharded by rows over the cores."""
 
@@ -71,10 +89,7 @@ class Training:
         self.ratings, self.options, self.mesh = ratings, options, mesh
         self._spread = NamedSharding(mesh, PartitionSpec(AXIS))
         self._everywhere = NamedSharding(mesh, PartitionSpec())
-        # 4 MiB of vectors, about what a core's share of the cache holds.
-        self.chunk_slots = options.chunk_slots or max(1024, (1 << 20) // options.dim)
-        # Longer rows are split over the cores; the fused kernel cuts no chunks, which long rows would fill badly.
-        self._hub_length = self.chunk_slots if options.kernel == "fused" else self.chunk_slots // 8
+        self.chunk_slots, self._hub_length, folded_length = lengths(options)
         cores = mesh.shape[AXIS]
         by_column = ratings.train.transposed()
         sides = [
@@ -87,7 +102,7 @@ class Training:
             name: (np.searchsorted(evaluated, rows), ratings.heldout.of_rows(rows)) for name, rows in split.items()
         }
         self._history = ratings.history.of_rows(evaluated)
-        of_history = (self.chunk_slots, self.chunk_slots // 8, FOLD_IN_BUCKETS)
+        of_history = (self.chunk_slots, folded_length, FOLD_IN_BUCKETS)
         sides.append(routes.places(self._history.lengths, cores, *of_history))
         kind, frequency = jnp.dtype(options.solver_dtype), options.ridge == "frequency"
         numerics = Numerics(options.solver, options.cg_steps, kind, frequency, options.kernel)
@@ -158,6 +173,30 @@ class Training:
         tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.options.dim
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
+
+    def peak_bytes_per_core(self, tables: Tables, weights: Weights) -> int:
+        """What each core holds at most: all arrays that are kept, and beside them what the compiler of the program that
+        takes most reserves for it.
+
+        Args:
+          tables, weights: any; nothing is changed.
+        """
+        unsolved = self._unsolved()
+        calls = (
+            (self._row_half, (*tables, self.rows.work, weights)),
+            (self._column_half, (*reversed(tables), self.columns.work, weights)),
+            (self._objective, (*tables, self.rows.work, self.columns.work.counts, weights)),
+            (self._fold_in, (unsolved, tables.columns, self.evaluated.work, weights)),
+            (self._ranked, (unsolved, tables.columns, self._batches)),
+        )
+        sides = [(side.work, side.row_of) for side in (self.rows, self.columns, self.evaluated)]
+        peaks = []
+        for program, arguments in calls:
+            told = program.lower(*arguments).compile().memory_analysis()
+            arrays = jax.tree.leaves((tables, sides, self._batches, arguments))
+            held = sum({id(array): array.addressable_data(0).nbytes for array in arrays}.values())
+            peaks.append(held + told.output_size_in_bytes - told.alias_size_in_bytes + told.temp_size_in_bytes)
+        return max(peaks)
 
     def _unsolved(self) -> Array:
         """Where folding in starts: zeros, float32[cores · slots, d]."""
