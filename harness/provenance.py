@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import processors
+from results.bad_input import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
 
@@ -29,7 +30,7 @@ def device(cores: int | None = None) -> dict[str, Any]:
     """Columns that tell what the computation ran on, the first ``cores`` devices or all; starts JAX if nothing did.
 
     Raises:
-      RuntimeError: it has no device to start on.
+      BadInput: it has no device to start on.
     """
     import jax
 
@@ -37,7 +38,7 @@ def device(cores: int | None = None) -> dict[str, Any]:
         devices = jax.local_devices()[:cores]
     except (RuntimeError, AssertionError) as error:  # the latter says nothing at all
         asked = f" on JAX_PLATFORMS={platforms}" if (platforms := os.environ.get("JAX_PLATFORMS")) else ""
-        raise RuntimeError(f"JAX cannot start{asked}: {str(error) or 'it finds no such device'}") from None
+        raise BadInput(f"JAX cannot start{asked}: {str(error) or 'it finds no such device'}") from None
     backend = jax.default_backend()
     return {
         "backend": backend,

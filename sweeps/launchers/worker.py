@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.ending import Ending
+from results.bad_input import BadInput
 
 _ROOT = Path(__file__).parents[2]
 _OURS = ("harness", "results", "sweeps", "workloads")
@@ -98,7 +99,9 @@ def _run(orders: Connection, order: Order, ending: Ending) -> News:
 
 
 def failure(error: Exception) -> Failure:
-    """What an exception tells, without the frames of other people's software."""
+    """What an exception tells, without the frames of other people's software; of a user's mistake its line alone."""
+    if isinstance(error, BadInput):
+        return Failure(str(error))
     frames = [(_within_ours(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
     places = tuple(f"{file}:{frame.lineno} {frame.name}: {frame.line}" for file, frame in frames if file)
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")

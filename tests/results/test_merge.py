@@ -344,15 +344,20 @@ def test_places_that_cannot_be_merged_are_refused_in_a_line(
     assert not (tmp_path / "store").exists()
 
 
+def resealed(folder: Path, **changed: int) -> None:
+    """Has the manifest of a release say something else of its first study."""
+    path = folder / "manifest.json"
+    record = durable.unseal(path.read_bytes(), path)
+    record["studies"][0] |= changed
+    path.write_bytes(durable.seal(record))
+
+
 def test_a_study_sealed_under_an_absurd_number_makes_no_claims_by_the_thousand(
     tmp_path: Path, make_study: Callable[..., Study], fill: Fill
 ) -> None:
     fill(tmp_path / "source", make_study(trials=2))
     assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
-    path = tmp_path / "release" / "manifest.json"
-    record = durable.unseal(path.read_bytes(), path)
-    record["studies"][0] |= {"number": parts.MOST, "parts": parts.MOST}
-    path.write_bytes(durable.seal(record))
+    resealed(tmp_path / "release", number=parts.MOST, parts=parts.MOST)
     joined([tmp_path / "release"], tmp_path / "store")
     assert len(list((tmp_path / "store").glob("*/claim-*"))) == 2
     assert_same(tmp_path / "store", tmp_path / "source")
@@ -363,10 +368,7 @@ def test_parts_after_a_merge_count_from_the_first_however_many_the_source_says_i
 ) -> None:
     fill(tmp_path / "source", make_study(trials=3), [0, 1])
     assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
-    path = tmp_path / "release" / "manifest.json"
-    record = durable.unseal(path.read_bytes(), path)
-    record["studies"][0] |= {"parts": parts.MOST}
-    path.write_bytes(durable.seal(record))
+    resealed(tmp_path / "release", parts=parts.MOST)
     joined([tmp_path / "release"], tmp_path / "store")
     fill(tmp_path / "store", make_study(trials=3), [2], commit=False)
     assert store.missing(tmp_path / "store", make_study(trials=3)) == []
