@@ -182,7 +182,7 @@ class Training:
           tables, weights: any; nothing is changed.
         """
         unsolved = self._unsolved()
-        calls = (
+        calls: tuple[tuple[Any, tuple[Any, ...]], ...] = (
             (self._row_half, (*tables, self.rows.work, weights)),
             (self._column_half, (*reversed(tables), self.columns.work, weights)),
             (self._objective, (*tables, self.rows.work, self.columns.work.counts, weights)),
