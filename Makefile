@@ -89,6 +89,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/figures.py
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/als.py
+	$(BIN)/python benchmarks/als_evaluation.py
 
 # Versions of everything, for every Python and system at once; names and versions only.
 lock: .venv/installed

@@ -151,6 +151,7 @@ def looks_of(one: Measured) -> Hashable:
         "kernel",
         "cores",
         "epochs",
+        "evaluation_rows",
     )
     return study.dataset, epochs.data(one), *(getattr(study, field, None) for field in shared)
 

@@ -2,6 +2,7 @@
 
     python benchmarks/als.py [--graph FILE.npz --heldout FILE.npz [--history FILE.npz] --dim D] [--gpu]
       [--json FILE] [--smoke]
+    python benchmarks/als.py --large [LINKS] [--json FILE]
 
 Both factorize the same graph from the same initial tables under the same objective (ridge constant; the equivalence is
 tested) for as many epochs, each in a process of its own, on the same cores, in turn: ours with rotated conjugate
@@ -13,7 +14,8 @@ bytes, as they follow from the algorithm, against what a matrix product and a co
 
 Without --graph: synthetic web graphs of 50,000 rows and columns with 2 million links, and 200,000 with 10 million.
 --gpu compares on an accelerator, with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`, but
-for --smoke, which has ours in place of it.
+for --smoke, which has ours in place of it, and for --large, which prepares, trains and evaluates a graph of 100 million
+links: seconds and bytes of a link.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import als_large
 import numpy as np
 import scipy.linalg
 import scipy.sparse
@@ -41,7 +44,7 @@ from workloads.datasets import rating_files, webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
 from workloads.factorization import fused, recall
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import Ratings
+from workloads.factorization.ratings import Ratings, halves
 
 ROUNDS, EPOCHS, THREADS = 5, 8, 2
 SMOKE_GRAPHS, SMOKE_EPOCHS = ((400, 4_000, 8, 2, 1.0),), 2
@@ -145,15 +148,17 @@ def quality(columns: np.ndarray, ratings: Ratings, case: Case) -> float:
     """Recall@20 of held-out rows, solved exactly from their history against ``columns`` float32[columns, d]."""
     weight, table = case.unobserved_weight, columns.astype(np.float64)
     shared = weight * table.T @ table + case.norm_penalty * np.eye(case.dim)
+    evaluated = np.sort(np.concatenate(list(halves(ratings.history, ratings.heldout).values())))
+    history, heldout = ratings.history.of_rows(evaluated), ratings.heldout.of_rows(evaluated)
     ranked = []
-    for first in range(0, ratings.history.row_count, 512):
-        rows = np.arange(first, min(first + 512, ratings.history.row_count))
-        scores = _solved(ratings.history, rows, table, shared).astype(np.float32) @ columns.T
-        known = ratings.history.of_rows(rows)
+    for first in range(0, history.row_count, 512):
+        rows = np.arange(first, min(first + 512, history.row_count))
+        scores = _solved(history, rows, table, shared).astype(np.float32) @ columns.T
+        known = history.of_rows(rows)
         scores[np.repeat(np.arange(len(rows)), known.lengths), known.columns] = -np.inf
         best = np.argpartition(-scores, 20, axis=1)[:, :20]
         ranked.append(np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, 1), axis=1), 1))
-    return recall.recall(np.concatenate(ranked).astype(np.int32), ratings.heldout, 20)
+    return recall.recall(np.concatenate(ranked).astype(np.int32), heldout, 20)
 
 
 def work(ratings: Ratings, case: Case) -> tuple[float, float]:
@@ -248,13 +253,17 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--large", type=int, nargs="?", const=10**8)
     options, sys.argv[1:] = parser.parse_known_args()
     with Report(__doc__ or "") as report:
+        threads = min(THREADS, len(processors.physical_cores()))
+        if options.large:
+            als_large.measure(report, options.large, threads)
+            return
         if importlib.util.find_spec("implicit") is None and not report.smoke:
             sys.exit("`implicit` is what this is measured against: pip install scaling-limits[bench]")
         if bool(options.graph) != bool(options.heldout):
             sys.exit("--graph and --heldout go together")
-        threads = min(THREADS, len(processors.physical_cores()))
         reached = None if options.gpu or report.smoke else peak(threads)
         if reached:
             report.add("matrix product of float32", reached.gflops, "GFLOP/s")

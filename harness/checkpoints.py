@@ -33,7 +33,7 @@ class Checkpoint(NamedTuple):
 
     Attributes:
       epochs: that are done.
-      rows: what was measured after each of them, as plain JSON data.
+      rows: what each of them took and what was measured after it, as plain JSON data.
       arrays: all that the next epoch needs.
     """
 

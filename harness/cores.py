@@ -24,6 +24,7 @@ RECALLS = tuple(f"{split}_recall_{k}" for split in ("validation", "test") for k 
 METRICS = (*(f"{recall}_error" for recall in RECALLS), "train_objective")
 LARGEST = float(np.finfo(np.float32).max)
 MEASURED = (*METRICS, *(column.name for column in COSTS))
+HALVES = ("row_half_seconds", "column_half_seconds")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +79,7 @@ def run(
     Returns:
       How each trial ended.
     """
-    running = _Run(study, Training(ratings, _options(study), _mesh(study.cores)), checkpoints, time_limit_seconds)
+    running = _Run(study, Training(ratings, options(study), _mesh(study.cores)), checkpoints, time_limit_seconds)
     ended: dict[int, Ended] = {}
     for number, trial in enumerate(trials):
         done = number * study.epochs
@@ -91,7 +92,8 @@ def run(
     return ended
 
 
-def _options(study: Factorization) -> Options:
+def options(study: Factorization) -> Options:
+    """How the training of a study is set up."""
     return Options(
         study.dim,
         study.solver,
@@ -101,6 +103,7 @@ def _options(study: Factorization) -> Options:
         study.ridge,
         study.gather,
         kernel=study.kernel,
+        evaluation_rows=study.evaluation_rows,
     )
 
 
@@ -121,7 +124,7 @@ class _Run:
 
     def __init__(self, study: Factorization, training: Training, checkpoints: Checkpoints, limit: float | None):
         self._study, self._training, self._checkpoints, self._limit = study, training, checkpoints, limit
-        self._bytes = training.bytes_per_core()
+        self._bytes: dict[str, int] = {}  # known once everything is compiled
         self._first_seconds: float | None = None  # of the epoch that compiles
         self._an_epoch_seconds = 0.0
         self._began = time.perf_counter()
@@ -142,8 +145,8 @@ class _Run:
             tables, rows = _restored(tables, saved.arrays), list(saved.rows)
         while len(rows) < self._study.epochs:
             if rows and self._late():
-                return rows, Ended("INCOMPLETE", "time_limit", len(rows))
-            tables, row, finite = self._epoch(tables, weights)
+                return rows, Ended("INCOMPLETE", "time_limit", max([0, *_measured(rows)]))
+            tables, row, finite = self._epoch(tables, weights, self._evaluated(len(rows) + 1))
             rows.append(row)
             if not finite:
                 return rows, Ended("INFEASIBLE", None, len(rows))
@@ -156,11 +159,12 @@ class _Run:
     def record(self, trial: Trial, rows: list[dict[str, float]], end: Ended) -> Record:
         """What was measured of a trial, and what the run has taken so far."""
         kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
+        measured = _measured(rows)
         return Record(
             ended={trial.id: end},
-            trial=np.full(len(rows), trial.id, np.int32),
-            step=np.arange(1, len(rows) + 1, dtype=np.int32),
-            metrics={name: _column([row[name] for row in rows], kinds[name]) for name in MEASURED},
+            trial=np.full(len(measured), trial.id, np.int32),
+            step=np.array(list(measured), np.int32),
+            metrics={name: _column([row[name] for row in measured.values()], kinds[name]) for name in MEASURED},
             compile_seconds=max(0.0, (self._first_seconds or 0.0) - self._an_epoch_seconds),
             train_seconds=self._train_seconds,
             evaluate_seconds=self._evaluate_seconds,
@@ -172,31 +176,32 @@ class _Run:
         """Whether a checkpoint, which anybody can make, has the arrays and the rows of ours."""
         shapes = [(array.shape, array.dtype) for array in saved.arrays]
         alike = shapes == [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tables)]
-        named = all(row.keys() == set(MEASURED) for row in saved.rows)
-        return alike and named and 0 < saved.epochs < self._study.epochs
+        names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, saved.epochs + 1)]
+        return alike and names == [row.keys() for row in saved.rows] and 0 < saved.epochs < self._study.epochs
 
-    def _epoch(self, tables: Tables, weights: Weights) -> tuple[Tables, dict[str, float], bool]:
-        """One epoch; the tables after it, its row, and whether everything is finite."""
+    def _evaluated(self, epoch: int) -> bool:
+        return epoch % self._study.evaluate_every == 0 or epoch == self._study.epochs
+
+    def _epoch(self, tables: Tables, weights: Weights, evaluate: bool) -> tuple[Tables, dict[str, float], bool]:
+        """One epoch; the tables after it, its row, and whether everything is finite, without which it is measured."""
         began = time.perf_counter()
         tables = jax.block_until_ready(self._training.row_half(tables, weights))
         halfway = time.perf_counter()
         tables = jax.block_until_ready(self._training.column_half(tables, weights))
         trained = time.perf_counter()
         finite = bool(_finite(tables))
+        row = dict(zip(HALVES, (halfway - began, trained - halfway), strict=True))
+        self._epochs += 1
+        self._train_seconds += trained - began
+        if finite and not evaluate:
+            return tables, row, True
         nothing = dict.fromkeys((*RECALLS, "objective"), float("nan"))
         metrics = self._training.evaluate(tables, weights) if finite else nothing
         evaluated = time.perf_counter()
-        self._epochs += 1
-        self._train_seconds += trained - began
         self._evaluate_seconds += evaluated - trained
         self._an_epoch_seconds = self._an_epoch_seconds or evaluated - began
-        row = {f"{recall}_error": 1 - metrics[recall] for recall in RECALLS} | {
-            "train_objective": metrics["objective"],
-            "row_half_seconds": halfway - began,
-            "column_half_seconds": trained - halfway,
-            "evaluation_seconds": evaluated - trained,
-            "bytes_per_core": self._bytes,
-        }
+        row |= {f"{recall}_error": 1 - metrics[recall] for recall in RECALLS}
+        row |= {"train_objective": metrics["objective"], "evaluation_seconds": evaluated - trained} | self._bytes
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
     def _warm_up(self, weights: Weights) -> None:
@@ -204,8 +209,12 @@ class _Run:
         if self._first_seconds is not None:
             return
         began = time.perf_counter()
-        self._epoch(self._training.start(0), weights)
+        tables, _, _ = self._epoch(self._training.start(0), weights, True)
         self._first_seconds = time.perf_counter() - began
+        self._bytes = {
+            "bytes_per_core": self._training.bytes_per_core(),
+            "peak_bytes_per_core": self._training.peak_bytes_per_core(tables, weights),
+        }
         self._began, self._epochs, self._an_epoch_seconds = time.perf_counter(), 0, 0.0
         self._train_seconds = self._evaluate_seconds = 0.0
 
@@ -219,7 +228,18 @@ class _Run:
         lies = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
         device = jax.devices()[0]
         told = [self._study.plan(), trial.id, trial.seed, dict(trial.metaparameters)]
-        return key_of(*told, jax.__version__, device.platform, device.device_kind, lies)
+        return key_of(*told, MEASURED, jax.__version__, device.platform, device.device_kind, lies)
+
+
+def _measured(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:
+    """The rows of epochs after which was measured, by epoch, with the mean seconds since the one before."""
+    found: dict[int, dict[str, float]] = {}
+    last = 0
+    for epoch, row in enumerate(rows, 1):
+        if "train_objective" in row:
+            found[epoch] = row | {half: float(np.mean([each[half] for each in rows[last:epoch]])) for half in HALVES}
+            last = epoch
+    return found
 
 
 def _column(values: list[float], kind: Any) -> np.ndarray:

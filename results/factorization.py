@@ -18,6 +18,7 @@ KERNELS = ("xla", "fused")
 _FUSED = ("rotated_cg", "float32", "float32")  # solver and dtypes
 _NO_IDENTITY = {"trials", "digits"}
 METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
+_UNLESS = {"evaluate_every": 1, "evaluation_rows": None}  # in a plan only where they are something else
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,9 @@ class Factorization:
       seed: of the search and of every trial.
       trials: how many are asked for. Not part of the identity: asking for more later adds only the new ones.
       comparable: Major.Minor of the software; results of different ones are not comparable.
+      evaluate_every: epochs from one evaluation to the next; the last one is evaluated, too.
+      evaluation_rows: how many rows with held-out links are evaluated, half of them validation, half test; a sample at
+        random, but always the same of the same data. None takes all.
       digits: how many hex digits of the plan's hash its name has. Not part of the identity.
     """
 
@@ -65,6 +69,8 @@ class Factorization:
     seed: int
     trials: int
     comparable: str = COMPARABLE
+    evaluate_every: int = 1
+    evaluation_rows: int | None = None
     digits: int = DIGITS[-1]
 
     targets: ClassVar[tuple[Target, ...]] = ()
@@ -74,9 +80,11 @@ class Factorization:
     optimizer: ClassVar[str] = "als"
 
     def __post_init__(self) -> None:
-        for field in ("dim", "cg_steps", "cores", "epochs"):
+        for field in ("dim", "cg_steps", "cores", "epochs", "evaluate_every"):
             whole(field, getattr(self, field), 1, MOST_STEPS)
         whole("trials", self.trials, 1, APART)
+        if self.evaluation_rows is not None:
+            whole("evaluation_rows", self.evaluation_rows, 2, MOST_STEPS)
         whole("seed", self.seed, 0)
         for field, choices in (("solver", SOLVERS), ("table_dtype", DTYPES), ("solver_dtype", DTYPES)):
             check_choice(field, getattr(self, field), choices)
@@ -95,13 +103,15 @@ class Factorization:
     def plan(self) -> dict[str, Any]:
         """The identity as plain JSON data: every field but ``trials`` and ``digits``."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _NO_IDENTITY}
+        fields = {name: value for name, value in fields.items() if name not in _UNLESS or value != _UNLESS[name]}
         return {"kind": "cores"} | fields | {"dataset_options": dict(self.dataset_options), "space": self.space.plan()}
 
     @classmethod
     def from_plan(cls, plan: Mapping[str, Any], trials: int, digits: int = DIGITS[-1]) -> "Factorization":
         """The study that ``plan()`` described, with a number of trials; BadInput if another software wrote it."""
         fields = {k: v for k, v in plan.items() if k != "kind"}
-        known = {field.name for field in dataclasses.fields(cls)} - _NO_IDENTITY
+        told = {name for name in _UNLESS if fields.get(name, _UNLESS[name]) != _UNLESS[name]}
+        known = {field.name for field in dataclasses.fields(cls)} - _NO_IDENTITY - (_UNLESS.keys() - told)
         if fields.keys() != known:
             odd = ", ".join(sorted(fields.keys() ^ known))
             raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")

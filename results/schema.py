@@ -82,12 +82,14 @@ MEASUREMENTS = (
     Column("step", pa.int32(), "training steps taken before this evaluation; of a factorization, epochs"),
 )  # then one column per metric, under its own name: float32 as computed here, float64 as published elsewhere
 
-# Of measurements of factorizations, after their metrics: what the epoch before the measurement took.
+_MEAN = "without compiling; the mean of the epochs since the measurement before"
+# Of measurements of factorizations, after their metrics: what these epochs took.
 COSTS = (
-    Column("row_half_seconds", pa.float32(), "seconds of solving all rows, without compiling"),
-    Column("column_half_seconds", pa.float32(), "seconds of solving all columns, without compiling"),
+    Column("row_half_seconds", pa.float32(), f"seconds of solving all rows, {_MEAN}"),
+    Column("column_half_seconds", pa.float32(), f"seconds of solving all columns, {_MEAN}"),
     Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling"),
     Column("bytes_per_core", pa.int64(), "bytes of both tables and all work that each core holds"),
+    Column("peak_bytes_per_core", pa.int64(), "bytes that each core holds at most, as the compiler tells"),
 )
 
 NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables

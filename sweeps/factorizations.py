@@ -5,21 +5,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness import processors
+from harness import cores, processors
 from results.bad_input import BadInput, check_choice, nearest
 from results.factorization import Factorization
 from results.search_space import SearchSpace
 from sweeps import ranges
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
-from workloads.factorization.ratings import BadRatings, Ratings, Source
-from workloads.factorization.training import GATHER_BYTES
+from workloads.factorization.ratings import BadRatings, Ratings, Source, halves
+from workloads.factorization.training import GATHER_BYTES, hub_bytes
 from workloads.workload import DataAbsent
 
 DEFAULT_TRIALS = 16  # of a search
 EVALUATED = 2  # rows with held-out links, at least
 # Memory of a training, as measured: of itself, of a link while its routes are made, and of tables and their copies.
 BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
+HUB_COPIES = 3  # of the matrices of rows that are split
 
 
 class Asked(NamedTuple):
@@ -128,10 +129,11 @@ def _is_emulated(study: Factorization) -> bool:
 
 def _check_size(study: Factorization, ratings: Ratings) -> None:
     """Raises BadInput if there is nothing to test with, tables are wider than the matrix, or do not fit in memory."""
-    if ratings.heldout.row_count < EVALUATED:
+    rows = sum(map(len, halves(ratings.history, ratings.heldout).values()))
+    if rows < EVALUATED:
         raise BadInput(
-            f"{study.dataset} has held-out links in {ratings.heldout.row_count} row alone; half of such rows are "
-            f"validation and half are test, so there must be {EVALUATED} or more"
+            f"{study.dataset} has a history and held-out links in {rows} row{'s' * (rows != 1)} alone; half of such "
+            f"rows are validation and half are test, so there must be {EVALUATED} or more"
         )
     sides = {"rows": ratings.train.row_count, "columns": ratings.train.column_count}
     smaller = min(sides, key=lambda side: sides[side])
@@ -148,7 +150,8 @@ def _needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
     sides = ratings.train.row_count, ratings.train.column_count
     row = study.dim * np.dtype(np.float32 if study.table_dtype == "float32" else np.float16).itemsize
     copy = {"all_gather": max(sides) * row, "all_to_all": 0, "auto": min(max(sides) * row, GATHER_BYTES)}[study.gather]
-    copies = study.cores * copy if not processors.accelerators()[1] else 0  # every core holds one meanwhile
-    needed = BYTES + TABLES * sum(sides) * row + COPIES * copies + BYTES_PER_LINK * len(ratings.train.columns)
+    held = COPIES * copy + HUB_COPIES * hub_bytes(ratings, cores.options(study))  # by every core meanwhile
+    of_cores = study.cores * held if not processors.accelerators()[1] else 0
+    needed = BYTES + TABLES * sum(sides) * row + of_cores + BYTES_PER_LINK * len(ratings.train.columns)
     what = f"factorizing {study.dataset} with als.dim={study.dim} on cores={study.cores}"
     return needed, what, "take a smaller als.dim, fewer cores or table_dtype=bfloat16"

@@ -49,6 +49,8 @@ class AlsConfig:
     ridge: str = "frequency"
     gather: str = "auto"
     kernel: str = "xla"
+    evaluate_every: int = 1
+    evaluation_rows: int | None = None
     unobserved_weight: Any = MISSING  # a number or the fields of a results.study.Range
     norm_penalty: Any = MISSING
 

@@ -127,7 +127,8 @@ def publish_factorization() -> Callable[..., None]:
         validation: str | None = "agrees",
         bytes_type: str = "int64",
     ) -> None:
-        ids, epochs = list(range(study.trials)), np.arange(1, study.epochs + 1)
+        ids, every = list(range(study.trials)), study.evaluate_every
+        epochs = np.unique([*range(every, study.epochs, every), study.epochs])
         rows = [(trial, epoch) for trial in ids for epoch in epochs]
         lost = np.array([trial in diverged and epoch == study.epochs for trial, epoch in rows])
         numbers = np.where(lost, np.nan, 1.0)

@@ -31,6 +31,7 @@ COLUMNS = {
     "validation_recall_20": "Recall@20 on held-out links of validation at the last epoch",
     "validation_recall_50": "Recall@50, likewise",
     "bytes_per_core": "bytes of both tables and all work that each core holds",
+    "peak_bytes_per_core": "bytes that each core holds at most, as the compiler tells",
     "solver_dtype": "number format of the solver",
     "cg_steps": "of the solvers cg and rotated_cg",
     "ridge": "frequency (by the links of a row) or constant",
@@ -44,7 +45,7 @@ COLUMNS = {
     "infeasible": "trials that diverged: a table or the objective was not finite",
     "incomplete": "trials that were lost, failed or ran out of time",
 }
-WHOLE = ("dim", "cores", "trial", "epochs", "bytes_per_core", "cg_steps", "physical_cores")
+WHOLE = ("dim", "cores", "trial", "epochs", "bytes_per_core", "peak_bytes_per_core", "cg_steps", "physical_cores")
 CONJUGATE = ("cg", "rotated_cg")
 
 
@@ -72,7 +73,7 @@ def _row(one: Measured) -> dict[str, object]:
         return row
     seconds = one.seconds
     recalls = (TEST, "recall_50", VALIDATION, "validation_recall_50")
-    of_last = (*recalls, "objective", "bytes_per_core", *study.space)
+    of_last = (*recalls, "objective", "bytes_per_core", "peak_bytes_per_core", *study.space)
     row["chosen_by"] = SPLITS[one.chosen_by]
     row |= {name: one.result(name) for name in of_last} | {"trial": one.chosen, "epochs": one.result("epoch")}
     if len(seconds):

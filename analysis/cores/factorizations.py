@@ -46,9 +46,10 @@ class Measured:
       study: its plan.
       ledger: of its trials.
       trials: one row per trial that ended, by ``trial``: run, status, unobserved_weight, norm_penalty.
-      epochs: one row per trial and epoch, sorted: trial, epoch, seconds (of both halves, without compiling),
-        validation_recall_20, validation_recall_50, recall_20, recall_50 (of test), objective, bytes_per_core; float64
-        but for the ids. What was not measured is NaN: of validation, all of software 0.1.
+      epochs: one row per trial and epoch that was evaluated, sorted: trial, epoch, seconds (of both halves, without
+        compiling; the mean of the epochs since the one before), validation_recall_20, validation_recall_50, recall_20,
+        recall_50 (of test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so far);
+        float64 but for the ids. What was not measured is NaN: of validation, all of software 0.1.
       places: where each run took place, by its number.
     """
 
@@ -90,7 +91,7 @@ class Measured:
 
     @functools.cached_property
     def seconds(self) -> np.ndarray:
-        """Of every epoch of the chosen trial, float64[epochs]; those that were not timed are left out."""
+        """As in ``epochs``, of the chosen trial, float64[epochs]; those that were not timed are left out."""
         seconds = self.of(-1 if self.chosen is None else self.chosen)["seconds"].to_numpy()
         return seconds[np.isfinite(seconds)]
 
@@ -169,6 +170,9 @@ def _epochs(commit: Commit) -> pd.DataFrame:
         "recall_50": one - column("test_recall_50_error"),
         "objective": column("train_objective"),
         "bytes_per_core": column("bytes_per_core"),
+        "peak_bytes_per_core": column("peak_bytes_per_core"),
     }
     decimal = {name: np.array([float(str(value)) for value in values]) for name, values in found.items()}
-    return pd.DataFrame({"trial": column("trial"), "epoch": column("step")} | decimal)
+    frame = pd.DataFrame({"trial": column("trial"), "epoch": column("step")} | decimal)
+    since = frame.groupby("trial")["epoch"].diff().fillna(frame["epoch"])
+    return frame.assign(elapsed=(frame["seconds"] * since).groupby(frame["trial"]).cumsum())

@@ -71,6 +71,7 @@ def apart(several: Sequence[Measured], always: int = 0) -> list[str]:
             f"{one.study.kernel} kernel",
             *(_metaparameter(one, name, symbol) for name, symbol in SYMBOLS.items()),
             f"{one.study.epochs} epochs",
+            f"{one.study.evaluation_rows:,} rows evaluated" if one.study.evaluation_rows else "",
             f"seed {one.study.seed}",
         )
         for one in several

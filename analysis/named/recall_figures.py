@@ -37,7 +37,7 @@ class Axis(NamedTuple):
 
 
 EPOCHS = Axis(lambda frame: frame["epoch"], "epoch", False)
-SECONDS = Axis(lambda frame: frame["seconds"].cumsum(), "seconds of solving", True)
+SECONDS = Axis(lambda frame: frame["elapsed"], "seconds of solving", True)
 
 
 def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:

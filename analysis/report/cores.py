@@ -156,7 +156,7 @@ def _courses(title: str, group: Sequence[Measured], names: Sequence[str], timed:
     said: list[str] = []
     for one, name in zip(group, names, strict=True):
         own = one.of(trial)
-        across = own["seconds"].cumsum() if timed else own["epoch"]
+        across = own["elapsed"] if timed else own["epoch"]
         for x, recall, epoch in zip(across, own["recall_20"], own["epoch"], strict=True):
             if np.isfinite(x) and np.isfinite(recall):
                 told = [f"epoch: {epoch}", f"Recall@20: {recall:.4f}", f"seconds of solving: {text.number(x)}"]

@@ -25,6 +25,7 @@ from sweeps.launchers.local import (
     visible,
 )
 from sweeps.launchers.worker import Failure
+from workloads.factorization import fused
 
 
 def slot(cores: int) -> tuple[tuple[int, ...], dict[str, str]]:
@@ -48,7 +49,7 @@ def run_all(
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> list[Outcome]:
     """Runs studies in their order. One that raises is recorded as failed; one whose process dies is run once more,
-    from its checkpoints, then recorded as lost. Neither stops the others.
+    from its checkpoints and with a fused kernel that is compiled anew, then recorded as lost. Neither stops the others.
 
     Args:
       store: folder of the store.
@@ -85,6 +86,8 @@ def _outcome(store: Path, study: Factorization, order: worker.Order, tell: Calla
             end_all([process])
         if news is not None:
             break
+        if study.kernel == "fused":  # which nothing keeps from killing its process
+            fused.discard(study.dim)
     else:
         why = f"its process died {ATTEMPTS} times, last {how(process.process.exitcode)}"
         return failed(store, study, "lost", Failure(why))

@@ -90,7 +90,9 @@ def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[cores.Rec
         assert list(record.metrics) == list(cores.MEASURED)
         assert all(end.status == "COMPLETE" for end in record.ended.values())
         assert record.metrics["train_objective"][-1] < record.metrics["train_objective"][0]
-        assert record.metrics["bytes_per_core"].dtype == np.int64
+        for held in ("bytes_per_core", "peak_bytes_per_core"):
+            assert record.metrics[held].dtype == np.int64
+        assert (record.metrics["peak_bytes_per_core"] > record.metrics["bytes_per_core"]).all()
         for half in ("row_half_seconds", "column_half_seconds", "evaluation_seconds"):
             assert np.all(record.metrics[half] > 0)
             assert np.all(record.metrics[half] < record.compile_seconds)
@@ -160,9 +162,33 @@ def test_a_checkpoint_that_is_none_of_ours_is_not_gone_on_from(
     assert list(kept.seen) == [(0, done) for done in range(1, EPOCHS)]
 
 
+def test_evaluated_now_and_then(study: Factorization, calm: tuple[list[cores.Record], Kept], tmp_path: Path) -> None:
+    rarely = dataclasses.replace(study, evaluate_every=3)
+    (record,), kept = run(rarely, [0], tmp_path)
+    (whole, _), all_kept = calm
+    assert record.step.tolist() == [3, 4]
+    for name in (*cores.METRICS, "bytes_per_core", "peak_bytes_per_core"):
+        np.testing.assert_array_equal(record.metrics[name], whole.metrics[name][[2, 3]])
+    assert {at: arrays for at, arrays in all_kept.seen.items() if at[0] == 0} == kept.seen
+    assert record.ended[0] == cores.Ended("COMPLETE", None, EPOCHS)
+    halves = sum(record.metrics[f"{half}_half_seconds"] for half in ("row", "column"))
+    assert halves @ [3, 1] == pytest.approx(record.train_seconds, rel=1e-5)  # each is the mean since the one before
+
+
+def test_out_of_time_between_evaluations(study: Factorization, tmp_path: Path) -> None:
+    rarely = dataclasses.replace(study, evaluate_every=3)
+    (record,), kept = run(rarely, [0], tmp_path, time_limit_seconds=1e-9)
+    assert record.ended == {0: cores.Ended("INCOMPLETE", "time_limit", 0)}
+    assert record.step.tolist() == []
+    (record,), kept = run(rarely, [0], tmp_path)
+    assert record.step.tolist() == [3, 4]
+    assert [at for _, at in kept.seen] == [2, 3]
+
+
 def test_tables_that_are_not_finite_end_a_trial(study: Factorization, tmp_path: Path) -> None:
     tiny = {name: {"scale": "DISCRETE", "values": [1e-35]} for name in study.space}  # below what float32 can divide by
-    singular = dataclasses.replace(study, solver="cholesky", table_dtype="float32", space=SearchSpace.from_plan(tiny))
+    space = SearchSpace.from_plan(tiny)
+    singular = dataclasses.replace(study, solver="cholesky", table_dtype="float32", space=space, evaluate_every=EPOCHS)
     (record,), kept = run(singular, [0], tmp_path)
     assert record.ended[0] == cores.Ended("INFEASIBLE", None, 1)
     assert np.isnan(record.metrics["train_objective"]).all()

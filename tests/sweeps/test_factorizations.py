@@ -1,5 +1,6 @@
 """Factorizations from the command line to rows in a store, each in a process of its own; and their users' mistakes."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -193,8 +194,11 @@ def test_files_of_different_shapes(files: list[str], capsys: pytest.CaptureFixtu
 def test_one_row_with_held_out_links_cannot_be_validation_and_test(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(([1.0, 1.0], ([39, 39], [28, 29])), shape=(40, 30)))
-    assert_refused([*files, "als.dim=4"], "ratings has held-out links in 1 row alone; half of such rows are", capsys)
+    matrix = scipy.sparse.load_npz("heldout.npz").tolil()
+    known = pd.read_parquet("links.parquet")["row"]
+    matrix[[row for row in range(40) if row != known[0]]] = 0
+    scipy.sparse.save_npz("heldout.npz", matrix.tocsr())
+    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in 1 row alone; half of", capsys)
 
 
 def test_a_dim_larger_than_the_smaller_side(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,6 +239,55 @@ def test_a_fused_kernel_without_a_compiler(
     monkeypatch.setenv("CXX", "false")
     fused.library.cache_clear()
     assert_refused(line, "/false cannot compile it (exit code 1); take als.kernel=xla", capsys)
+
+
+@pytest.mark.slow
+def test_a_fused_kernel_that_kills_its_study_is_compiled_anew(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fused.library.__wrapped__(4)
+    (library,) = here.glob("cache/kernels/*.so")
+    deadly = 'extern "C" void* scaling_limits_fused_rows(void*) { __builtin_trap(); }'
+    command = [fused.compiler(), "-shared", "-fPIC", "-x", "c++", "-", "-o", str(here / "deadly.so")]
+    subprocess.run(command, input=deadly, text=True, check=True)
+    (here / "deadly.so").replace(library)
+    library.with_suffix(".sha256").write_text(hashlib.sha256(library.read_bytes()).hexdigest())
+    before = library.read_bytes()
+    assert run(*GRAPH, "als.dim=4", "als.epochs=1", "als.kernel=fused", "store=kept") == 0
+    assert store.read(Path("kept")).trials["status"].tolist() == ["COMPLETE"]
+    assert library.read_bytes() != before
+
+
+def test_rows_that_are_split_are_in_the_memory_that_is_needed(files: list[str]) -> None:
+    rng = np.random.default_rng(0)
+    row, column = (ids.ravel() for ids in np.meshgrid(np.arange(5000), np.arange(30), indexing="ij"))
+    links = pd.DataFrame({"row": row, "col": column})[rng.random(len(row)) < 0.9]
+    links.iloc[:-40].to_parquet("links.parquet", index=False)
+    links.iloc[-40:].to_parquet("heldout.parquet", index=False)
+    line = [files[0], files[1], "ratings.heldout=heldout.parquet", "als.dim=30", "als.solver=cg,cholesky", "cores=2"]
+    request = config.request(overrides.command_line([*line, "-m", "store=new"]))
+    data = prepared.load(registry.ratings(request.ratings[request.studies[0].name]))
+    needed = [factorizations._needed(study, data)[0] for study in request.studies if isinstance(study, Factorization)]
+    hubs = 30 * 30 * 30 * 4  # every column is longer than an eighth of a chunk
+    assert needed[1] - needed[0] == 2 * factorizations.HUB_COPIES * hubs
+
+
+def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_no_others(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    links = pd.read_parquet("links.parquet")
+    matrix = scipy.sparse.load_npz("heldout.npz").tocoo()
+    rows = np.concatenate([matrix.row, [38, 38, 39]])
+    columns = np.concatenate([matrix.col, [0, 1, 2]])
+    scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(40, 30)))
+    assert not links["row"].isin([38, 39]).any()
+    (study,) = config.request(overrides.command_line([*files, "als.dim=4", "store=new"])).studies
+    assert isinstance(study, Factorization)
+    data = {"name": "ratings"} | dict(word.removeprefix("ratings.").split("=") for word in files[1:])
+    said: list[str] = []
+    factorizations.make_ready([Asked(study, data)], said.append)
+    assert "ratings: 2 rows with held-out links have no history to be solved from: left out" in said
+    known = ([1.0, 1.0], ([38, 39], [0, 0]))
+    scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
+    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in 0 rows alone; half of", capsys)
 
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:

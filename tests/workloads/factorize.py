@@ -20,22 +20,23 @@ def main(
         jax.config.update("jax_num_cpu_devices", cores // 2)
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(address, num_processes=2, process_id=process)
-    from graphs import ratings
+    from graphs import ratings, with_strangers
 
     from workloads.factorization.half_epoch import AXIS, Weights
     from workloads.factorization.training import Options, Training
 
     mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
     options = Options(16, "rotated_cg", 3, "float32", "float32", "frequency", gather, 128, kernel)
-    training = Training(ratings(), options, mesh)
+    training = Training(with_strangers(ratings()), options, mesh)
     weights = Weights(jnp.float32(0.01), jnp.float32(0.02))
     tables = training.start(seed=0)
     for _ in range(3):
         tables = training.column_half(training.row_half(tables, weights), weights)
     evaluated = training.evaluate(tables, weights)
+    strangers = training.found(tables, weights)[-2:]
     rows, columns = training.in_order(tables)
     if not process:
-        np.savez(out, rows=rows, columns=columns, **evaluated)
+        np.savez(out, rows=rows, columns=columns, strangers=strangers, **evaluated)
 
 
 if __name__ == "__main__":

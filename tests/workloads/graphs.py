@@ -28,6 +28,22 @@ def ratings(rows: int = 300, columns: int = 240, links: int = 6000, seed: int = 
     return Ratings(train, *parts, merged)
 
 
+def with_strangers(data: Ratings) -> Ratings:
+    """And two evaluation rows without a history, then two with one that no training row shares: nobody ranks for them.
+
+    The histories of the last two are the last two columns of ``ratings``, which have no links in training.
+    """
+    unknown = data.history.column_count - np.array([2, 1])
+    assert not np.isin(unknown, data.train.columns).any()
+
+    def more(links: Links, lengths: list[int], columns: np.ndarray) -> Links:
+        starts = np.concatenate([links.starts, links.starts[-1] + np.cumsum(lengths)])
+        return Links(starts, np.concatenate([links.columns, columns]).astype(np.int32), links.column_count)
+
+    history = more(data.history, [0, 0, 1, 1], unknown)
+    return data._replace(history=history, heldout=more(data.heldout, [1, 1, 1, 1], np.array([3, 60, 7, 90])))
+
+
 def dense(links: Links) -> np.ndarray:
     """The links as float64[rows, columns] of zeros and ones."""
     matrix = np.zeros((links.row_count, links.column_count))

@@ -4,7 +4,10 @@ import os
 import socket
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +16,13 @@ import pytest
 
 from workloads.datasets import webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
-from workloads.factorization import recall, solvers
+from workloads.factorization import recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, halves
-from workloads.factorization.training import Options, Tables, Training
+from workloads.factorization.training import Options, Tables, Training, hub_bytes
 
-from .graphs import dense, from_pairs, ratings
+from .graphs import dense, from_pairs, ratings, with_strangers
 
 ALPHA, PENALTY = 0.01, 0.02
 FLOAT, BFLOAT = ("float32", "float32"), ("bfloat16", "bfloat16")
@@ -115,12 +118,147 @@ def test_folded_in_recall_is_that_of_brute_force() -> None:
             for row, (best, wanted) in enumerate(zip(ranked, dense(data.heldout), strict=True))
             if wanted.any()
         }
-        split = halves(data.heldout)
-        assert sorted(np.concatenate(list(split.values()))) == sorted(hits)
+        split = halves(data.history, data.heldout)
+        assert sorted(np.concatenate(list(split.values()))) == [row for row in hits if data.history.lengths[row]]
         for name, rows in split.items():
             own_hits = np.mean([hits[row] for row in rows.tolist()])
             assert evaluated[f"{name}_recall_{k}"] == pytest.approx(own_hits, abs=0.02)
         assert recall.recall(ranked, data.heldout, k) == pytest.approx(np.mean(list(hits.values())))
+
+
+def test_rows_that_nothing_is_known_of_are_left_out_and_equals_are_in_the_order_of_their_numbers() -> None:
+    data = ratings()
+    own, plain = training(with_strangers(data)), training(data)
+    tables = own.column_half(own.row_half(own.start(0), WEIGHTS), WEIGHTS)
+    found = own.found(tables, WEIGHTS)
+    assert len(found) == len(plain.found(tables, WEIGHTS)) + 2
+    columns = data.train.column_count
+    for row, known in zip(found[-2:], (columns - 2, columns - 1), strict=True):  # all of their scores are 0
+        assert row.tolist() == [column for column in range(columns) if column != known][:50]
+
+
+@pytest.mark.parametrize("most", [2, 7, 1000])
+def test_a_sample_of_rows_is_ranked_as_all_are(most: int) -> None:
+    data = ratings()
+    everything, some = training(data), training(data, evaluation_rows=most)
+    tables = everything.start(0)
+    rows = {name: halves(data.history, data.heldout, limit) for name, limit in (("all", None), ("some", most))}
+    all_rows, own_rows = (np.sort(np.concatenate(list(split.values()))) for split in rows.values())
+    assert len(own_rows) == min(most, len(all_rows))
+    found = everything.found(tables, WEIGHTS)[np.searchsorted(all_rows, own_rows)]
+    np.testing.assert_array_equal(some.found(tables, WEIGHTS), found)
+    for split, own in rows["some"].items():
+        expected = recall.recall(found[np.searchsorted(own_rows, own)], data.heldout.of_rows(own), 20)
+        assert some.evaluate(tables, WEIGHTS)[f"{split}_recall_20"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("popular", ["columns", "history"])
+def test_few_rows_that_are_all_long(popular: str) -> None:
+    """A catalogue of few columns, of which each is split over the cores; and evaluation rows that all are."""
+    rng = np.random.default_rng(0)
+    row, column = (ids.ravel() for ids in np.meshgrid(np.arange(300), np.arange(60), indexing="ij"))
+    part = rng.choice(3, len(row), p=(0.1, 0.1, 0.8) if popular == "columns" else (0.1, 0.6, 0.3))
+    train, history, heldout = (from_pairs(row[part == i], column[part == i], (300, 60))[0] for i in range(3))
+    own = training(Ratings(train, history, heldout, 0))
+    side = own.columns if popular == "columns" else own.evaluated
+    assert side.places.buckets == () and (side.places.hubs >= 0).sum() == len(side.places.slot)
+    rows = own.row_half(own.start(0), WEIGHTS)
+    found, columns = own.in_order(own.column_half(copied(rows), WEIGHTS))
+    np.testing.assert_allclose(columns, solved(dense(train).T, found, ALPHA, PENALTY, True), atol=2e-5)
+    folded = solved(dense(history), columns, ALPHA, PENALTY, True)
+    scores = np.where(dense(history) > 0, -np.inf, folded @ columns.T.astype(np.float64))
+    evaluated = own.evaluate(own.column_half(rows, WEIGHTS), WEIGHTS)
+    for split, rows_of in halves(history, heldout).items():
+        ranked = np.argsort(-scores[rows_of], axis=1, kind="stable")
+        expected = recall.recall(ranked, heldout.of_rows(rows_of), 20)
+        assert evaluated[f"{split}_recall_20"] == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize(("columns", "best"), [(7, 7), (50, 50), (700, 50), (700, 3)])
+def test_ranking_is_that_of_brute_force_with_many_equals(
+    columns: int, best: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recall, "ROWS", 8)
+    monkeypatch.setattr(recall, "FEWEST", 8)
+    monkeypatch.setattr(recall, "SCORES", 8 * 160)  # so that there are batches and blocks
+    rng = np.random.default_rng(columns)
+    history = from_pairs(rng.integers(0, 30, 200), rng.integers(0, columns, 200), (30, columns))[0]
+    sides = [routes.places(rng.integers(0, 40, count), 1, 128, 16) for count in (30, columns)]
+    tables = []
+    for side, count in zip(sides, (30, columns), strict=True):
+        tables.append(np.zeros((side.slots_per_core, 3), np.float32))
+        tables[-1][side.slot] = rng.integers(-2, 3, (count, 3))
+    mesh = jax.make_mesh((1,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
+    work = recall.batches(history, *sides)
+    assert (len(work.rows) > 1, work.slots.shape[1] > 1) == (True, columns > 160)
+    found = np.asarray(recall.program(mesh, best)(*map(jnp.asarray, tables), work)).reshape(-1, best)[:30]
+    scores = tables[0][sides[0].slot] @ tables[1][sides[1].slot].T
+    scores[dense(history) > 0] = -np.inf
+    ranked = np.argsort(-scores, axis=1, kind="stable")[:, :best]
+    there = np.isfinite(np.take_along_axis(scores, ranked, axis=1))
+    np.testing.assert_array_equal(found[there], ranked[there])
+
+
+def products(jaxpr: Any) -> Iterator[Any]:
+    """The matrix products of a program, those of its loops and branches, too."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield equation
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            if hasattr(inner, "eqns"):
+                yield from products(getattr(inner, "jaxpr", inner))
+
+
+@pytest.mark.parametrize("solver", solvers.NAMES)
+def test_products_of_float32_are_taken_in_float32(solver: str) -> None:
+    own = training(small(), solver=solver)
+    tables, unsolved = own.start(0), own._unsolved()
+    calls = {
+        "half": (own._row_half, *tables, own.rows.work, WEIGHTS),
+        "objective": (own._objective, *tables, own.rows.work, own.columns.work.counts, WEIGHTS),
+        "fold-in": (own._fold_in, unsolved, tables.columns, own.evaluated.work, WEIGHTS),
+        "scores": (own._ranked, unsolved, tables.columns, own._batches),
+    }
+    for name, (program, *arguments) in calls.items():
+        taken = [product.params["precision"] for product in products(program.trace(*arguments).jaxpr.jaxpr)]
+        assert taken and set(taken) == {(jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGHEST)}, name
+
+
+def small() -> Ratings:
+    """Few lengths of rows, which are quickly compiled for."""
+    return ratings(rows=60, columns=48, links=300)
+
+
+@pytest.mark.parametrize("solver", ["rotated_cg", "cholesky"])
+def test_the_peak_holds_what_is_kept_and_the_matrices_of_rows_that_are_split(solver: str) -> None:
+    data = ratings()
+    own = training(data, solver=solver, dim=32)
+    hubs = [int((side.places.hubs >= 0).sum()) for side in (own.evaluated, own.rows, own.columns)]
+    matrices = max(hubs if solver == "cholesky" else hubs[:1]) * 32 * 32 * 4
+    assert hub_bytes(data, own.options) == matrices > 0
+    tables = own.start(0)
+    peak = own.peak_bytes_per_core(tables, WEIGHTS)
+    routes_ = [array for side in (own.rows, own.columns, own.evaluated) for array in jax.tree.leaves(side.work)]
+    kept = sum(array.nbytes for array in (*tables, *routes_))
+    assert own.bytes_per_core() < kept + matrices < peak < 4 * (kept + matrices) + (8 << 20)
+
+
+def test_a_route_takes_little_more_memory_than_it_has_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "BLOCK", 1 << 12)
+    rng = np.random.default_rng(0)
+    rows, length, columns = 4000, 100, 5000
+    links = Links(
+        np.arange(rows + 1) * length,
+        np.sort(rng.integers(0, columns, (rows, length)), axis=1).ravel().astype(np.int32),
+        columns,
+    )
+    sides = [routes.places(lengths, 1, 4096, 512) for lengths in (links.lengths, links.column_lengths)]
+    tracemalloc.start()
+    made = routes.route(links, *sides, 4096, 512)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {array.dtype for array in (*made.columns, made.hub_columns, made.hub_of)} == {np.dtype(np.int32)}
+    assert most / len(links.columns) < 12  # int32 slots of all links, and of each its place
 
 
 def test_a_planted_structure_is_recovered() -> None:
@@ -180,6 +318,7 @@ def assert_equal_scores(one: dict[str, np.ndarray], other: dict[str, np.ndarray]
     np.testing.assert_allclose(a, b, atol=2e-5 * np.abs(a).max())
     assert one["test_recall_20"] == pytest.approx(other["test_recall_20"], abs=0.01)
     assert one["objective"] == pytest.approx(other["objective"], rel=1e-5)
+    np.testing.assert_array_equal(one["strangers"], other["strangers"])
 
 
 def test_two_cores_and_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:

@@ -64,15 +64,54 @@ def test_what_is_not_a_number_stays_so_in_its_own_row() -> None:
     assert finite.tolist() == [row != 3 for row in range(ROWS)]
 
 
-def test_a_kept_kernel_that_is_damaged_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_kernel_that_is_damaged_is_compiled_again(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, _ = fused.library(DIM)
+    kept = [(cache / "kernels" / f"{name}.{kind}").read_bytes() for kind in ("so", "sha256")]
     monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path))
-    path = tmp_path / "kernels" / f"{name}.so"
-    path.parent.mkdir()
-    path.write_bytes(b"\x7fELF, and then no more")
+    folder = tmp_path / "kernels"
+    folder.mkdir(0o700)
+    library, beside = folder / f"{name}.so", folder / f"{name}.sha256"
+    random = np.random.default_rng(0)
+    for number in range(120):
+        files = [bytearray(data) for data in kept]
+        broken = files[number % 20 == 0]  # mostly the library, now and then its hash
+        broken[random.integers(len(broken))] ^= 1 << random.integers(8)
+        library.write_bytes(files[0])
+        beside.write_bytes(files[1])
+        assert fused._loaded(library) is None
+    beside.unlink()
+    assert fused._loaded(library) is None
     fused.library.__wrapped__(DIM)
-    assert path.stat().st_size > 1000
-    assert [file.name for file in path.parent.glob(".*")] == [], "and nothing half-made is left"
+    assert [library.read_bytes(), beside.read_bytes()] == kept
+    assert sorted(folder.iterdir()) == [beside, library], "and nothing half-made is left"
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path))
+    folder, elsewhere = tmp_path / "kernels", tmp_path / "elsewhere"
+    fused._own_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for mode in (0o720, 0o702):
+        folder.chmod(mode)
+        assert_refused(folder)
+    folder.chmod(0o700)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+        assert_refused(folder)
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert_refused(folder)
+
+
+def assert_refused(folder: Path) -> None:
+    with pytest.raises(fused.Unavailable) as error:
+        fused.library.__wrapped__(DIM)
+    assert str(error.value).startswith(
+        f"als.kernel=fused: {folder} is no folder that you alone can write to; remove it"
+    )
 
 
 @pytest.mark.parametrize(

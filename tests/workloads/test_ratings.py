@@ -90,7 +90,7 @@ def test_a_fifth_of_every_row_is_held_out() -> None:
 @pytest.mark.parametrize("rows", [2, 3, 400, 401])
 def test_evaluation_rows_are_validation_or_test(rows: int) -> None:
     heldout = Links(np.arange(rows + 1), np.zeros(rows, np.int32), 1)
-    found = halves(heldout)
+    found = halves(heldout, heldout)
     assert list(found) == ["validation", "test"]
     assert sorted(np.concatenate(list(found.values()))) == list(range(rows))
     assert [len(half) for half in found.values()] == [rows - rows // 2, rows // 2]
@@ -103,11 +103,33 @@ def test_evaluation_rows_are_validation_or_test(rows: int) -> None:
 
 def test_the_halves_of_data_never_change() -> None:
     links = some_links(8, 100)
-    once, again = halves(links), halves(links._replace(columns=links.columns.copy()))
+    once, again = halves(links, links), halves(links, links._replace(columns=links.columns.copy()))
     for split in once:
         np.testing.assert_array_equal(once[split], again[split])
         assert (links.lengths[once[split]] > 0).all()
-    assert halves(Links(np.arange(9), np.zeros(8, np.int32), 1))["validation"].tolist() == [1, 2, 3, 7]
+    eight = Links(np.arange(9), np.zeros(8, np.int32), 1)
+    assert halves(eight, eight)["validation"].tolist() == [1, 2, 3, 7]
+
+
+def test_rows_without_a_history_are_in_neither_half() -> None:
+    heldout, history = some_links(8, 100), some_links(9, 100)
+    found = np.concatenate(list(halves(history, heldout).values()))
+    there = (history.lengths > 0) & (heldout.lengths > 0)
+    assert sorted(found) == np.flatnonzero(there).tolist() != np.flatnonzero(heldout.lengths).tolist()
+    left = int((heldout.lengths > 0).sum() - there.sum())
+    (line,) = Ratings(history, history, heldout, 0).lines()
+    assert line == f"{left} rows with held-out links have no history to be solved from: left out"
+
+
+def test_a_larger_sample_of_rows_holds_the_smaller_ones() -> None:
+    links = some_links(8)
+    everything = halves(links, links)
+    for most in (2, 5, 6, 31, 1000):
+        some, more = halves(links, links, most), halves(links, links, most + 1)
+        assert sum(map(len, some.values())) == min(most, links.row_count)
+        assert 0 <= len(some["validation"]) - len(some["test"]) <= 1
+        for split in some:
+            assert set(some[split]) <= set(more[split]) <= set(everything[split])
 
 
 def test_random_bits_never_change() -> None:

@@ -2,7 +2,8 @@
 
 XLA copies the vectors of a row's links and passes over the copy for every product. ``fused.cc`` leaves them where they
 are, and takes both products of a look at a link at once. The machine's own C++ compiler makes it for the machine's own
-processor and one length of vectors, which takes seconds; it is kept in the cache.
+processor and one length of vectors, which takes seconds. It is kept in the cache, in a folder that nobody else can
+write to and with its sha256 beside it, so that what is loaded is what was compiled.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import functools
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import uuid
 from pathlib import Path
@@ -19,13 +21,14 @@ import jax
 import numpy as np
 from jax import Array
 
-from workloads.factorization.prepared import cache_home
+from workloads.factorization.prepared import cache_home, sync
 
 SOURCE = Path(__file__).with_name("fused.cc")
 # What lets sums be taken in any order, but keeps what is not a number.
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math")
 LINKED = ("-fno-math-errno", "-shared", "-fPIC", "-w")
 SECONDS = 300
+NAME = "scaling_limits_fused"
 
 
 class Unavailable(Exception):
@@ -67,13 +70,13 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
     """The kernel for vectors of one length, compiled unless it is kept from before, and a name for it.
 
     Raises:
-      Unavailable: there is no compiler, or it cannot do this, or the cache cannot be written.
+      Unavailable: there is no compiler, or it cannot do this, or the cache cannot be written, or others can write it.
     """
     command = compiler()
     machine = _output([command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])  # version, instructions of the processor
     parts = (SOURCE.read_bytes(), str(dim).encode(), " ".join((*FLAGS, *LINKED, jax.__version__)).encode(), machine)
-    name = f"scaling_limits_fused_{dim}_{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}"
-    path = cache_home() / "kernels" / f"{name}.so"
+    name = f"{NAME}_{dim}_{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}"
+    path = _own_folder() / f"{name}.so"
     loaded = _loaded(path)
     if loaded is None:
         _build([command, *FLAGS, *LINKED, f"-DDIM={dim}", "-I", jax.ffi.include_dir(), str(SOURCE), "-o"], path)
@@ -85,6 +88,13 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
     return name, loaded
 
 
+def discard(dim: int) -> None:
+    """Removes what is kept for vectors of one length, as it may have killed a process; it is compiled anew then."""
+    for path in _folder().glob(f"{NAME}_{dim}_*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 @functools.cache
 def _registered(dim: int) -> str:
     """The name by which XLA knows the kernel."""
@@ -93,28 +103,67 @@ def _registered(dim: int) -> str:
     return name
 
 
-def _loaded(path: Path) -> ctypes.CDLL | None:
+def _folder() -> Path:
+    return cache_home() / "kernels"
+
+
+def _own_folder() -> Path:
+    """The folder of kept kernels; Unavailable if others could have put something there, or it cannot be made."""
+    folder = _folder()
     try:
-        return ctypes.CDLL(str(path))
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        told = folder.lstat()
+    except OSError as error:
+        raise _unwritable(error) from None
+    if not stat.S_ISDIR(told.st_mode) or told.st_uid != os.geteuid() or told.st_mode & 0o022:
+        raise Unavailable(
+            f"als.kernel=fused: {folder} is no folder that you alone can write to; remove it, or put it elsewhere by "
+            "SCALING_LIMITS_CACHE=DIR"
+        )
+    return folder
+
+
+def _unwritable(error: OSError) -> Unavailable:
+    return Unavailable(
+        f"als.kernel=fused: {_folder()} cannot be written ({error.strerror}); SCALING_LIMITS_CACHE=DIR puts it "
+        "elsewhere"
+    )
+
+
+def _beside(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _digest(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest().encode()
+
+
+def _loaded(path: Path) -> ctypes.CDLL | None:
+    """The library; None if there is none, or it is not what was compiled."""
+    try:
+        return ctypes.CDLL(str(path)) if _beside(path).read_bytes() == _digest(path) else None
     except OSError:
         return None
 
 
 def _build(command: list[str], path: Path) -> None:
-    """Runs a compiler, with the file to write as the last word, and renames what it made."""
+    """Runs a compiler, with the file to write as the last word, and renames what it made, with its hash beside it."""
     unfinished = path.with_name(f".{uuid.uuid4().hex}.so")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         _output([*command, str(unfinished)])
-        unfinished.replace(path)
+        _beside(unfinished).write_bytes(_digest(unfinished))
+        for made, final in ((unfinished, path), (_beside(unfinished), _beside(path))):
+            with open(made, "rb") as file:
+                os.fsync(file.fileno())
+            made.replace(final)
+        sync(path.parent)
     except OSError as error:
-        raise Unavailable(
-            f"als.kernel=fused: {path.parent} cannot be written ({error.strerror}); SCALING_LIMITS_CACHE=DIR puts it "
-            "elsewhere"
-        ) from None
+        raise _unwritable(error) from None
     finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
+        for left in (unfinished, _beside(unfinished)):
+            with contextlib.suppress(OSError):
+                left.unlink()
 
 
 def _output(command: list[str]) -> bytes:

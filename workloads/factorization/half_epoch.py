@@ -122,6 +122,7 @@ def half_epoch(
     route with their axis of cores.
     """
 
+    @in_full
     def of_core(own: Array, other: Array, work: Route, weights: Weights) -> tuple[Array, Array]:
         mine = jax.tree.map(lambda array: array[0], work)
         return solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, numerics=numerics)
@@ -145,6 +146,7 @@ def objective(
 ) -> Callable[[Array, Array, Route, Array, Weights], Array]:
     """``objective_terms`` over all cores of ``mesh``, on every core, compiled at its first call."""
 
+    @in_full
     def of_core(own: Array, other: Array, work: Route, other_counts: Array, weights: Weights) -> Array:
         mine, counts = jax.tree.map(lambda array: array[0], (work, other_counts))
         terms = objective_terms(
@@ -163,6 +165,17 @@ def objective(
         ),
         compiler_options=compiler_options(mesh),
     )
+
+
+def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with matrix products of float32 in float32, which TPUs and GPUs would round to fewer bits."""
+
+    @functools.wraps(function)
+    def precise(*arguments: Any) -> Any:
+        with jax.default_matmul_precision("highest"):
+            return function(*arguments)
+
+    return precise
 
 
 def compiler_options(mesh: Mesh) -> dict[str, Any] | None:

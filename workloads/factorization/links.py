@@ -3,6 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
+
+BLOCK = 1 << 24  # links counted at once
 
 
 class Links(NamedTuple):
@@ -27,6 +30,14 @@ class Links(NamedTuple):
         """int64[rows], links of every row."""
         return np.diff(self.starts)
 
+    @property
+    def column_lengths(self) -> np.ndarray:
+        """int64[columns], links of every column."""
+        counts = np.zeros(self.column_count, np.int64)
+        for start in range(0, len(self.columns), BLOCK):
+            counts += np.bincount(self.columns[start : start + BLOCK], minlength=self.column_count)
+        return counts
+
     def of_rows(self, rows: np.ndarray) -> "Links":
         """The links of some rows, in their order."""
         lengths = self.lengths[rows]
@@ -36,7 +47,6 @@ class Links(NamedTuple):
 
     def transposed(self) -> "Links":
         """The same links, seen from the columns."""
-        order = np.argsort(self.columns, kind="stable")
-        rows = np.repeat(np.arange(self.row_count, dtype=np.int32), self.lengths)
-        counts = np.bincount(self.columns, minlength=self.column_count)
-        return Links(np.concatenate([[0], np.cumsum(counts)]), rows[order], self.row_count)
+        there = np.ones(len(self.columns), np.int8)
+        turned = scipy.sparse.csr_array((there, self.columns, self.starts), (self.row_count, self.column_count)).tocsc()
+        return Links(turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), self.row_count)

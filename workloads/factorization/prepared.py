@@ -107,13 +107,13 @@ def _write(place: Path, ratings: Ratings) -> None:
             json.dump(contents | {"sha256": _seal(contents)}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        _sync(folder)
+        sync(folder)
         try:
             folder.rename(place)
         except OSError:
             if not place.is_dir():
                 raise
-        _sync(place.parent)
+        sync(place.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -181,7 +181,8 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
+    """Makes names that a folder was given last."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

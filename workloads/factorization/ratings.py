@@ -25,7 +25,7 @@ class Ratings(NamedTuple):
       train: rows × columns.
       history: evaluation rows × columns: the links an evaluation row is solved from (fold-in).
       heldout: the same rows: the links to be found, none of them in ``history``, at least one in every row. ``halves``
-        says which of the rows are validation and which are test.
+        says which of the rows are validation and which are test; those without a history are neither.
       merged: links that were given more than once, and are one now.
       remarks: other lines of ``lines``, such as that the data had to be prepared anew.
     """
@@ -38,8 +38,14 @@ class Ratings(NamedTuple):
 
     def lines(self) -> tuple[str, ...]:
         """What a user should read about these data, a line each; mostly nothing."""
-        counted = "1 duplicate link was merged" if self.merged == 1 else f"{self.merged:,} duplicate links were merged"
-        return self.remarks + ((counted,) if self.merged else ())
+        lines = []
+        if self.merged:
+            links = "1 duplicate link was" if self.merged == 1 else f"{self.merged:,} duplicate links were"
+            lines.append(f"{links} merged")
+        if bare := int(np.sum((self.heldout.lengths > 0) & (self.history.lengths == 0))):
+            rows = "1 row with held-out links has" if bare == 1 else f"{bare:,} rows with held-out links have"
+            lines.append(f"{rows} no history to be solved from: left out")
+        return (*self.remarks, *lines)
 
 
 class Source(NamedTuple):
@@ -79,19 +85,24 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
     return _kept(links, row, ~out), _kept(links, row, out)
 
 
-def halves(heldout: Links) -> dict[str, np.ndarray]:
+def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str, np.ndarray]:
     """Which evaluation rows are ``validation``, by which trials are chosen, and which ``test``, which is reported.
 
-    The rows with held-out links at random, as many in either (of an odd number one more is validation), always the same
-    of the same data.
+    The rows with a history and held-out links at random, as many in either (of an odd number one more is validation),
+    always the same of the same data.
+
+    Args:
+      history, heldout: of the evaluation rows.
+      most: rows in all; a sample of more is of the same rows and further ones. None takes all.
 
     Returns:
       Sorted numbers of rows by split, int64[rows].
     """
-    rows = np.flatnonzero(heldout.lengths)
+    rows = np.flatnonzero((history.lengths > 0) & (heldout.lengths > 0))
     order = np.argsort(random_bits(HALVES_SEED, len(rows)), kind="stable")
-    middle = -(-len(rows) // 2)
-    return {"validation": np.sort(rows[order[:middle]]), "test": np.sort(rows[order[middle:]])}
+    middle, most = -(-len(rows) // 2), len(rows) if most is None else most
+    validation, test = order[:middle][: -(-most // 2)], order[middle:][: most // 2]
+    return {"validation": np.sort(rows[validation]), "test": np.sort(rows[test])}
 
 
 def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Links, Links, int]:

@@ -1,7 +1,11 @@
-"""Recall of held-out links: rows ranked against all columns, exactly, with the links they were solved from left out."""
+"""Recall of held-out links: rows ranked against all columns, exactly, with the links they were solved from left out.
+
+A batch of rows meets a block of columns in one product, whose scores are few enough to stay in a cache. A core's
+columns are taken by rising number, so that of equal scores the smaller number is first, wherever the columns lie.
+"""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,76 +13,150 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-from workloads.factorization.half_epoch import AXIS
+from workloads.factorization.half_epoch import AXIS, in_full
 from workloads.factorization.links import Links
 from workloads.factorization.routes import Places
 
-SCORES = 1 << 22  # of a core at once
+ROWS = 256  # of a batch, at most
+FEWEST = 64  # blocks are no larger than for so many, as their columns are copied
+SCORES = 1 << 22  # of a batch and a block, float32: 16 MiB of a core
+GROUP = 16  # columns of which only the best score is looked at before those of the best groups are
 
 
 class Batches(NamedTuple):
-    """Evaluation rows in batches, the same on every core.
+    """Evaluation rows in batches, the same on every core, and each core's columns in blocks: NumPy's or JAX's arrays.
 
     Attributes:
       rows: int32[batches, rows], slots of the evaluation rows; filled up with any.
-      history_row, history_slot: int32[batches, links], what is left out: row within the batch and slot of the column.
+      columns: int32[cores, blocks, groups, GROUP], a core's columns by rising number; -1 where there is none.
+      slots: int32[cores, blocks, GROUP · groups], where these lie in the core's shard: the first of all groups, then
+        the second ones, and so on, so that groups are compared side by side.
+      hidden: int32[cores, blocks, batches, links], places in the scores [rows, GROUP · groups] of what is left out;
+        beyond them where there is none.
     """
 
-    rows: np.ndarray
-    history_row: np.ndarray
-    history_slot: np.ndarray
+    rows: Any
+    columns: Any
+    slots: Any
+    hidden: Any
 
 
 def batches(history: Links, rows: Places, columns: Places) -> Batches:
-    """Puts the evaluation rows in batches of a size that keeps a core's scores in ``SCORES``."""
-    size = min(history.row_count, max(1, SCORES // columns.slots_per_core))
-    count = -(-history.row_count // size)
-    order = np.concatenate([np.arange(history.row_count), np.zeros(count * size - history.row_count, np.int64)])
-    parts = [history.of_rows(own) for own in order.reshape(count, size)]
-    longest = max(len(part.columns) for part in parts)
-    nowhere = columns.cores * columns.slots_per_core
-    in_row = np.zeros((count, longest), np.int32)
-    slot = np.full((count, longest), nowhere, np.int32)
-    for i, part in enumerate(parts):
-        in_row[i, : len(part.columns)] = np.repeat(np.arange(size), part.lengths)
-        slot[i, : len(part.columns)] = columns.slot[part.columns]
-    return Batches(rows.slot[order].reshape(count, size), in_row, slot)
+    """Puts the rows of ``history`` in batches and the columns in blocks.
+
+    Args:
+      history: what is left out of each row.
+      rows: where the evaluation rows lie.
+      columns: where the columns lie.
+    """
+    count = -(-history.row_count // ROWS)
+    size = -(-history.row_count // count)
+    core, local = np.divmod(columns.slot, columns.slots_per_core)
+    held = np.bincount(core, minlength=columns.cores)
+    blocks = -(-int(held.max()) // (SCORES // max(size, FEWEST) // GROUP * GROUP))
+    groups = -(-int(held.max()) // (blocks * GROUP))
+    width = groups * GROUP
+    by_core = np.argsort(core, kind="stable")
+    rank = np.empty(len(core), np.int64)  # of a column among those of its core
+    rank[by_core] = np.arange(len(core)) - np.repeat(np.cumsum(held) - held, held)
+    block, within = np.divmod(rank, width)
+    column = np.full((columns.cores, blocks, width), -1, np.int32)
+    column[core, block, within] = np.arange(len(core))
+    place = within % GROUP * groups + within // GROUP
+    slots = np.full((columns.cores, blocks, width), columns.slots_per_core - 1, np.int32)
+    slots[core, block, place] = local
+    padded = np.concatenate([np.arange(history.row_count), np.zeros(count * size - history.row_count, np.int64)])
+    return Batches(
+        rows.slot[padded].reshape(count, size),
+        column.reshape(columns.cores, blocks, groups, GROUP),
+        slots,
+        _hidden(history, (core * blocks + block, place), (columns.cores, blocks, count), (size, width)),
+    )
 
 
-def program(mesh: Mesh, columns: Places, best: int) -> Callable[[Array, Array, Array, Batches], Array]:
+def _hidden(
+    history: Links, at: tuple[np.ndarray, np.ndarray], cells: tuple[int, int, int], shape: tuple[int, int]
+) -> np.ndarray:
+    """``Batches.hidden``, of which core and block every column is in and its place there, and of a batch's scores."""
+    (of, place), (size, width), count = at, shape, cells[2]
+    batch, row = np.divmod(np.repeat(np.arange(history.row_count), history.lengths), size)
+    cell = of[history.columns] * count + batch
+    links = np.bincount(cell, minlength=int(np.prod(cells)))
+    order = np.argsort(cell, kind="stable")
+    hidden = np.full((len(links), int(links.max())), size * width, np.int32)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(links) - links, links)
+    hidden[cell[order], rank] = (row * width + place[history.columns])[order]
+    return hidden.reshape(*cells, -1)
+
+
+def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
     """The ``best`` columns of every evaluation row, by score in float32, compiled at its first call.
 
     The function takes the evaluation rows [cores · slots, d] and the columns' table [cores · slots, d], both sharded by
-    rows, which slots of that hold a column (bool, sharded), and batches; it gives slots int32[batches, rows, best].
+    rows, and batches, whose arrays with an axis of cores are sharded along it; it gives columns int32[batches, rows,
+    best], of equal scores the smaller number first, -1 where there are no more.
     """
 
-    def of_core(rows: Array, table: Array, real: Array, work: Batches) -> Array:
+    @in_full
+    def of_core(rows: Array, table: Array, work: Batches) -> Array:
         everybody = jax.lax.all_gather(rows, AXIS, tiled=True).astype(jnp.float32)
-        mine = table.astype(jnp.float32)
-        first = jax.lax.axis_index(AXIS) * len(table)
+        columns, slots, hidden = (array[0] for array in work[1:])
 
-        def batch(step: Batches) -> Array:
-            scores = jnp.where(real, everybody[step.rows] @ mine.T, -jnp.inf)
-            here = (step.history_slot >= first) & (step.history_slot < first + len(table))
-            place = jnp.where(here, step.history_slot - first, len(table))  # which is dropped
-            scores = scores.at[step.history_row, place].set(-jnp.inf, mode="drop")
-            score, slot = jax.lax.top_k(scores, min(best, len(table)))
-            score = jax.lax.all_gather(score, AXIS, axis=1, tiled=True)
-            slot = jax.lax.all_gather(slot + first, AXIS, axis=1, tiled=True)
-            _, among = jax.lax.top_k(score, best)
-            return jnp.take_along_axis(slot, among, axis=1)
+        def block(so_far: tuple[Array, Array], step: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
+            columns, slots, hidden = step
+            vectors = table[slots].astype(jnp.float32)
 
-        return jax.lax.map(batch, work)
+            def batch(step: tuple[Array, ...]) -> tuple[Array, Array]:
+                rows, hidden, *best = step
+                scores = everybody[rows] @ vectors.T
+                scores = scores.reshape(-1).at[hidden].set(-jnp.inf, mode="drop").reshape(scores.shape)
+                return _better(scores, columns, *best)
+
+            return jax.lax.map(batch, (work.rows, hidden, *so_far)), None
+
+        shape = (*work.rows.shape, best)
+        nothing = jnp.full(shape, -jnp.inf, jnp.float32), jnp.full(shape, -1, jnp.int32)
+        own, _ = jax.lax.scan(block, nothing, (columns, slots, hidden))
+        score, found = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in own)
+        return jax.lax.sort((-score, found), num_keys=2)[1][..., :best]
 
     spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
     whole = jax.shard_map(
         of_core,
         mesh=mesh,
-        in_specs=(spread, spread, spread, everywhere),
+        in_specs=(spread, spread, Batches(everywhere, spread, spread, spread)),
         out_specs=everywhere,
         check_vma=False,
     )
     return jax.jit(whole)
+
+
+def _better(scores: Array, columns: Array, score: Array, found: Array) -> tuple[Array, Array]:
+    """The best so far and those of a block, joined.
+
+    The best k of a block are in the k groups whose best ones are best, as each group before another has a column before
+    all of that one's; so few columns have to be sorted. One group more, as one may hold places without a column, which
+    make it look better than it is.
+
+    Args:
+      scores: [rows, GROUP · groups], in the order of ``Batches.slots``.
+      columns: int32[groups, GROUP].
+      score, found: [rows, best], falling scores and their columns, which are smaller than those of the block.
+    """
+    rows, best = score.shape
+    by_group = scores.reshape(rows, GROUP, -1)
+    _, chosen = jax.lax.top_k(_real(by_group.max(axis=1), columns[:, 0]), min(best + 1, len(columns)))
+    chosen = jnp.sort(chosen, axis=1)
+    near = jnp.take_along_axis(by_group, chosen[:, None], axis=2).swapaxes(1, 2)
+    score = jnp.concatenate([score, _real(near, columns[chosen]).reshape(rows, -1)], axis=1)
+    found = jnp.concatenate([found, columns[chosen].reshape(rows, -1)], axis=1)
+    score, at = jax.lax.top_k(score, best)
+    return score, jnp.take_along_axis(found, at, axis=1)
+
+
+def _real(scores: Array, columns: Array) -> Array:
+    """Scores as they are ranked: last where there is no column, and no -0, which would be below 0."""
+    return jnp.where(columns >= 0, jnp.where(scores == 0, 0, scores), -jnp.inf)
 
 
 def recall(found: np.ndarray, heldout: Links, k: int) -> float:

@@ -5,6 +5,7 @@ long that they are split in segments over all cores; buckets of rows of nearly o
 without links; and a zero row, which all padding points to. All of this is worked out once, on the host.
 """
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from workloads.factorization.links import Links
 
 MOST_BUCKETS = 24  # each is a loop of its own in the program and costs compile time
 PADDING = 1.18  # gathered links over links that is good enough
+BLOCK = 1 << 22  # links put in place at once, as numbering them takes more memory than they do
 
 
 class Places(NamedTuple):
@@ -114,7 +116,7 @@ def places(
     slot = np.empty(len(lengths), np.int64)
     at = len(hubs) // cores
     shapes, bucket_rows = [], []
-    for low, length in zip([0, *ends[:-1]], ends, strict=True):
+    for low, length in itertools.pairwise([0, *ends]):
         own = rows[(sorted_lengths > low) & (sorted_lengths <= length)]
         per_core = -(-len(own) // cores)
         chunks = -(-per_core // max(1, chunk_slots // length))
@@ -141,14 +143,16 @@ def places(
 
 def route(links: Links, own: Places, other: Places, chunk_slots: int, hub_length: int) -> Route:
     """The work of solving the rows of ``links``, whose columns lie where ``other`` says."""
-    pad = other.slots_per_core - 1
-    slots = np.append(other.slot[links.columns], pad).astype(np.int32)
+    slots = np.empty(len(links.columns) + 1, np.int32)
+    slots[-1] = other.slots_per_core - 1  # the padding
+    for start in range(0, len(links.columns), BLOCK):
+        of_block = links.columns[start : start + BLOCK]
+        slots[start : start + len(of_block)] = other.slot[of_block]
     lengths = np.append(links.lengths, 0)
-    starts = links.starts
     columns = []
     for (length, _, _), rows in zip(own.buckets, own.bucket_rows, strict=True):
-        at = starts[rows][..., None] + np.arange(length)
-        columns.append(slots[np.where(np.arange(length) < lengths[rows][..., None], at, len(slots) - 1)])
+        flat = rows.reshape(-1)
+        columns.append(_padded(slots, links.starts[flat], lengths[flat], length).reshape(*rows.shape, length))
     counts = np.zeros(own.cores * own.slots_per_core, np.float32)
     counts[own.slot] = links.lengths
     hub_columns, hub_of = _segments(links, own, slots, chunk_slots, max(1, hub_length // 4))
@@ -212,15 +216,25 @@ def _segments(
         return np.empty((own.cores, 0, per_chunk, segment), np.int32), np.empty((own.cores, 0, per_chunk), np.int32)
     first, of = np.concatenate(starts), np.concatenate(hub_of)
     short = -len(first) % (own.cores * per_chunk)
-    end = np.append(links.starts[own.hubs[of] + 1], np.zeros(short, np.int64))
-    first, of = np.append(first, np.zeros(short, np.int64)), np.append(of, np.zeros(short, np.int64))
-    at = first[:, None] + np.arange(segment)
-    columns = slots[np.where(at < end[:, None], at, len(slots) - 1)]
+    there = np.minimum(links.starts[own.hubs[of] + 1] - first, segment)
+    first, of, there = (np.append(array, np.zeros(short, np.int64)) for array in (first, of, there))
+    columns = _padded(slots, first, there, segment)
     shape = (-1, own.cores, per_chunk)
     return (
         np.ascontiguousarray(columns.reshape(*shape, segment).swapaxes(0, 1)),
         np.ascontiguousarray(of.reshape(shape).swapaxes(0, 1).astype(np.int32)),
     )
+
+
+def _padded(slots: np.ndarray, first: np.ndarray, there: np.ndarray, length: int) -> np.ndarray:
+    """int32[rows, length]: of every row ``there`` of ``slots`` from ``first`` on, and then their last, the padding."""
+    found = np.empty((len(first), length), np.int32)
+    rows = max(1, BLOCK // length)
+    within = np.arange(length)
+    for start in range(0, len(first), rows):
+        own = slice(start, start + rows)
+        found[own] = slots[np.where(within < there[own, None], first[own, None] + within, len(slots) - 1)]
+    return found
 
 
 def padding(links: Links, made: Route) -> float:

@@ -16,6 +16,7 @@ from jax import Array
 
 Name = Literal["cg", "rotated_cg", "cholesky", "lu", "qr"]
 NAMES: tuple[Name, ...] = ("cg", "rotated_cg", "cholesky", "lu", "qr")
+CONJUGATE = ("cg", "rotated_cg")  # which need no row's matrix
 
 
 class Observed(NamedTuple):
@@ -119,7 +120,7 @@ def _solution(matrix: Array, right: Array, *, method: Name) -> Array:
 
 def solve(name: Name, system: System, cg_steps: int) -> Array:
     """The rows that solve ``system``, [rows, d]; ``rotated_cg`` is ``cg`` on rotated tables."""
-    if name in ("cg", "rotated_cg"):
+    if name in CONJUGATE:
         return conjugate_gradients(system, cg_steps)
     return dense(system, name)
 

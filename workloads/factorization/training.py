@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from workloads.factorization import half_epoch, recall, routes
+from workloads.factorization import half_epoch, recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, Numerics, Weights
 from workloads.factorization.ratings import Ratings, halves
 from workloads.factorization.routes import Places, Route
@@ -34,6 +34,7 @@ class Options:
         needs), or auto: the copy if it is at most ``GATHER_BYTES``.
       chunk_slots: links gathered at once; None chooses for the cache.
       kernel: xla or fused, see ``half_epoch.Numerics``.
+      evaluation_rows: how many evaluation rows are looked at, see ``ratings.halves``; None takes all.
     """
 
     dim: int
@@ -45,6 +46,25 @@ class Options:
     gather: str
     chunk_slots: int | None = None
     kernel: str = "xla"
+    evaluation_rows: int | None = None
+
+
+def lengths(options: Options) -> tuple[int, int, int]:
+    """Links gathered at once; beyond how many a row is split over the cores; and beyond how many if it is folded in."""
+    # 4 MiB of vectors, about what a core's share of the cache holds.
+    chunk = options.chunk_slots or max(1024, (1 << 20) // options.dim)
+    # The fused kernel cuts no chunks, which long rows would fill badly.
+    return chunk, chunk if options.kernel == "fused" else chunk // 8, chunk // 8
+
+
+def hub_bytes(ratings: Ratings, options: Options) -> int:
+    """Of the matrices [hubs, d, d] of rows that are split, all of which every core holds while they are solved."""
+    _, split, folded = lengths(options)
+    evaluated = np.concatenate(list(halves(ratings.history, ratings.heldout, options.evaluation_rows).values()))
+    hubs = [np.sum(ratings.history.lengths[evaluated] > folded)]
+    if options.solver not in solvers.CONJUGATE:
+        hubs += [np.sum(of_side > split) for of_side in (ratings.train.lengths, ratings.train.column_lengths)]
+    return int(max(hubs)) * options.dim**2 * np.dtype(np.float32).itemsize
 
 
 class Tables(NamedTuple):
@@ -69,18 +89,21 @@ class Training:
         self.ratings, self.options, self.mesh = ratings, options, mesh
         self._spread = NamedSharding(mesh, PartitionSpec(AXIS))
         self._everywhere = NamedSharding(mesh, PartitionSpec())
-        # 4 MiB of vectors, about what a core's share of the cache holds.
-        self.chunk_slots = options.chunk_slots or max(1024, (1 << 20) // options.dim)
-        # Longer rows are split over the cores; the fused kernel cuts no chunks, which long rows would fill badly.
-        self._hub_length = self.chunk_slots if options.kernel == "fused" else self.chunk_slots // 8
+        self.chunk_slots, self._hub_length, folded_length = lengths(options)
         cores = mesh.shape[AXIS]
         by_column = ratings.train.transposed()
         sides = [
             routes.places(links.lengths, cores, self.chunk_slots, self._hub_length)
             for links in (ratings.train, by_column)
         ]
-        of_history = (self.chunk_slots, self.chunk_slots // 8, FOLD_IN_BUCKETS)
-        sides.append(routes.places(ratings.history.lengths, cores, *of_history))
+        split = halves(ratings.history, ratings.heldout, options.evaluation_rows)
+        evaluated = np.sort(np.concatenate(list(split.values())))
+        self._sought = {
+            name: (np.searchsorted(evaluated, rows), ratings.heldout.of_rows(rows)) for name, rows in split.items()
+        }
+        self._history = ratings.history.of_rows(evaluated)
+        of_history = (self.chunk_slots, folded_length, FOLD_IN_BUCKETS)
+        sides.append(routes.places(self._history.lengths, cores, *of_history))
         kind, frequency = jnp.dtype(options.solver_dtype), options.ridge == "frequency"
         numerics = Numerics(options.solver, options.cg_steps, kind, frequency, options.kernel)
         self.rows = self._side(ratings.train, sides[0], sides[1])
@@ -91,17 +114,18 @@ class Training:
         self._objective = half_epoch.objective(
             mesh, places=sides[0], sizes=(row_count, column_count), frequency_ridge=numerics.frequency_ridge
         )
-        self.evaluated = self._side(ratings.history, sides[2], sides[1])
+        self.evaluated = self._side(self._history, sides[2], sides[1])
         exact = numerics._replace(solver="cholesky", solver_dtype=jnp.float32, kernel="xla")
         self._fold_in = half_epoch.half_epoch(
             mesh, places=sides[2], other_rows=column_count, numerics=exact, donate=(0,)
         )
-        self._ranked = recall.program(mesh, sides[1], min(BEST, column_count))
-        batches = recall.batches(ratings.history, sides[2], sides[1])
-        self._sought = {split: (rows, ratings.heldout.of_rows(rows)) for split, rows in halves(ratings.heldout).items()}
+        self._ranked = recall.program(mesh, min(BEST, column_count))
         self._drawn = _start(mesh, options.dim, options.table_dtype)
         self._gathered = jax.jit(lambda both: both, out_shardings=self._everywhere)
-        self._batches = jax.tree.map(lambda array: self._put(array, self._everywhere), batches)
+        rows, *of_cores = recall.batches(self._history, sides[2], sides[1])
+        self._batches = recall.Batches(
+            self._put(rows, self._everywhere), *(self._put(array, self._spread) for array in of_cores)
+        )
 
     def start(self, seed: int) -> Tables:
         """Both tables at the start: normal of variance 1/d by row and seed, whatever the cores; zero without links."""
@@ -124,16 +148,10 @@ class Training:
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
     def found(self, tables: Tables, weights: Weights) -> np.ndarray:
-        """The best columns of every evaluation row, folded in from its history, without that: int32[rows, best]."""
-        places = self.evaluated.places
-        zero = self._put(np.zeros((places.cores * places.slots_per_core, self.options.dim), np.float32), self._spread)
-        folded, _ = self._fold_in(zero, tables.columns, self.evaluated.work, weights)
-        real = (self.columns.row_of >= 0).reshape(-1)
-        slots = np.asarray(self._ranked(folded, tables.columns, real, self._batches))
-        column_of = np.full(self.columns.places.cores * self.columns.places.slots_per_core, -1, np.int32)
-        column_of[self.columns.places.slot] = np.arange(self.ratings.train.column_count)
-        ranked: np.ndarray = column_of[slots.reshape(-1, slots.shape[-1])[: self.ratings.history.row_count]]
-        return ranked
+        """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
+        folded, _ = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
+        ranked = np.asarray(self._ranked(folded, tables.columns, self._batches))
+        return ranked.reshape(-1, ranked.shape[-1])[: self._history.row_count]
 
     def evaluate(self, tables: Tables, weights: Weights) -> dict[str, float]:
         """recall_20 and recall_50 of either half of the evaluation rows (validation_recall_20 …), and objective."""
@@ -155,6 +173,35 @@ class Training:
         tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.options.dim
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
+
+    def peak_bytes_per_core(self, tables: Tables, weights: Weights) -> int:
+        """What each core holds at most: all arrays that are kept, and beside them what the compiler of the program that
+        takes most reserves for it.
+
+        Args:
+          tables, weights: any; nothing is changed.
+        """
+        unsolved = self._unsolved()
+        calls: tuple[tuple[Any, tuple[Any, ...]], ...] = (
+            (self._row_half, (*tables, self.rows.work, weights)),
+            (self._column_half, (*reversed(tables), self.columns.work, weights)),
+            (self._objective, (*tables, self.rows.work, self.columns.work.counts, weights)),
+            (self._fold_in, (unsolved, tables.columns, self.evaluated.work, weights)),
+            (self._ranked, (unsolved, tables.columns, self._batches)),
+        )
+        sides = [(side.work, side.row_of) for side in (self.rows, self.columns, self.evaluated)]
+        peaks = []
+        for program, arguments in calls:
+            told = program.lower(*arguments).compile().memory_analysis()
+            arrays = jax.tree.leaves((tables, sides, self._batches, arguments))
+            held = sum({id(array): array.addressable_data(0).nbytes for array in arrays}.values())
+            peaks.append(held + told.output_size_in_bytes - told.alias_size_in_bytes + told.temp_size_in_bytes)
+        return max(peaks)
+
+    def _unsolved(self) -> Array:
+        """Where folding in starts: zeros, float32[cores · slots, d]."""
+        places = self.evaluated.places
+        return self._put(np.zeros((places.cores * places.slots_per_core, self.options.dim), np.float32), self._spread)
 
     def _side(self, links: Any, own: Places, other: Places) -> Side:
         work = routes.route(links, own, other, self.chunk_slots, self._hub_length)

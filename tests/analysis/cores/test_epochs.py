@@ -41,6 +41,14 @@ def test_csv_is_exact(put, folder, door):
     assert table[["seconds_low", "seconds_high"]].iloc[1].tolist() == [0.75, 9.5]
 
 
+def test_seconds_of_solving_count_the_epochs_between_evaluations(put, folder):
+    put({"seconds": (1.0, 2.0)}, trials=2, evaluate_every=2)
+    (held,) = factorizations.load(folder)
+    assert held.epochs["epoch"].tolist() == [2, 3] * 2
+    assert held.epochs["elapsed"].tolist() == [4.0, 8.0] * 2  # of two halves an epoch
+    assert held.last["epoch"].tolist() == [3, 3]
+
+
 def test_only_studies_of_the_kind_are_opened_and_shown(put, folder, door):
     other = plan()
     publish(folder, other, {0: Ran([(1, 0.05)])})

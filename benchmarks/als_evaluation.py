@@ -1,0 +1,85 @@
+"""Does evaluation scale? CPU seconds of ranking rows against many columns, against the product of float32 in it alone.
+
+    python benchmarks/als_evaluation.py [--columns N] [--rows N] [--dim D] [--json FILE]
+
+Ours folds rows in from their history and finds the best 50 of all columns without it; what it is compared with is
+NumPy's product of as many vectors in the same batches and blocks, of which nothing is kept. In turn, warm, in CPU
+seconds, so that other work on the machine counts little; a ratio is the median over rounds.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from report import Report
+
+from harness import compile_cache
+from workloads.datasets import webgraph_synthetic
+from workloads.datasets.webgraph_synthetic import WebGraph
+from workloads.factorization import recall
+from workloads.factorization.half_epoch import AXIS, Weights
+from workloads.factorization.training import Options, Training
+
+ROUNDS, TRAINED_ROWS, LINKS_OF_A_ROW = 5, 20_000, 100
+MOST = 1.7  # of ours over the product alone
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of this process."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def product(rows: np.ndarray, columns: np.ndarray) -> None:
+    """Scores of float32[rows, d] against float32[columns, d], as many at once as ours, each batch over the last."""
+    width = recall.SCORES // recall.ROWS
+    scores = np.empty((recall.ROWS, width), np.float32)
+    for block in range(0, len(columns), width):
+        vectors = columns[block : block + width]
+        for batch in range(0, len(rows), recall.ROWS):
+            some = rows[batch : batch + recall.ROWS]
+            np.matmul(some, vectors.T, out=scores[: len(some), : len(vectors)])
+
+
+def main() -> None:
+    """Reads the command line and measures."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for name, default in (("--columns", 500_000), ("--rows", 1024), ("--dim", 128)):
+        parser.add_argument(name, type=int, default=default)
+    options, sys.argv[1:] = parser.parse_known_args()
+    with Report(__doc__ or "") as report:
+        jax.config.update("jax_platforms", "cpu")
+        compile_cache.enable()
+        links = TRAINED_ROWS * LINKS_OF_A_ROW
+        graph = WebGraph(TRAINED_ROWS, options.columns, links, options.columns // 100, heldout_rows=options.rows)
+        formats = ("float32", "float32", "frequency", "all_gather")
+        mesh = jax.make_mesh((1,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
+        training = Training(webgraph_synthetic.build(graph), Options(options.dim, "rotated_cg", 2, *formats), mesh)
+        tables, weights = training.start(0), Weights(jnp.float32(1e-2), jnp.float32(1e-2))
+        columns = training.in_order(tables)[1]
+        rows = np.random.default_rng(0).normal(size=(options.rows, options.dim)).astype(np.float32)
+        work = {
+            "evaluation": lambda: training.found(tables, weights),
+            "product": lambda: product(rows, columns),
+        }
+        for one in work.values():
+            one()  # compiles, and wakes threads
+        taken = {name: [0.0] * ROUNDS for name in work}
+        for number in range(ROUNDS):
+            for name, one in work.items():
+                taken[name][number] = seconds(one)
+        name = f"{options.rows:,} rows, {options.columns:,} columns, d={options.dim}"
+        for which, all_seconds in taken.items():
+            report.add(f"{name}: {which}", 1e3 * statistics.median(all_seconds) / options.rows, "CPU ms/row")
+        ratios = [bare / ours for ours, bare in zip(taken["evaluation"], taken["product"], strict=True)]
+        report.add(f"{name}: product / evaluation", statistics.median(ratios), "×", round(1 / MOST, 3))
+
+
+if __name__ == "__main__":
+    main()
