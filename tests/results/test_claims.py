@@ -155,7 +155,7 @@ def begin(writer: ModuleType, tmp_path: Path, _gates: None) -> Callable[[int], S
     store.ask(tmp_path, study)
 
     def work(attempt: int) -> None:
-        writer._finish(Claim(tmp_path, study.name), study, attempt, lambda: None)
+        writer.finish(Claim(tmp_path, study.name), study, attempt, lambda: None)
 
     return lambda attempt: Stalled(functools.partial(work, attempt))
 
@@ -233,7 +233,7 @@ def test_a_late_part_and_a_late_commit_of_a_stalled_writer(
     more = writer.study_of("off", 6)
     assert more.name == study.name
     store.ask(tmp_path, more)
-    two = Stalled(lambda: writer._finish(Claim(tmp_path, more.name), more, 3, lambda: None))
+    two = Stalled(lambda: writer.finish(Claim(tmp_path, more.name), more, 3, lambda: None))
     late = max(commits.listed(folder).claims) + 2  # one claim to write, one to commit
     while not (folder / envelope.file_name(late)).exists():
         two.step(1)  # until it is about to write its commit record
@@ -297,7 +297,7 @@ def about_to_commit(writer: ModuleType, folder: Path) -> tuple[Study, Stalled]:
     more = writer.study_of("off", 6)
     store.ask(folder, more)
     number = max(commits.listed(folder / more.name).claims) + 2
-    stalled = Stalled(lambda: writer._finish(Claim(folder, more.name), more, 1, lambda: None))
+    stalled = Stalled(lambda: writer.finish(Claim(folder, more.name), more, 1, lambda: None))
     while not (folder / more.name / envelope.file_name(number)).exists():
         stalled.step(1)
     return more, stalled

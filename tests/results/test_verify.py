@@ -26,59 +26,15 @@ from results import compaction, durable, envelope, merge, release, schema, store
 from results.bad_input import BadInput
 from results.claims import Claim
 from results.compaction import Piece
-from results.recorded import Recorded
-from results.search_space import Range, SearchSpace
 
 ROOT = Path(__file__).parents[2]
-
-
-def published() -> tuple[Recorded, dict[str, pa.Table]]:
-    """A study somebody else published: no seeds, trials with gaps, rows that tell little."""
-    study = Recorded(
-        source="algoperf",
-        dataset="mnist/half",
-        model="cnn",
-        optimizer="sgd",
-        batch_size=32,
-        space=SearchSpace({"lr": Range("LOG", 0.1, 1.0)}),
-        details={"licence": "Apache-2.0", "note": "Größe"},
-        trials=5,
-    )
-    ids = [3, 7, 40]
-    rows = {
-        "study": [study.name] * 3,
-        "trial": ids,
-        "status": ["COMPLETE", "INFEASIBLE", "INCOMPLETE"],
-        "reason": [None, None, "unstated"],
-        "steps": [900, None, 10],
-        "lr": [0.5, None, 2.0],
-    }
-    measured = {"study": [study.name] * 2, "trial": [3, 3], "step": [100, 800], "test_error": [0.12, np.nan]}
-    about = {"study": [study.name], "dataset": [study.dataset], "plan": [study.plan_json], "planned_trials": [5]}
-    return study, {
-        "studies": schema.build(schema.STUDIES, about, {}),
-        "trials": schema.build(schema.TRIALS, rows, {"lr": pa.float64()}),
-        "measurements": schema.build(schema.MEASUREMENTS, measured, {"test_error": pa.float64()}),
-    }
 
 
 @pytest.fixture(scope="module")
 def whole(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a study that grew, one published, and one in progress."""
     folder = tmp_path_factory.mktemp("whole") / "store"
-    for trials in (6, 8):
-        writer.replay(folder, writer.study_of("off", trials))
-    study, tables = published()
-    store.ask(folder, study)
-    with store.claim(folder, study.name) as claim:
-        claim.write(tables)
-        claim.commit(study)
-    going = writer.study_of("exact", 8)
-    writer.replay(folder, writer.study_of("exact", 2))
-    store.ask(folder, going)
-    with store.claim(folder, going.name) as claim:
-        claim.write(writer.tables(going, [2, 3]))
-        claim.write(writer.tables(going, [6]))
+    writer.several(folder)
     return folder
 
 
