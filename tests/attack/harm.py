@@ -50,19 +50,9 @@ class Operation(NamedTuple):
 def main(mode: str, sources: Path, folder: Path, count: int, operations: Iterable[str]) -> None:
     """Prints a line per moment; see above."""
     for name in operations:
-        operation, place = OPERATIONS[name], folder / name
-        place.mkdir(parents=True)
-        start = place / "start"
-        start.mkdir()
-        operation.prepare(sources, start)
-        calm = place / "calm"
-        shutil.copytree(start, calm)
-        ended = moments.ran(calm, lambda: operation.run(sources, calm), calmly)
-        assert ended.code == 0, (name, ended)
-        trial = Trial(name, operation, sources, start, calm, ended.moments)
-        assert trial.wrong(calm) == [], name
-        (kills if mode == "kill" else refusals)(trial, place, count)
-        shutil.rmtree(place)
+        trial = calm(name, sources, folder / name)
+        (kills if mode == "kill" else refusals)(trial, folder / name, count)
+        shutil.rmtree(folder / name)
 
 
 class Trial(NamedTuple):
@@ -97,6 +87,26 @@ class Trial(NamedTuple):
         return found
 
 
+def calm(name: str, sources: Path, place: Path) -> Trial:
+    """Runs an operation once, undisturbed."""
+    operation, start, end = OPERATIONS[name], place / "start", place / "calm"
+    start.mkdir(parents=True)
+    operation.prepare(sources, start)
+    shutil.copytree(start, end)
+    ended = moments.ran(end, lambda: operation.run(sources, end), calmly)
+    trial = Trial(name, operation, sources, start, end, ended.moments)
+    assert (ended.code, trial.wrong(end)) == (0, []), (name, ended)
+    return trial
+
+
+def mended(sources: Path, folder: Path) -> list[str]:
+    """Repairs what an operation left that was ended on the way, if it left anything; what is wrong after that."""
+    if not (folder / "store").is_dir() or not any((folder / "store").iterdir()):
+        return []
+    ended = moments.ran(folder, lambda: repaired(sources, folder), calmly)
+    return faults(folder) + ([] if ended.code == 0 else [f"repaired, it ended with {ended.code}: {ended.said}"])
+
+
 def kills(trial: Trial, place: Path, count: int) -> None:
     """Kills the operation at moments of it, in folders of their own, and runs it again to the end."""
     chance = random.Random(trial.name)
@@ -110,15 +120,10 @@ def kills(trial: Trial, place: Path, count: int) -> None:
             again = chance.randint(1, len(whole))
             trial.ran(folder, lambda at, what, path, again=again: moments.killed(at, again))
             wrong += believed(trial, folder)
-        if number % 3 == 0 and (folder / "store").is_dir() and any((folder / "store").iterdir()):
-            wrong += (
-                [] if moments.ran(folder, lambda: repaired(trial.sources, folder), calmly).code == 0 else ["repair"]
-            )
-            wrong += faults(folder)
+        wrong += mended(trial.sources, folder) if number % 3 == 0 else []
         wrong += trial.finished(folder) + trial.wrong(folder)
         before = ended.moments[-1]
         tell(trial, number, before, killed=ended.code == -signal.SIGKILL, wrong=wrong)
-        shutil.rmtree(folder)
 
 
 def refusals(trial: Trial, place: Path, count: int) -> None:
@@ -145,7 +150,6 @@ def refusals(trial: Trial, place: Path, count: int) -> None:
             wrong += trial.wrong(folder)
         wrong += trial.finished(folder) + trial.wrong(folder)
         tell(trial, number, trial.moments[number - 1], killed=ended.code != 0, wrong=wrong)
-        shutil.rmtree(folder)
 
 
 def spread(told: list[str], chance: random.Random) -> list[int]:

@@ -3,7 +3,7 @@
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -62,29 +62,32 @@ def are_same(one: Tables, other: Tables) -> bool:
     return all(list(a) == list(b) and a.equals(b) for a, b in zip(one, other, strict=True))
 
 
+def refusal(write: Callable[[], int]) -> str | None:
+    """The line by which something is refused, if it is."""
+    try:
+        write()
+    except BadInput as error:
+        return str(error)
+    return None
+
+
 def assert_not_believed(folder: Path, scratch: Path, truth: Tables, path: Path) -> int:
     """What is merged and exported of it is refused, or the truth; how often it was refused."""
     refused = 0
-    try:
-        merge.merge([folder], scratch / "merged", silent)
-    except BadInput as error:
-        assert "\n" not in str(error)
-        assert not (scratch / "merged").exists(), path
-        refused += 1
-    else:
-        assert are_same(held(scratch / "merged"), truth), path
-        assert verify.run(scratch / "merged", silent) == 0
-    try:
-        release.export(folder, scratch / "release", silent)
-    except BadInput as error:
-        assert "\n" not in str(error)
-        assert not (scratch / "release").exists(), path
-        refused += 1
-    else:
-        assert are_same(held(scratch / "release"), truth), path
-    for made in scratch.iterdir():
-        shutil.rmtree(made)
+    for name, write in (("merged", merge_into), ("exported", release.export)):
+        line = refusal(lambda name=name, write=write: write(folder, scratch / name, silent))
+        if line is None:
+            assert are_same(held(scratch / name), truth), path
+            assert verify.run(scratch / name, silent) == 0
+            shutil.rmtree(scratch / name)
+        else:
+            assert "\n" not in line and not (scratch / name).exists(), path
+            refused += 1
     return refused
+
+
+def merge_into(folder: Path, into: Path, report: Callable[[str], None]) -> int:
+    return merge.merge([folder], into, report)
 
 
 @pytest.mark.parametrize("count", [15, pytest.param(300, marks=pytest.mark.attack)])

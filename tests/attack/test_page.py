@@ -22,10 +22,10 @@ NAMES = (
     f"<a href='javascript:{RUNS}' autofocus onfocus='{RUNS}'>x</a>",
     "<iframe src='https://example.invalid/'></iframe><link rel=stylesheet href='https://example.invalid/a.css'>",
     "<meta http-equiv=refresh content='0;url=https://example.invalid/'><base href='https://example.invalid/'>",
-    "<!--<script>", "]]>", "{{constructor.constructor('window.went = 1')()}}", "${window.went = 1}",
-    "__proto__", "constructor", "\u202egnp.elif\u2066", "\x00\x1b[2J\x07\x7f\x9b", "\u2028\u2029\ufeff", "' \" ` \\ & < >",
-    "datum.x; window.went = 1", "x" * 5000,
-)  # fmt: skip
+    *("<!--<script>", "]]>", "{{constructor.constructor('window.went = 1')()}}", "${window.went = 1}"),
+    *("__proto__", "constructor", "' \" ` \\ & < >", "datum.x; window.went = 1", "x" * 5000),
+    *("\u202egnp.elif\u2066", "\x00\x1b[2J\x07\x7f\x9b", "\u2028\u2029\ufeff"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,12 @@ import hashlib
 import itertools
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -62,43 +61,6 @@ def test_a_store_without_faults_and_its_ledger(whole: Path, capsys: pytest.Captu
             (remote / path.relative_to(whole).as_posix()).write_bytes(path.read_bytes())
     assert verify.run(remote, print) == 0
     assert capsys.readouterr().out.splitlines() == [line]
-
-
-# Flipped bytes
-
-
-def flips(folder: Path, seed: int, count: int) -> Iterator[Path]:
-    """Flips one bit at seeded places over all bytes of all files, one at a time; each is put right again after."""
-    chance = random.Random(seed)
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
-    places = [(path, at) for path in files for at in chance.sample(range(path.stat().st_size), 1)]  # every file once
-    sizes = [path.stat().st_size for path in files]
-    while len(places) < count:
-        (path,) = chance.choices(files, sizes if len(places) % 2 else None)
-        places.append((path, chance.randrange(path.stat().st_size)))
-    for path, at in places[:count]:
-        data = path.read_bytes()
-        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :])
-        yield path
-        path.write_bytes(data)
-
-
-def test_every_flipped_byte_of_a_store_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "REBUILD_BYTES", 0)  # hashes are enough
-    for path in flips(folder, seed=0, count=220):
-        assert any(line.startswith(f"{path}: ") for line in faults(folder)), path
-    assert faults(folder) == []
-
-
-def test_every_flipped_byte_of_a_release_is_found(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "REBUILD_BYTES", 0)  # hashes are enough
-    place = tmp_path / "release"
-    assert release.export(whole, place, print) == 0
-    assert faults(place) == []
-    for path in flips(place, seed=0, count=500):
-        found = faults(place)
-        assert len(found) == 1 and found[0].startswith(f"{path}: "), (path, found)
-    assert faults(place) == []
 
 
 def test_a_release_holds_what_it_lists_and_nothing_else(
@@ -536,15 +498,18 @@ def test_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert words in captured.err and captured.err.count("\n") == 1
 
 
-def test_a_store_that_is_written_to_meanwhile_has_no_faults(writer: ModuleType, tmp_path: Path) -> None:
+def test_a_store_that_is_written_to_meanwhile_has_no_faults(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(Path(__file__).with_name("writer.py")), "kills", str(tmp_path), "exact"]
+    program = ROOT / "tests" / "attack" / "harm.py"
+    command = [sys.executable, str(program), "kill", str(tmp_path / "sources"), str(tmp_path / "made"), "0", "commit"]
     busy = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
         looked = 0
         deadline = time.monotonic() + 60
         while looked < 15 and time.monotonic() < deadline:
-            newest = max(tmp_path.glob("[0-9r]*/*/plan-*"), key=lambda path: path.stat().st_mtime, default=None)
+            newest = max(
+                tmp_path.glob("made/commit/[0-9]*/store/*/plan-*"), key=lambda path: path.stat().st_mtime, default=None
+            )
             if newest:
                 assert faults(newest.parent.parent) == []
                 looked += 1
