@@ -81,6 +81,14 @@ def writer() -> ModuleType:
     return _module(Path(__file__).parent / "attack" / "writer.py")
 
 
+@pytest.fixture(scope="session")
+def whole(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a study that grew, one published, and one in progress."""
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    writer.several(folder)
+    return folder
+
+
 def _module(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

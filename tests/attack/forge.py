@@ -273,7 +273,8 @@ def a_part(folder: Path, chance: random.Random) -> str:
 def a_name(folder: Path, chance: random.Random) -> str:
     """A file or a folder under another name, or one more."""
     paths = sorted(folder.rglob("*"))
-    path, name = chance.choice(paths), chance.choice(NAMES)
+    path = chance.choice(paths)
+    name = chance.choice([name for name in NAMES if not os.path.lexists(path.with_name(name))])
     if chance.random() < 0.5:
         path.rename(path.with_name(name))
     else:

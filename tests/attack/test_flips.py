@@ -5,7 +5,6 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,12 +19,11 @@ def _disk_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a study that grew, one published and one in progress; and a release of it beside it."""
-    folder = tmp_path_factory.mktemp("whole")
-    writer.several(folder / "store")
-    assert release.export(folder / "store", folder / "release", silent) == 0
-    return folder
+def places(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A store of three studies, and a release of it."""
+    made = tmp_path_factory.mktemp("places") / "release"
+    assert release.export(whole, made, silent) == 0
+    return {"store": whole, "release": made}
 
 
 def silent(line: str) -> None:
@@ -93,9 +91,9 @@ def merge_into(folder: Path, into: Path, report: Callable[[str], None]) -> int:
 @pytest.mark.parametrize("count", [15, pytest.param(300, marks=pytest.mark.attack)])
 @pytest.mark.parametrize("kind", ["store", "release"])
 def test_every_flipped_bit_is_found_and_nothing_of_it_is_believed(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, count: int
+    places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, count: int
 ) -> None:
-    folder, scratch = Path(shutil.copytree(whole / kind, tmp_path / kind)), tmp_path / "scratch"
+    folder, scratch = Path(shutil.copytree(places[kind], tmp_path / kind)), tmp_path / "scratch"
     scratch.mkdir()
     truth = held(folder)
     refused = 0

@@ -249,6 +249,19 @@ def test_a_late_part_and_a_late_commit_of_a_stalled_writer(
     assert store.read(tmp_path).trials["seed"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
+@pytest.mark.xfail(strict=True, reason="a claim counts the parts that were there when its writer first looked")
+def test_a_writer_that_looked_long_ago_costs_nobody_a_part(writer: ModuleType, tmp_path: Path) -> None:
+    """Without a lock that reaches it: what was written between its first look and its claim was told to be stored."""
+    study = writer.study_of("off", 4)
+    store.ask(tmp_path, study)
+    one = Claim(tmp_path, study.name)
+    one.write(writer.tables(study, [0], 1))
+    two = Claim(tmp_path, study.name)
+    one.write(writer.tables(study, [1], 1))
+    two.write(writer.tables(study, [2], 2))
+    assert store.progress(tmp_path, study).settled == {0, 1, 2}
+
+
 def test_a_writer_that_was_taken_over_is_told_by_whom(writer: ModuleType, tmp_path: Path) -> None:
     study = writer.study_of("off", 4)
     store.ask(tmp_path, study)
