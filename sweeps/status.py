@@ -11,7 +11,7 @@ from pathlib import Path
 
 from results import store
 from results.bad_input import BadInput, nearest
-from results.commits import released
+from results.commits import Commit, released
 from results.ledger import Ledger
 from results.recorded import Recorded
 from sweeps import doors
@@ -27,15 +27,19 @@ def status(argv: list[str]) -> int:
         if key != "store" or not equals:
             raise BadInput(f"cannot take {arg!r}; {nearest(key, ['store'])}: write store=DIR")
         folder = Path(value).expanduser()
-    commits = released(folder)
-    if commits is not None:
-        rows = [(commit.name, "released", *commit.ledger) for commit in commits]
-    else:
+    held = released(folder)
+    if held is None:
         rows = [_row(folder, name) for name in store.names(folder)]
+    else:
+        rows = [_released(commit) for commit in held]
     header = ("study", "state", *(field.replace("_", " ") for field in Ledger._fields))
     total = [sum(row[i] for row in rows) for i in range(2, len(header))]
     print(doors.table(header, [*rows, ("total", "", *total)]))
     return 0
+
+
+def _released(commit: Commit) -> tuple:
+    return (commit.name, "released", *commit.ledger)
 
 
 def _row(folder: Path, name: str) -> tuple:
