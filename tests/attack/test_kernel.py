@@ -112,7 +112,7 @@ def test_the_kernel_reads_and_writes_what_it_was_given_and_is_right(compiler: st
             "x[i + 1] = start.typed_data()[row * DIM + i]",
             "AddressSanitizer",
         ),
-        ("float size = 0;", "int wide = 2147483647; wide += count; float size = wide * 0.0f;", "runtime error"),
+        ("float size = 0;", "int wide = 2147483647; wide += count; float size = 0; x[0] += wide;", "runtime error"),
     ],
     ids=["a link too many", "a number too far", "an overflow"],
 )
