@@ -7,7 +7,7 @@ MLPERF ?= ../logging
 PUBLISHED := results/local/published
 LARGE := results/local/large
 
-.PHONY: quickstart test test-all check figures notebooks docs page published published-large mlperf bench lock clean
+.PHONY: quickstart test test-all attack check figures notebooks docs page published published-large mlperf bench lock clean
 
 quickstart: .venv/installed
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
@@ -21,7 +21,11 @@ test: check
 	$(BIN)/python -m pytest -n 2
 
 test-all: check
-	$(BIN)/python -m pytest -n 2 -m 'slow or not slow'
+	$(BIN)/python -m pytest -n 2 -m 'not attack'
+
+# The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
+attack: .venv/installed
+	$(BIN)/python -m pytest -n 2 -m 'attack or not attack' tests/attack
 
 check: .venv/installed
 	$(BIN)/ruff check .

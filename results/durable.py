@@ -3,6 +3,7 @@
 A file is made by writing a temporary one beside it, flushing it to disk, linking it to its name, which fails if that
 is taken, and flushing the folder. Nothing is ever rewritten in place. What a killed process left behind is removed by
 age alone, because nobody else can know whether its writer is still alive; one that is writes its temporary file again.
+A repair alone puts another file in the place of one, which is torn, and does so by a rename.
 """
 
 import contextlib
@@ -60,10 +61,7 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
     for left in reversed(range(_WRITES)):
         temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
         try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            _write(temporary, data)
             created = _link(temporary, path)
             break
         except OSError as error:  # removed, by a process whose clock is off, or that we had stalled too long for
@@ -73,6 +71,17 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
             temporary.unlink(missing_ok=True)
     sync(path.parent)
     return created
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Puts a file in the place of one that is torn, or missing: at every moment one of them is there, whole or torn."""
+    temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    try:
+        _write(temporary, data)
+        os.rename(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync(path.parent)
 
 
 def sync(folder: Path) -> None:
@@ -180,6 +189,13 @@ def is_leftover(path: Path, now: float | None = None) -> bool:
         return (time.time() if now is None else now) - path.stat().st_mtime > LEFTOVER_SECONDS
     except FileNotFoundError:
         return False
+
+
+def _write(temporary: Path, data: bytes | memoryview) -> None:
+    with open(temporary, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _link(temporary: Path, path: Path) -> bool:

@@ -131,9 +131,9 @@ def _bring(offer: Incoming, into: Folder) -> Outcome:
         if compared.conflicts or compared.clashes:
             raise BadInput(f"{study.name} has changed in {into} since it was compared; start again")
         take = compared.take
-    asked = store.planned(into, study.name)
-    if not take and asked is not None and most([asked.asked, study.asked]) == asked.asked:
-        return "there"
+    asked, waiting = store.planned(into, study.name), claims.state(into, study.name)[2]
+    if not take and not waiting and asked is not None and most([asked.asked, study.asked]) == asked.asked:
+        return "there"  # and visible: a merge that was killed leaves parts that nobody else would commit
     store.ask(into, study)
     for run in runs:
         wanted = only(run, take)

@@ -147,9 +147,10 @@ def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: Told |
             path.unlink(missing_ok=True)
             yield Action(f"{path}: dropped; it {what}")
         elif parts.listing([name]).plans:
-            path.unlink(missing_ok=True)
             if plan:
-                durable.create(path, durable.seal({"trials": parts.listing([name]).plans[0], "plan": plan.plan}))
+                durable.replace(path, durable.seal({"trials": parts.listing([name]).plans[0], "plan": plan.plan}))
+            else:
+                path.unlink(missing_ok=True)
             yield Action(f"{path}: {'made anew' if plan else 'dropped, as nothing tells what it said'}; it {what}")
     if plan and plan.trials not in listing.plans and plan_file(plan.trials) not in torn:
         path = folder / plan_file(plan.trials)
@@ -161,8 +162,7 @@ def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
     """What asks for repeats; its name says all that it holds."""
     for name, what in torn.items():
         for repeats in parts.listing([name]).confirms:
-            (folder / name).unlink(missing_ok=True)
-            durable.create(folder / name, durable.seal(repeats.record()))
+            durable.replace(folder / name, durable.seal(repeats.record()))
             yield Action(f"{folder / name}: made anew; it {what}")
 
 
@@ -187,8 +187,7 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
         known[number] = cutoff
         path = folder / claim_file(number)
         was = "was torn" if path.exists() else "was missing"
-        path.unlink(missing_ok=True)
-        durable.create(path, claim_bytes(number, cutoff, purpose))
+        durable.replace(path, claim_bytes(number, cutoff, purpose))
         yield Action(f"{path}: made anew, with a cut-off of {cutoff} parts; it {was}", fence=True)
 
 
@@ -207,8 +206,7 @@ def _records(
             runs = commit_checks.runs(listing, findings)
             made = commit_checks.remade(folder, number, claim.parts, plan.plan, asked, runs)
             if made is not None:
-                path.unlink(missing_ok=True)
-                durable.create(path, durable.seal(made))
+                durable.replace(path, durable.seal(made))
                 what = torn.get(path.name, "was missing")
                 yield Action(f"{path}: made anew from its tables and its envelope, which agree; it {what}")
                 return
@@ -242,9 +240,10 @@ def _parts(
         if part.file not in torn:
             continue
         path = folder / part.file
-        path.unlink()
         if plan and part in counting:
-            durable.create(path, compaction.part_bytes(EMPTY))
+            durable.replace(path, compaction.part_bytes(EMPTY))
+        else:
+            path.unlink()
         how = "replaced by an empty part" if plan and part in counting else "dropped"
         yield Action(f"{path}: {how}; it {torn[part.file]}", fence=True)
 

@@ -2,7 +2,8 @@
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process of this machine is on it, `unfinished` while the sweep that asked for it has
-something left to do: the same `python -m sweeps` command runs just that. store=DIR is results/local if it is not said.
+something left to do: the same `python -m sweeps` command runs just that. A release is read as a store is, its studies
+are `released`. store=DIR is results/local if it is not said.
 """
 
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from results import store
 from results.bad_input import BadInput, nearest
+from results.commits import Commit, released
 from results.ledger import Ledger
 from results.recorded import Recorded
 from sweeps import doors
@@ -25,11 +27,19 @@ def status(argv: list[str]) -> int:
         if key != "store" or not equals:
             raise BadInput(f"cannot take {arg!r}; {nearest(key, ['store'])}: write store=DIR")
         folder = Path(value).expanduser()
-    rows = [_row(folder, name) for name in store.names(folder)]
+    held = released(folder)
+    if held is None:
+        rows = [_row(folder, name) for name in store.names(folder)]
+    else:
+        rows = [_released(commit) for commit in held]
     header = ("study", "state", *(field.replace("_", " ") for field in Ledger._fields))
     total = [sum(row[i] for row in rows) for i in range(2, len(header))]
     print(doors.table(header, [*rows, ("total", "", *total)]))
     return 0
+
+
+def _released(commit: Commit) -> tuple:
+    return (commit.name, "released", *commit.ledger)
 
 
 def _row(folder: Path, name: str) -> tuple:

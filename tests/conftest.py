@@ -1,4 +1,4 @@
-"""What tests share: the CPU, strict dtype promotion for our own code, and a small study to vary, archives."""
+"""What tests share: the CPU, strict dtype promotion for our own code, and a small study to vary, archives, a writer."""
 
 import dataclasses
 import hashlib
@@ -72,10 +72,28 @@ def colliding_seeds() -> Callable[[Study], tuple[int, int]]:
 @pytest.fixture(scope="session")
 def archives() -> ModuleType:
     """The module benchmarks/archives.py, which is no package's: archives in the published format with known answers."""
-    spec = importlib.util.spec_from_file_location("archives", Path(__file__).parents[1] / "benchmarks" / "archives.py")
+    return _module(Path(__file__).parents[1] / "benchmarks" / "archives.py")
+
+
+@pytest.fixture(scope="session")
+def writer() -> ModuleType:
+    """The module attack/writer.py, which programs without pytest share: replays a study into a store."""
+    return _module(Path(__file__).parent / "attack" / "writer.py")
+
+
+@pytest.fixture(scope="session")
+def whole(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a study that grew, one published, and one in progress."""
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    writer.several(folder)
+    return folder
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["archives"] = module
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 

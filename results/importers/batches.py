@@ -64,12 +64,13 @@ def save(folder: Folder, batch: Batch) -> Stored:
         lost = (batch.lost | curves.broken.keys()) - claim.settled
         fresh = new.keys() - lost
         lost -= _known_as_lost(claim) if lost else set()
+        study = dataclasses.replace(batch.study, trials=len(batch.seen | claim.settled))
+        if fresh or lost or (batch.last and not claim.visible):
+            store.ask(folder, study)  # before there is a part, so that no moment finds one that nobody asked for
         if fresh or lost:
             told = {trial: new[trial] for trial in new if trial in fresh or trial in lost}
             claim.write(_tables(batch.study, told, lost, shallue2018_format.as_errors(curves.table)))
         if batch.last and not claim.visible:
-            study = dataclasses.replace(batch.study, trials=len(batch.seen | claim.settled))
-            store.ask(folder, study)
             claim.commit(study)
     return Stored(len(fresh), len(curves.table), curves.broken, curves.repeated, curves.left_out)
 

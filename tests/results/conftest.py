@@ -1,9 +1,7 @@
-"""The replaying writer, and stores of numbers that are functions of (trial, step): two agree on what both hold."""
+"""Stores of numbers that are functions of (trial, step): two agree on what both hold."""
 
-import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +15,6 @@ from results.search_space import SearchSpace
 from results.study import Study
 
 MLPERF = {"licence": "Apache-2.0", "citation": "MLCommons, github.com/mlcommons/logging"}
-
-
-@pytest.fixture(scope="session")
-def writer() -> ModuleType:
-    """The program writer.py, which replays a study, as a module."""
-    spec = importlib.util.spec_from_file_location("writer", Path(__file__).with_name("writer.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")

@@ -35,18 +35,7 @@ def committed(writer: ModuleType, folder: Path) -> None:
 
 
 def in_progress(writer: ModuleType, folder: Path) -> None:
-    """A study of one commit, of parts since, by two runs, and of one that was cut off."""
-    study = writer.study_of("exact", 8)
-    writer.replay(folder, writer.study_of("exact", 2))
-    store.ask(folder, study)
-    with store.claim(folder, study.name) as claim:
-        claim.write(writer.tables(study, [2, 3]))
-        late = sorted((folder / study.name).glob("part-*"))[-1]
-        claim.write(writer.tables(study, [4]))
-    cut_off = late.with_name("part-000003-000003.arrows")
-    with store.claim(folder, study.name) as claim:
-        claim.write(writer.tables(study, [5]))
-    shutil.copy(late, cut_off)
+    writer.uncommitted(folder)
 
 
 def never_committed(writer: ModuleType, folder: Path) -> None:

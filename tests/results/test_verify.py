@@ -1,91 +1,21 @@
-import contextlib
-import hashlib
-import itertools
-import json
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from upath import UPath
 
 from results import __main__ as door
-from results import compaction, durable, envelope, merge, release, schema, store, verify
-from results.bad_input import BadInput
-from results.claims import Claim
-from results.compaction import Piece
-from results.recorded import Recorded
-from results.search_space import Range, SearchSpace
+from results import merge, release, verify
+
+from ..attack.test_stores import reenvelope, study_in
 
 ROOT = Path(__file__).parents[2]
-
-
-def published() -> tuple[Recorded, dict[str, pa.Table]]:
-    """A study somebody else published: no seeds, trials with gaps, rows that tell little."""
-    study = Recorded(
-        source="algoperf",
-        dataset="mnist/half",
-        model="cnn",
-        optimizer="sgd",
-        batch_size=32,
-        space=SearchSpace({"lr": Range("LOG", 0.1, 1.0)}),
-        details={"licence": "Apache-2.0", "note": "Größe"},
-        trials=5,
-    )
-    ids = [3, 7, 40]
-    rows = {
-        "study": [study.name] * 3,
-        "trial": ids,
-        "status": ["COMPLETE", "INFEASIBLE", "INCOMPLETE"],
-        "reason": [None, None, "unstated"],
-        "steps": [900, None, 10],
-        "lr": [0.5, None, 2.0],
-    }
-    measured = {"study": [study.name] * 2, "trial": [3, 3], "step": [100, 800], "test_error": [0.12, np.nan]}
-    about = {"study": [study.name], "dataset": [study.dataset], "plan": [study.plan_json], "planned_trials": [5]}
-    return study, {
-        "studies": schema.build(schema.STUDIES, about, {}),
-        "trials": schema.build(schema.TRIALS, rows, {"lr": pa.float64()}),
-        "measurements": schema.build(schema.MEASUREMENTS, measured, {"test_error": pa.float64()}),
-    }
-
-
-@pytest.fixture(scope="module")
-def whole(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a study that grew, one published, and one in progress."""
-    folder = tmp_path_factory.mktemp("whole") / "store"
-    for trials in (6, 8):
-        writer.replay(folder, writer.study_of("off", trials))
-    study, tables = published()
-    store.ask(folder, study)
-    with store.claim(folder, study.name) as claim:
-        claim.write(tables)
-        claim.commit(study)
-    going = writer.study_of("exact", 8)
-    writer.replay(folder, writer.study_of("exact", 2))
-    store.ask(folder, going)
-    with store.claim(folder, going.name) as claim:
-        claim.write(writer.tables(going, [2, 3]))
-        claim.write(writer.tables(going, [6]))
-    return folder
-
-
-@pytest.fixture
-def folder(whole: Path, tmp_path: Path) -> Path:
-    """A copy of the store, to be harmed."""
-    return Path(shutil.copytree(whole, tmp_path / "store"))
 
 
 def faults(folder: Path | UPath) -> list[str]:
@@ -106,43 +36,6 @@ def test_a_store_without_faults_and_its_ledger(whole: Path, capsys: pytest.Captu
             (remote / path.relative_to(whole).as_posix()).write_bytes(path.read_bytes())
     assert verify.run(remote, print) == 0
     assert capsys.readouterr().out.splitlines() == [line]
-
-
-# Flipped bytes
-
-
-def flips(folder: Path, seed: int, count: int) -> Iterator[Path]:
-    """Flips one bit at seeded places over all bytes of all files, one at a time; each is put right again after."""
-    chance = random.Random(seed)
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
-    places = [(path, at) for path in files for at in chance.sample(range(path.stat().st_size), 1)]  # every file once
-    sizes = [path.stat().st_size for path in files]
-    while len(places) < count:
-        (path,) = chance.choices(files, sizes if len(places) % 2 else None)
-        places.append((path, chance.randrange(path.stat().st_size)))
-    for path, at in places[:count]:
-        data = path.read_bytes()
-        path.write_bytes(data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :])
-        yield path
-        path.write_bytes(data)
-
-
-def test_every_flipped_byte_of_a_store_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "REBUILD_BYTES", 0)  # hashes are enough
-    for path in flips(folder, seed=0, count=220):
-        assert any(line.startswith(f"{path}: ") for line in faults(folder)), path
-    assert faults(folder) == []
-
-
-def test_every_flipped_byte_of_a_release_is_found(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "REBUILD_BYTES", 0)  # hashes are enough
-    place = tmp_path / "release"
-    assert release.export(whole, place, print) == 0
-    assert faults(place) == []
-    for path in flips(place, seed=0, count=500):
-        found = faults(place)
-        assert len(found) == 1 and found[0].startswith(f"{path}: "), (path, found)
-    assert faults(place) == []
 
 
 def test_a_release_holds_what_it_lists_and_nothing_else(
@@ -171,378 +64,6 @@ def test_a_release_holds_what_it_lists_and_nothing_else(
         (place / name).unlink()
         assert any(f"{name}: is missing" in line for line in faults(place))
         (place / name).write_bytes(data)
-
-
-# Hostile and malformed stores
-
-
-def study_in(folder: Path) -> Path:
-    """The folder of the study that grew: claims 1 to 4, commits 2 and 4."""
-    (found,) = (path.parent for path in folder.glob("*/plan-000000006.json"))
-    return found
-
-
-def reseal(path: Path, **changes: Any) -> None:
-    """Changes members of a record, and seals it again as if that were what was written."""
-    record = durable.unseal(path.read_bytes(), path)
-    path.write_bytes(durable.seal(record | changes))
-
-
-def relist(study: Path, table: str, data: bytes, **changes: Any) -> None:
-    """Puts other bytes in place of a table, and lists them as if they were what was written."""
-    record = study / "commit-000004.json"
-    path = study / f"{table}-000004.{'arrow' if table == 'envelope' else 'parquet'}"
-    path.write_bytes(data)
-    files = durable.unseal(record.read_bytes(), record)["files"]
-    files[table] |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} | changes
-    reseal(record, files=files)
-
-
-def rewrite(study: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Changes the rows of a table, and lists it as if it had been written so."""
-    rows, sink = change(pq.read_table(study / f"{table}-000004.parquet")), pa.BufferOutputStream()
-    pq.write_table(rows, sink)
-    relist(study, table, sink.getvalue().to_pybytes(), rows=len(rows))
-
-
-def column(table: pa.Table, name: str, values: Any) -> pa.Table:
-    """The table with other values in a column, of its old type unless ``values`` is an array."""
-    index = table.schema.get_field_index(name)
-    values = (
-        values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, table.schema.field(index).type)
-    )
-    return table.set_column(index, table.schema.field(index).with_type(values.type).with_nullable(True), values)
-
-
-def first(table: pa.Table, name: str, value: Any) -> pa.Table:
-    """The table with another value in the first row of a column."""
-    return column(table, name, [value, *table[name].to_pylist()[1:]])
-
-
-def set_first(table: str, name: str, value: Any) -> Callable[[Path], None]:
-    return lambda study: rewrite(study, table, lambda rows: first(rows, name, value))
-
-
-def move(source: str, target: str) -> Callable[[Path], None]:
-    return lambda study: (study / source).rename(study / target)  # type: ignore[return-value]
-
-
-def write(name: str, data: bytes) -> Callable[[Path], None]:
-    return lambda study: (study / name).write_bytes(data)  # type: ignore[return-value]
-
-
-def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
-    """Something else in place of a file."""
-
-    def change(study: Path) -> None:
-        (study / name).unlink()
-        make(study / name)
-
-    return change
-
-
-def link_outside(path: Path) -> None:
-    outside = path.parent.parent.parent / "outside"
-    outside.write_text("not ours")
-    path.symlink_to(outside)
-
-
-def list_elsewhere(place: str) -> Callable[[Path], None]:
-    def change(study: Path) -> None:
-        record = study / "commit-000004.json"
-        files = durable.unseal(record.read_bytes(), record)["files"]
-        files["trials"]["file"] = place
-        reseal(record, files=files)
-
-    return change
-
-
-def sparse(path: Path) -> None:
-    with open(path, "wb") as file:
-        file.truncate(1 << 40)
-
-
-def aged(path: Path) -> None:
-    path.touch()
-    os.utime(path, (0, 0))
-
-
-def bad_ledger(study: Path) -> None:
-    record = study / "commit-000004.json"
-    ledger = durable.unseal(record.read_bytes(), record)["ledger"]
-    reseal(record, ledger=ledger | {"complete": ledger["complete"] - 1, "missing": 1})
-
-
-def version(value: bytes) -> Callable[[Path], None]:
-    return lambda study: rewrite(
-        study, "trials", lambda rows: rows.replace_schema_metadata({schema.VERSION_KEY: value})
-    )
-
-
-def part_elsewhere(study: Path) -> Path:
-    """A part of the study that is in progress."""
-    return next(path for path in sorted(study.parent.glob("*/part-*")) if path.parent != study)
-
-
-def late_part(study: Path) -> None:
-    """A part under a claim that was made to commit."""
-    shutil.copy(part_elsewhere(study), study / "part-000004-000004.arrows")
-
-
-def empty_part(study: Path, piece: bytes) -> None:
-    (study / "claim-000005.json").write_bytes(
-        durable.seal({"claim": 5, "parts": 4, "purpose": "run", "host": "h", "pid": 1, "at": "now"})
-    )
-    (study / "part-000004-000005.arrows").write_bytes(piece + hashlib.sha256(piece).digest())
-
-
-def part_of_another(study: Path) -> None:
-    piece = compaction.read_part(part_elsewhere(study))
-    empty_part(study, compaction.part_bytes(Piece(*(rows.slice(0, 1) for rows in piece)))[:-32])
-
-
-def reenvelope(
-    study: Path,
-    change: Callable[[dict[str, Any], pa.Table], tuple[dict[str, Any], pa.Table]],
-    batches: tuple[int | None, ...] = (),
-) -> None:
-    """An envelope after a change to its head and its rows; ``batches`` says where they are cut, if not as they were."""
-    stream = pa.ipc.open_stream((study / "envelope-000004.arrow").read_bytes())
-    whole = stream.read_all()
-    cuts = batches or (len(whole["step"].chunk(0)), None)
-    head, rows = change(json.loads(whole.schema.metadata[envelope.KEY]), whole.combine_chunks())
-    rows = rows.replace_schema_metadata({envelope.KEY: json.dumps(head)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as written:
-        for start, stop in itertools.pairwise((0, *cuts)):
-            for batch in rows.slice(start, None if stop is None else stop - start).combine_chunks().to_batches():
-                written.write_batch(batch)
-    relist(study, "envelope", sink.getvalue().to_pybytes(), rows=len(rows))
-
-
-def shorter_envelope(study: Path) -> None:
-    """An envelope that lacks a row, and says that it was made from these tables."""
-    rows = pa.ipc.open_stream((study / "envelope-000004.arrow").read_bytes()).read_all().slice(1)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
-    relist(study, "envelope", sink.getvalue().to_pybytes(), rows=len(rows))
-
-
-HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "garbage": (write("commit-000004.json", b"\x00\xff{"), "commit-000004.json: is not what was written"),
-    "an empty record": (write("claim-000001.json", b""), "claim-000001.json: is not what was written"),
-    "deep nesting": (write("plan-000000008.json", b"[" * 200_000), "plan-000000008.json: is not what was written"),
-    "endless digits": (write("claim-000001.json", b'{"parts": ' + b"9" * 100_000 + b"}"), "claim-000001.json: is not"),
-    "a number too large": (
-        lambda study: reseal(study / "claim-000002.json", parts=10**6),
-        "claim-000002.json: is no claim",
-    ),
-    "a number too small": (lambda study: reseal(study / "claim-000002.json", parts=-1), "claim-000002.json: is no"),
-    "text for a number": (lambda study: reseal(study / "claim-000002.json", parts="3"), "claim-000002.json: is no"),
-    "a purpose nobody has": (lambda study: reseal(study / "claim-000002.json", purpose=[]), "claim-000002.json: is a"),
-    "a list for a record": (write("commit-000004.json", b"[]"), "commit-000004.json: is not what was written"),
-    "files that are a list": (lambda study: reseal(study / "commit-000004.json", files=[]), "commit-000004.json: is"),
-    "no files": (lambda study: reseal(study / "commit-000004.json", files={}), "commit-000004.json: is not a record"),
-    "a plan that is text": (lambda study: reseal(study / "commit-000004.json", plan="x"), "commit-000004.json: "),
-    "a plan without parts": (lambda study: reseal(study / "plan-000000008.json", plan={"kind": "batch"}), "8.json: "),
-    "a space that is a list": (
-        lambda study: reseal(
-            study / "plan-000000008.json",
-            plan=durable.read_sealed(study / "plan-000000008.json")["plan"] | {"space": [1]},
-        ),
-        "plan-000000008.json: a plan is not one of scaling-limits",
-    ),
-    "a record of another study": (lambda study: reseal(study / "commit-000004.json", name="x"), "commit-000004.json: "),
-    "a record of more than there is": (
-        lambda study: reseal(study / "commit-000004.json", surplus=1),
-        "commit-000004.json: is not a record as it would be written",
-    ),
-    "a newer schema": (lambda study: reseal(study / "commit-000004.json", schema=99), "commit-000004.json: has schema"),
-    "a schema before all": (
-        lambda study: reseal(study / "commit-000004.json", schema=-5),
-        "has schema -5, which there",
-    ),
-    "an envelope of a schema before all": (
-        lambda study: reenvelope(study, lambda head, rows: (head | {"schema": -5}, rows)),
-        "envelope-000004.arrow: is of format 1 and schema -5, which there are not",
-    ),
-    "an envelope of another format": (
-        lambda study: reenvelope(study, lambda head, rows: (head | {"format": 0}, rows)),
-        "envelope-000004.arrow: is of format 0 and schema",
-    ),
-    "an envelope of empty intervals": (
-        lambda study: reenvelope(study, lambda head, rows: (head, rows.set_column(2, "step_before", rows["step"]))),
-        "envelope-000004.arrow: has an empty interval, which no trial has",
-    ),
-    "an envelope of wider intervals": (
-        lambda study: reenvelope(
-            study, lambda head, rows: (head, rows.set_column(2, "step_before", pc.multiply(rows["step_before"], 0)))
-        ),
-        "envelope-000004.arrow: is not the envelope of the tables that it is listed with",
-    ),
-    "an envelope that keeps rows from a rule": (
-        lambda study: reenvelope(study, lambda head, rows: (head, rows), batches=(0, None)),
-        "envelope-000004.arrow: is not the envelope of the tables that it is listed with",
-    ),
-    "more rows than bytes hold": (
-        lambda study: rewrite(study, "measurements", lambda rows: rows.take(pa.array(np.zeros(3_000_000, np.int32)))),
-        "measurements-000004.parquet: says that it holds 3,000,000 rows, which",
-    ),
-    "more rows than were planned": (
-        lambda study: rewrite(study, "measurements", lambda rows: pa.concat_tables([rows] * 3)),
-        "rows, of 128 that were planned",
-    ),
-    "a way out": (list_elsewhere("../../outside"), "commit-000004.json: "),
-    "a way to the root": (list_elsewhere("/etc/passwd"), "commit-000004.json: "),
-    "a name with an end": (list_elsewhere("trials-000004.parquet\x00"), "commit-000004.json: "),
-    "another table": (list_elsewhere("studies-000004.parquet"), "commit-000004.json: lists a file that is not"),
-    "a link outside": (instead("trials-000004.parquet", link_outside), "trials-000004.parquet: is a link"),
-    "a link to itself": (instead("claim-000001.json", lambda p: p.symlink_to(p)), "claim-000001.json: is a link"),
-    "a folder for a file": (instead("commit-000004.json", Path.mkdir), "commit-000004.json: is a folder"),
-    "a folder more": (lambda study: (study / "000001").mkdir(), "000001: is a folder"),
-    "a pipe": (instead("measurements-000004.parquet", os.mkfifo), "measurements-000004.parquet: is a device"),
-    "a terabyte of nothing": (instead("trials-000004.parquet", sparse), "trials-000004.parquet: is not what was"),
-    "a record of a terabyte": (instead("claim-000002.json", sparse), "claim-000002.json: holds 1,099,511,627,776"),
-    "no Parquet": (lambda study: relist(study, "trials", b"PAR1" * 9), "trials-000004.parquet: is no Parquet file"),
-    "a missing table": (lambda study: (study / "trials-000004.parquet").unlink(), "trials-000004.parquet: is missing"),
-    "a missing plan": (lambda study: (study / "plan-000000008.json").unlink(), "plan-000000008.json: is missing"),
-    "a missing claim": (lambda study: (study / "claim-000002.json").unlink(), "lacks claim-000002.json"),
-    "a claim far off": (move("claim-000004.json", "claim-999999.json"), "lacks claim-000004.json and 999994 more"),
-    "cut-offs that go down": (
-        lambda study: reseal(study / "claim-000004.json", parts=1),
-        "claim-000004.json: counts 1",
-    ),
-    "a part without a right": (late_part, "part-000004-000004.arrows: is not what claim-000004.json gives"),
-    "a part of nothing": (lambda study: empty_part(study, b"nothing"), "part-000004-000005.arrows: "),
-    "a part before others": (
-        lambda study: [
-            late_part(study),
-            empty_part(study, b""),
-            move("part-000004-000005.arrows", "part-000009-000005.arrows")(study),
-        ],
-        "are not all from 4 on",
-    ),
-    "a part of another study": (part_of_another, "part-000004-000005.arrows: holds rows of another study"),
-    "another study's folder": (lambda study: study.rename(study.with_name("else")), "else/plan-000000008.json: holds"),
-    "an extra file": (write("notes.txt", b"mine"), "notes.txt: is none of ours"),
-    "digits of another script": (write("claim-00000١.json", b""), "is none of ours"),
-    "a name of two lines": (write("a\nb\udcff.json", b""), "a\\nb\\udcff.json: is"),
-    "a lock with words": (write(".lock", b"mine"), ".lock: is the lock"),
-    "a temporary file of old": (lambda study: aged(study / ".tmp-x"), ".tmp-x: was left by a killed process"),
-    "duplicated rows": (
-        lambda study: rewrite(study, "measurements", lambda rows: pa.concat_tables([rows.slice(0, 1), rows])),
-        "measurements-000004.parquet: 1 or more rows are there twice; the first is row 1",
-    ),
-    "unsorted rows": (
-        lambda study: rewrite(study, "measurements", lambda rows: rows.take(pa.array(range(len(rows))[::-1]))),
-        "measurements-000004.parquet: ",
-    ),
-    "a trial in two places": (
-        lambda study: rewrite(study, "measurements", lambda rows: pa.concat_tables([rows.slice(9), rows.slice(0, 9)])),
-        "are not sorted by (trial, step)",
-    ),
-    "orphan rows": (
-        lambda study: rewrite(study, "trials", lambda rows: rows.slice(0, 7)),
-        "measurements-000004.parquet: holds rows of trial 7, which trials lacks",
-    ),
-    "a trial twice": (
-        lambda study: rewrite(study, "trials", lambda rows: pa.concat_tables([rows.slice(0, 1), rows])),
-        "trials-000004.parquet: does not have every trial once",
-    ),
-    "a trial nobody asked for": (
-        lambda study: rewrite(study, "trials", lambda rows: column(rows, "trial", [0, 1, 2, 3, 4, 5, 6, 70])),
-        "trials-000004.parquet: trial 70 were never asked for",
-    ),
-    "rows of another study": (
-        lambda study: rewrite(
-            study,
-            "measurements",
-            lambda rows: (
-                first(rows, "study", pa.scalar("b"))
-                if 0
-                else column(rows, "study", pa.array(["b", *rows["study"].to_pylist()[1:]]).dictionary_encode())
-            ),
-        ),
-        "measurements-000004.parquet: holds rows of another study, 'b'",
-    ),
-    "no trial": (set_first("measurements", "trial", None), "measurements-000004.parquet: rows have no trial"),
-    "step 0": (set_first("measurements", "step", 0), "measurements-000004.parquet: rows have a step below 1"),
-    "an unknown status": (set_first("trials", "status", "DONE"), "trial 0 ended as DONE(None), which there is not"),
-    "a reason too many": (set_first("trials", "reason", "lost"), "trial 0 ended as COMPLETE(lost), which there is not"),
-    "steps not measured": (set_first("trials", "steps", 59), "trial 0 ended at other steps than at the last"),
-    "no seed": (set_first("trials", "seed", None), "trials-000004.parquet: trial 0 have no seed"),
-    "a value out of range": (set_first("trials", "learning_rate", 9.0), "trial 0 have a learning_rate outside"),
-    "a run nobody made": (set_first("trials", "run", 9), "trials-000004.parquet: has trials of a run"),
-    "a plan in the rows": (set_first("studies", "plan", "{}"), "studies-000004.parquet: has another plan"),
-    "a column of another type": (
-        lambda study: rewrite(study, "trials", lambda rows: column(rows, "steps", pc.cast(rows["steps"], pa.int64()))),
-        "trials-000004.parquet: has column steps (int64) where steps (int32) belongs",
-    ),
-    "a column less": (lambda study: rewrite(study, "studies", lambda rows: rows.drop_columns(["plan"])), "studies-"),
-    "a metric nobody knows": (
-        lambda study: rewrite(study, "measurements", lambda rows: rows.append_column("joy", rows["test_loss"])),
-        "'joy', which is no metric",
-    ),
-    "columns of one name": (
-        lambda study: rewrite(study, "measurements", lambda rows: rows.append_column("test_loss", rows["test_loss"])),
-        "measurements-000004.parquet: has two columns of one name",
-    ),
-    "a version that is none": (version(b"two"), "trials is not a table of scaling-limits"),
-    "a version to come": (version(b"99"), "has schema 99"),
-    "a wrong ledger": (bad_ledger, "commit-000004.json: has a ledger that its trials do not add up to"),
-    "a missing commit record": (
-        lambda study: (study / "commit-000004.json").unlink(),
-        "has 3 parts, and claim-000004.json counted 4",
-    ),
-    "a missing envelope": (
-        lambda study: (study / "envelope-000004.arrow").unlink(),
-        "envelope-000004.arrow: is missing, and is listed",
-    ),
-    "no envelope": (lambda study: relist(study, "envelope", b"ARROW"), "envelope-000004.arrow: is no envelope"),
-    "an envelope of other tables": (
-        lambda study: relist(study, "envelope", (study / "envelope-000002.arrow").read_bytes()),
-        "envelope-000004.arrow: was not made from the tables that it is listed with",
-    ),
-    "an envelope that lacks a row": (
-        shorter_envelope,
-        "envelope-000004.arrow: is not the envelope of the tables that it is listed with",
-    ),
-    "a wrong count": (
-        lambda study: relist(study, "trials", (study / "trials-000004.parquet").read_bytes(), rows=7),
-        "trials-000004.parquet: holds 8 rows, and is listed with 7",
-    ),
-    "metrics that are not there": (
-        lambda study: reseal(study / "commit-000004.json", metrics={"test_loss": "double"}),
-        "commit-000004.json: does not list the metrics",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_stores(folder: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    harm, expected = HOSTILE[what]
-    study = study_in(folder)
-    harm(study)
-    before = {path: os.lstat(path) for path in folder.parent.rglob("*")}
-    capsys.readouterr()
-    began = time.monotonic()
-    assert door.main(["verify", "--store", str(folder)]) == 1
-    assert time.monotonic() - began < 10
-    captured = capsys.readouterr()
-    *lines, last = captured.out.splitlines()
-    assert any(expected in line for line in lines), lines
-    assert all(line.startswith(f"{folder}/") and len(line) < 600 for line in lines)
-    assert f"; {len(lines):,} faults" in last
-    assert "Traceback" not in captured.err
-    # Whoever reads such a store, or is about to write to it, is told or does not notice; nothing happens outside of it.
-    for look in (store.catalogue, store.read, store.names, lambda place: Claim(place, study.name).tables()):
-        with contextlib.suppress(BadInput):
-            look(folder)
-    after = {path: os.lstat(path) for path in folder.parent.rglob("*")}
-    assert {path: (s.st_size, s.st_mtime_ns) for path, s in after.items()} == {
-        path: (s.st_size, s.st_mtime_ns) for path, s in before.items()
-    }
 
 
 def test_what_cannot_be_read_is_a_fault() -> None:
@@ -580,15 +101,18 @@ def test_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert words in captured.err and captured.err.count("\n") == 1
 
 
-def test_a_store_that_is_written_to_meanwhile_has_no_faults(writer: ModuleType, tmp_path: Path) -> None:
+def test_a_store_that_is_written_to_meanwhile_has_no_faults(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(Path(__file__).with_name("writer.py")), "kills", str(tmp_path), "exact"]
+    program = ROOT / "tests" / "attack" / "harm.py"
+    command = [sys.executable, str(program), "kill", str(tmp_path / "sources"), str(tmp_path / "made"), "0", "commit"]
     busy = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
         looked = 0
         deadline = time.monotonic() + 60
         while looked < 15 and time.monotonic() < deadline:
-            newest = max(tmp_path.glob("[0-9r]*/*/plan-*"), key=lambda path: path.stat().st_mtime, default=None)
+            newest = max(
+                tmp_path.glob("made/commit/[0-9]*/store/*/plan-*"), key=lambda path: path.stat().st_mtime, default=None
+            )
             if newest:
                 assert faults(newest.parent.parent) == []
                 looked += 1

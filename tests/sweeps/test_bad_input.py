@@ -205,3 +205,10 @@ def test_reading_a_command_line_starts_no_jax(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "33 studies; 1056 trials to run" in done.stdout
+
+
+def test_status_of_a_release_is_that_of_its_studies(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(__file__).parents[1] / "results" / "stored" / "release-0.1"
+    assert doors.guarded(status.status, [f"store={folder}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) >= 3 and all(" released " in line for line in lines[1:-1])

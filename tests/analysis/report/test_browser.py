@@ -1,100 +1,23 @@
 """The page in a browser: charts are drawn, nothing is asked for; it works by keyboard, on a phone and in the dark."""
 
-import json
-import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import pytest
 
 from analysis.report import page
 
-BROWSER, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
-OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1280,1000",
-)
-SECONDS = 20.0  # until something that has to happen has not
-POINTS = "g.points_marks > path"
+from .browser import MISSING, POINTS, Browser, asked_for, opened
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which(BROWSER) and shutil.which(DRIVER)),
-    reason="no chromium and chromedriver; apt-get install chromium chromium-driver",
-)
-
-
-class Browser(NamedTuple):
-    """A browser and the address of the page."""
-
-    driver: Any
-    address: str
-
-    def run(self, script: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(script, *arguments)
-
-    def wait(self, script: str) -> Any:
-        """What a script returns, once that is true of anything."""
-        late = time.monotonic() + SECONDS
-        while not (found := self.run(script)):
-            assert time.monotonic() < late, script
-            time.sleep(0.05)
-        return found
-
-    def open(self, **fragment: str) -> None:
-        """The page anew, all charts drawn."""
-        told = "&".join(f"{name}={quote(value, safe='')}" for name, value in fragment.items())
-        self.driver.get("about:blank")
-        self.driver.get(f"{self.address}#{told}" if told else self.address)
-        self.wait("return document.getElementById('count')?.value")  # the driver may be back before the scripts ran
-        self.run("window.dispatchEvent(new Event('beforeprint'))")
-        self.wait("return [...document.querySelectorAll('.chart')].every((chart) => 'drawn' in chart.dataset)")
-
-    def points(self, chart: int = 0) -> int:
-        return self.run(f"return document.querySelectorAll('[data-chart=\"{chart}\"] {POINTS}').length")
-
-    def keys(self, *names: str) -> None:
-        from selenium.webdriver.common.action_chains import ActionChains
-        from selenium.webdriver.common.keys import Keys
-
-        ActionChains(self.driver).send_keys(*(getattr(Keys, name) for name in names)).perform()
-
-    def emulate(self, scheme: str) -> None:
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-    def narrow(self, width: int) -> None:
-        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+pytestmark = MISSING
 
 
 @pytest.fixture(scope="module")
 def browser(several: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
     folder = tmp_path_factory.mktemp("browser")
     page.write(several, folder / "page.html", None, lambda _: None)
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for option in (*OPTIONS, f"--user-data-dir={folder / 'profile'}"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
-    try:
-        yield Browser(driver, (folder / "page.html").as_uri())
-    finally:
-        driver.quit()
+    with opened(folder) as browser:
+        yield browser
 
 
 def test_every_chart_has_points_and_nothing_is_wrong_or_asked_for(browser: Browser) -> None:
@@ -105,11 +28,7 @@ def test_every_chart_has_points_and_nothing_is_wrong_or_asked_for(browser: Brows
     assert charts >= 5
     assert [i for i in range(charts) if not browser.points(i)] == []
     assert browser.driver.get_log("browser") == []
-    messages = [json.loads(entry["message"])["message"] for entry in browser.driver.get_log("performance")]
-    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    sent = {url.partition("#")[0] for url in asked}
-    assert browser.address in sent
-    assert {url for url in sent if not url.startswith(("data:", "about:"))} == {browser.address}
+    assert asked_for(browser) == {browser.address}
 
 
 def test_the_browser_refuses_what_a_page_might_ask_for(browser: Browser) -> None:

@@ -1,5 +1,5 @@
-import collections
-import json
+"""The real engine and the real sweep, killed on the way and run again: no result changes."""
+
 import multiprocessing
 import os
 import signal
@@ -17,31 +17,6 @@ from results import store, verify
 from results.study import Study
 from sweeps.launchers import local
 from sweeps.run import run_study
-
-WRITER = Path(__file__).with_name("writer.py")
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.mark.parametrize("pruning", ["exact", pytest.param("off", marks=pytest.mark.slow)])
-def test_killed_at_every_moment_and_run_again_a_study_is_as_if_uninterrupted(tmp_path: Path, pruning: str) -> None:
-    """Before everything durable, and in the middle of every write, of a whole replay; every fifth is killed twice."""
-    command = [sys.executable, str(WRITER), "kills", str(tmp_path), pruning]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0, done.stderr
-    *killed, ended = [json.loads(line) for line in done.stdout.splitlines()]
-    assert not ended["killed"]
-    assert all(each["killed"] for each in killed)
-    assert len(killed) >= 60
-    before = collections.Counter(each["before"] for each in killed)
-    assert before.keys() == {"mkdir", "open", "write", "half a write", "fsync", "link", "unlink"}
-    created = before["link"]  # plan, claim, two parts, claim, three tables, envelope, commit record
-    assert created >= 10
-    assert before["half a write"] == created
-    assert before["unlink"] == created + 2  # its temporary file, and the parts once they are committed
-    assert [each for each in [*killed, ended] if each["wrong"]] == []
-
-
-# The real engine
 
 
 def reached(folder: Path, moment: str) -> bool:
@@ -61,7 +36,7 @@ def assert_same(one: Path, other: Path, study: Study) -> None:
 
 @pytest.mark.parametrize(
     ("pruning", "moment"),
-    [("exact", "claim-000002.json"), pytest.param("off", "part-000001-*", marks=pytest.mark.slow)],
+    [("exact", "claim-000002.json"), pytest.param("off", "part-000001-*", marks=pytest.mark.attack)],
 )
 def test_a_killed_worker_of_the_engine_changes_no_result(
     tmp_path: Path, make_study: Callable[..., Study], pruning: str, moment: str
@@ -88,7 +63,7 @@ def test_a_killed_worker_of_the_engine_changes_no_result(
     assert too_late or len(list((killed / study.name).glob("claim-*"))) >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 @pytest.mark.parametrize("pruning", ["off", "exact"])
 @pytest.mark.parametrize(
     "moment", [".lock", "claim-000001.json", "part-000000-*", "part-000002-*", "trials-*", "commit-*"]
