@@ -1,10 +1,11 @@
 """Claims: taking a study for writing. Its parts count until somebody claims it after; see ``results.parts``."""
 
+import contextlib
 import datetime
 import hashlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,7 @@ class Claim:
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
         self._held: dict[Part, Piece] = {}  # what was written here, and need not be read
         self.number: int | None = None
-        keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
-        self.settled = frozenset(int(i) for i in keep)
+        self.settled = settled(trials)
 
     @property
     def visible(self) -> bool:
@@ -68,14 +68,7 @@ class Claim:
         """
         if self.number is None:
             self.number = self._claim("run")
-        part = Part(self._next, self.number)
-        piece = compaction.with_run(Piece(**tables), self.number)
-        created = durable.create(self._folder / part.file, compaction.part_bytes(piece))
-        assert created, part  # nobody else writes under this token
-        self._check_newest(self.number)
-        self._next += 1
-        self._parts.append(part)
-        self._held[part] = piece
+        self._write(compaction.with_run(Piece(**tables), self.number), self.number)
 
     def commit(self, study: AnyStudy) -> None:
         """Merges what was committed with the parts since, and makes that visible.
@@ -94,6 +87,32 @@ class Claim:
         self._base = steady(self._newest)
         _remove_merged(self._base)
         self.number, self._parts, self._held = None, [], {}
+
+    def _write(self, piece: Piece, number: int) -> None:
+        part = Part(self._next, number)
+        created = durable.create(self._folder / part.file, compaction.part_bytes(piece))
+        assert created, part  # nobody else writes under this token
+        self._check_newest(number)
+        self._next += 1
+        self._parts.append(part)
+        self._held[part] = piece
+
+    def _adopt(self, number: int) -> None:
+        """Writes anew the finished trials of parts that the claim ``number`` cut off although they had been stored.
+
+        Their writer had been told so, as there was no newer claim yet; it stored them after this one had looked.
+        """
+        merged = self._base.parts if self._base else 0
+        late = [part for part in listed(self._folder).parts if part.seq >= merged and part.token < number]
+        found = []
+        for part in sorted(set(late).difference(self._parts)):
+            with contextlib.suppress(FileNotFoundError, Damaged):
+                found.append(compaction.read_part(self._folder / part.file))
+        if not found:
+            return
+        counting, cut_off = (settled(_ended([piece.trials for piece in some])) for some in (self._stored(), found))
+        if wanted := cut_off - counting:
+            self._write(compaction.restricted(compaction.merge(found), wanted), number)
 
     def _stored(self) -> list[Piece]:
         """All that counts; looks again where a process that had stalled has committed parts meanwhile."""
@@ -141,6 +160,7 @@ class Claim:
         if not durable.create(self._folder / claim_file(number), claim_bytes(number, self._next, purpose)):
             raise self._taken_over(number)
         self._listing = self._listing._replace(claims=(*self._listing.claims, number))
+        self._adopt(number)
         return number
 
     def _check_newest(self, number: int) -> None:
@@ -213,8 +233,18 @@ def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataF
     """Trial, role, status and reason of all that is stored; of a trial in several places the last counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
+    return _ended(tables)
+
+
+def _ended(tables: Iterable[pa.Table]) -> pd.DataFrame:
     rows = [table.select(["trial", "role", "status", "reason"]).to_pandas() for table in tables]
     return pd.concat(rows).drop_duplicates("trial", keep="last") if rows else pd.DataFrame()
+
+
+def settled(trials: pd.DataFrame) -> frozenset[int]:
+    """Ids of the trials that need no other run, of ``outcomes``."""
+    keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
+    return frozenset(int(i) for i in keep)
 
 
 def remove_leftovers(folder: Path) -> None:

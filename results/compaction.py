@@ -1,7 +1,7 @@
 """Compaction: the parts of a study, and what was committed before, as one Arrow table and one Parquet file each."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -115,6 +115,15 @@ def named(piece: Piece, study: str) -> Piece:
     return Piece(*(_filled(table, "study", study) for table in piece))
 
 
+def restricted(piece: Piece, trials: Collection[int]) -> Piece:
+    """The piece with these trials alone."""
+
+    def kept(table: pa.Table) -> pa.Table:
+        return table.filter(pa.array(np.isin(table["trial"].to_numpy(), sorted(trials))))
+
+    return piece._replace(trials=kept(piece.trials), measurements=kept(piece.measurements))
+
+
 def _filled(table: pa.Table, column: str, value: object) -> pa.Table:
     index = table.schema.get_field_index(column)
     field = table.schema.field(index)
@@ -149,13 +158,7 @@ def _confirmed(study: Study, whole: Piece) -> Piece:
     wanted = confirmation.wanted(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     trials = whole.trials["trial"].to_numpy()
     stale = trials[(trials >= APART) & ~np.isin(trials, wanted)]
-    if not len(stale):
-        return whole
-
-    def kept(table: pa.Table) -> pa.Table:
-        return table.filter(pa.array(~np.isin(table["trial"].to_numpy(), stale)))
-
-    return whole._replace(trials=kept(whole.trials), measurements=kept(whole.measurements))
+    return restricted(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
 
 
 def _settled(study: Study, whole: Piece) -> Piece:

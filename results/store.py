@@ -31,7 +31,7 @@ from results.compaction import TABLES
 from results.durable import Damaged, Folder
 from results.parts import confirm_file, plan_file
 from results.plans import AnyStudy, from_plan
-from results.study import DIGITS, REASONS_TO_RERUN, Study
+from results.study import DIGITS, Study
 
 T = TypeVar("T", bound=AnyStudy)
 
@@ -202,8 +202,7 @@ def progress(store: Folder, study: AnyStudy) -> Progress:
     def look() -> Progress:
         base, parts = claims.state(store, study.name)[1:]
         trials = claims.outcomes(store / study.name, base, parts)
-        keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
-        settled = frozenset(int(i) for i in keep)
+        settled = claims.settled(trials)
         searching = sum(i not in settled for i in range(study.trials))
         confirming = study.asked.planned - study.trials
         if isinstance(study, Study) and confirming and not searching:

@@ -2,7 +2,7 @@ import functools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -26,22 +26,29 @@ def _disk_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Model(NamedTuple):
-    """A folder and those who write to it. A writer is at (what it does next, its number, its count of parts).
+    """A folder and those who write to it. A writer is at (what it does next, its number, its count of parts, ...).
 
     Attributes:
       cutoffs: of the claims, in order.
-      there: parts.
+      there: parts, each with those that its trials were first written in, as one may be taken from others.
       promised: those that counted when the newest claim was made.
+      told: what a writer was told to be stored.
+      adopted: whether the writer of the newest claim has taken over what it cut off.
       writers: what each does next; "claim" holds what it saw: how many claims, and the parts that counted.
     """
 
     cutoffs: tuple[int, ...]
-    there: frozenset[Part]
+    there: frozenset[tuple[Part, frozenset[Part]]]
     promised: tuple[Part, ...]
+    told: frozenset[Part]
+    adopted: bool
     writers: tuple[tuple[Any, ...], ...]
 
     def counting(self) -> tuple[Part, ...]:
-        return tuple(parts.counting(self.there, dict(enumerate(self.cutoffs, 1)), 0))
+        return tuple(parts.counting((part for part, _ in self.there), dict(enumerate(self.cutoffs, 1)), 0))
+
+    def held(self, among: Collection[Part]) -> frozenset[Part]:
+        return frozenset().union(*(first for part, first in self.there if part in among))
 
 
 def steps(model: Model, most_claims: int) -> Iterator[Model]:
@@ -59,17 +66,31 @@ def steps(model: Model, most_claims: int) -> Iterator[Model]:
                 yield then("look")
             else:
                 cutoffs = (*model.cutoffs, len(counting))
-                yield then("write", seen + 1, len(counting), cutoffs=cutoffs, promised=counting)
+                yield then("adopt", seen + 1, counting, cutoffs=cutoffs, promised=counting, adopted=False)
+        elif doing == "adopt":
+            token, counting = held
+            late = model.held({part for part, _ in model.there if part.token < token}) - model.held(counting)
+            adopted = model.adopted or (not late and token == len(model.cutoffs))
+            yield then("write", token, len(counting), late, adopted=adopted)
         elif doing == "write":
-            token, seq = held
-            yield then("check", token, seq, there=model.there | {Part(seq, token)})
+            token, seq, late = held
+            part = Part(seq, token)
+            yield then("check", token, seq, late, there=model.there | {(part, late or frozenset({part}))})
         elif doing == "check":
-            token, seq = held
-            yield then("look") if len(model.cutoffs) > token else then("write", token, seq + 1) if seq < 2 else then("")
+            token, seq, late = held
+            if len(model.cutoffs) > token:
+                yield then("look")
+            else:
+                told = model.told | (late or {Part(seq, token)})
+                after = ("write", token, seq + 1, frozenset()) if seq < 2 else ("",)
+                yield then(*after, told=told, adopted=True)
 
 
-def test_what_a_claim_counted_counts_for_good_whatever_three_writers_do_and_in_whatever_order() -> None:
-    found = {Model((), frozenset(), (), (("look",),) * 3)}
+@pytest.mark.parametrize("most_claims", [3, pytest.param(4, marks=pytest.mark.slow)])
+def test_what_counted_or_was_told_to_be_stored_is_kept_whatever_three_writers_do_and_in_whatever_order(
+    most_claims: int,
+) -> None:
+    found = {Model((), frozenset(), (), frozenset(), True, (("look",),) * 3)}
     waiting = list(found)
     late = 0
     while waiting:
@@ -77,13 +98,15 @@ def test_what_a_claim_counted_counts_for_good_whatever_three_writers_do_and_in_w
         counting = model.counting()  # raises if any is missing between others
         # Of what was written under older claims, the newest one counted what counts; whatever else lands is too late.
         assert tuple(part for part in counting if part.token < len(model.cutoffs)) == model.promised
+        # Nothing that a writer was told is lost, once the newest one has taken over what its claim cut off.
+        assert not model.adopted or model.told <= model.held(counting)
         late += len(model.there) > len(counting)
-        for after in steps(model, most_claims=4):
-            after = after._replace(writers=tuple(sorted(after.writers)))  # who is who makes no difference
+        for after in steps(model, most_claims):
+            after = after._replace(writers=tuple(sorted(after.writers, key=repr)))  # who is who makes no difference
             if after not in found:
                 found.add(after)
                 waiting.append(after)
-    assert len(found) > 50_000 and late > 10_000
+    assert len(found) > 10_000 and late > 1000, (len(found), late)
 
 
 def test_a_hole_is_noticed() -> None:
@@ -160,7 +183,8 @@ def begin(writer: ModuleType, tmp_path: Path, _gates: None) -> Callable[[int], S
     return lambda attempt: Stalled(functools.partial(work, attempt))
 
 
-BOUNDARIES = 12  # of a writer of two parts: look, claim, part, look, part, look, claim, look, record, look; start, end
+# Of a writer of two parts: look, claim, look, part, look, part, look, claim, look, look, record, look; start, end.
+BOUNDARIES = 14
 
 
 def check(writer: ModuleType, folder: Path, study: Study, *, whole: bool) -> None:
@@ -195,7 +219,7 @@ def test_a_writer_that_stalls_anywhere_does_no_harm_whenever_it_goes_on(
         check(writer, tmp_path, study, whole=two.over)
         two.finish()
         check(writer, tmp_path, study, whole=not one.taken_over or not two.taken_over)
-        if 3 <= first <= 7 and second >= 3:  # the second has claimed after the first, which has yet to seal
+        if 3 <= first <= 8 and second >= 3:  # the second has claimed after the first, which has yet to seal
             assert one.taken_over
         writer.insist(tmp_path, study, 3, lambda: None)
         check(writer, tmp_path, study, whole=True)
@@ -219,7 +243,7 @@ def test_a_late_part_and_a_late_commit_of_a_stalled_writer(
     study = writer.study_of("off", 4)
     folder = tmp_path / study.name
     one = begin(1)
-    one.step(5)  # it has claimed, stored trials 0 and 1, and was about to store 2 and 3
+    one.step(6)  # it has claimed, stored trials 0 and 1, and was about to store 2 and 3
     assert commits.listed(folder).parts == (Part(0, 1),)
     writer.insist(tmp_path, study, 2, lambda: None)
     before = store.read(tmp_path)
@@ -249,7 +273,6 @@ def test_a_late_part_and_a_late_commit_of_a_stalled_writer(
     assert store.read(tmp_path).trials["seed"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
-@pytest.mark.xfail(strict=True, reason="a claim counts the parts that were there when its writer first looked")
 def test_a_writer_that_looked_long_ago_costs_nobody_a_part(writer: ModuleType, tmp_path: Path) -> None:
     """Without a lock that reaches it: what was written between its first look and its claim was told to be stored."""
     study = writer.study_of("off", 4)
