@@ -56,8 +56,11 @@ def main() -> None:
     with Report(__doc__ or "") as report:
         jax.config.update("jax_platforms", "cpu")
         compile_cache.enable()
-        links = TRAINED_ROWS * LINKS_OF_A_ROW
-        graph = WebGraph(TRAINED_ROWS, options.columns, links, options.columns // 100, heldout_rows=options.rows)
+        if report.smoke:
+            options.columns, options.rows, options.dim = 2000, 100, 8
+        trained = min(TRAINED_ROWS, options.columns)
+        links = trained * LINKS_OF_A_ROW
+        graph = WebGraph(trained, options.columns, links, options.columns // 100, heldout_rows=options.rows)
         formats = ("float32", "float32", "frequency", "all_gather")
         mesh = jax.make_mesh((1,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
         training = Training(webgraph_synthetic.build(graph), Options(options.dim, "rotated_cg", 2, *formats), mesh)

@@ -10,7 +10,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FAST = ("fits", "lanes", "results", "figures")
-SLOW = ("engine", "workers", "imports", "als")  # imports is part of results
+SLOW = ("engine", "workers", "imports", "als", "als_evaluation")  # imports is part of results
 
 
 def test_every_benchmark_is_run() -> None:

@@ -100,7 +100,10 @@ def test_duplicates_are_merged_and_zeros_are_no_links(tmp_path: Path) -> None:
     pd.DataFrame({"row": [0, 2, 2], "col": [0, 1, 1]}).to_parquet(heldout)
     ratings = built(path, heldout)
     assert dense(ratings.train).tolist() == [[False, True, False, True], [False, False, True, False], [False] * 4]
-    assert ratings.lines() == ("2 duplicate links were merged",)
+    assert ratings.lines() == (
+        "2 duplicate links were merged",
+        "1 row with held-out links has no history to be solved from: left out",
+    )
 
 
 def test_links_that_are_known_are_left_out(good: tuple[Path, Path], tmp_path: Path) -> None:
