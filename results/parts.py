@@ -8,7 +8,7 @@
 A claim says how many parts counted at the moment it was made. A part counts unless a later claim cut it off, that is,
 says that fewer parts than up to this one existed. So it does not matter when a late write of a stalled process lands:
 either a later claim saw it, or a later claim cut it off, and everybody who lists the folder comes to the same verdict.
-Whoever claims looks once more and takes over finished trials that its claim cut off, as their writer was told they count.
+Whoever claims looks once more and takes over the finished trials that it cut off, as their writer was told they count.
 Sealing a study for its commit is a claim too: from then on the set of parts under it is fixed.
 """
 
