@@ -100,12 +100,14 @@ class Claim:
     def _adopt(self, number: int) -> None:
         """Writes anew the finished trials of parts that the claim ``number`` cut off although they had been stored.
 
-        Their writer had been told so, as there was no newer claim yet; it stored them after this one had looked.
+        Their writer had been told so, as there was no newer claim yet; it stored them after this one had looked. Of the
+        parts that are cut off those of the newest writer hold all that was ever told, as it began with taking over.
         """
         merged = self._base.parts if self._base else 0
-        late = [part for part in listed(self._folder).parts if part.seq >= merged and part.token < number]
+        there = [part for part in listed(self._folder).parts if part.seq >= merged and part.token < number]
+        newest = [part for part in there if part.token == max(each.token for each in there)]
         found = []
-        for part in sorted(set(late).difference(self._parts)):
+        for part in sorted(set(newest).difference(self._parts)):
             with contextlib.suppress(FileNotFoundError, Damaged):
                 found.append(compaction.read_part(self._folder / part.file))
         if not found:

@@ -69,7 +69,9 @@ def steps(model: Model, most_claims: int) -> Iterator[Model]:
                 yield then("adopt", seen + 1, counting, cutoffs=cutoffs, promised=counting, adopted=False)
         elif doing == "adopt":
             token, counting = held
-            late = model.held({part for part, _ in model.there if part.token < token}) - model.held(counting)
+            there = [part for part, _ in model.there if part.token < token]
+            newest = [part for part in there if part.token == max(each.token for each in there)]
+            late = model.held(newest) - model.held(counting)
             adopted = model.adopted or (not late and token == len(model.cutoffs))
             yield then("write", token, len(counting), late, adopted=adopted)
         elif doing == "write":
