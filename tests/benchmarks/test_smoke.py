@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-FAST = ("fits", "lanes", "results", "figures")
-SLOW = ("engine", "workers", "imports", "als", "als_evaluation")  # imports is part of results
+FAST = ("fits", "results", "figures")
+SLOW = ("engine", "lanes", "workers", "imports", "als", "als_evaluation")  # imports is part of results
 
 
 def test_every_benchmark_is_run() -> None:

@@ -57,6 +57,7 @@ def files(here: Path) -> list[str]:
     return ["task=ratings", "ratings.path=links.parquet", "ratings.heldout=heldout.npz"]
 
 
+@pytest.mark.slow
 def test_a_users_files_on_one_and_two_cores(
     files: list[str], here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

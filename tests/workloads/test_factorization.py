@@ -72,7 +72,7 @@ def loss(matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray, frequency: b
     return float(total)
 
 
-@pytest.mark.parametrize("ridge", ["frequency", "constant"])
+@pytest.mark.parametrize("ridge", ["frequency", pytest.param("constant", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("solver", solvers.NAMES)
 def test_every_solver_solves_every_row(solver: str, ridge: str) -> None:
     data = ratings()
@@ -321,6 +321,7 @@ def assert_equal_scores(one: dict[str, np.ndarray], other: dict[str, np.ndarray]
     np.testing.assert_array_equal(one["strangers"], other["strangers"])
 
 
+@pytest.mark.slow
 def test_two_cores_and_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:
     alone = factorized(tmp_path, 1, "all_gather")
     assert_equal_scores(alone, factorized(tmp_path, 2, "all_to_all"))
@@ -352,6 +353,7 @@ def test_duplicates_are_merged_and_the_transposed_is_the_transposed() -> None:
     assert isinstance(links.of_rows(np.array([1])), Links)
 
 
+@pytest.mark.slow
 def test_bfloat16_tables_keep_recall_and_a_bfloat16_solver_does_not() -> None:
     """As in ALX's study of precision: with a weak ridge, matrices that are rounded to bfloat16 cannot be solved."""
     data = webgraph_synthetic.build(WebGraph(1000, 1000, 30_000, 10, 2.5, 500, 0))
