@@ -114,7 +114,7 @@ class Claim:
             return
         counting, cut_off = (settled(_ended([piece.trials for piece in some])) for some in (self._stored(), found))
         if wanted := cut_off - counting:
-            self._write(compaction.restricted(compaction.merge(found), wanted), number)
+            self._write(compaction.only(compaction.merge(found), wanted), number)
 
     def _stored(self) -> list[Piece]:
         """All that counts; looks again where a process that had stalled has committed parts meanwhile."""

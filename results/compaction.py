@@ -115,11 +115,12 @@ def named(piece: Piece, study: str) -> Piece:
     return Piece(*(_filled(table, "study", study) for table in piece))
 
 
-def restricted(piece: Piece, trials: Collection[int]) -> Piece:
-    """The piece with these trials alone."""
+def only(piece: Piece, trials: Collection[int]) -> Piece:
+    """The rows of some trials; the rows of studies stay."""
+    wanted = np.fromiter(trials, np.int64, len(trials))
 
     def kept(table: pa.Table) -> pa.Table:
-        return table.filter(pa.array(np.isin(table["trial"].to_numpy(), sorted(trials))))
+        return table.filter(pa.array(np.isin(table["trial"].to_numpy(), wanted)))
 
     return piece._replace(trials=kept(piece.trials), measurements=kept(piece.measurements))
 
@@ -158,7 +159,7 @@ def _confirmed(study: Study, whole: Piece) -> Piece:
     wanted = confirmation.wanted(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     trials = whole.trials["trial"].to_numpy()
     stale = trials[(trials >= APART) & ~np.isin(trials, wanted)]
-    return restricted(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
+    return only(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
 
 
 def _settled(study: Study, whole: Piece) -> Piece:

@@ -12,12 +12,12 @@ from results.asked import most
 from results.bad_input import BadInput
 from results.claims import TakenOver
 from results.commits import Commit
-from results.compaction import Piece
+from results.compaction import Piece, only
 from results.durable import Folder
 from results.incoming import MOST_CLAIMS, Incoming, called, checked, incoming, parquet_file
 from results.parts import claim_file, commit_file
 from results.plans import AnyStudy
-from results.union import Union, only, union
+from results.union import Union, union
 
 MOST_LINES = 10
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from results import compaction
 from results.asked import APART
-from results.compaction import Piece
+from results.compaction import Piece, only
 from results.plans import AnyStudy
 from results.recorded import Recorded
 from results.study import REASONS_TO_RERUN, Study
@@ -95,16 +95,6 @@ def _of_ours(ours: Piece, theirs: Piece, study: AnyStudy) -> Union:
     conflicts = _differing(only(ours, finished), only(theirs, finished))
     gave_way = frozenset(trial for trial in both if here[trial] != there[trial])
     return Union(take, conflicts, finished=gave_way, unfinished=unfinished)
-
-
-def only(piece: Piece, trials: Collection[int]) -> Piece:
-    """The rows of some trials; the rows of studies stay."""
-    wanted = np.fromiter(trials, np.int64, len(trials))
-
-    def kept(table: pa.Table) -> pa.Table:
-        return table.filter(pa.array(np.isin(table["trial"].to_numpy(), wanted)))
-
-    return piece._replace(trials=kept(piece.trials), measurements=kept(piece.measurements))
 
 
 def _to_rerun(piece: Piece) -> dict[int, bool]:

@@ -15,7 +15,7 @@ REGISTRY = "workloads/registry.py"
 CONTENT = "from workloads.datasets.content import content"
 RESIDUAL = "from workloads.models.residual import residual"
 STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}\n"
-RUN = '    run = {"mlperf-rcp": mlperf_rcp.run, "algoperf-logs": algoperf.run}[options.source]\n'
+RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
 HERE = "    # here\n"
 # Blocks of a page that are no new file, in their order: which file they go into, and behind what.
 INSERTED = {
@@ -33,7 +33,7 @@ INSERTED = {
         ("results/migrations.py", HERE),
         ("harness/provenance.py", '        "physical_cores": len(processors.physical_cores()),\n'),
     ],
-    "source": [("results/__main__.py", HERE)],
+    "source": [("results/__main__.py", RUN)],
 }
 # What the text of a page asks for beside its blocks: of a file, what becomes what.
 REPLACED = {
@@ -49,7 +49,6 @@ REPLACED = {
     "source": [
         ("results/__main__.py", '"algoperf-logs"), help', '"algoperf-logs", "tracker"), help'),
         ("results/__main__.py", "mlperf_rcp, shallue2018\n", "mlperf_rcp, shallue2018, tracker\n"),
-        ("results/__main__.py", RUN, HERE),
     ],
 }
 SMALL = ["trials=2", "+task.budget.steps=40"]

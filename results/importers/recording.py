@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from results import commits, schema, store
 from results.bad_input import BadInput
-from results.compaction import TABLES, Piece
+from results.compaction import TABLES, Piece, only
 from results.durable import Folder
 from results.recorded import Recorded
-from results.union import Difference, Union, only, union
+from results.union import Difference, Union, union
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 

@@ -79,7 +79,7 @@ def test_a_search_that_misses_too_often_has_no_best() -> None:
 
 def test_the_knee_scales_with_the_noise() -> None:
     critical = noisy_quadratic.critical_batch_size(study(16), 32)
-    assert critical == pytest.approx(37.7, rel=0.02)  # as in test_known_answers
+    assert critical == pytest.approx(37.7, rel=0.02)  # of learning rates from 0.01 on
     assert noisy_quadratic.critical_batch_size(study(256, noise=2.0), 32) == pytest.approx(4 * critical, rel=1e-6)
     assert noisy_quadratic.critical_batch_size(study(16), None) == pytest.approx(61.7, rel=0.01)
 
