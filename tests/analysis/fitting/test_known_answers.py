@@ -73,9 +73,9 @@ def test_evaluations_that_mlperf_does_not_tell_apart_are_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.5, 1, 2])
+@pytest.mark.parametrize(("noise", "verdict"), [(0.5, "at_least"), (1, "identified"), (2, "identified")])
 def test_a_sweep_of_the_noisy_quadratic_finds_the_knee_of_its_recursion(
-    tmp_path: Path, noise: float, door: Callable[..., tuple[int, str, str]]
+    tmp_path: Path, noise: float, verdict: str, door: Callable[..., tuple[int, str, str]]
 ) -> None:
     store = tmp_path / "store"
     sizes = ",".join(f"{4 * noise**2 * 2**i:g}" for i in range(9))
@@ -88,5 +88,6 @@ def test_a_sweep_of_the_noisy_quadratic_finds_the_knee_of_its_recursion(
     (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
     critical = noisy_quadratic.critical_batch_size(stores.catalogue(store)[0].study, TRIALS)
     assert critical == pytest.approx(36.4 * noise**2, rel=0.02)
-    assert row["verdict"] == "identified"
-    assert row["critical_batch_size_low"] < critical < row["critical_batch_size_high"]
+    assert row["verdict"] == verdict, row["doubts"]
+    assert row["critical_batch_size_low"] < critical
+    assert verdict == "at_least" or critical < row["critical_batch_size_high"]
