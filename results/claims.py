@@ -19,7 +19,6 @@ from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
 from results.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
 from results.plans import AnyStudy
-from results.study import REASONS_TO_RERUN
 
 
 class TakenOver(Exception):
@@ -45,7 +44,7 @@ class Claim:
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
         self._held: dict[Part, Piece] = {}  # what was written here, and need not be read
         self.number: int | None = None
-        self.settled = settled(trials)
+        self.settled = ledger.settled(trials)
 
     @property
     def visible(self) -> bool:
@@ -105,15 +104,15 @@ class Claim:
         """
         merged = self._base.parts if self._base else 0
         there = [part for part in listed(self._folder).parts if part.seq >= merged and part.token < number]
-        newest = [part for part in there if part.token == max(each.token for each in there)]
+        newest = max((part.token for part in there), default=0)
         found = []
-        for part in sorted(set(newest).difference(self._parts)):
+        for part in sorted(part for part in there if part.token == newest and part not in self._parts):
             with contextlib.suppress(FileNotFoundError, Damaged):
                 found.append(compaction.read_part(self._folder / part.file))
         if not found:
             return
-        counting, cut_off = (settled(_ended([piece.trials for piece in some])) for some in (self._stored(), found))
-        if wanted := cut_off - counting:
+        counting = ledger.settled(_ended(piece.trials for piece in self._stored()))
+        if wanted := ledger.settled(_ended(piece.trials for piece in found)) - counting:
             self._write(compaction.only(compaction.merge(found), wanted), number)
 
     def _stored(self) -> list[Piece]:
@@ -241,12 +240,6 @@ def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataF
 def _ended(tables: Iterable[pa.Table]) -> pd.DataFrame:
     rows = [table.select(["trial", "role", "status", "reason"]).to_pandas() for table in tables]
     return pd.concat(rows).drop_duplicates("trial", keep="last") if rows else pd.DataFrame()
-
-
-def settled(trials: pd.DataFrame) -> frozenset[int]:
-    """Ids of the trials that need no other run, of ``outcomes``."""
-    keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
-    return frozenset(int(i) for i in keep)
 
 
 def remove_leftovers(folder: Path) -> None:

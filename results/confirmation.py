@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from results import answers
+from results import answers, ledger
 from results.asked import APART, Asked, Repeats
-from results.study import REASONS_TO_RERUN, Study
+from results.study import Study
 
 SEARCH, CONFIRM = ROLES = ("search", "confirm")
 
@@ -81,7 +81,7 @@ def wanted(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> li
     if len(best) < 2:
         return [at for i in best for at in ids(i, 1, repeats.confirm)]
     choose = [at for i in best for at in ids(i, 1, repeats.half)]
-    if not _settled(trials).issuperset(choose):
+    if not ledger.settled(trials).issuperset(choose):
         return choose
     first = answers.intervals(measurements[measurements["trial"].isin(choose)], study.targets[0])
     steps = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
@@ -110,7 +110,7 @@ def missing(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> l
     """
     if not study.confirm or not len(trials):
         return []
-    settled = _settled(trials)
+    settled = ledger.settled(trials)
     if not settled.issuperset(range(study.trials)):
         return []
     return [trial for trial in wanted(study, trials, measurements) if trial not in settled]
@@ -118,10 +118,6 @@ def missing(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> l
 
 def to_run(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
     """How many repeats are still to be run, also of those that wait for what others choose; of an ended search."""
-    settled = _settled(trials)
+    settled = ledger.settled(trials)
     done = sum(trial in settled for trial in wanted(study, trials, measurements))
     return study.asked.planned - study.trials - done
-
-
-def _settled(trials: pd.DataFrame) -> set[int]:
-    return set(trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"])

@@ -45,6 +45,12 @@ class Ledger(NamedTuple):
         return bool(self.missing or any(getattr(self, reason) for reason in REASONS_TO_RERUN))
 
 
+def settled(trials: pd.DataFrame) -> frozenset[int]:
+    """Ids of the trials that need no other run, of rows (trial, reason); none where there are no rows."""
+    keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
+    return frozenset(int(i) for i in keep)
+
+
 def count(asked: Asked, trials: pd.DataFrame) -> Ledger:
     """The ledger of a study from the rows of its trials (trial, role, status, reason), every trial once."""
     if not len(trials):

@@ -202,7 +202,7 @@ def progress(store: Folder, study: AnyStudy) -> Progress:
     def look() -> Progress:
         base, parts = claims.state(store, study.name)[1:]
         trials = claims.outcomes(store / study.name, base, parts)
-        settled = claims.settled(trials)
+        settled = ledger.settled(trials)
         searching = sum(i not in settled for i in range(study.trials))
         confirming = study.asked.planned - study.trials
         if isinstance(study, Study) and confirming and not searching:

@@ -207,7 +207,8 @@ def _sizes(line: Line) -> list[float]:
 
 def _heights(line: Line) -> list[float]:
     points = line.judged.points
-    own = [*points.low.clip(0.5).tolist(), *points.high.tolist(), *line.missed.values()]
+    low = np.where(points.low > 0, points.low, points.high)  # one that is open below is a marker without a bar
+    own = [*low.tolist(), *points.high.tolist(), *line.missed.values()]
     own += [middle(one.median) for one in line.again if math.isfinite(one.median[1])]
     return [max(steps, 0.5) for steps in own]
 

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from results import durable
 
@@ -25,6 +25,25 @@ CHANGES = {
 }
 
 Moment = Callable[[str, str | None], None]  # what is about to be done, and to which path, if that is known
+
+
+class Watched:
+    """A file whose writes are somebody else's: ``write`` is called with the file and what is to be written."""
+
+    def __init__(self, file: IO[bytes], write: Callable[[IO[bytes], bytes], None]):
+        self._file, self._write = file, write
+
+    def __enter__(self) -> "Watched":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, data: bytes) -> None:
+        self._write(self._file, data)
 
 
 def on_every_call(folder: Path, moment: Moment, *, flushed: bool = False) -> None:
@@ -58,29 +77,19 @@ def on_every_call(folder: Path, moment: Moment, *, flushed: bool = False) -> Non
         if flushed:
             fsync(handle)
 
-    class Halting:
-        def __init__(self, path: Path, mode: str):
-            self._file = builtins.open(path, mode)  # noqa: SIM115 (closed by __exit__)
+    def halting(path: Path, mode: str) -> Watched:
+        return Watched(builtins.open(path, mode), write)
 
-        def __enter__(self) -> "Halting":
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            self._file.close()
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._file, name)
-
-        def write(self, data: bytes) -> None:
-            moment("write", None)
-            self._file.write(data[: len(data) // 2])
-            self._file.flush()
-            moment("half a write", None)
-            self._file.write(data[len(data) // 2 :])
+    def write(file: IO[bytes], data: bytes) -> None:
+        moment("write", None)
+        file.write(data[: len(data) // 2])
+        file.flush()
+        moment("half a write", None)
+        file.write(data[len(data) // 2 :])
 
     fsync = os.fsync
     os.fsync = flush
-    durable.open = Halting  # type: ignore[attr-defined]
+    durable.open = halting  # type: ignore[attr-defined]
     sys.addaudithook(heard)
 
 

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,8 @@ from upath import UPath
 
 from results import claims, durable, store
 from results.durable import Damaged
+
+from ..attack.moments import Watched
 
 
 @pytest.fixture
@@ -29,24 +31,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
         return call
 
-    class File:
-        def __init__(self, path: Path, mode: str):
-            made.append(("open", path.name, mode))
-            self._file = open(path, mode)  # noqa: SIM115 (closed by __exit__)
-            names[self._file.fileno()] = path.name
+    def opened_file(path: Path, mode: str) -> Watched:
+        made.append(("open", path.name, mode))
+        file = open(path, mode)  # noqa: SIM115 (closed by Watched)
+        names[file.fileno()] = path.name
+        return Watched(file, write)
 
-        def __enter__(self) -> "File":
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            self._file.close()
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._file, name)
-
-        def write(self, data: bytes) -> None:
-            made.append(("write", data.decode()))
-            self._file.write(data)
+    def write(file: IO[bytes], data: bytes) -> None:
+        made.append(("write", data.decode()))
+        file.write(data)
 
     opened = os.open
 
@@ -55,7 +48,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         names[handle] = Path(path).name
         return handle
 
-    monkeypatch.setattr(durable, "open", File, raising=False)
+    monkeypatch.setattr(durable, "open", opened_file, raising=False)
     monkeypatch.setattr(os, "open", open_folder)
     for name in ("fsync", "link", "unlink"):
         monkeypatch.setattr(os, name, watched(name, getattr(os, name)))
