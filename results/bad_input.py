@@ -23,3 +23,8 @@ def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
     known = list(choices)
     if word not in known:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
+
+
+def shown(text: object) -> str:
+    """A name for a line of text: what would break the line, or cannot be encoded, is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

@@ -1,8 +1,12 @@
 """python -m workloads.prepare NAME: downloads a data set and writes it as array_record files, once."""
 
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("workloads.prepare")
+
 import argparse
 import contextlib
-import difflib
 import io
 import logging
 import shutil
@@ -10,30 +14,30 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from results.bad_input import BadInput, check_choice
+from results.doors import Parser, say
 from workloads.datasets.tfds_images import data_dir
 from workloads.preparable import Preparable, names, preparable, size_text
 from workloads.workload import DataAbsent
 
 
+@doors.guarded
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the door; returns its exit code: 0 done, 1 could not be done, 2 no such data set, 130 interrupted."""
+    """Runs the door; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
     asked = _parser().parse_args(argv)
     if asked.name not in names():
-        return _nothing_to_prepare(asked.name)
-    within = (asked.data_dir or data_dir()).expanduser()
-    try:
-        return _prepare(asked.name, within)
-    except KeyboardInterrupt:
-        print("interrupted; what was downloaded stays, and the same command goes on from there", file=sys.stderr)
-        return 130
+        _check_needless(asked.name)
+        print(f"{asked.name} needs no preparation")
+        return 0
+    return _prepare(asked.name, (asked.data_dir or data_dir()).expanduser())
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     lines = []
     for name in names():
         what = preparable(name)
         lines.append(f"  {name:22} {what.holds}, {what.sizes()} on disk")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m workloads.prepare",
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record\n"
         "files; neither needs TensorFlow. A data set that is already there is left alone.",
@@ -52,22 +56,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _nothing_to_prepare(name: str) -> int:
-    """Says of a name that TFDS does not have whether it is a data set at all."""
+def _check_needless(name: str) -> None:
+    """Raises BadInput unless it is a data set, which TFDS does not have."""
     from workloads.registry import DATASETS  # imports JAX
 
-    if name in DATASETS or name == "webgraph_synthetic":
-        print(f"{name} needs no preparation")
-        return 0
+    needless = {*DATASETS, "webgraph_synthetic"} - set(names())
     parts = [known for known in names() if known.startswith(f"{name}/")]
     if parts:
-        print(f"error: {name} comes in parts; choices: {', '.join(parts)}", file=sys.stderr)
-        return 2
-    known = {*DATASETS, *names()}
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    print(f"error: unknown data set {name!r}; {hint}choices: {', '.join(sorted(known))}", file=sys.stderr)
-    return 2
+        raise BadInput(f"{name} comes in parts; choices: {', '.join(parts)}")
+    if name not in needless:
+        check_choice("data set", name, {*needless, *names()})
 
 
 def _prepare(name: str, within: Path) -> int:
@@ -104,7 +102,7 @@ def _prepare(name: str, within: Path) -> int:
 
 
 def _failed(line: str) -> int:
-    print(f"error: {line}", file=sys.stderr)
+    say(f"error: {line}")
     return 1
 
 
@@ -141,7 +139,3 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
     if found != what.examples:
         shutil.rmtree(what.folder(within))
         raise OSError(f"the originals hold {found} examples and not {what.examples}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

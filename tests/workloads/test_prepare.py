@@ -134,14 +134,11 @@ def test_names_that_need_nothing_and_names_that_are_none(capsys: pytest.CaptureF
     assert prepare.main(["fashion-mnist"]) == 2
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("error: unknown data set 'fashion-mnist'; did you mean 'fashion_mnist'? choices: ")
-    assert len(told.err.splitlines()) == 1
+    assert told.err == "error: unknown data set 'fashion-mnist'; did you mean 'fashion_mnist'?\n"
 
 
 def test_help_teaches_the_names(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        prepare.main(["--help"])
-    assert left.value.code == 0
+    assert prepare.main(["--help"]) == 0
     text = capsys.readouterr().out
     assert all(name in text for name in tfds_images.SOURCES)
     assert "TFDS_DATA_DIR" in text
