@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from results import durable
-from workloads.factorization.prepared import cache_home
+from workloads import caches
 
 FORMAT = 1
 TEMPORARY = ".tmp-"
@@ -52,7 +52,7 @@ class Checkpoints:
 
     def __init__(self, store: Path, study: str):
         place = hashlib.sha256(f"{store.resolve()}/{study}".encode()).hexdigest()[:16]
-        self.folder = cache_home() / "checkpoints" / f"{study}-{place}"
+        self.folder = caches.folder("checkpoints") / f"{study}-{place}"
 
     def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
         """Keeps a checkpoint in place of the one before.

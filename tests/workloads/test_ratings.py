@@ -285,14 +285,6 @@ def test_what_killed_processes_left_is_removed_once_it_is_old(cache: Path) -> No
     assert leftovers(cache) == [young]
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SCALING_LIMITS_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert prepared.cache_dir() == Path("/somewhere/scaling-limits/ratings")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert prepared.cache_dir() == Path.home() / ".cache/scaling-limits/ratings"
-
-
 def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = memory.available()
     assert free is None or 1 << 20 < free < 1 << 50

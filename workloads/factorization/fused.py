@@ -21,7 +21,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from workloads.factorization.prepared import cache_home, sync
+from workloads import caches
+from workloads.factorization.prepared import sync
 
 SOURCE = Path(__file__).with_name("fused.cc")
 # What lets sums be taken in any order, but keeps what is not a number.
@@ -104,7 +105,7 @@ def _registered(dim: int) -> str:
 
 
 def _folder() -> Path:
-    return cache_home() / "kernels"
+    return caches.folder("kernels")
 
 
 def _own_folder() -> Path:

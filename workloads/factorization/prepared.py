@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from workloads import caches
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import BadRatings, Ratings, Source
 
@@ -22,19 +23,6 @@ LEFTOVER_SECONDS = 24 * 3600
 
 class Corrupted(Exception):
     """A folder that is not what was written; the text says what of it."""
-
-
-def cache_home() -> Path:
-    """The folder of everything that can be made again: SCALING_LIMITS_CACHE, or else within the user's cache folder."""
-    home = os.environ.get("SCALING_LIMITS_CACHE")
-    if not home:
-        home = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scaling-limits")
-    return Path(home).expanduser()
-
-
-def cache_dir() -> Path:
-    """The folder of all prepared ratings."""
-    return cache_home() / "ratings"
 
 
 def check(source: Source) -> None:
@@ -77,7 +65,7 @@ def load(source: Source) -> Ratings:
 
 
 def _place(source: Source) -> Path:
-    return cache_dir() / f"{source.name}-{FORMAT}-{source.version().removeprefix('sha256:')}"
+    return caches.folder("ratings") / f"{source.name}-{FORMAT}-{source.version().removeprefix('sha256:')}"
 
 
 def _write(place: Path, ratings: Ratings) -> None:
