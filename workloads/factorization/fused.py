@@ -14,15 +14,15 @@ import os
 import shutil
 import stat
 import subprocess
-import uuid
+import tempfile
 from pathlib import Path
 
 import jax
 import numpy as np
 from jax import Array
 
+from results import durable
 from workloads import caches
-from workloads.factorization.prepared import sync
 
 SOURCE = Path(__file__).with_name("fused.cc")
 # What lets sums be taken in any order, but keeps what is not a number.
@@ -149,22 +149,15 @@ def _loaded(path: Path) -> ctypes.CDLL | None:
 
 
 def _build(command: list[str], path: Path) -> None:
-    """Runs a compiler, with the file to write as the last word, and renames what it made, with its hash beside it."""
-    unfinished = path.with_name(f".{uuid.uuid4().hex}.so")
+    """Runs a compiler, with the file to write as the last word, and keeps what it made, with its hash beside it."""
     try:
-        _output([*command, str(unfinished)])
-        _beside(unfinished).write_bytes(_digest(unfinished))
-        for made, final in ((unfinished, path), (_beside(unfinished), _beside(path))):
-            with open(made, "rb") as file:
-                os.fsync(file.fileno())
-            made.replace(final)
-        sync(path.parent)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=durable.TEMPORARY) as folder:
+            made = Path(folder) / path.name
+            _output([*command, str(made)])
+            durable.replace(path, made.read_bytes())
+            durable.replace(_beside(path), _digest(made))
     except OSError as error:
         raise _unwritable(error) from None
-    finally:
-        for left in (unfinished, _beside(unfinished)):
-            with contextlib.suppress(OSError):
-                left.unlink()
 
 
 def _output(command: list[str]) -> bytes:

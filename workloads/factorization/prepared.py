@@ -2,23 +2,20 @@
 
 import hashlib
 import json
-import os
 import shutil
-import time
 import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from results import durable
 from workloads import caches
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import BadRatings, Ratings, Source
 
 FORMAT = 1  # of the folders; another one is another folder
 PARTS = ("train", "history", "heldout")
-TEMPORARY = ".tmp-"
-LEFTOVER_SECONDS = 24 * 3600
 
 
 class Corrupted(Exception):
@@ -69,41 +66,30 @@ def _place(source: Source) -> Path:
 
 
 def _write(place: Path, ratings: Ratings) -> None:
-    """Writes beside the place, flushes and renames; if somebody else was faster, theirs stays."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(place.parent)
-    folder = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-    folder.mkdir()
+    """Writes all of it or nothing; if somebody else was faster, theirs stays."""
+    durable.make_folder(place.parent)
+    durable.remove_leftovers(place.parent)
     try:
-        files = {}
-        for part in PARTS:
-            links: Links = getattr(ratings, part)
-            for name, array in (("starts", links.starts), ("columns", links.columns)):
-                path = folder / f"{part}.{name}.npy"
-                with open(path, "xb") as file:
-                    np.save(file, array)
-                    file.flush()
-                    os.fsync(file.fileno())
-                files[path.name] = _digest(path)
-        contents = {
-            "columns": ratings.train.column_count,
-            "merged": ratings.merged,
-            "remarks": list(ratings.remarks),
-            "files": files,
-        }
-        with open(folder / "contents.json", "x") as file:
-            json.dump(contents | {"sha256": _seal(contents)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        sync(folder)
-        try:
-            folder.rename(place)
-        except OSError:
-            if not place.is_dir():
-                raise
-        sync(place.parent)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with durable.new_folder(place) as folder:
+            files = {}
+            for part in PARTS:
+                links: Links = getattr(ratings, part)
+                for name, array in (("starts", links.starts), ("columns", links.columns)):
+                    path = folder / f"{part}.{name}.npy"
+                    np.save(path, array)
+                    durable.sync(path)
+                    files[path.name] = _digest(path)
+            contents = {
+                "columns": ratings.train.column_count,
+                "merged": ratings.merged,
+                "remarks": list(ratings.remarks),
+                "files": files,
+            }
+            text = json.dumps(contents | {"sha256": _seal(contents)}, indent=1)
+            durable.create(folder / "contents.json", text.encode())
+    except OSError:
+        if not place.is_dir():
+            raise
 
 
 def _read(place: Path) -> Ratings:
@@ -145,7 +131,7 @@ def _seal(contents: dict[str, Any]) -> str:
 
 def _discard(place: Path) -> None:
     """Takes a folder away in one step, so that nobody finds half of it."""
-    grave = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    grave = place.parent / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     try:
         place.rename(grave)
     except FileNotFoundError:  # somebody else did
@@ -156,23 +142,3 @@ def _discard(place: Path) -> None:
         shutil.rmtree(grave, ignore_errors=True)
     else:
         grave.unlink(missing_ok=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Removes what killed processes left, once it is old."""
-    for leftover in folder.glob(f"{TEMPORARY}*"):
-        try:
-            old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
-        except FileNotFoundError:
-            continue
-        if old:
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def sync(folder: Path) -> None:
-    """Makes names that a folder was given last."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
