@@ -1,4 +1,4 @@
-"""From a composed configuration to plans: the only place that reads it, and hands on plain data."""
+"""From composed configurations, which are plain data, to plans; ``factorizations`` reads those of factorizations."""
 
 import dataclasses
 import math

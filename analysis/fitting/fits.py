@@ -90,15 +90,6 @@ def of_store(folder: Path, asked: tuple[str, float] | None = None) -> pd.DataFra
     return table(*judged_store(folder, asked))
 
 
-def of_points(file: Path) -> pd.DataFrame:
-    """One row per curve of a CSV file of points: the columns that tell its curves apart, then ``COLUMNS``.
-
-    Raises:
-      BadInput: the file cannot be read, lacks a column, or holds something else than positive numbers.
-    """
-    return table(*judged_points(file))
-
-
 def judged_store(folder: Path, asked: tuple[str, float] | None = None) -> tuple[pd.DataFrame, list[Judged]]:
     """What the curves of a store are called, a row each, and their fits."""
     found = curves.curves(*steps.load(folder, asked))
@@ -110,7 +101,11 @@ def judged_store(folder: Path, asked: tuple[str, float] | None = None) -> tuple[
 
 
 def judged_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
-    """What tells the curves of a file of points apart, a row each, and their fits; BadInput as ``of_points``."""
+    """What tells the curves of a CSV file of points apart, a row each, and their fits.
+
+    Raises:
+      BadInput: the file cannot be read, lacks a column, or holds something else than positive numbers.
+    """
     rows = read_points(file)
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]

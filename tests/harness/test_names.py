@@ -8,7 +8,7 @@ from workloads.factorization import solvers
 
 
 def test_plans_name_the_schedules_that_there_are() -> None:
-    assert study.SCHEDULES == tuple(schedules.SCHEDULES)
+    assert tuple(schedules.SCHEDULES) == study.SCHEDULES
 
 
 def test_plans_name_the_solvers_that_there_are() -> None:
