@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class BadInput(ValueError):
-    """A mistake in what the user asked for. Doors print its text without a traceback and exit with code 2."""
+    """A mistake in what the user asked for, or something it needs and lacks. Doors print its text and exit with code 2."""
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:

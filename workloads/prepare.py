@@ -18,7 +18,6 @@ from results.bad_input import BadInput, check_choice
 from results.doors import Parser, say
 from workloads.datasets.tfds_images import data_dir
 from workloads.preparable import Preparable, names, preparable, size_text
-from workloads.workload import DataAbsent
 
 
 @doors.guarded
@@ -75,7 +74,7 @@ def _prepare(name: str, within: Path) -> int:
         what.check(within)
         print(f"{name} is already there: {place}")
         return 0
-    except DataAbsent as absent:
+    except BadInput as absent:
         if place.exists():  # TFDS would take it for the data set, whatever it holds
             return _failed(str(absent) if "tfrecord" in str(absent) else f"{place} is in the way and holds no {name}")
     print(f"{name}: {what.holds}, {what.sizes()} in {place}")
@@ -107,15 +106,17 @@ def _failed(line: str) -> int:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What network, disk and checksums can do to us."""
+    """What network, disk and checksums can do to us, and files that are not those of the data set."""
     from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
     from tensorflow_datasets.core.download.util import DownloadError
 
-    return OSError, DownloadError, NonMatchingChecksumError
+    return BadInput, OSError, DownloadError, NonMatchingChecksumError
 
 
 def _reason(error: BaseException) -> str:
     """One line of what went wrong, with the address where there is one."""
+    if isinstance(error, BadInput):
+        return str(error)
     address = getattr(getattr(error, "request", None), "url", None)
     if address:
         return f"{type(error).__name__} at {address}"

@@ -99,6 +99,25 @@ def test_files_with_other_checksums_are_refused(name: str, tmp_path: Path, capsy
     assert list((tmp_path / name).iterdir()) == []
 
 
+@pytest.mark.usefixtures("small")
+def test_files_that_are_not_all_there_in_the_end_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_originals("mnist", tmp_path)
+    write = prepare._write
+
+    def write_all_but_some(what: prepare.Preparable, within: Path, manual: Path) -> None:
+        write(what, within, manual)
+        for file in what.folder(within).glob("mnist-test*"):
+            file.unlink()
+
+    monkeypatch.setattr(prepare, "_write", write_all_but_some)
+    assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("error: mnist could not be prepared: mnist is not here: ")
+    assert line.endswith(f"put the downloaded files into {tmp_path}/downloads/manual/mnist")
+
+
 def test_no_network_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

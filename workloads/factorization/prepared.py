@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from results import durable
+from results.bad_input import BadInput
 from workloads import caches
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import BadRatings, Ratings, Source
+from workloads.factorization.ratings import Ratings, Source
 
 FORMAT = 1  # of the folders; another one is another folder
 PARTS = ("train", "history", "heldout")
@@ -55,7 +56,7 @@ def load(source: Source) -> Ratings:
         loaded = _read(place)
     except (OSError, Corrupted) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise BadRatings(
+        raise BadInput(
             f"prepared ratings cannot be kept in {place.parent}: {reason}; SCALING_LIMITS_CACHE=DIR puts them elsewhere"
         ) from None
     return loaded._replace(remarks=remarks + loaded.remarks)
@@ -137,7 +138,7 @@ def _discard(place: Path) -> None:
     except FileNotFoundError:  # somebody else did
         return
     except OSError as error:
-        raise BadRatings(f"{place} is corrupted and cannot be removed: {error.strerror}; remove it") from None
+        raise BadInput(f"{place} is corrupted and cannot be removed: {error.strerror}; remove it") from None
     if grave.is_dir():
         shutil.rmtree(grave, ignore_errors=True)
     else:
