@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class BadInput(ValueError):
-    """A mistake in what the user asked for, or something it needs and lacks. Doors print its text and exit with code 2."""
+    """A mistake in what the user asked for, or a lack of what it needs. Doors print its text and exit with code 2."""
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
