@@ -1,5 +1,10 @@
 """The door: python -m analysis steps | fit | coverage | epochs | compare | figures | report."""
 
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("analysis.__main__")
+
 import argparse
 import functools
 import sys
@@ -8,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import arguments
-from results.bad_input import BadInput
-from results.doors import answer, guarded, say
-from results.entries import shown
+from results.bad_input import BadInput, shown
+from results.doors import answer, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,14 +22,11 @@ if TYPE_CHECKING:
     from results.answers import Rule
 
 
-def main(words: list[str] | None = None) -> int:
+@doors.guarded
+def main(words: list[str] | None = None) -> int | None:
     """Runs one command and returns its exit code; a user's mistake is one line and 2."""
-
-    def run() -> int | None:
-        options = arguments.parser().parse_args(words)
-        return COMMANDS[options.command](options)
-
-    return guarded(run)
+    options = arguments.parser().parse_args(words)
+    return COMMANDS[options.command](options)
 
 
 def _csv(table: "pd.DataFrame") -> None:
@@ -108,7 +109,7 @@ def _fit(options: argparse.Namespace) -> None:
         fitted = pairs.of_store(options.store, asked)
         found = by_k.rows(fitted, options.best_of)
         for note in by_k.notes(fitted, options.best_of):
-            print(f"note: {note}", file=sys.stderr)
+            say(f"note: {note}")
     else:
         found = pairs.rows(pairs.of_store(options.store, asked))
     table = fits.checks(*found) if options.checks else fits.table(*found)
@@ -207,7 +208,3 @@ COMMANDS = {
     "figures": _figures,
     "report": _report_page,
 }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

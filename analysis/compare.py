@@ -13,7 +13,7 @@ from analysis.fitting import curves
 from analysis.fitting.curves import Curve
 from analysis.searches import steps, trials
 from analysis.searches.trials import StudyTrials
-from results import store
+from results import doors, store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.study import Target
@@ -168,7 +168,7 @@ def _shown(rows: pd.DataFrame) -> str:
         for row in records
     ]
     header = ["", "by", "A", "B", "of"]
-    return "\n".join([text.aligned(header, lines, left=header), *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
+    return "\n".join([doors.table(header, lines, left=header), *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
 
 
 def _naming(row: Mapping[Any, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from upath import UPath
 
-from results.bad_input import BadInput
+from results.bad_input import BadInput, shown
 from results.durable import Folder
 
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
@@ -39,11 +39,6 @@ def entries(folder: Folder) -> list[Entry]:
     except OSError as error:
         raise BadInput(f"{shown(folder)} cannot be read ({error.strerror}); see to its permissions") from None
     return sorted(found)
-
-
-def shown(text: object) -> str:
-    """A name for a line of text: what would break the line, or cannot be encoded, is escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def _local(folder: Path) -> list[Entry]:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from results import durable
 from results.asked import Repeats
-from results.bad_input import BadInput
+from results.bad_input import BadInput, shown
 from results.commits import Commit
 from results.durable import Folder
-from results.entries import Entry, shown
+from results.entries import Entry
 from results.ledger import Ending, Ledger
 from results.parts import Part
 from results.plans import AnyStudy

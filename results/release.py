@@ -10,9 +10,6 @@ The same studies give the same bytes. Whatever reads a store reads a release.
 """
 
 import importlib.metadata
-import os
-import shutil
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,22 +151,8 @@ def _new_folder(folder: Folder, out: Folder) -> Iterator[Folder]:
         return
     if isinstance(folder, Path) and out.resolve().is_relative_to(folder.resolve()):
         raise BadInput(f"{out} lies in {folder}, which holds studies and nothing else; name another folder")
-    final = out.resolve()
-    hidden = final.parent / f"{durable.TEMPORARY}{final.name}-{uuid.uuid4().hex}"
     try:
-        durable.make_folder(hidden)
-        _remove_leftovers(hidden)
-        yield hidden
-        os.rename(hidden, final)
-        durable.sync(hidden.parent)
+        with durable.new_folder(out.resolve()) as made:
+            yield made
     except OSError as error:
         raise BadInput(f"{out} cannot be written ({error.strerror}); name another folder") from None
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _remove_leftovers(hidden: Path) -> None:
-    """Removes what exports to the same name left behind when they were killed, once it is old."""
-    for path in hidden.parent.iterdir():
-        if path.name.startswith(hidden.name[:-32]) and durable.is_leftover(path):
-            shutil.rmtree(path, ignore_errors=True)

@@ -31,13 +31,13 @@ from results import (
     verify,
 )
 from results.asked import NO_REPEATS, Asked
-from results.bad_input import BadInput
+from results.bad_input import BadInput, shown
 from results.claims import Claim, claim_bytes
 from results.commit_checks import study_of
 from results.commits import commit_of, listed
 from results.compaction import Piece
 from results.durable import Folder
-from results.entries import entries, shown
+from results.entries import entries
 from results.faults import Findings
 from results.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
 

@@ -127,11 +127,6 @@ def version(schema: pa.Schema) -> int:
     return int((schema.metadata or {}).get(VERSION_KEY, b"0"))
 
 
-def check_version(path: object, schema: pa.Schema) -> None:
-    """Raises BadInput if the file was written under a newer schema than this software reads."""
-    check_number(path, version(schema))
-
-
 def check_number(path: object, number: int) -> None:
     """Raises BadInput unless ``number`` is the version of a schema that this software reads."""
     if number < 1:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,6 @@ METRIC_KINDS = {
 SPLITS = ("train", "validation", "test")
 METRICS = tuple(f"{split}_{kind}" for split in SPLITS for kind in METRIC_KINDS)
 
-Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
 REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a source that does not say why
 # Trials that ended for one of these reasons are run again when the study is asked for again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")

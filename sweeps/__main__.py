@@ -1,5 +1,10 @@
 """python -m sweeps: runs one study, or with -m a sweep of them; what the store has already is not run again."""
 
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("sweeps.__main__")
+
 import contextlib
 import dataclasses
 import sys
@@ -8,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from tqdm import tqdm
 
 from results import store
+from results.bad_input import shown
 from results.doors import say
-from results.entries import shown
 from results.factorization import Factorization
 from results.study import Study
-from sweeps import config, doors, factorizations
+from sweeps import config, factorizations, manual
 from sweeps.factorizations import Asked
 from sweeps.launchers import alone, local
 
@@ -57,9 +62,10 @@ class _Count:
         return f"{self.ended}/{self.total}"
 
 
+@doors.guarded
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
-    request = config.request(doors.read(argv, __doc__ or ""))
+    request = config.request(manual.read(argv, __doc__ or ""))
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, and still something to do.
@@ -105,7 +111,3 @@ def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -
         with contextlib.closing(bar):
             outcomes += alone.run_all(request.store, factorized, request.ratings, request.settings, bar)
     return outcomes
-
-
-if __name__ == "__main__":
-    sys.exit(doors.guarded(main, sys.argv[1:]))

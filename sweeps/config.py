@@ -1,4 +1,4 @@
-"""From a composed configuration to plans: the only place that reads it, and hands on plain data."""
+"""From composed configurations, which are plain data, to plans; ``factorizations`` reads those of factorizations."""
 
 import dataclasses
 import math
@@ -18,7 +18,6 @@ from results.search_space import SearchSpace
 from results.study import SCHEDULES, Study, Target
 from sweeps import composition, factorizations, overrides, ranges
 from workloads import registry
-from workloads.workload import DataAbsent
 
 DEFAULT_TRIALS = 32  # per study
 DEFAULT_CANDIDATES = 5  # among which repeats choose
@@ -113,10 +112,7 @@ def _study(config: Mapping[str, Any]) -> Study:
             f"batch_size={config['batch_size']} is larger than the training set of {task['dataset']}: "
             f"at most {examples}"
         )
-    try:
-        dataset.check()
-    except DataAbsent as error:
-        raise BadInput(str(error)) from None
+    dataset.check()
     check_choice("schedule", task["schedule"], SCHEDULES)
     space = optimizer["space"] | task["space"]
     _check_space(space, task["dataset"], optimizer["name"], task["schedule"])

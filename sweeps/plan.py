@@ -1,15 +1,19 @@
 """python -m sweeps.plan …: what `python -m sweeps …` would run, and what of it is stored already; runs nothing."""
 
-import sys
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("sweeps.plan")
 
 from results import store
 from results.study import Study
-from sweeps import config, doors
+from sweeps import config, manual
 
 
-def plan(argv: list[str]) -> int:
+@doors.guarded
+def main(argv: list[str]) -> int:
     """Prints the studies of a command line; runs nothing."""
-    request = config.request(doors.read(argv, __doc__ or ""))
+    request = config.request(manual.read(argv, __doc__ or ""))
     rows, new_trials, new_steps = [], 0, 0
     for study in request.studies:
         missing, planned = store.progress(request.store, study).to_run, study.asked.planned
@@ -31,7 +35,3 @@ def plan(argv: list[str]) -> int:
         notes.append("a step of als is an epoch; its studies run one after the other")
     print(f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps ({'; '.join(notes)})")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(doors.guarded(plan, sys.argv[1:]))

@@ -57,7 +57,6 @@ class AlsConfig:
 
 @dataclasses.dataclass
 class LauncherConfig:
-    name: str = MISSING
     workers: int | None = None
 
 

@@ -11,6 +11,7 @@ from analysis import text
 from analysis.cores import scaling
 from analysis.cores.factorizations import Measured
 from analysis.fitting import curves
+from results import doors
 from results.study import digest
 
 COLUMNS = {
@@ -202,7 +203,7 @@ def readable(judged: Sequence[Judged]) -> str:
             remarks.append(f"{i}: faster than {members[0].study.cores} (efficiency): {', '.join(told)}")
         remarks += [f"{i}: {one.reason}"] if one.reason else []
     return "\n".join(
-        [text.aligned(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]
+        [doors.table(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]
     )
 
 

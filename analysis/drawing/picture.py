@@ -1,9 +1,7 @@
 """A picture: a figure with axes under two lines of title, and how it becomes files."""
 
-import contextlib
 import io
 import itertools
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.text import Text
 
+from analysis import output
 from analysis.drawing import draw
-from results.bad_input import BadInput
 
 PNG_DPI = 200
 SMALLEST = 4.0  # letters, points
@@ -125,19 +123,11 @@ def free(stem: str, taken: set[str]) -> str:
 
 
 def write(path: Path, figure: Figure) -> Path:
-    """Renders first and renames last, so that nobody ever finds half a picture."""
+    """Writes a picture in the format that its name ends in; BadInput if it cannot be written."""
     picture = io.BytesIO()
     if path.suffix == ".svg":
         figure.savefig(picture, format="svg", metadata={"Date": None})
     else:
         figure.savefig(picture, format="png", dpi=PNG_DPI)
-    hidden = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        hidden.write_bytes(picture.getvalue())
-        hidden.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            hidden.unlink()
-        raise BadInput(f"cannot write {path} ({error.strerror}); choose another --out DIR") from None
+    output.write(path, picture.getvalue(), "DIR")
     return path

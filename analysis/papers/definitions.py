@@ -26,7 +26,6 @@ TITLES = {
     11: "Best validation error within budgets of steps and epochs",
 }
 STEPS, BEST, METAPARAMETERS, TRIALS = "steps", "best", "metaparameters", "trials"
-EACH = "each"  # every line has a line of perfect scaling of its own
 
 
 class Defined(NamedTuple):

@@ -1,25 +1,22 @@
 """The page: all sections, styles, scripts and data in one file that asks the network for nothing."""
 
 import base64
-import contextlib
 import hashlib
 import html
 import importlib.metadata
 import json
-import os
 import re
-import uuid
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from analysis import output
 from analysis.report import books, charts, cores, factorized, head, panels, sections
 from analysis.report.gathered import Gathered, gather
 from analysis.report.markup import Html, joined, tag
-from results import durable
 from results.bad_input import BadInput
-from results.durable import TEMPORARY, Folder
+from results.durable import Folder
 
 # Where and what Vega's libraries are to be found as in the bundle.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -51,7 +48,7 @@ def write(folder: Folder, out: Path, asked: tuple[str, float] | None, report: Ca
         raise BadInput(f"--out {out} is a folder; name a file, such as {out / 'report.html'}")
     bundle = _bundle()
     data = rendered(gather(folder, asked, report), bundle).encode()
-    _replace(out, data)
+    output.write(out, data, "FILE")
     return len(data)
 
 
@@ -130,17 +127,3 @@ def _bundle() -> str:
 
 def _own(name: str) -> str:
     return resources.files("analysis.report").joinpath(name).read_text("utf-8")
-
-
-def _replace(out: Path, data: bytes) -> None:
-    """Writes beside the file first and renames last, so that nobody ever finds half a page."""
-    hidden = out.with_name(f"{TEMPORARY}{out.name}-{uuid.uuid4().hex}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        durable.create(hidden, data)
-        os.replace(hidden, out)
-        durable.sync(out.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            hidden.unlink()
-        raise BadInput(f"cannot write {out} ({error.strerror}); choose another --out FILE") from None

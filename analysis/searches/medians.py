@@ -11,7 +11,7 @@ from analysis.fitting import curves
 from analysis.searches import best_of, edges, steps, trials
 from analysis.searches.steps import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.searches.trials import StudyTrials
-from results import store
+from results import doors, store
 from results.about import About
 from results.commits import Commit
 from results.confirmation import SEARCH
@@ -138,7 +138,7 @@ def readable(table: pd.DataFrame) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return text.aligned(header, rows, left=[*header[:4], *header[-2:]]) + "\n\n" + LEGEND
+    return doors.table(header, rows, left=[*header[:4], *header[-2:]]) + "\n\n" + LEGEND
 
 
 def _curves(abouts: Sequence[About], commits: Mapping[str, Commit]) -> list[list[About]]:

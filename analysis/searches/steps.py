@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import text
-from results import overview, store
+from results import doors, overview, store
 from results.about import About
 from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice
@@ -228,7 +228,7 @@ def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return text.aligned(header, rows, left=header[:4])
+    return doors.table(header, rows, left=header[:4])
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:

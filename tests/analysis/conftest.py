@@ -198,10 +198,7 @@ def door(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, st
     from analysis.__main__ import main
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:
-            code = int(stop.code or 0)
+        code = main([str(a) for a in arguments])
         out, err = capsys.readouterr()
         return code, out, err
 

@@ -267,7 +267,7 @@ def flip(path: Path) -> None:
 
 
 def replayed(sources: Path, place: Path) -> int:
-    return doors.guarded(lambda: writer.replay(place / "store", writer.study_of("exact", 4)))
+    return doors.guarded(lambda: writer.replay(place / "store", writer.study_of("exact", 4)))()
 
 
 def imported(kind: str, *options: str) -> Operation:

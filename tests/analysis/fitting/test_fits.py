@@ -192,14 +192,15 @@ def test_points_keep_their_columns_and_order(tmp_path, door):
 def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
     rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
     rows[0], rows[3] = "1,", "8,"
-    (row,) = fits.of_points(write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))).to_dict("records")
+    file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))
+    (row,) = fits.table(*fits.judged_points(file)).to_dict("records")
     assert row["verdict"] == "identified"
     assert row["reason"].endswith("no trial reached the target at batch size 1, 8, dropped")
 
 
 def test_what_steps_writes_can_be_fitted(swept, door, tmp_path):
     _, out, _ = door("steps", "--store", swept, "--csv")
-    from_points, from_store = fits.of_points(write_points(tmp_path, out)), fits.of_store(swept)
+    from_points, from_store = fits.table(*fits.judged_points(write_points(tmp_path, out))), fits.of_store(swept)
     assert list(from_points.columns) == list(from_store.columns)
     ratio = from_points["critical_batch_size"] / from_store["critical_batch_size"]
     assert (np.abs(np.log2(ratio)) < 0.1).all()  # weights differ
@@ -207,7 +208,8 @@ def test_what_steps_writes_can_be_fitted(swept, door, tmp_path):
 
 def test_the_same_batch_size_twice_is_refused(tmp_path):
     rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
-    (row,) = fits.of_points(write_points(tmp_path, "\n".join(["batch_size,steps", *rows, rows[2]]))).to_dict("records")
+    file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows, rows[2]]))
+    (row,) = fits.table(*fits.judged_points(file)).to_dict("records")
     assert (row["verdict"], row["reason"].split("; ")[-1]) == (
         "not_identified",
         "several rows at batch size 4: add a column that tells their curves apart",

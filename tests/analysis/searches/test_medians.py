@@ -185,7 +185,7 @@ def test_the_table_of_medians_is_a_file_of_points(folder, tmp_path, door):
         put(folder, [reaches(least + 5 * i) for i in range(9)], batch_size=size, budget_steps=2000)
     file = tmp_path / "medians.csv"
     file.write_text(door("steps", "--store", folder, "--rule", "median", "--csv")[1])
-    (row,) = fits.of_points(file).to_dict("records")
+    (row,) = fits.table(*fits.judged_points(file)).to_dict("records")
     assert (row["dataset"], row["verdict"]) == ("digits", "identified")
 
 

@@ -1,52 +1,24 @@
-"""What the command lines of this folder share: help, errors, tables."""
+"""What the command lines of this folder share: how they are read, and what they say of themselves."""
 
 import itertools
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import conf
-from results import doors
-from results.entries import shown
+from results.doors import answer
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
 
 
-class HelpAsked(Exception):
-    """The user asked for help; its text is the argument."""
-
-
-def guarded(door: Callable[[list[str]], int], argv: list[str]) -> int:
-    """Runs a door and gives its exit code; see ``results.doors``. Help that is asked for is printed."""
-
-    def opened() -> int:
-        try:
-            return door(argv)
-        except HelpAsked as asked:
-            print(asked)
-            return 0
-
-    return doors.guarded(opened)
-
-
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
-    """Splits a command line; ``--help`` raises HelpAsked with ``about`` and everything that can be said."""
+    """Splits a command line; for ``--help`` prints ``about`` and everything that can be said, and exits."""
     line = overrides.command_line(argv)
     if {"-h", "--help"} & set(argv):
-        raise HelpAsked(_help(about))
+        answer(_help(about))
+        sys.exit()
     return line
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Text in aligned columns, numbers to the right."""
-    cells = [[f"{c:,}" if isinstance(c, int) else shown(c) for c in row] for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [all(isinstance(row[i], int) for row in rows) for i in range(len(header))]
-    return "\n".join(
-        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
-        for row in cells
-    )
 
 
 def _help(about: str) -> str:
