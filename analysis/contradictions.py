@@ -20,7 +20,7 @@ from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
 from analysis.searches import best_of, trials
 from analysis.searches.trials import StudyTrials
-from results.study import Study
+from results.batch_study import BatchStudy
 
 FEWEST_EPOCHS = 3  # whose times are judged
 REACHED, NOT_REACHED = "reached", "not reached"
@@ -78,7 +78,7 @@ def paired(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable])
 
 def stream(one: StudyTrials) -> Hashable:
     """What studies of the same trials have in common."""
-    return one.study.stream if isinstance(one.study, Study) else one.study.plan_json
+    return one.study.stream if isinstance(one.study, BatchStudy) else one.study.plan_json
 
 
 def of_answers(pair: Pair) -> Finding:

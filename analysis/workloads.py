@@ -10,7 +10,7 @@ from results import store
 from results.bad_input import BadInput, nearest
 from results.commits import Commit
 from results.durable import Folder
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.recorded import Recorded
 from results.study import digest
 
@@ -81,18 +81,18 @@ def _conditions(text: str) -> Mapping[str, str]:
     return found
 
 
-def _meets(study: AnyStudy, conditions: Mapping[str, str]) -> bool:
+def _meets(study: Plan, conditions: Mapping[str, str]) -> bool:
     return all(
         any(fnmatch.fnmatchcase(name, value) for name in _names(study, field)) for field, value in conditions.items()
     )
 
 
-def _names(study: AnyStudy, field: str) -> list[str]:
+def _names(study: Plan, field: str) -> list[str]:
     own = [str(getattr(study, field, ""))]
     return [*own, study.model_label] if field == "model" else own
 
 
-def _grouped(asked: Sequence[tuple[Commit, AnyStudy]]) -> list[Workload]:
+def _grouped(asked: Sequence[tuple[Commit, Plan]]) -> list[Workload]:
     alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
     plans: dict[str, dict[str, Any]] = {}
     for commit, study in asked:
@@ -112,6 +112,6 @@ def _grouped(asked: Sequence[tuple[Commit, AnyStudy]]) -> list[Workload]:
     ]
 
 
-def _there(studies: Sequence[tuple[Commit, AnyStudy]]) -> str:
+def _there(studies: Sequence[tuple[Commit, Plan]]) -> str:
     looks = {f"{study.dataset}/{study.model_label}/{study.optimizer}" for _, study in studies}
     return f"there are {text.some(sorted(looks))}" if looks else "the store has no study over batch sizes"

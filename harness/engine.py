@@ -10,7 +10,8 @@ import numpy as np
 from harness.ending import Ending
 from harness.frontier import Best, Ended, Frontier, Live
 from harness.lanes import Programs, Spans, default_strategy, programs_for
-from results.study import Study, Trial
+from results.batch_study import BatchStudy
+from results.study import Trial
 from workloads import registry, schedules
 
 DEFAULT_LANES = 32
@@ -65,7 +66,7 @@ class Record:
 
 
 def run(
-    study: Study,
+    study: BatchStudy,
     trials: Sequence[Trial],
     settings: Settings,
     *,
@@ -178,7 +179,7 @@ class _Tape:
         )
 
 
-def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:
+def _spans(study: BatchStudy, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:
     optimizer = registry.OPTIMIZERS[study.optimizer]
     told = [DEFAULTS | {**optimizer.fixed, **live.trial.metaparameters} for live in going]
     at = [live.lane for live in going]

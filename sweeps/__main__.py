@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from tqdm import tqdm
 
 from results import store
+from results.batch_study import BatchStudy
 from results.doors import say
 from results.entries import shown
 from results.factorization import Factorization
-from results.study import Study
 from sweeps import config, doors, factorizations
 from sweeps.factorizations import Asked
 from sweeps.launchers import alone, local
 
-Studies = Sequence[Study | Factorization]
+Studies = Sequence[BatchStudy | Factorization]
 
 
 class _Bar:
@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
 
 def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -> list[local.Outcome]:
     """Runs networks side by side, then factorizations alone, one after the other."""
-    networks = [study for study in to_run if isinstance(study, Study)]
+    networks = [study for study in to_run if isinstance(study, BatchStudy)]
     factorized = [study for study in to_run if isinstance(study, Factorization)]
     count, outcomes = _Count(len(to_run)), []
     if networks:

@@ -11,11 +11,12 @@ from harness.lanes import STRATEGIES
 from results import store
 from results.asked import most
 from results.bad_input import BadInput, check_choice, nearest
+from results.batch_study import SCHEDULES, BatchStudy
 from results.choice import check_chooses
 from results.factorization import Factorization
 from results.schema import RESERVED
 from results.search_space import SearchSpace
-from results.study import SCHEDULES, Study, Target
+from results.study import Target
 from sweeps import composition, factorizations, overrides, ranges
 from workloads import registry
 from workloads.workload import DataAbsent
@@ -37,7 +38,7 @@ class Request:
       workers: of the local launcher; None leaves it to the machine.
     """
 
-    studies: tuple[Study | Factorization, ...]
+    studies: tuple[BatchStudy | Factorization, ...]
     ratings: Mapping[str, Mapping[str, Any]]
     settings: Settings
     store: Path
@@ -55,10 +56,10 @@ def request(line: overrides.CommandLine) -> Request:
     for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
         if any(config[key] != first[key] for config in configs):
             raise BadInput(f"{key} is one for the whole sweep; it cannot be swept over")
-    studies: dict[str, Study | Factorization] = {}  # by their plans
+    studies: dict[str, BatchStudy | Factorization] = {}  # by their plans
     ratings: dict[str, Mapping[str, Any]] = {}
     for config in configs:
-        study: Study | Factorization
+        study: BatchStudy | Factorization
         if config["ratings"] is None:
             study = _study(config)
         else:
@@ -94,7 +95,7 @@ def _positive(key: str, config: Mapping[str, Any]) -> int | None:
     return value
 
 
-def _study(config: Mapping[str, Any]) -> Study:
+def _study(config: Mapping[str, Any]) -> BatchStudy:
     task, optimizer = config["task"], config["optimizer"]
     check_choice("dataset", task["dataset"], registry.DATASETS)
     check_choice("optimizer", optimizer["name"], registry.OPTIMIZERS)
@@ -120,7 +121,7 @@ def _study(config: Mapping[str, Any]) -> Study:
     check_choice("schedule", task["schedule"], SCHEDULES)
     space = optimizer["space"] | task["space"]
     _check_space(space, task["dataset"], optimizer["name"], task["schedule"])
-    return Study(
+    return BatchStudy(
         dataset=task["dataset"],
         dataset_version=dataset.version(),
         model=task["model"]["name"],
@@ -149,10 +150,10 @@ def _confirm_top(config: Mapping[str, Any]) -> int:
     return DEFAULT_CANDIDATES if config["confirm"] and config["pruning"] == "off" else 1
 
 
-def _more(one: Study | Factorization, other: Study | Factorization) -> Study | Factorization:
+def _more(one: BatchStudy | Factorization, other: BatchStudy | Factorization) -> BatchStudy | Factorization:
     """Of a study that is asked for twice, the most trials and the most repeats of the best."""
     trials, repeats = most([one.asked, other.asked])
-    if isinstance(one, Study):
+    if isinstance(one, BatchStudy):
         return dataclasses.replace(one, trials=trials, confirm=repeats.confirm, confirm_top=repeats.top)
     return dataclasses.replace(one, trials=trials)
 

@@ -3,7 +3,7 @@
 import sys
 
 from results import store
-from results.study import Study
+from results.batch_study import BatchStudy
 from sweeps import config, doors
 
 
@@ -18,7 +18,7 @@ def plan(argv: list[str]) -> int:
         new_trials, new_steps = new_trials + missing, new_steps + steps
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     print(doors.table(header, rows))
-    networks = [study for study in request.studies if isinstance(study, Study)]
+    networks = [study for study in request.studies if isinstance(study, BatchStudy)]
     ending = [study for study in networks if study.ends_at]
     notes = []
     if ending:

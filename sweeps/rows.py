@@ -8,8 +8,9 @@ import pyarrow as pa
 from harness import cores, engine
 from harness.frontier import Ended
 from results import confirmation, schema
+from results.batch_study import BatchStudy
 from results.factorization import Factorization
-from results.study import Study, Trial
+from results.study import Trial
 from workloads import registry
 
 Record = engine.Record | cores.Record
@@ -17,7 +18,7 @@ _COSTS = {column.name: column.type for column in schema.COSTS}
 
 
 def tables(
-    study: Study | Factorization,
+    study: BatchStudy | Factorization,
     trials: Sequence[Trial],
     record: Record | None,
     about: dict[str, Any],
@@ -58,7 +59,7 @@ def tables(
     }
 
 
-def _study_columns(study: Study | Factorization) -> dict[str, Any]:
+def _study_columns(study: BatchStudy | Factorization) -> dict[str, Any]:
     columns = {
         "study": study.name,
         "dataset": study.dataset,
@@ -75,7 +76,7 @@ def _study_columns(study: Study | Factorization) -> dict[str, Any]:
     return columns | {"evaluation_ratio": study.evaluation_ratio, "evaluation_spacing": study.evaluation_spacing}
 
 
-def _timing_columns(study: Study | Factorization, record: Record) -> dict[str, Any]:
+def _timing_columns(study: BatchStudy | Factorization, record: Record) -> dict[str, Any]:
     seconds_per_step = record.train_seconds / record.trial_steps if record.trial_steps else None
     columns: dict[str, Any] = {
         "compile_seconds": record.compile_seconds,
@@ -91,7 +92,7 @@ def _timing_columns(study: Study | Factorization, record: Record) -> dict[str, A
     return columns
 
 
-def _epoch_seconds(study: Study | Factorization, seconds_per_step: float | None) -> float | None:
+def _epoch_seconds(study: BatchStudy | Factorization, seconds_per_step: float | None) -> float | None:
     if isinstance(study, Factorization):
         return seconds_per_step
     examples = registry.DATASETS[study.dataset].train_examples

@@ -15,9 +15,10 @@ from harness.engine import Settings
 from harness.frontier import Best, Ended
 from results import answers, confirmation, store
 from results.asked import APART
+from results.batch_study import BatchStudy
 from results.claims import Claim
 from results.factorization import Factorization
-from results.study import Study, Trial
+from results.study import Trial
 from sweeps.rows import Record, tables
 from workloads import registry
 from workloads.factorization import prepared
@@ -36,7 +37,7 @@ class Summary(NamedTuple):
 
 def run_study(
     folder: Path,
-    study: Study | Factorization,
+    study: BatchStudy | Factorization,
     settings: Settings,
     on_progress: Callable[[int], None] = lambda settled: None,
     *,
@@ -90,7 +91,7 @@ def run_study(
     return _summary(study, ended, time.perf_counter() - began)
 
 
-def record_failure(folder: Path, study: Study | Factorization, reason: str) -> Summary:
+def record_failure(folder: Path, study: BatchStudy | Factorization, reason: str) -> Summary:
     """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
@@ -128,11 +129,11 @@ def _factorize(
     )
 
 
-def _missing(study: Study | Factorization, claim: Claim) -> list[int]:
+def _missing(study: BatchStudy | Factorization, claim: Claim) -> list[int]:
     return [i for i in range(study.trials) if i not in claim.settled]
 
 
-def _confirming(study: Study | Factorization, claim: Claim) -> list[Trial]:
+def _confirming(study: BatchStudy | Factorization, claim: Claim) -> list[Trial]:
     """The repeats of the best that are to be run now; none before all of the search is stored."""
     if isinstance(study, Factorization) or not study.confirm:
         return []
@@ -140,7 +141,7 @@ def _confirming(study: Study | Factorization, claim: Claim) -> list[Trial]:
     return search.draw(study, confirmation.missing(study, stored.trials, stored.measurements))
 
 
-def _best(study: Study, claim: Claim) -> Best:
+def _best(study: BatchStudy, claim: Claim) -> Best:
     """The answers of the trials of the search that have ended."""
     measurements = claim.tables().measurements
     if len(measurements):
@@ -154,6 +155,6 @@ def _best(study: Study, claim: Claim) -> Best:
     return best
 
 
-def _summary(study: Study | Factorization, ended: Mapping[int, Ended], seconds: float) -> Summary:
+def _summary(study: BatchStudy | Factorization, ended: Mapping[int, Ended], seconds: float) -> Summary:
     count = collections.Counter(end.status for end in ended.values())
     return Summary(study.name, len(ended), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)

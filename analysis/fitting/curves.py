@@ -14,7 +14,7 @@ from analysis.searches.edges import Edge
 from results import store
 from results.commits import Commit
 from results.overview import Overview
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.study import Target, canonical, digest
 
 # A curve varies these and nothing else of a study's plan: budgets and search spaces may have to follow the batch size,
@@ -103,7 +103,7 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
     ]
 
 
-def shared_plan(study: AnyStudy) -> dict[str, object]:
+def shared_plan(study: Plan) -> dict[str, object]:
     """What all studies of a curve agree on: the plan without ``VARIED``."""
     return {field: value for field, value in study.plan().items() if field not in VARIED}
 

@@ -11,7 +11,7 @@ from analysis.searches import edges, trials
 from analysis.searches.edges import Edge
 from analysis.searches.trials import StudyTrials
 from results.commits import Commit
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.recorded import Recorded
 from results.study import REASONS_TO_RERUN, Target
 
@@ -79,7 +79,7 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
     return rows.assign(steps_low=before.where(before.notna(), rows["steps_low"])), (note,) if sizes else ()
 
 
-def _examples_apart(study: AnyStudy) -> float | None:
+def _examples_apart(study: Plan) -> float | None:
     """How many examples evaluations are apart at most, where a source tells no more than that; NaN if not even that."""
     if not isinstance(study, Recorded) or "evaluation_samples" not in study.details:
         return None
@@ -87,7 +87,7 @@ def _examples_apart(study: AnyStudy) -> float | None:
     return float("nan") if value is None else float(value)
 
 
-def _budget(study: AnyStudy, trials: pd.DataFrame) -> int:
+def _budget(study: Plan, trials: pd.DataFrame) -> int:
     """The most steps a trial may take; of a study whose source does not say that, the most that one took."""
     if not isinstance(study, Recorded):
         return study.budget_steps

@@ -12,7 +12,7 @@ from results.commits import Commit
 from results.durable import Folder
 from results.factorization import Factorization
 from results.ledger import Ledger, tally
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.recorded import Recorded
 
 KINDS = {
@@ -41,7 +41,7 @@ class Group(NamedTuple):
     optimizer: str
     said: str
     commits: Sequence[Commit] = ()
-    waiting: Sequence[AnyStudy] = ()
+    waiting: Sequence[Plan] = ()
 
     @property
     def ledger(self) -> Ledger:
@@ -88,7 +88,7 @@ def of_factorizations(held: Sequence[Measured], commits: Mapping[str, Commit]) -
     }
 
 
-def looks(study: AnyStudy) -> tuple[str, str, str]:
+def looks(study: Plan) -> tuple[str, str, str]:
     """Data set, model and optimizer as filters call them."""
     rule = f"als, {study.solver}" if isinstance(study, Factorization) else study.optimizer
     return study.dataset, study.model_label, rule
@@ -104,7 +104,7 @@ def with_waiting(groups: Sequence[Group], folder: Folder, seen: Sequence[Commit]
     """
     unseen = set(store.names(folder)) - {commit.name for commit in seen}
     plans = [plan for plan in (store.planned(folder, name) for name in sorted(unseen)) if plan is not None]
-    members: dict[tuple[str, str, str, str], list[AnyStudy]] = {}
+    members: dict[tuple[str, str, str, str], list[Plan]] = {}
     for plan in plans:
         kind = "cores" if isinstance(plan, Factorization) else "recorded" if isinstance(plan, Recorded) else "batch"
         members.setdefault((kind, *looks(plan)), []).append(plan)

@@ -12,7 +12,7 @@ from results.answers import MINIMUM, Rule
 from results.commits import Commit, read_table
 from results.confirmation import ROLES, SEARCH
 from results.durable import Folder
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.recorded import Recorded
 from results.study import REASONS, Target
 
@@ -46,7 +46,7 @@ class StudyTrials(NamedTuple):
         categories, which compare like text.
     """
 
-    study: AnyStudy
+    study: Plan
     target: Target
     rows: pd.DataFrame
 
@@ -148,7 +148,7 @@ def _categories(name: str, words: np.ndarray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, dtype=_TYPES[name], validate=False)
 
 
-def _is_over(study: AnyStudy, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
+def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
     """Whether trials that are not at the target diverged or used up their budget, bool[n].
 
     A trial is also COMPLETE once it has reached every target of its own study, which need not decide another one.

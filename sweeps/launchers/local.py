@@ -17,8 +17,8 @@ from typing import NamedTuple
 from harness import processors
 from harness.engine import Settings
 from harness.lanes import programs_key
+from results.batch_study import BatchStudy
 from results.factorization import Factorization
-from results.study import Study
 from sweeps.launchers import worker
 from sweeps.launchers.worker import Failure
 from sweeps.run import Summary, record_failure
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 class Progress(NamedTuple):
     """Something happened to a study: ``settled`` of its trials (or epochs) are, or it has ended with ``outcome``."""
 
-    study: Study | Factorization
+    study: BatchStudy | Factorization
     settled: int
     outcome: Outcome | None
 
@@ -50,7 +50,7 @@ class Worker:
     slot: int
     process: BaseProcess
     orders: Connection
-    study: Study | None = None
+    study: BatchStudy | None = None
 
     def send(self, order: worker.Order) -> None:
         """Gives it a study. That it has died, ``hear`` tells."""
@@ -89,7 +89,7 @@ def slots(workers: int | None) -> list[tuple[tuple[int, ...], dict[str, str]]]:
     return [((), environments[kind](i)) for i in range(count)]
 
 
-def cost(study: Study) -> float:
+def cost(study: BatchStudy) -> float:
     """What a study takes at most, in arbitrary units: the steps of its budget times what a step costs.
 
     A step costs its examples and, as measured on a small network, about as much as 8 more.
@@ -99,7 +99,7 @@ def cost(study: Study) -> float:
 
 def run_all(
     store: Path,
-    studies: Sequence[Study],
+    studies: Sequence[BatchStudy],
     settings: Settings,
     workers: int | None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
@@ -123,7 +123,7 @@ def run_all(
     attempts = {study.name: 0 for study in studies}
     outcomes: list[Outcome] = []
 
-    def end(study: Study, outcome: Outcome) -> None:
+    def end(study: BatchStudy, outcome: Outcome) -> None:
         outcomes.append(outcome)
         on_progress(Progress(study, outcome.summary.ran, outcome))
 
@@ -171,7 +171,7 @@ def run_all(
     return outcomes
 
 
-def failed(store: Path, study: Study | Factorization, reason: str, why: Failure) -> Outcome:
+def failed(store: Path, study: BatchStudy | Factorization, reason: str, why: Failure) -> Outcome:
     """Stores that the trials of a study still missing ended as INCOMPLETE(``reason``); raises nothing."""
     try:
         return Outcome(record_failure(store, study, reason), *why)
@@ -209,13 +209,13 @@ def end_all(workers: Sequence[Worker]) -> None:
         one.process.join()
 
 
-def _order(store: Path, study: Study, settings: Settings) -> worker.Order:
+def _order(store: Path, study: BatchStudy, settings: Settings) -> worker.Order:
     return worker.Order(
         str(store), study.plan(), study.trials, dataclasses.asdict(settings), repeats=study.asked.repeats
     )
 
 
-def _next(queue: list[Study], in_use: set) -> Study:
+def _next(queue: list[BatchStudy], in_use: set) -> BatchStudy:
     """Takes the largest study whose programs no other worker is on, and may be compiling; else the largest."""
     for i in reversed(range(len(queue))):
         if programs_key(queue[i]) not in in_use:
