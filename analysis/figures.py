@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from analysis import studies
 from analysis.papers import definitions
+from analysis.studies import BATCH, CORES, PAPER
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from analysis.kinds.asked import Asked
     from results.durable import Folder
 
-BATCH, CORES, PAPER = "batch", "cores", "paper"
 SHALLUE = "shallue2018"
 
 
@@ -117,7 +118,6 @@ def write_all(
     Raises:
       BadInput: there is no such figure or store, or ``out`` cannot be written.
     """
-    from analysis.cores import factorizations
     from analysis.drawing.picture import Skipped
     from results import store
 
@@ -126,29 +126,27 @@ def write_all(
         check_choice("figure", name, FIGURES)
     _check(out)
     commits = store.catalogue(folder)
-    of_cores = len(factorizations.of_kind(commits))
-    there = {kind for kind, count in ((CORES, of_cores), (BATCH, len(commits) - of_cores)) if count} or {BATCH}
-    papers = _function("papers.shallue2018.of_store")(folder) if BATCH in there else None
-    if papers and (name is not None or _has_paper(papers)):
-        there.add(PAPER)  # if it has not, that is said to those alone who ask for it
+    there = {of for commit in commits for of in studies.KINDS[commit.kind].figures}
+    there |= set() if commits else {BATCH}
+    drawn = there - {PAPER}
     write = _Writer(out, report)
-    for kind in (BATCH, CORES, PAPER):
-        wanted = [each for each in names if FIGURES[each].of == kind]
+    for of, (load, prefixed) in LOADERS.items():
+        wanted = [each for each in names if FIGURES[each].of == of]
         if not wanted:
             continue
-        if kind not in there:
+        if of not in there:
             if name is not None:
-                report(Skipped(name, f"{folder} has no study of kind {BATCH if kind == PAPER else kind}"))
+                report(Skipped(name, f"{folder} has no study of kind {studies.drawn_as(of)[0]}"))
             continue
         try:
-            found = papers if kind == PAPER else _found(kind, folder, asked)
+            found = load(folder, asked, name is not None)
         except BadInput as error:
-            if there == {kind} or name in wanted:
+            if drawn == {of} or name in wanted:
                 raise
-            report(Skipped(", ".join(wanted), str(error)))  # studies of the other kind are drawn all the same
+            report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are drawn all the same
             continue
-        for figure in wanted:
-            write(FIGURES[figure].pictures(found), figure if kind != PAPER else None)
+        for figure in wanted if found is not None else ():
+            write(FIGURES[figure].pictures(found), figure if prefixed else None)
 
 
 def write_kind(folder: "Folder", out: Path, report: "Callable[[Path | Skipped], None]", asked: "Asked") -> None:
@@ -209,16 +207,26 @@ def _check(out: Path) -> None:
         raise BadInput(f"--out {out} is a file; name a folder")
 
 
-def _found(kind: str, folder: "Folder", asked: tuple[str, float] | None) -> Any:
-    """What figures of a kind are drawn from."""
-    if kind == CORES:
-        return _function("cores.factorizations.load")(folder)
+def _curves(folder: "Folder", asked: tuple[str, float] | None, _named: bool) -> Any:
     return _function("fitting.pairs.of_store")(folder, asked)
 
 
-def _has_paper(found: Any) -> bool:
-    there = _function("papers.shallue2018.is_there")
-    return any(there(found, number) for number in definitions.TITLES)
+def _factorizations(folder: "Folder", _asked: tuple[str, float] | None, _named: bool) -> Any:
+    return _function("cores.factorizations.load")(folder)
+
+
+def _paper(folder: "Folder", _asked: tuple[str, float] | None, named: bool) -> Any:
+    """None of a store without any workload of it: that is said to those alone who ask for it."""
+    found, is_there = _function("papers.shallue2018.of_store")(folder), _function("papers.shallue2018.is_there")
+    return found if named or any(is_there(found, number) for number in definitions.TITLES) else None
+
+
+# By what figures are drawn from: what loads that, and whether files begin with the figure's name.
+LOADERS: dict[str, tuple[Callable[..., Any], bool]] = {
+    BATCH: (_curves, True),
+    CORES: (_factorizations, True),
+    PAPER: (_paper, False),
+}
 
 
 def _function(name: str) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from results.commits import Commit, read_table
 from results.confirmation import ROLES, SEARCH
 from results.durable import Folder
 from results.plan import Plan
-from results.recorded import Recorded
+from results.plans import KINDS
 from results.study import REASONS, Target
 
 COLUMNS = ("trial", "role", "status", "reason", "steps", "counts", "outcome", "steps_low", "steps_high")
@@ -154,7 +154,7 @@ def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, 
     A trial is also COMPLETE once it has reached every target of its own study, which need not decide another one.
     """
     budget_used = np.ones(len(last), bool)
-    if not isinstance(study, Recorded):
+    if not KINDS[study.kind].recorded:
         own = bool(study.ends_at) and steps.is_exact(study.ends_at, target, STRICT if strict else MINIMUM)
         budget_used = budget_used if own else last >= study.budget_steps
     return (status == "INFEASIBLE") | ((status == "COMPLETE") & budget_used)

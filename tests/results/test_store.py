@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from harness import search
-from harness.engine import Record
 from harness.frontier import Ended
+from harness.record import Record
 from results import durable, schema, store
 from results.bad_input import BadInput
 from results.batch_study import BatchStudy
@@ -34,6 +34,7 @@ def tables(study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -
         evaluate_seconds=1.0,
         run_seconds=2.0,
         trial_steps=2 * len(ids),
+        steps_per_epoch=None,
     )
     return run.tables(study, search.draw(study, ids), record, {})
 

@@ -95,7 +95,7 @@ def test_several_targets_and_whole_runs() -> None:
     assert request("task.targets=[]", "pruning=off").studies[0].targets == ()
 
 
-NETWORKS = sorted(set(overrides.options("task")) - set(overrides.factorizations()))
+NETWORKS = overrides.tasks("batch")
 
 
 @pytest.mark.parametrize("task", NETWORKS)

@@ -163,6 +163,6 @@ def test_the_largest_studies_go_first_on_programs_nobody_else_is_building(
     studies = [make_study(optimizer=o, batch_size=b) for o in ("sgd", "nesterov") for b in (64, 256)]
     queue = sorted(studies, key=local.cost)
     first = local._next(queue, set())
-    second = local._next(queue, {local.programs_key(first)})
+    second = local._next(queue, {local._programs(first)})
     assert (first.batch_size, second.batch_size) == (256, 64)
-    assert local._next(queue, {local.programs_key(s) for s in (first, second)}).batch_size == 256
+    assert local._next(queue, {local._programs(s) for s in (first, second)}).batch_size == 256

@@ -1,0 +1,61 @@
+"""Studies by kind: what is said of each kind, and what its studies are read and drawn as."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from results.plan import Plan
+
+# What figures are drawn from.
+BATCH, CORES, PAPER = "batch", "cores", "paper"
+
+
+class Kind(NamedTuple):
+    """How studies of a kind are read.
+
+    Attributes:
+      said: what the report calls them.
+      question: that they answer, in a sentence.
+      answers: whether tables tell their steps to target.
+      figures: what is drawn from them: ``batch``, curves of steps to target over batch sizes; ``cores``, factorizations
+        over cores; ``paper``, figures of papers. See ``analysis.figures``, which has the loader of each.
+      rule: of a plan, what filters of the report call its optimizer.
+    """
+
+    said: str
+    question: str
+    answers: bool = False
+    figures: tuple[str, ...] = ()
+    rule: Callable[[Any], str] = lambda study: str(study.optimizer)
+
+
+KINDS: dict[str, Kind] = {
+    "batch": Kind(
+        "batch sizes, measured by scaling-limits",
+        "Steps to a target error against batch size, with metaparameters tuned afresh at every batch size.",
+        answers=True,
+        figures=(BATCH, PAPER),
+    ),
+    "recorded": Kind(
+        "batch sizes, published by others",
+        "What others published of it, read into the same tables.",
+        answers=True,
+        figures=(BATCH, PAPER),
+    ),
+    "cores": Kind(
+        "factorizations over cores",
+        "Seconds per epoch and recall of implicit factorizations against cores.",
+        answers=True,
+        figures=(CORES,),
+        rule=lambda study: f"als, {study.solver}",
+    ),
+}
+
+
+def drawn_as(figures: str) -> tuple[str, ...]:
+    """The kinds that such figures are drawn from."""
+    return tuple(kind for kind, row in KINDS.items() if figures in row.figures)
+
+
+def looks(study: Plan) -> tuple[str, str, str]:
+    """Data set, model and optimizer as filters call them."""
+    return study.dataset, study.model_label, KINDS[study.kind].rule(study)
