@@ -128,9 +128,16 @@ def write_all(
     commits = store.catalogue(folder)
     there = {of for commit in commits for of in studies.KINDS[commit.kind].figures}
     there |= set() if commits else {BATCH}
-    drawn = there - {PAPER}
+    papers = _function("papers.shallue2018.of_store")(folder) if PAPER in there else None
+    if papers and name is None and not _has_paper(papers):
+        there.remove(PAPER)  # which is said to those alone who ask for it
+    loaders: dict[str, Callable[[], Any]] = {
+        BATCH: lambda: _function("fitting.pairs.of_store")(folder, asked),
+        CORES: lambda: _function("cores.factorizations.load")(folder),
+        PAPER: lambda: papers,
+    }
     write = _Writer(out, report)
-    for of, (load, prefixed) in LOADERS.items():
+    for of, load in loaders.items():
         wanted = [each for each in names if FIGURES[each].of == of]
         if not wanted:
             continue
@@ -139,14 +146,14 @@ def write_all(
                 report(Skipped(name, f"{folder} has no study of kind {studies.drawn_as(of)[0]}"))
             continue
         try:
-            found = load(folder, asked, name is not None)
+            found = load()
         except BadInput as error:
-            if drawn == {of} or name in wanted:
+            if there == {of} or name in wanted:
                 raise
             report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are drawn all the same
             continue
-        for figure in wanted if found is not None else ():
-            write(FIGURES[figure].pictures(found), figure if prefixed else None)
+        for figure in wanted:
+            write(FIGURES[figure].pictures(found), figure if of != PAPER else None)
 
 
 def write_kind(folder: "Folder", out: Path, report: "Callable[[Path | Skipped], None]", asked: "Asked") -> None:
@@ -207,26 +214,9 @@ def _check(out: Path) -> None:
         raise BadInput(f"--out {out} is a file; name a folder")
 
 
-def _curves(folder: "Folder", asked: tuple[str, float] | None, _named: bool) -> Any:
-    return _function("fitting.pairs.of_store")(folder, asked)
-
-
-def _factorizations(folder: "Folder", _asked: tuple[str, float] | None, _named: bool) -> Any:
-    return _function("cores.factorizations.load")(folder)
-
-
-def _paper(folder: "Folder", _asked: tuple[str, float] | None, named: bool) -> Any:
-    """None of a store without any workload of it: that is said to those alone who ask for it."""
-    found, is_there = _function("papers.shallue2018.of_store")(folder), _function("papers.shallue2018.is_there")
-    return found if named or any(is_there(found, number) for number in definitions.TITLES) else None
-
-
-# By what figures are drawn from: what loads that, and whether files begin with the figure's name.
-LOADERS: dict[str, tuple[Callable[..., Any], bool]] = {
-    BATCH: (_curves, True),
-    CORES: (_factorizations, True),
-    PAPER: (_paper, False),
-}
+def _has_paper(found: Any) -> bool:
+    there = _function("papers.shallue2018.is_there")
+    return any(there(found, number) for number in definitions.TITLES)
 
 
 def _function(name: str) -> Callable[..., Any]:

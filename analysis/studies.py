@@ -17,7 +17,7 @@ class Kind(NamedTuple):
       question: that they answer, in a sentence.
       answers: whether tables tell their steps to target.
       figures: what is drawn from them: ``batch``, curves of steps to target over batch sizes; ``cores``, factorizations
-        over cores; ``paper``, figures of papers. See ``analysis.figures``, which has the loader of each.
+        over cores; ``paper``, figures of papers. ``analysis.figures.write_all`` has the loader of each.
       rule: of a plan, what filters of the report call its optimizer.
     """
 

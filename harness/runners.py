@@ -12,6 +12,7 @@ from harness.ending import Ending
 from harness.frontier import Best, Ended
 from harness.record import Record
 from results.plan import Plan
+from results.plans import KINDS
 from results.study import Trial
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Job:
       store: folder that the study is kept in.
       source: what its data are built from where its plan does not say that, plain data; see ``sweeps.kinds``.
       best: answers of trials that already ran, for exact pruning to build on.
-      on_progress: called with what is settled so far; see ``Runner.counts``.
+      on_progress: called with what is settled so far; see ``Runner.by_step``.
       on_finished: called with trials that have finished since it was last called.
       confirming: gives, once all trials have ended and been handed over, those that confirm the best of them.
       ending: of this process, which does not end in the middle of a write.
@@ -52,19 +53,19 @@ class Runner(NamedTuple):
 
     Attributes:
       run: runs a job, and gives how each trial ended.
-      counts: what ``Job.on_progress`` is told: how many trials are settled, or how many steps are done.
+      by_step: whether ``Job.on_progress`` is told how many steps are done, and not how many trials are settled.
       programs: of a study; studies with equal ones share compiled programs.
       after_death: puts right, of a study whose process died, what may have killed it; before it is run once more.
     """
 
     run: Callable[[Job], Mapping[int, Ended]]
-    counts: str = "trial"
+    by_step: bool = False
     programs: Callable[[Any], Hashable] = lambda study: study.name
     after_death: Callable[[Any], None] = lambda study: None
 
-    def steps(self, study: Plan, trials: int) -> int:
+    def settled(self, study: Plan, trials: int) -> int:
         """What ``Job.on_progress`` is told once so many trials have ended."""
-        return trials if self.counts == "trial" else trials * study.budget_steps
+        return trials * study.budget_steps if self.by_step else trials
 
 
 def _batch(job: Job) -> Mapping[int, Ended]:
@@ -119,5 +120,10 @@ def _discard_kernel(study: Any) -> None:
 
 RUNNERS: dict[str, Runner] = {
     "batch": Runner(_batch, programs=_batch_programs),
-    "cores": Runner(_cores, counts="epoch", after_death=_discard_kernel),
+    "cores": Runner(_cores, by_step=True, after_death=_discard_kernel),
 }
+
+
+def unit(kind: str) -> str:
+    """What the progress of studies of a kind is counted in: trials, or what a step is."""
+    return KINDS[kind].unit if RUNNERS[kind].by_step else "trial"

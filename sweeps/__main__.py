@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tqdm import tqdm
 
+from harness import runners
 from harness.runners import RUNNERS
 from results import store
 from results.doors import say
@@ -96,9 +97,9 @@ def main(argv: list[str]) -> int:
 def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -> list[local.Outcome]:
     """Runs studies, those whose progress is counted alike after one bar."""
     count, outcomes = _Count(len(to_run)), []
-    for unit in dict.fromkeys(runner.counts for runner in RUNNERS.values()):
-        studies = [study for study in to_run if RUNNERS[study.kind].counts == unit]
-        total = sum(RUNNERS[study.kind].steps(study, missing[study.name]) for study in studies)
+    for unit in dict.fromkeys(map(runners.unit, RUNNERS)):
+        studies = [study for study in to_run if runners.unit(study.kind) == unit]
+        total = sum(RUNNERS[study.kind].settled(study, missing[study.name]) for study in studies)
         if studies:
             with contextlib.closing(_Bar(studies, unit, total, count)) as bar:
                 outcomes += local.run_all(

@@ -148,9 +148,10 @@ def run_all(
       An outcome per study, in the order they ended.
     """
     if why := cannot_start():
-        outcomes = [failed(store, study, "failed", Failure(why)) for study in studies]
-        for study, outcome in zip(studies, outcomes, strict=True):
-            on_progress(Progress(study, outcome.summary.ran, outcome))
+        outcomes = []
+        for study in studies:
+            outcomes.append(outcome := failed(store, study, "failed", Failure(why)))
+            on_progress(_end(study, outcome))
         return outcomes
     together = [study for study in studies if not KINDS[study.kind].alone]
     orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
@@ -175,7 +176,7 @@ def _run(
 
     def end(study: Plan, outcome: Outcome) -> None:
         outcomes.append(outcome)
-        on_progress(Progress(study, RUNNERS[study.kind].steps(study, outcome.summary.ran), outcome))
+        on_progress(_end(study, outcome))
 
     pool = [start(i, *slot) for i, slot in enumerate(slots[: len(studies)])]
 
@@ -260,6 +261,10 @@ def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, An
     trials, repeats = study.asked
     how = dataclasses.asdict(settings)
     return worker.Order(str(store), study.plan(), trials, tuple(repeats), how, None if source is None else dict(source))
+
+
+def _end(study: Plan, outcome: Outcome) -> Progress:
+    return Progress(study, RUNNERS[study.kind].settled(study, outcome.summary.ran), outcome)
 
 
 def _programs(study: Plan) -> Hashable:
