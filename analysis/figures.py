@@ -128,16 +128,12 @@ def write_all(
     commits = store.catalogue(folder)
     there = {of for commit in commits for of in studies.KINDS[commit.kind].figures}
     there |= set() if commits else {BATCH}
-    papers = _function("papers.shallue2018.of_store")(folder) if PAPER in there else None
+    loaders = {of: load for kind in studies.KINDS.values() for of, load in kind.figures.items()}
+    papers = loaders[PAPER](folder, asked) if PAPER in there else None
     if papers and name is None and not _has_paper(papers):
         there.remove(PAPER)  # which is said to those alone who ask for it
-    loaders: dict[str, Callable[[], Any]] = {
-        BATCH: lambda: _function("fitting.pairs.of_store")(folder, asked),
-        CORES: lambda: _function("cores.factorizations.load")(folder),
-        PAPER: lambda: papers,
-    }
     write = _Writer(out, report)
-    for of, load in loaders.items():
+    for of in dict.fromkeys(row.of for row in FIGURES.values()):
         wanted = [each for each in names if FIGURES[each].of == of]
         if not wanted:
             continue
@@ -146,7 +142,7 @@ def write_all(
                 report(Skipped(name, f"{folder} has no study of kind {studies.drawn_as(of)[0]}"))
             continue
         try:
-            found = load()
+            found = papers if of == PAPER else loaders[of](folder, asked)
         except BadInput as error:
             if there == {of} or name in wanted:
                 raise
