@@ -1,6 +1,7 @@
 """Kinds of study as a command line asks for them: what reads the configuration of each, and which keys that takes."""
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -46,6 +47,7 @@ KINDS: dict[str, Reader] = {
 }
 
 
+@functools.cache
 def config() -> type:
     """The shape of the configuration of a study of any kind: a dataclass with all keys there are."""
     shapes = (schema.StudyConfig, *(reader.shape for reader in KINDS.values()))
