@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import contradictions, text
+from analysis import contradictions, studies, text
 from analysis.contradictions import Finding, paired
 from analysis.cores import factorizations
 from analysis.fitting import curves
 from analysis.fitting.curves import Curve
 from analysis.searches import steps, trials
 from analysis.searches.trials import StudyTrials
-from results import doors, store
+from results import doors, plans, store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.study import Target
@@ -80,16 +80,16 @@ class _Place:
 
     def __init__(self, folder: Folder, asked: tuple[str, float] | None):
         commits = store.catalogue(folder)
-        of_cores = factorizations.of_kind(commits)
-        self.factorized = factorizations.load(folder) if of_cores else []
+        self.factorized = factorizations.load(folder) if factorizations.of_kind(commits) else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves: list[Curve] = []
-        if 0 < len(commits) == len(of_cores):
+        over_batches = {commit.name for commit in plans.of_kind(commits, *studies.drawn_as(studies.BATCH))}
+        if commits and not over_batches:
             return
         held, target = steps.load(folder, asked)
         named = {commit.name: commit for commit in commits}
         for own, abouts in steps.targets(held, target).items():
-            batched = [about for about in abouts if about.batch_size]
+            batched = [about for about in abouts if about.study in over_batches]
             found = trials.of_commits([named[about.study] for about in batched], own)
             for about in batched:
                 key = (about.dataset, about.model, about.optimizer, own, about.batch_size)

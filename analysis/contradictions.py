@@ -20,7 +20,6 @@ from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
 from analysis.searches import best_of, trials
 from analysis.searches.trials import StudyTrials
-from results.study import Study
 
 FEWEST_EPOCHS = 3  # whose times are judged
 REACHED, NOT_REACHED = "reached", "not reached"
@@ -78,7 +77,7 @@ def paired(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable])
 
 def stream(one: StudyTrials) -> Hashable:
     """What studies of the same trials have in common."""
-    return one.study.stream if isinstance(one.study, Study) else one.study.plan_json
+    return one.study.stream
 
 
 def of_answers(pair: Pair) -> Finding:
@@ -153,7 +152,7 @@ def looks_of(one: Measured) -> Hashable:
         "epochs",
         "evaluation_rows",
     )
-    return study.dataset, epochs.data(one), *(getattr(study, field, None) for field in shared)
+    return study.dataset, epochs.data(one), *(getattr(study, field) for field in shared)
 
 
 def curve_looks(curve: Curve) -> tuple[Any, ...]:

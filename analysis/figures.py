@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from analysis import studies
 from analysis.papers import definitions
+from analysis.studies import BATCH, CORES, PAPER
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from analysis.kinds.asked import Asked
     from results.durable import Folder
 
-BATCH, CORES, PAPER = "batch", "cores", "paper"
 SHALLUE = "shallue2018"
 
 
@@ -117,7 +118,6 @@ def write_all(
     Raises:
       BadInput: there is no such figure or store, or ``out`` cannot be written.
     """
-    from analysis.cores import factorizations
     from analysis.drawing.picture import Skipped
     from results import store
 
@@ -126,29 +126,30 @@ def write_all(
         check_choice("figure", name, FIGURES)
     _check(out)
     commits = store.catalogue(folder)
-    of_cores = len(factorizations.of_kind(commits))
-    there = {kind for kind, count in ((CORES, of_cores), (BATCH, len(commits) - of_cores)) if count} or {BATCH}
-    papers = _function("papers.shallue2018.of_store")(folder) if BATCH in there else None
-    if papers and (name is not None or _has_paper(papers)):
-        there.add(PAPER)  # if it has not, that is said to those alone who ask for it
+    there = {of for commit in commits for of in studies.KINDS[commit.kind].figures}
+    there |= set() if commits else {BATCH}
+    loaders = {of: load for kind in studies.KINDS.values() for of, load in kind.figures.items()}
+    papers = loaders[PAPER](folder, asked) if PAPER in there else None
+    if papers and name is None and not _has_paper(papers):
+        there.remove(PAPER)  # which is said to those alone who ask for it
     write = _Writer(out, report)
-    for kind in (BATCH, CORES, PAPER):
-        wanted = [each for each in names if FIGURES[each].of == kind]
+    for of in dict.fromkeys(row.of for row in FIGURES.values()):
+        wanted = [each for each in names if FIGURES[each].of == of]
         if not wanted:
             continue
-        if kind not in there:
+        if of not in there:
             if name is not None:
-                report(Skipped(name, f"{folder} has no study of kind {BATCH if kind == PAPER else kind}"))
+                report(Skipped(name, f"{folder} has no study of kind {studies.drawn_as(of)[0]}"))
             continue
         try:
-            found = papers if kind == PAPER else _found(kind, folder, asked)
+            found = papers if of == PAPER else loaders[of](folder, asked)
         except BadInput as error:
-            if there == {kind} or name in wanted:
+            if there == {of} or name in wanted:
                 raise
-            report(Skipped(", ".join(wanted), str(error)))  # studies of the other kind are drawn all the same
+            report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are drawn all the same
             continue
         for figure in wanted:
-            write(FIGURES[figure].pictures(found), figure if kind != PAPER else None)
+            write(FIGURES[figure].pictures(found), figure if of != PAPER else None)
 
 
 def write_kind(folder: "Folder", out: Path, report: "Callable[[Path | Skipped], None]", asked: "Asked") -> None:
@@ -207,13 +208,6 @@ class _Writer:
 def _check(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file; name a folder")
-
-
-def _found(kind: str, folder: "Folder", asked: tuple[str, float] | None) -> Any:
-    """What figures of a kind are drawn from."""
-    if kind == CORES:
-        return _function("cores.factorizations.load")(folder)
-    return _function("fitting.pairs.of_store")(folder, asked)
 
 
 def _has_paper(found: Any) -> bool:

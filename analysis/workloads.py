@@ -4,14 +4,13 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from analysis import text
+from analysis import studies, text
 from analysis.fitting import curves
-from results import store
+from results import plans, store
 from results.bad_input import BadInput, nearest
 from results.commits import Commit
 from results.durable import Folder
-from results.plans import AnyStudy
-from results.recorded import Recorded
+from results.plan import Plan
 from results.study import digest
 
 FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
@@ -46,7 +45,7 @@ class Workload(NamedTuple):
     @property
     def recorded(self) -> bool:
         """Whether others measured it."""
-        return isinstance(self.commits[0].study, Recorded)
+        return plans.KINDS[self.commits[0].kind].recorded
 
 
 def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
@@ -61,8 +60,8 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
       BadInput: there is no store, a condition is none, or no study meets any.
     """
     conditions = [_conditions(one) for one in where]
-    found = [(commit, commit.study) for commit in store.catalogue(folder)]
-    batched = [(commit, study) for commit, study in found if study.batch_size]
+    commits = plans.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH))
+    batched = [(commit, commit.study) for commit in commits]
     asked = [pair for pair in batched if not where or any(_meets(pair[1], each) for each in conditions)]
     if where and not asked:
         raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(batched)}")
@@ -81,30 +80,31 @@ def _conditions(text: str) -> Mapping[str, str]:
     return found
 
 
-def _meets(study: AnyStudy, conditions: Mapping[str, str]) -> bool:
+def _meets(study: Plan, conditions: Mapping[str, str]) -> bool:
     return all(
         any(fnmatch.fnmatchcase(name, value) for name in _names(study, field)) for field, value in conditions.items()
     )
 
 
-def _names(study: AnyStudy, field: str) -> list[str]:
-    own = [str(getattr(study, field, ""))]
+def _names(study: Plan, field: str) -> list[str]:
+    values = study.plan() | {"pruning": study.pruning}
+    own = [str(values.get(field, ""))]
     return [*own, study.model_label] if field == "model" else own
 
 
-def _grouped(asked: Sequence[tuple[Commit, AnyStudy]]) -> list[Workload]:
+def _grouped(asked: Sequence[tuple[Commit, Plan]]) -> list[Workload]:
     alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
-    plans: dict[str, dict[str, Any]] = {}
+    plan_of: dict[str, dict[str, Any]] = {}
     for commit, study in asked:
         shared = curves.shared_plan(study)
         key = digest(shared)
-        plans[key] = shared
+        plan_of[key] = shared
         looks = (study.dataset, study.model_label, study.optimizer)
         alike.setdefault(looks, {}).setdefault(key, []).append((study.batch_size or 0, commit))
     return [
         Workload(
             *looks,
-            curves.distinction(key, {other: plans[other] for other in groups}),
+            curves.distinction(key, {other: plan_of[other] for other in groups}),
             tuple(commit for _, commit in sorted(members, key=lambda member: (member[0], member[1].name))),
         )
         for looks, groups in sorted(alike.items())
@@ -112,6 +112,6 @@ def _grouped(asked: Sequence[tuple[Commit, AnyStudy]]) -> list[Workload]:
     ]
 
 
-def _there(studies: Sequence[tuple[Commit, AnyStudy]]) -> str:
-    looks = {f"{study.dataset}/{study.model_label}/{study.optimizer}" for _, study in studies}
+def _there(held: Sequence[tuple[Commit, Plan]]) -> str:
+    looks = {f"{study.dataset}/{study.model_label}/{study.optimizer}" for _, study in held}
     return f"there are {text.some(sorted(looks))}" if looks else "the store has no study over batch sizes"

@@ -31,8 +31,9 @@ from report import Report  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from harness import compile_cache, engine, search  # noqa: E402
-from harness.engine import Record, Settings  # noqa: E402
-from results.study import Study  # noqa: E402
+from harness.engine import Settings  # noqa: E402
+from harness.record import Record  # noqa: E402
+from results.study import BatchStudy  # noqa: E402
 from sweeps import config, overrides  # noqa: E402
 from workloads import registry  # noqa: E402
 from workloads.workload import Examples, Model, first_examples  # noqa: E402
@@ -80,12 +81,12 @@ def native_cnn(channels: Sequence[int], width: int) -> Model:
     return Model(NativeCNN().init, NativeCNN().apply)
 
 
-def study(*more: str) -> Study:
+def study(*more: str) -> BatchStudy:
     """The one study of a command line."""
     return config.request(overrides.command_line([*more, "store=results/local"])).studies[0]
 
 
-def ours(plan: Study) -> Callable[[], float]:
+def ours(plan: BatchStudy) -> Callable[[], float]:
     """Steps per second of the engine, called once for warm-up."""
     trials = search.draw(plan, range(plan.trials))
 
@@ -97,7 +98,7 @@ def ours(plan: Study) -> Callable[[], float]:
     return rate
 
 
-def by_hand(plan: Study, *, resident: bool) -> Callable[[], float]:
+def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
     """Steps per second of a hand-written loop over trials; ``resident`` keeps the data on the device."""
     row = registry.DATASETS[plan.dataset]
     splits = row.load()
@@ -202,7 +203,7 @@ def training_share(report: Report) -> None:
     report.add(what, left, "of 1", case.target)
 
 
-def answers(plan: Study, record: Record) -> list[tuple[int, int] | None]:
+def answers(plan: BatchStudy, record: Record) -> list[tuple[int, int] | None]:
     """For each target the fewest steps and the trial that took them."""
     found = []
     for target in plan.targets:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import analysis.__main__ as analysis_door
 from results import contents, dataset_card, schema
 from results.contents import Contents
+from results.plans import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
@@ -70,9 +71,9 @@ def write_all(folder: Path) -> None:
 
 def dictionary() -> str:
     """The data dictionary, as a release without studies would have it."""
-    costs = [pa.schema([pa.field(column.name, column.type) for column in schema.COSTS])]
+    further = [pa.schema([pa.field(c.name, c.type) for c in kind.columns]) for kind in KINDS.values()]
     own = {table: [schema.build(columns, {}, {}).schema] for table, columns in contents.COLUMNS.items()}
-    columns = contents.columns(own | {"measurements": own["measurements"] + costs})
+    columns = contents.columns(own | {"measurements": own["measurements"] + further})
     made = dataset_card.dictionary(Contents([], columns, {}, None, "")).decode()
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]
 

@@ -1,6 +1,5 @@
 """The trials of one factorization on its cores: timed and evaluated epoch by epoch, each kept for when it is killed."""
 
-import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from jax import Array
 
 from harness.checkpoints import Checkpoint, Checkpoints, key_of
 from harness.frontier import Ended
+from harness.record import Record
 from results.factorization import Factorization
 from results.schema import COSTS
 from results.study import Trial
@@ -25,31 +25,6 @@ METRICS = (*(f"{recall}_error" for recall in RECALLS), "train_objective")
 LARGEST = float(np.finfo(np.float32).max)
 MEASURED = (*METRICS, *(column.name for column in COSTS))
 HALVES = ("row_half_seconds", "column_half_seconds")
-
-
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """What a run of a study measured of one trial, or of several that had no time.
-
-    Attributes:
-      ended: how each of these trials ended, by its id.
-      trial, step: int32[rows], of which trial and after how many epochs a row is; sorted by both.
-      metrics: values[rows] by name: ``METRICS``, then the columns of ``results.schema.COSTS``.
-      compile_seconds: what the first epoch of this process took beyond those after it.
-      train_seconds, evaluate_seconds, run_seconds: inside half-epochs, inside evaluations, and in all, without
-        compiling; of this run so far.
-      trial_steps: epochs taken in this run so far, summed over trials.
-    """
-
-    ended: dict[int, Ended]
-    trial: np.ndarray
-    step: np.ndarray
-    metrics: dict[str, np.ndarray]
-    compile_seconds: float
-    train_seconds: float
-    evaluate_seconds: float
-    run_seconds: float
-    trial_steps: int
 
 
 def run(
@@ -170,6 +145,7 @@ class _Run:
             evaluate_seconds=self._evaluate_seconds,
             run_seconds=time.perf_counter() - self._began,
             trial_steps=self._epochs,
+            steps_per_epoch=1,
         )
 
     def _could_be(self, saved: Checkpoint, tables: Tables) -> bool:

@@ -10,7 +10,9 @@ import numpy as np
 from harness.ending import Ending
 from harness.frontier import Best, Ended, Frontier, Live
 from harness.lanes import Programs, Spans, default_strategy, programs_for
-from results.study import Study, Trial
+from harness.record import Record
+from results.batch_study import BatchStudy
+from results.study import Trial
 from workloads import registry, schedules
 
 DEFAULT_LANES = 32
@@ -35,37 +37,8 @@ class Settings:
     part_seconds: float = 15.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """What a run of a study measured, or a part of it: some finished trials with all their evaluations.
-
-    Attributes:
-      ended: how each of these trials ended, by its id.
-      trial, step: int32[rows], which evaluation a row is; sorted by (trial, step).
-      metrics: float32[rows] by metric name.
-      lanes, lane_strategy: as they were.
-      compile_seconds: spent on building programs in this run.
-      train_seconds, evaluate_seconds, run_seconds: inside training spans, inside evaluations, and in all, without
-        compiling.
-      trial_steps: training steps taken, summed over trials. This and the seconds are of the run so far, and of all its
-        trials, also where the record is of a part.
-    """
-
-    ended: dict[int, Ended]
-    trial: np.ndarray
-    step: np.ndarray
-    metrics: dict[str, np.ndarray]
-    lanes: int
-    lane_strategy: str
-    compile_seconds: float
-    train_seconds: float
-    evaluate_seconds: float
-    run_seconds: float
-    trial_steps: int
-
-
 def run(
-    study: Study,
+    study: BatchStudy,
     trials: Sequence[Trial],
     settings: Settings,
     *,
@@ -100,7 +73,9 @@ def run(
     # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
     in_turn = np.arange(programs.lanes).reshape(devices, -1).T.ravel().tolist()
     frontier = Frontier(study, trials, in_turn, best or {})
-    tape = _Tape(programs, strategy, programs.compile_seconds if built else 0.0)
+    examples = registry.DATASETS[study.dataset].train_examples
+    steps_per_epoch = None if examples is None else examples / study.batch_size
+    tape = _Tape(programs, strategy, programs.compile_seconds if built else 0.0, steps_per_epoch)
     carry = programs.empty()
     handed_over: set[int] = set()
     last_part = tape.began
@@ -153,6 +128,7 @@ class _Tape:
     programs: Programs
     strategy: str
     compile_seconds: float
+    steps_per_epoch: float | None
     rows: list[tuple[int, int, np.ndarray]] = dataclasses.field(default_factory=list)
     train_seconds: float = 0.0
     evaluate_seconds: float = 0.0
@@ -175,10 +151,11 @@ class _Tape:
             evaluate_seconds=self.evaluate_seconds,
             run_seconds=time.perf_counter() - self.began,
             trial_steps=self.trial_steps,
+            steps_per_epoch=self.steps_per_epoch,
         )
 
 
-def _spans(study: Study, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:
+def _spans(study: BatchStudy, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:
     optimizer = registry.OPTIMIZERS[study.optimizer]
     told = [DEFAULTS | {**optimizer.fixed, **live.trial.metaparameters} for live in going]
     at = [live.lane for live in going]

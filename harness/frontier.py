@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from results.study import Study, Target, Trial
+from results.batch_study import BatchStudy
+from results.study import Target, Trial
 
 # Of a target: the fewest steps any trial took to it, and that trial's id (the smaller id wins a tie).
 Best = Mapping[Target, tuple[int, int]]
@@ -46,7 +47,7 @@ class Frontier:
       best: answers to prune against from the start.
     """
 
-    def __init__(self, study: Study, trials: Sequence[Trial], lanes: Sequence[int], best: Best):
+    def __init__(self, study: BatchStudy, trials: Sequence[Trial], lanes: Sequence[int], best: Best):
         self.grid = study.evaluations
         self.ended: dict[int, Ended] = {}
         self._study = study

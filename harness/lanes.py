@@ -15,7 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from harness import streams
-from results.study import Study
+from results.batch_study import BatchStudy
 from workloads import registry, schedules
 from workloads.workload import Examples, Workload, first_examples
 
@@ -72,7 +72,7 @@ def default_strategy() -> str:
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
-def programs_key(study: Study) -> tuple[str, str, str, str, int]:
+def programs_key(study: BatchStudy) -> tuple[str, str, str, str, int]:
     """What decides which programs a study runs on: studies with equal keys share them.
 
     Optimizers that share an update rule share programs; the first of them by name stands for all.
@@ -83,7 +83,7 @@ def programs_key(study: Study) -> tuple[str, str, str, str, int]:
     return study.dataset, study.model, options, stand_in, study.batch_size
 
 
-def programs_for(study: Study, lanes: int, strategy: str) -> tuple[Programs, bool]:
+def programs_for(study: BatchStudy, lanes: int, strategy: str) -> tuple[Programs, bool]:
     """The programs a study runs on, and whether they were built by this call.
 
     Args:

@@ -7,11 +7,11 @@ import numpy as np
 from scipy.stats import qmc
 
 from results.asked import APART
-from results.factorization import Factorization
-from results.study import Study, Trial
+from results.plan import Plan
+from results.study import Trial
 
 
-def draw(study: Study | Factorization, ids: Iterable[int]) -> list[Trial]:
+def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
     """The trials of a study with these ids: a pure function of (stream of the study, id).
 
     The first trials of a longer search are those of a shorter one, and no two studies of networks share points: the

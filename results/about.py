@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from results.plans import AnyStudy
-from results.recorded import Recorded
-from results.study import METRICS, Study, Target
+from results.plan import Plan
+from results.plans import KINDS
+from results.study import METRICS, Target
 
 METRIC_TYPES = {"float": pa.float32(), "double": pa.float64()}  # by Arrow's names for them
 _METRICS = frozenset(METRICS)
@@ -18,10 +18,11 @@ class About(NamedTuple):
 
     Attributes:
       study: its name.
+      kind: of ``results.plans.KINDS``.
       source: who published it; None if it was measured here.
       dataset, model, optimizer, batch_size: as tables show them; factorizations have no batches.
       targets: its own, pairs of metric and value.
-      stop: what ends its trials, see ``results.study.Study``.
+      stop: what ends its trials, see ``results.plan.Plan``.
       metrics: that it measured, with Arrow's names of their types.
       rows: number of its measurements.
       complete, infeasible, incomplete: numbers of trials of the search.
@@ -41,15 +42,17 @@ class About(NamedTuple):
     infeasible: int
     incomplete: int
     seconds_per_epoch: float | None
+    kind: str
     stop: str = "target"
 
     @property
     def is_plain(self) -> bool:
         """Whether all of it is of the types it must be, wherever it was read."""
         counts = (self.batch_size or 0, self.rows, self.complete, self.infeasible, self.incomplete)
-        texts = (self.study, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
+        texts = (self.study, self.kind, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
         return (
             {*map(type, texts)} == {str}
+            and self.kind in KINDS
             and {*map(type, counts)} == {int}
             and 0 <= min(counts) <= max(counts) < 2**31
             and self.metrics.keys() <= _METRICS
@@ -63,8 +66,15 @@ class About(NamedTuple):
         told = self._asdict()
         return told if self.stop != "target" else {name: told[name] for name in told if name != "stop"}
 
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "About":
+        """What ``record`` gave; older ones did not say the kind, and what they say tells it."""
+        has_batches = record["batch_size"] is not None
+        older = "recorded" if record["source"] is not None else "batch" if has_batches else "cores"
+        return cls(**{"kind": older, **record})
 
-def of_study(study: AnyStudy, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int) -> About:
+
+def of_study(study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int) -> About:
     """What a table of answers says of a study.
 
     Args:
@@ -78,7 +88,8 @@ def of_study(study: AnyStudy, studies: pa.Table, trials: pa.Table, metrics: Mapp
     timed = [run for run in runs if run["seconds_per_epoch"] is not None]
     return About(
         study=study.name,
-        source=study.source if isinstance(study, Recorded) else None,
+        kind=study.kind,
+        source=study.source,
         dataset=study.dataset,
         model=study.model_label,
         optimizer=study.optimizer,
@@ -89,6 +100,6 @@ def of_study(study: AnyStudy, studies: pa.Table, trials: pa.Table, metrics: Mapp
         complete=status.count("COMPLETE"),
         infeasible=status.count("INFEASIBLE"),
         incomplete=status.count("INCOMPLETE"),
-        stop=study.stop if isinstance(study, Study) else "target",
+        stop=study.stop,
         seconds_per_epoch=timed[-1]["seconds_per_epoch"] if timed and not timed[-1]["emulated"] else None,
     )

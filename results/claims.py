@@ -18,7 +18,7 @@ from results.commits import Commit, Tables, committed, frame, listed, read_table
 from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
 from results.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
-from results.plans import AnyStudy
+from results.plan import Plan
 
 
 class TakenOver(Exception):
@@ -69,7 +69,7 @@ class Claim:
             self.number = self._claim("run")
         self._write(compaction.with_run(Piece(**tables), self.number), self.number)
 
-    def commit(self, study: AnyStudy) -> None:
+    def commit(self, study: Plan) -> None:
         """Merges what was committed with the parts since, and makes that visible.
 
         Args:
@@ -128,7 +128,7 @@ class Claim:
 
         return steady(look)
 
-    def _record(self, number: int, study: AnyStudy, whole: Piece) -> dict[str, Any]:
+    def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit, and gives its record."""
         asked = most([study.asked, *([self._base.asked] if self._base else []), *self._listing.asked])
         files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}

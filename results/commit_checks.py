@@ -20,8 +20,8 @@ from results.entries import Entry
 from results.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.ledger import Ending
 from results.parts import Listing, claim_file, commit_file, confirm_file, plan_file
-from results.plans import AnyStudy, from_plan
-from results.recorded import Recorded
+from results.plan import Plan
+from results.plans import from_plan
 from results.table_checks import Rows
 
 IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then
@@ -29,7 +29,7 @@ IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to 
 Source: TypeAlias = pa.Buffer | Folder
 
 
-def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> AnyStudy:
+def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
     """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
     try:
         study = from_plan(plan, trials, repeats, name)
@@ -95,7 +95,7 @@ def runs(listing: Listing, found: Findings) -> frozenset[int] | None:
 
 def whole(
     commit: Commit,
-    study: AnyStudy,
+    study: Plan,
     record: Folder,
     there: Mapping[str, Entry],
     found: Findings,
@@ -199,7 +199,7 @@ def _is_listed(file: File, entry: Entry | None, found: Findings, on_bytes: OnByt
 
 def content(
     commit: Commit,
-    study: AnyStudy,
+    study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
     ended: dict[int, Ending],
@@ -226,7 +226,7 @@ def content(
 
 def _tables(
     commit: Commit,
-    study: AnyStudy,
+    study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
     ended: dict[int, Ending],
@@ -266,17 +266,17 @@ def _tables(
     return faults
 
 
-def _check_rows(commit: Commit, study: AnyStudy, table: str, rows: int) -> None:
+def _check_rows(commit: Commit, study: Plan, table: str, rows: int) -> None:
     """Raises Damaged if a table says that it has more rows than its bytes can hold, or its plan can make."""
     file = commit.files[table]
     check_rows(table, file.path, file.bytes, rows)
-    if table == "measurements" and not isinstance(study, Recorded):
+    if table == "measurements":
         most = commit.asked.planned * study.most_evaluations
         if rows > most:
             raise Damaged(f"{file.path} says that it holds {rows:,} rows, of {most:,} that were planned")
 
 
-def _envelope(commit: Commit, study: AnyStudy, sources: Mapping[str, Source], rebuild: bool) -> list[Fault]:
+def _envelope(commit: Commit, study: Plan, sources: Mapping[str, Source], rebuild: bool) -> list[Fault]:
     """What does not hold of the envelope of a commit whose files are as listed and hold what they must."""
     file, source = commit.files["envelope"], sources["envelope"]
     try:

@@ -16,7 +16,8 @@ from results.asked import APART, NO_REPEATS, Asked, Repeats
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.parts import MOST, Listing, commit_file
-from results.plans import AnyStudy, from_plan
+from results.plan import Plan
+from results.plans import from_plan, kind_of
 
 T = TypeVar("T")
 
@@ -82,7 +83,12 @@ class Commit(NamedTuple):
         return Asked(self.trials, self.repeats)
 
     @property
-    def study(self) -> AnyStudy:
+    def kind(self) -> str:
+        """Of ``results.plans.KINDS``; BadInput if there is none like it."""
+        return kind_of(self.plan)
+
+    @property
+    def study(self) -> Plan:
         """As it was asked for; BadInput if the plan is of other software, or of another study."""
         try:
             study = from_plan(self.plan, self.trials, self.repeats, self.name)

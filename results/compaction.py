@@ -12,8 +12,7 @@ from results import confirmation, durable, migrations, pruning, schema
 from results.asked import APART
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
-from results.plans import AnyStudy
-from results.study import Study
+from results.plan import Plan
 
 TABLES = ("studies", "trials", "measurements")
 _DIGEST_BYTES = 32
@@ -56,7 +55,7 @@ def read_part(path: Folder) -> Piece:
     return Piece(*tables)
 
 
-def merge(pieces: Sequence[Piece], study: AnyStudy | None = None) -> Piece:
+def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
     """All pieces as one: of a trial in several of them the last counts, with its measurements and no others'.
 
     Args:
@@ -81,9 +80,9 @@ def merge(pieces: Sequence[Piece], study: AnyStudy | None = None) -> Piece:
         trials.take(pa.array(last)),
         measurements if order is None else measurements.take(pa.array(order)),
     )
-    if isinstance(study, Study) and confirmation.CONFIRM in whole.trials["role"].unique().to_pylist():
+    if study is not None and study.targets and confirmation.CONFIRM in whole.trials["role"].unique().to_pylist():
         whole = _confirmed(study, whole)
-    if isinstance(study, Study) and study.pruning == "exact":
+    if study is not None and study.pruning == "exact":
         whole = _settled(study, whole)
     return whole
 
@@ -155,14 +154,14 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
     return np.lexsort((step, trial))
 
 
-def _confirmed(study: Study, whole: Piece) -> Piece:
+def _confirmed(study: Plan, whole: Piece) -> Piece:
     wanted = confirmation.wanted(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     trials = whole.trials["trial"].to_numpy()
     stale = trials[(trials >= APART) & ~np.isin(trials, wanted)]
     return only(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
 
 
-def _settled(study: Study, whole: Piece) -> Piece:
+def _settled(study: Plan, whole: Piece) -> Piece:
     trials, stay = pruning.settle(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     if stay.all():
         return whole

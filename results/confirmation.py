@@ -21,7 +21,7 @@ import pandas as pd
 
 from results import answers, ledger
 from results.asked import APART, Asked, Repeats
-from results.study import Study
+from results.plan import Plan
 
 SEARCH, CONFIRM = ROLES = ("search", "confirm")
 
@@ -47,7 +47,7 @@ def reporting(asked: Asked, repeats: Iterable[int]) -> list[int]:
     return sorted(at for at in repeats if not chooses or at // APART > asked.repeats.half)
 
 
-def candidates(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
     """The best trials of a search, best first, whether trials were pruned or not; as many as it is asked to have.
 
     Those that reached the study's first target come in the order in which they did, then the others by how low their
@@ -69,7 +69,7 @@ def candidates(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -
     return [int(i) for i in ranked[: study.asked.repeats.top]]
 
 
-def wanted(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+def wanted(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
     """Ids of the repeats that are asked for: those that choose, and once all of these have ended, those that report.
 
     Args:
@@ -100,7 +100,7 @@ def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) ->
     return best[int(np.argmin(medians))]
 
 
-def missing(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+def missing(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
     """Ids of the repeats that can be run now, in order; none before all trials of the search have ended.
 
     Args:
@@ -108,7 +108,7 @@ def missing(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> l
       trials: rows (trial, role, reason), every trial once.
       measurements: rows (study, trial, step, metrics), sorted.
     """
-    if not study.confirm or not len(trials):
+    if not study.asked.repeats.confirm or not len(trials):
         return []
     settled = ledger.settled(trials)
     if not settled.issuperset(range(study.trials)):
@@ -116,7 +116,7 @@ def missing(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> l
     return [trial for trial in wanted(study, trials, measurements) if trial not in settled]
 
 
-def to_run(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
+def to_run(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
     """How many repeats are still to be run, also of those that wait for what others choose; of an ended search."""
     settled = ledger.settled(trials)
     done = sum(trial in settled for trial in wanted(study, trials, measurements))

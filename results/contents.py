@@ -8,6 +8,7 @@ import pyarrow as pa
 from results import ledger, licences, schema
 from results.commits import Commit
 from results.licences import Terms
+from results.plans import KINDS
 from results.study import METRIC_KINDS, METRICS
 
 TABLES = {
@@ -18,7 +19,6 @@ TABLES = {
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 # What the folders of trials and measurements tell; in studies these are columns.
 PARTITIONS = ("dataset", "model", "optimizer", "batch_size")
-_COSTS = {column.name: column.meaning for column in schema.COSTS}
 _PARTITION_FIELDS = [pa.field(c.name, c.type) for c in schema.STUDIES if c.name in PARTITIONS]
 
 
@@ -104,8 +104,9 @@ def total(commits: Iterable[Commit]) -> ledger.Ledger:
 
 
 def _meaning(name: str, drawn: bool) -> str:
-    if name in _COSTS:
-        return _COSTS[name]
+    own = {column.name: column.meaning for kind in KINDS.values() for column in kind.columns}
+    if name in own:
+        return own[name]
     if name in METRICS:
         split, kind = name.split("_", 1)
         return f"{METRIC_KINDS[kind]}; on the {split} split"

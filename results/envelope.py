@@ -26,7 +26,7 @@ from results.answers import Answer, Rule, in_type
 from results.compaction import Piece
 from results.confirmation import SEARCH
 from results.durable import Damaged
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.study import METRICS, Target
 
 FORMAT = 1
@@ -51,7 +51,7 @@ def file_name(number: int) -> str:
     return f"envelope-{number:06d}.arrow"
 
 
-def build(study: AnyStudy, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
+def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
     """The envelope of a study as a file, and its number of rows.
 
     Args:
@@ -97,7 +97,7 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
             return None
         if any(head["sha256"][table].encode() not in record for table in HASHED):
             return None
-        about, batches = About(**head["about"]), range(head["rules"][rule.name])
+        about, batches = About.of_record(head["about"]), range(head["rules"][rule.name])
         return Envelope(about, [stream.read_next_batch() for _ in batches]) if batches and about.is_plain else None
     except (AttributeError, KeyError, TypeError, ValueError, OSError, StopIteration, RecursionError, pa.ArrowException):
         return None
@@ -127,6 +127,7 @@ def is_same(made: bytes, table: pa.Table) -> bool:
     """
     ours = pa.ipc.open_stream(made).read_all()
     heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
+    heads[1]["about"] = {"kind": heads[0]["about"]["kind"]} | heads[1]["about"]  # older ones did not say it
     lengths = [[len(chunk) for chunk in each["step"].chunks] for each in (ours, table)]
     if heads[0] != heads[1] or lengths[0] != lengths[1] or not ours.schema.equals(table.schema):
         return False

@@ -1,14 +1,14 @@
 """Factorization: the plan of a study of kind ``cores``, implicit ALS of a matrix of links on so many cores."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from results.asked import APART, Asked
+from results.asked import APART
 from results.bad_input import BadInput, check_choice
+from results.plan import Plan
 from results.search_space import SearchSpace
-from results.study import COMPARABLE, DIGITS, MOST_STEPS, Target, canonical, digest, whole
+from results.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
 
 SOLVERS = ("cg", "rotated_cg", "cholesky", "lu", "qr")
 DTYPES = ("float32", "bfloat16")
@@ -16,13 +16,11 @@ RIDGES = ("frequency", "constant")
 GATHERS = ("auto", "all_gather", "all_to_all")
 KERNELS = ("xla", "fused")
 _FUSED = ("rotated_cg", "float32", "float32")  # solver and dtypes
-_NO_IDENTITY = {"trials", "digits"}
 METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
-_UNLESS = {"evaluate_every": 1, "evaluation_rows": None}  # in a plan only where they are something else
 
 
 @dataclasses.dataclass(frozen=True)
-class Factorization:
+class Factorization(Plan):
     """The trials of one factorization on one number of cores: everything that decides a result, and nothing else.
 
     The objective is that of ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the links that are
@@ -73,9 +71,20 @@ class Factorization:
     evaluation_rows: int | None = None
     digits: int = DIGITS[-1]
 
+    kind: ClassVar[str] = "cores"
+    UNLESS: ClassVar[Mapping[str, object]] = {"evaluate_every": 1, "evaluation_rows": None}
+    # Of the stream are data, search and seed alone, so that cores and solvers share trials.
+    NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("dim", "solver", "cg_steps", "table_dtype", "solver_dtype", "gather", "kernel", "cores", "epochs"),
+            *("evaluate_every", "evaluation_rows"),
+        }
+    )
     targets: ClassVar[tuple[Target, ...]] = ()
     ends_at: ClassVar[tuple[Target, ...]] = ()
+    stop: ClassVar[str] = "target"
     pruning: ClassVar[str] = "off"
+    source: ClassVar[None] = None
     batch_size: ClassVar[None] = None  # an epoch takes all data at once
     optimizer: ClassVar[str] = "als"
 
@@ -100,39 +109,15 @@ class Factorization:
             if not least > 0:
                 raise BadInput(f"{name} must be above 0, not {least:g}")
 
-    def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but ``trials`` and ``digits``."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _NO_IDENTITY}
-        fields = {name: value for name, value in fields.items() if name not in _UNLESS or value != _UNLESS[name]}
-        return {"kind": "cores"} | fields | {"dataset_options": dict(self.dataset_options), "space": self.space.plan()}
-
-    @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int, digits: int = DIGITS[-1]) -> "Factorization":
-        """The study that ``plan()`` described, with a number of trials; BadInput if another software wrote it."""
-        fields = {k: v for k, v in plan.items() if k != "kind"}
-        told = {name for name in _UNLESS if fields.get(name, _UNLESS[name]) != _UNLESS[name]}
-        known = {field.name for field in dataclasses.fields(cls)} - _NO_IDENTITY - (_UNLESS.keys() - told)
-        if fields.keys() != known:
-            odd = ", ".join(sorted(fields.keys() ^ known))
-            raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
-        fields["space"] = SearchSpace.from_plan(plan["space"])
-        return cls(**fields, trials=trials, digits=digits)
+    @property
+    def slug(self) -> str:
+        """The readable part of its name."""
+        return f"{self.dataset}-als-{self.solver}-d{self.dim}-c{self.cores}"
 
     @property
-    def asked(self) -> Asked:
-        """What is asked of it beside its plan."""
-        return Asked(self.trials)
-
-    @functools.cached_property
-    def name(self) -> str:
-        """A readable slug and ``digits`` of the plan's sha256; the study's folder in a store."""
-        words = f"{self.dataset}-als-{self.solver}-d{self.dim}-c{self.cores}"
-        return f"{words}-{digest(self.plan())[: self.digits]}"
-
-    @functools.cached_property
-    def plan_json(self) -> str:
-        """The identity in its one canonical JSON form."""
-        return canonical(self.plan())
+    def devices(self) -> int:
+        """How many devices it is measured on."""
+        return self.cores
 
     @property
     def model_label(self) -> str:
@@ -148,9 +133,3 @@ class Factorization:
     def most_evaluations(self) -> int:
         """Of a trial: an epoch has one."""
         return self.epochs
-
-    @property
-    def stream(self) -> str:
-        """What all randomness derives from: data, search and seed, so that cores and solvers share trials."""
-        shared = ("kind", "dataset", "dataset_version", "dataset_options", "ridge", "space", "seed", "comparable")
-        return digest({field: value for field, value in self.plan().items() if field in shared})

@@ -16,7 +16,7 @@ from results.durable import Folder
 from results.entries import Entry
 from results.ledger import Ending, Ledger
 from results.parts import Part
-from results.plans import AnyStudy
+from results.plan import Plan
 
 OnBytes = Callable[[int], None]
 
@@ -69,7 +69,7 @@ class Findings:
     bytes: int = 0
     ledger: Ledger | None = None
     plans: dict[int, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    studies: dict[int, AnyStudy] = dataclasses.field(default_factory=dict)
+    studies: dict[int, Plan] = dataclasses.field(default_factory=dict)
     confirms: list[Repeats] = dataclasses.field(default_factory=list)
     claims: dict[int, Claimed] = dataclasses.field(default_factory=dict)
     commit: Commit | None = None

@@ -13,7 +13,7 @@ from results.bad_input import BadInput
 from results.commits import Commit, File, released
 from results.compaction import TABLES, Piece
 from results.durable import Damaged, Folder
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.union import only
 
 MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is written anew
@@ -28,7 +28,7 @@ class Incoming(NamedTuple):
       runs: reads its runs, oldest first, once they are seen to be what was written.
     """
 
-    study: AnyStudy
+    study: Plan
     commit: Commit | None
     runs: Callable[[], list[Piece]]
 
@@ -85,9 +85,7 @@ def parquet_file(data: bytes, table: str, path: Folder) -> pq.ParquetFile:
     return file
 
 
-def _check(
-    study: AnyStudy, tables: Mapping[str, table_checks.Rows], numbers: frozenset[int] | None, path: Folder
-) -> None:
+def _check(study: Plan, tables: Mapping[str, table_checks.Rows], numbers: frozenset[int] | None, path: Folder) -> None:
     try:
         flaw = next(table_checks.flaws(study, tables, numbers), None)
     except BadInput:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from results.plans import KINDS, kind_of
+
 OWN = "scaling-limits"  # the source of what this software measured itself
 OWN_LICENCE = "CC-BY-4.0"
 # Sources that may be converted locally and never be redistributed, whatever a plan says of them.
@@ -39,7 +41,7 @@ class Terms(NamedTuple):
 
 def terms(plan: Mapping[str, Any]) -> Terms:
     """The terms of a study, from its plan: published studies carry their licence and citation in their details."""
-    if plan.get("kind") != "recorded":
+    if not KINDS[kind_of(plan)].recorded:
         return Terms(OWN, OWN_LICENCE, None)
     source, details = str(plan["source"]), plan["details"]
     licence = str(details.get("licence", ""))

@@ -16,7 +16,7 @@ from results.compaction import Piece, only
 from results.durable import Folder
 from results.incoming import MOST_CLAIMS, Incoming, called, checked, incoming, parquet_file
 from results.parts import claim_file, commit_file
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.union import Union, union
 
 MOST_LINES = 10
@@ -160,7 +160,7 @@ def _is_same(into: Folder, theirs: Commit | None) -> bool:
     return all(ours.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
 
 
-def _copy(theirs: Commit, study: AnyStudy, into: Folder) -> bool:
+def _copy(theirs: Commit, study: Plan, into: Folder) -> bool:
     """Copies a study the store has nothing of, file by file; False, and nothing done, if it has something.
 
     The study keeps the number it was sealed under, because its runs are numbered by the claims before; these are made

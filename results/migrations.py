@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from results import durable, schema
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
-from results.plans import AnyStudy, from_plan
+from results.plan import Plan
+from results.plans import from_plan
 
 _RUN = "[0-9]" * 6
 
@@ -67,7 +68,7 @@ def studies_of_1(store: Folder) -> list[str]:
     return sorted({path.parent.parent.name for path in store.glob(f"*/{_RUN}/studies.parquet")})
 
 
-def plan_of_1(store: Folder, name: str) -> AnyStudy:
+def plan_of_1(store: Folder, name: str) -> Plan:
     """A study of a store of schema 1, as asked for with the most trials."""
     paths: list[Folder] = sorted((store / name).glob("plan-*.json"), key=lambda path: path.name)
     if not paths:

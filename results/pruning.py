@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 
 from results import answers
-from results.study import Study
+from results.plan import Plan
 
 
-def settle(study: Study, trials: pd.DataFrame, measurements: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+def settle(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """Cuts every curve where a scheduler that had known all answers from the start would have cut it.
 
     A real run knows less and goes further, never less far, so that this takes away rows and invents none. A trial ends

@@ -1,23 +1,22 @@
 """Recorded: the plan of a study that somebody else measured and published."""
 
 import dataclasses
-import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from results.asked import APART, Asked
+from results.asked import APART
 from results.bad_input import BadInput
+from results.plan import Plan
 from results.search_space import SearchSpace
-from results.study import DIGITS, MOST_STEPS, Target, canonical, digest, whole
+from results.study import DIGITS, MOST_STEPS, Target, whole
 
-_NO_IDENTITY = {"trials", "digits"}
 SOURCE_LISTS = "source_lists"  # a column of trials of studies that join lists of their source: how many hold the run
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 
 @dataclasses.dataclass(frozen=True)
-class Recorded:
+class Recorded(Plan):
     """A study somebody else measured and published: what its source tells of it.
 
     Attributes:
@@ -40,9 +39,13 @@ class Recorded:
     trials: int
     digits: int = DIGITS[-1]
 
+    kind: ClassVar[str] = "recorded"
     targets: ClassVar[tuple[Target, ...]] = ()
     ends_at: ClassVar[tuple[Target, ...]] = ()
+    stop: ClassVar[str] = "target"
     pruning: ClassVar[str] = "off"
+    budget_steps: ClassVar[int] = MOST_STEPS  # its source need not tell
+    most_evaluations: ClassVar[int] = MOST_STEPS
 
     def __post_init__(self) -> None:
         for field in ("source", "dataset", "model", "optimizer"):
@@ -53,40 +56,16 @@ class Recorded:
         whole("batch_size", self.batch_size, 1, MOST_STEPS)
         whole("trials", self.trials, 0, APART)
 
-    def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but ``trials`` and ``digits``."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _NO_IDENTITY}
-        return {"kind": "recorded"} | fields | {"details": dict(self.details), "space": self.space.plan()}
-
-    @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], trials: int, digits: int = DIGITS[-1]) -> "Recorded":
-        """The study that ``plan()`` described, with a number of trials."""
-        fields = {k: v for k, v in plan.items() if k != "kind"}
-        if fields.keys() != {field.name for field in dataclasses.fields(cls)} - _NO_IDENTITY:
-            raise BadInput(f"not the plan of a recorded study: {', '.join(sorted(fields))}")
-        fields["space"] = SearchSpace.from_plan(plan["space"])
-        return cls(**fields, trials=trials, digits=digits)
-
     @property
-    def asked(self) -> Asked:
-        """What is asked of it beside its plan."""
-        return Asked(self.trials)
-
-    @functools.cached_property
-    def name(self) -> str:
-        """A readable slug and ``digits`` of the plan's sha256; the study's folder in a store."""
+    def slug(self) -> str:
+        """The readable part of its name."""
         words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
-        return f"{words}-b{self.batch_size}-{digest(self.plan())[: self.digits]}"
+        return f"{words}-b{self.batch_size}"
 
     @property
     def model_label(self) -> str:
         """The model's name."""
         return self.model
-
-    @functools.cached_property
-    def plan_json(self) -> str:
-        """The identity in its one canonical JSON form."""
-        return canonical(self.plan())
 
 
 def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:

@@ -94,8 +94,8 @@ COSTS = (
 
 NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables
 
-# A metaparameter becomes a column of `trials`, so it may not be called like one.
-RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS, *COSTS)) | frozenset(METRICS)
+# A metaparameter becomes a column of `trials`, so it may not be called like one; see ``results.plans.reserved``, too.
+RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS)) | frozenset(METRICS)
 
 
 def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[str, pa.DataType]) -> pa.Table:

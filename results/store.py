@@ -30,10 +30,11 @@ from results.commits import Commit, Tables, committed, frame, listed, read_table
 from results.compaction import TABLES
 from results.durable import Damaged, Folder
 from results.parts import confirm_file, plan_file
-from results.plans import AnyStudy, from_plan
-from results.study import DIGITS, Study
+from results.plan import Plan
+from results.plans import from_plan
+from results.study import DIGITS
 
-T = TypeVar("T", bound=AnyStudy)
+T = TypeVar("T", bound=Plan)
 
 _NO_LOCK = "should be an empty file, and is a link, a folder or a pipe, which this software never makes; remove it"
 
@@ -67,7 +68,7 @@ def names(store: Folder) -> list[str]:
     return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and listed(f).plans)
 
 
-def planned(store: Folder, name: str) -> AnyStudy | None:
+def planned(store: Folder, name: str) -> Plan | None:
     """The study as last asked for (with the most trials, and repeats of the best), or None if it never was."""
     found = listed(store / name)
     if not found.plans:
@@ -91,7 +92,7 @@ def called(store: Folder, study: T) -> T:
     return study if (study, None) in held else names[-1]
 
 
-def ask(store: Folder, study: AnyStudy) -> None:
+def ask(store: Folder, study: Plan) -> None:
     """Records that ``study`` is wanted; refuses a name that stands for another plan, and says what differs."""
     check_same_plan(store, study)
     folder = store / study.name
@@ -104,7 +105,7 @@ def ask(store: Folder, study: AnyStudy) -> None:
         durable.create(folder / confirm_file(repeats), durable.seal(repeats.record()))
 
 
-def check_same_plan(store: Folder, study: AnyStudy) -> None:
+def check_same_plan(store: Folder, study: Plan) -> None:
     """Raises BadInput if the store holds another plan under this study's name."""
     stored = planned(store, study.name)
     if stored is None:
@@ -196,7 +197,7 @@ class Progress(NamedTuple):
     to_run: int
 
 
-def progress(store: Folder, study: AnyStudy) -> Progress:
+def progress(store: Folder, study: Plan) -> Progress:
     """How far a study is, counting parts that no commit record lists yet."""
 
     def look() -> Progress:
@@ -205,7 +206,7 @@ def progress(store: Folder, study: AnyStudy) -> Progress:
         settled = ledger.settled(trials)
         searching = sum(i not in settled for i in range(study.trials))
         confirming = study.asked.planned - study.trials
-        if isinstance(study, Study) and confirming and not searching:
+        if confirming and not searching:
             stored = claims.tables(store / study.name, base, parts)
             confirming = confirmation.to_run(study, stored.trials, stored.measurements)
         counted = ledger.count(study.asked, trials)
@@ -214,7 +215,7 @@ def progress(store: Folder, study: AnyStudy) -> Progress:
     return steady(look)
 
 
-def missing(store: Folder, study: Study) -> list[int]:
+def missing(store: Folder, study: Plan) -> list[int]:
     """Ids of the trials of the search of ``study`` that are still to be run, in order."""
     settled = progress(store, study).settled
     return [i for i in range(study.trials) if i not in settled]

@@ -8,21 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results import confirmation, migrations, schema
+from results import confirmation, migrations, plans, schema
 from results.asked import APART
 from results.confirmation import CONFIRM, SEARCH
-from results.factorization import Factorization
-from results.plans import AnyStudy
-from results.recorded import Recorded
+from results.plan import Plan
+from results.plans import KINDS
 from results.schema import Column
 from results.search_space import Range
-from results.study import METRICS, REASONS, REASONS_TO_RERUN, Study
+from results.study import METRICS, REASONS_TO_RERUN
 
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 _TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
-_OF_ANY = {("COMPLETE", None), ("INFEASIBLE", None), *(("INCOMPLETE", reason) for reason in REASONS)}
-_OF_OURS = _OF_ANY - {("INCOMPLETE", "unstated")}
-_ENDS: Mapping[type, set[tuple[str, str | None]]] = {Recorded: _OF_ANY, Study: _OF_OURS, Factorization: _OF_OURS}
 _METRIC_TYPES = (pa.float32(), pa.float64())  # ours are the first, what others published may be either
 
 
@@ -97,7 +93,7 @@ def in_parquet(file: pq.ParquetFile) -> Rows:
 
 
 def flaws(
-    study: AnyStudy, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
+    study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
 ) -> Iterator[Flaw]:
     """What does not hold of the tables of a study.
 
@@ -111,7 +107,8 @@ def flaws(
     if wrong:
         yield from wrong
         return
-    drawn = [] if isinstance(study, Recorded) else tables["trials"].schema.names[len(schema.TRIALS) :]
+    recorded = KINDS[study.kind].recorded
+    drawn = [] if recorded else tables["trials"].schema.names[len(schema.TRIALS) :]
     studies = _needed("studies", tables["studies"], _TOLD)
     trials = _needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *drawn])
     names = {"studies": set(studies["study"].unique().to_pylist()), "trials": set(trials["study"].unique().to_pylist())}
@@ -130,14 +127,14 @@ def flaws(
     of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
     of_trials += _roles(study, trials, whole)
     yield from (Flaw("trials", what) for what in of_trials)
-    curves = scan(tables["measurements"], 0 if isinstance(study, Recorded) else 1)  # ours have nothing to say at 0
+    curves = scan(tables["measurements"], 0 if recorded else 1)  # ours have nothing to say at 0
     for what in curves.flaws:
         yield Flaw("measurements", what)
     ids = trials["trial"].to_numpy()
     orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
     if len(orphans):
         yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, which trials lacks")
-    if not isinstance(study, Recorded) and not (of_trials or curves.flaws or len(orphans)):
+    if not recorded and not (of_trials or curves.flaws or len(orphans)):
         for what in _ends(trials, curves):
             yield Flaw("trials", what)
 
@@ -201,10 +198,11 @@ def scan(rows: Rows, earliest: int) -> Curves:
     return Curves(ids[whole], stops[whole], flaws)
 
 
-def _shape(table: str, written: pa.Schema, study: AnyStudy) -> Iterator[str]:
+def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     """What is wrong with the columns of a table: our own first, in order, then metaparameters or metrics."""
     columns: tuple[Column, ...] = COLUMNS[table]
-    costs = {column.name: column.type for column in schema.COSTS} if isinstance(study, Factorization) else {}
+    kind, reserved = KINDS[study.kind], plans.reserved()
+    own = {column.name: column.type for column in kind.columns}
     found = written
     if (written.metadata or {}).get(schema.VERSION_KEY) != str(schema.SCHEMA_VERSION).encode():
         found = migrations.upgrade(table, written.empty_table(), table).schema
@@ -216,22 +214,22 @@ def _shape(table: str, written: pa.Schema, study: AnyStudy) -> Iterator[str]:
     if len(found) < len(columns):
         yield f"lacks the column {columns[len(found)].name}"
     for field in list(found)[len(columns) :]:
-        if table == "studies" or (table == "trials" and field.name in schema.RESERVED):
+        if table == "studies" or (table == "trials" and field.name in reserved):
             yield f"has a column {field.name[:80]!r} that does not belong there"
         elif table == "trials" and field.type != pa.float64():
             yield f"has the metaparameter {field.name} as {field.type}, not double"
-        elif table == "measurements" and field.name in costs:
-            if field.type != costs[field.name]:
-                yield f"has {field.name} as {field.type}, not {costs[field.name]}"
+        elif table == "measurements" and field.name in own:
+            if field.type != own[field.name]:
+                yield f"has {field.name} as {field.type}, not {own[field.name]}"
         elif table == "measurements" and field.name not in METRICS:
             yield f"has a column {field.name[:80]!r}, which is no metric"
-        elif table == "measurements" and field.type not in _METRIC_TYPES[: 2 if isinstance(study, Recorded) else 1]:
+        elif table == "measurements" and field.type not in _METRIC_TYPES[: 2 if kind.recorded else 1]:
             yield f"has the metric {field.name} as {field.type}"
     if len(set(found.names)) < len(found.names):
         yield "has two columns of one name"
 
 
-def _studies(study: AnyStudy, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
+def _studies(study: Plan, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
     told = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
     for column, value in zip(("dataset", "model", "optimizer", "batch_size", "plan"), told, strict=True):
         if set(table[column].to_pylist()) - {value, None}:
@@ -243,18 +241,18 @@ def _studies(study: AnyStudy, table: pa.Table, runs: frozenset[int] | None) -> I
         yield f"has {_some('run', np.array(sorted(set(run.tolist()) - runs)))}, under which nobody claimed the study"
 
 
-def _trials(study: AnyStudy, table: pa.Table, runs: set[int]) -> Iterator[str]:
+def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
     ids, steps = table["trial"].to_numpy(), pc.fill_null(table["steps"], 0).to_numpy()
     if np.any(np.diff(ids) <= 0) or np.any(ids < 0):
         yield "does not have every trial once, in order, from 0"
     if set(table["run"].unique().to_pylist()) - runs:
         yield "has trials of a run that studies lacks"
     ways = list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
-    for status, reason in sorted(set(ways) - _ENDS[type(study)], key=str):
+    for status, reason in sorted(set(ways) - KINDS[study.kind].endings, key=str):
         rows = np.array([way == (status, reason) for way in ways])
         yield f"{_some('trial', ids[rows])} ended as {str(status)[:40]}({str(reason)[:40]}), which there is not"
     wrong = {"have fewer steps than none": steps < 0}
-    if not isinstance(study, Recorded):
+    if not KINDS[study.kind].recorded:
         repeats = study.asked.repeats
         wrong["were never asked for"] = (ids % APART >= study.trials) | (ids // APART > repeats.confirm)
         wrong["have more steps than the budget"] = steps > study.budget_steps
@@ -270,10 +268,10 @@ def _trials(study: AnyStudy, table: pa.Table, runs: set[int]) -> Iterator[str]:
             yield f"{_some('trial', ids[found])} {what}"
 
 
-def _roles(study: AnyStudy, table: pa.Table, whole: bool) -> Iterator[str]:
+def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
     """Repeats are known by their ids, and have the metaparameters of the trial they repeat, the best of the search."""
     ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
-    repeats = ids >= APART if not isinstance(study, Recorded) else np.zeros(len(ids), bool)
+    repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else ids >= APART
     odd = roles != np.where(repeats, CONFIRM, SEARCH)
     if odd.any():
         yield f"{_some('trial', ids[odd])} have a role that is not theirs: {str(roles[odd][0])[:40]}"

@@ -9,9 +9,9 @@ import pyarrow as pa
 from results import compaction
 from results.asked import APART
 from results.compaction import Piece, only
-from results.plans import AnyStudy
-from results.recorded import Recorded
-from results.study import REASONS_TO_RERUN, Study
+from results.plan import Plan
+from results.plans import KINDS
+from results.study import REASONS_TO_RERUN
 
 _KEYS = {"measurements": ["trial", "step"], "trials": ["trial"]}
 
@@ -57,7 +57,7 @@ class Union(NamedTuple):
     shorter: Mapping[int, Difference] = {}
 
 
-def union(ours: Piece, theirs: Piece, study: AnyStudy) -> Union:
+def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
     """Compares what two places hold of a study; which run made a trial, where and how fast, is no difference.
 
     Args:
@@ -67,7 +67,7 @@ def union(ours: Piece, theirs: Piece, study: AnyStudy) -> Union:
     clashes = [clash for table in _KEYS for clash in _clashes(getattr(ours, table), getattr(theirs, table))]
     if clashes:
         return Union(frozenset(), clashes=clashes)
-    return _of_others(ours, theirs) if isinstance(study, Recorded) else _of_ours(ours, theirs, study)
+    return _of_others(ours, theirs) if KINDS[study.kind].recorded else _of_ours(ours, theirs, study)
 
 
 def _of_others(ours: Piece, theirs: Piece) -> Union:
@@ -79,14 +79,14 @@ def _of_others(ours: Piece, theirs: Piece) -> Union:
     return Union(frozenset(there - here) | longer, conflicts, shorter=shorter)
 
 
-def _of_ours(ours: Piece, theirs: Piece, study: AnyStudy) -> Union:
+def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
     here, there = _to_rerun(ours), _to_rerun(theirs)
     both = here.keys() & there.keys()
     better = {trial for trial in both if here[trial] and not there[trial]}
     unfinished = _differing(*(only(piece, {t for t in both if here[t] and there[t]}) for piece in (ours, theirs)))
     longer = {trial for trial in unfinished if _steps(theirs, trial) > _steps(ours, trial)}
     take = frozenset(there.keys() - here.keys() | better | longer)
-    if isinstance(study, Study) and max(take, default=0) >= APART:  # without what repeats another trial than the best
+    if max(take, default=0) >= APART:  # without what repeats another trial than the best
         take &= frozenset(compaction.merge([ours, theirs], study).trials["trial"].to_pylist())
     finished = {trial for trial in both if not here[trial] and not there[trial]}
     ours, theirs = only(ours, here.keys() - better - longer), only(theirs, take | finished)

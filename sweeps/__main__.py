@@ -12,16 +12,19 @@ from collections.abc import Mapping, Sequence
 
 from tqdm import tqdm
 
+from harness import runners
+from harness.runners import RUNNERS
 from results import store
 from results.bad_input import shown
 from results.doors import say
-from results.factorization import Factorization
-from results.study import Study
-from sweeps import config, factorizations, manual
-from sweeps.factorizations import Asked
-from sweeps.launchers import alone, local
+from results.plan import Plan
+from results.plans import of_kind
+from sweeps import config, manual
+from sweeps.kinds import KINDS
+from sweeps.launchers import local
+from sweeps.reading import Read
 
-Studies = Sequence[Study | Factorization]
+Studies = Sequence[Plan]
 
 
 class _Bar:
@@ -74,8 +77,8 @@ def main(argv: list[str]) -> int:
     if not to_run:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
         return 0
-    asked = [Asked(s, request.ratings[s.name]) for s in to_run if isinstance(s, Factorization)]
-    factorizations.make_ready(asked, say)
+    for kind, reader in KINDS.items():
+        reader.make_ready([Read(s, request.sources.get(s.name)) for s in of_kind(to_run, kind)], say)
     for study in to_run:
         store.ask(request.store, study)
     already = f"; {stored:,} trials are stored already" if stored else ""
@@ -91,23 +94,21 @@ def main(argv: list[str]) -> int:
     if failures:
         say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
         return 1
-    kinds = {"epochs" if isinstance(study, Factorization) else "steps" for study in request.studies}
-    commands = [f"python -m analysis {command} --store {request.store}" for command in sorted(kinds)]
+    reading = {KINDS[study.kind].command for study in request.studies}
+    commands = [f"python -m analysis {command} --store {request.store}" for command in sorted(reading)]
     print(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
 
 
 def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -> list[local.Outcome]:
-    """Runs networks side by side, then factorizations alone, one after the other."""
-    networks = [study for study in to_run if isinstance(study, Study)]
-    factorized = [study for study in to_run if isinstance(study, Factorization)]
+    """Runs studies, those whose progress is counted alike after one bar."""
     count, outcomes = _Count(len(to_run)), []
-    if networks:
-        bar = _Bar(networks, "trial", sum(missing[study.name] for study in networks), count)
-        with contextlib.closing(bar):
-            outcomes += local.run_all(request.store, networks, request.settings, request.workers, bar)
-    if factorized:
-        bar = _Bar(factorized, "epoch", sum(missing[study.name] * study.epochs for study in factorized), count)
-        with contextlib.closing(bar):
-            outcomes += alone.run_all(request.store, factorized, request.ratings, request.settings, bar)
+    for unit in dict.fromkeys(map(runners.unit, RUNNERS)):
+        studies = [study for study in to_run if runners.unit(study.kind) == unit]
+        total = sum(RUNNERS[study.kind].settled(study, missing[study.name]) for study in studies)
+        if studies:
+            with contextlib.closing(_Bar(studies, unit, total, count)) as bar:
+                outcomes += local.run_all(
+                    request.store, studies, request.settings, request.workers, bar, sources=request.sources
+                )
     return outcomes

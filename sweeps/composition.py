@@ -15,18 +15,13 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from results.bad_input import BadInput, nearest
-from sweeps import overrides, schema
+from results.bad_input import BadInput, check_choice, nearest
+from sweeps import kinds, overrides
+from sweeps.kinds import KINDS
 from sweeps.overrides import GROUPS, CommandLine
-from sweeps.schema import Config
 
-# Keys of studies of one kind only; a dot at the end stands for all that begin so.
-_OF_NETWORKS = (
-    *("task.", "optimizer", "optimizer.", "batch_size", "confirm", "confirm_top", "pruning", "stop"),
-    *("lanes", "lane_strategy", "part_seconds", "launcher.workers"),
-)
-_OF_FACTORIZATIONS = ("cores", "als", "als.", "ratings", "ratings.")
-_KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
+_SHOWN = 5  # tasks of a kind that a message names
+_TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError, AssertionError)
 
 
@@ -38,8 +33,10 @@ class _Base(NamedTuple):
     axes: Mapping[str, Any]
 
     @property
-    def factorizes(self) -> bool:
-        return "name" in (self.config.ratings or {})
+    def kind(self) -> str:
+        kind: str = self.config.kind
+        check_choice("kind", kind, KINDS)
+        return kind
 
 
 def compose_all(line: CommandLine) -> list[dict[str, Any]]:
@@ -48,8 +45,8 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
     Hydra composes once for every distinct choice from groups; values are then set on copies of that.
 
     Returns:
-      Plain data in the shape of ``sweeps.schema.Config``, one per point of the sweep. Of a factorization ``task`` is
-      None, of any other study ``ratings``, ``als`` and ``cores`` are.
+      Plain data in the shape of ``sweeps.kinds.config()``, one per point of the sweep; sections of other kinds than its
+      own are None.
 
     Raises:
       BadInput: for anything wrong with it, before any study is returned.
@@ -61,7 +58,7 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
     fixed = [o for o in given if not o.is_sweep_override()]
     if swept and not line.multirun:
         raise BadInput(f"{swept[0].input_line} is a sweep; add -m to run all of it")
-    ConfigStore.instance().store("schema", Config)
+    ConfigStore.instance().store("schema", kinds.config())
     with initialize_config_module("conf", version_base="1.3"):
         spoken_for = {o.key_or_group for o in given}
         axes = {k: v for k, v in _base(_choices(fixed)).axes.items() if k not in spoken_for}
@@ -87,10 +84,10 @@ def _points(points: Sequence[Sequence[Override]], given: Sequence[Override]) -> 
             bases[choices] = _base(choices)
         at.append(bases[choices])
     for override in given:
-        if not any(_takes(base, override.key_or_group) for base in bases.values()):
+        if not any(kinds.takes(base.kind, override.key_or_group) for base in bases.values()):
             raise BadInput(_misplaced(override.key_or_group, at[0]))
     for point, base in zip(points, at, strict=True):
-        yield _plain(_with(base, [o for o in point if _takes(base, o.key_or_group)]), base.factorizes)
+        yield _plain(_with(base, [o for o in point if kinds.takes(base.kind, o.key_or_group)]), base.kind)
 
 
 def _choices(point: Iterable[Override]) -> tuple[str, ...]:
@@ -105,17 +102,14 @@ def _base(choices: Sequence[str]) -> _Base:
     return _Base(config, task, axes)
 
 
-def _takes(base: _Base, key: str) -> bool:
-    others = _OF_NETWORKS if base.factorizes else _OF_FACTORIZATIONS
-    return not any(key == other or (other[-1] == "." and key.startswith(other)) for other in others)
-
-
 def _misplaced(key: str, base: _Base) -> str:
-    if base.factorizes:
-        known = "cores, als.KEY, ratings.KEY, trials, seed, store and time_limit_seconds"
-        return f"{key} does not go with task={base.task}, which is a factorization; it takes {known}"
-    tasks = ", ".join(f"task={name}" for name in overrides.factorizations())
-    return f"{key} does not go with task={base.task}; it is for factorizations: {tasks}"
+    for kind, reader in KINDS.items():
+        if kinds.takes(kind, key):
+            tasks = [f"task={name}" for name in overrides.tasks(kind)]
+            told = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
+            other = f"task={base.task}, which is a {KINDS[base.kind].noun}"
+            return f"{key} does not go with {other}; it is for a {reader.noun}: {told}"
+    return f"unknown key {key!r}; {nearest(key, _keys())}"
 
 
 def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
@@ -157,7 +151,7 @@ def _reworded(error: Exception, lines: Sequence[str]) -> str:
         return f"unknown key {unknown[1]!r}; {nearest(unknown[1], _keys())}"
     field = re.search(r"Key '([^']+)' not in '(\w+)'", text)
     if field:
-        return f"unknown key {field[1]!r}; {nearest(field[1], typing.get_type_hints(getattr(schema, field[2])))}"
+        return f"unknown key {field[1]!r}; {nearest(field[1], _fields(_shapes()[field[2]]))}"
     added = re.search(r"Key '([^']+)' is not in struct", text)
     if added:
         return f"{added[1]!r} is not there yet; add it with a plus sign: +task.space.{added[1]}=… or the like"
@@ -165,18 +159,19 @@ def _reworded(error: Exception, lines: Sequence[str]) -> str:
     where = merging[1] if merging else " ".join(lines)
     kind = re.search(r"Value (.*) of type .* could not be converted to (\w+)", text)
     if kind:
-        return f"{where}: {kind[1]} is not {_KINDS.get(kind[2], kind[2])}"
+        return f"{where}: {kind[1]} is not {_TYPES.get(kind[2], kind[2])}"
     if "is not Optional" in text:
         return f"{where}: a value is needed"
     return f"{where}: {str(error.__cause__ or error).splitlines()[0]}"
 
 
-def _plain(config: DictConfig, factorizes: bool) -> dict[str, Any]:
-    """Plain data without what a preset says for studies of the other kind."""
-    for key in ("task",) if factorizes else ("ratings", "als", "cores"):
+def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
+    """Plain data without what a preset says for studies of other kinds."""
+    own = KINDS[kind].sections
+    for key in (key for reader in KINDS.values() for key in reader.sections if key not in own):
         config[key] = None
-    _check_keys(config, Config, "")
-    for key in ("ratings", "als") if factorizes else ("task",):
+    _check_keys(config, kinds.config(), "")
+    for key in own:
         if config[key] is None:
             raise BadInput(f"{key}=null: a value is needed")
     try:
@@ -197,13 +192,23 @@ def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
             _check_keys(config[key], fields[key], f"{prefix}{key}.")
 
 
-def _keys(shape: Any = Config, prefix: str = "") -> list[str]:
+def _keys(shape: Any = None, prefix: str = "") -> list[str]:
     """Every key an override may name, dotted, and `experiment`."""
     keys = ["experiment"] if not prefix else []
-    for key, kind in _fields(shape).items():
+    for key, kind in _fields(shape or kinds.config()).items():
+        if not prefix and key == "kind":  # which tasks say, and no override
+            continue
         keys += _keys(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
         keys += [key] if key in GROUPS else []
     return keys
+
+
+def _shapes(shape: Any = None) -> dict[str, Any]:
+    """All dataclasses that a shape is made of, by their names."""
+    own = shape or kinds.config()
+    kinds_of_fields = [each for kind in _fields(own).values() for each in (kind, *typing.get_args(kind))]
+    nested = [kind for kind in kinds_of_fields if dataclasses.is_dataclass(kind)]
+    return {own.__name__: own} | {name: kind for each in nested for name, kind in _shapes(each).items()}
 
 
 def _fields(shape: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Factorizations: from a composed configuration to plans of kind ``cores``, and their data made ready."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from results.bad_input import BadInput, check_choice, nearest
 from results.factorization import Factorization
 from results.search_space import SearchSpace
 from sweeps import ranges
+from sweeps.reading import Read
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
 from workloads.factorization.ratings import Ratings, Source, halves
@@ -22,15 +23,8 @@ BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
 HUB_COPIES = 3  # of the matrices of rows that are split
 
 
-class Asked(NamedTuple):
-    """A study, and what its ratings are built from: their name in the registry and its options, plain data."""
-
-    study: Factorization
-    ratings: Mapping[str, Any]
-
-
-def asked(config: Mapping[str, Any]) -> Asked:
-    """The study of a configuration that factorizes.
+def read(config: Mapping[str, Any]) -> Read[Factorization]:
+    """The study of a configuration that factorizes, and its ratings: their name in the registry and its options.
 
     Raises:
       BadInput: for anything wrong with it that can be told without reading the data.
@@ -53,25 +47,25 @@ def asked(config: Mapping[str, Any]) -> Asked:
         cores=config["cores"],
         **{name: als[name] for name in als if name not in given},
     )
-    return Asked(study, dict(ratings))
+    return Read(study, dict(ratings))
 
 
-def make_ready(asked_for: Iterable[Asked], say: Callable[[str], None]) -> None:
+def make_ready(studies: Iterable[Read[Factorization]], say: Callable[[str], None]) -> None:
     """Prepares the data of all studies on disk, once each.
 
     Args:
-      asked_for: any studies.
+      studies: any.
       say: told, line by line, what a user should know about the data, and about cores that are none.
 
     Raises:
       BadInput: for data that cannot be used, and studies that do not go with theirs.
     """
-    by_data: dict[tuple[str, str], list[Asked]] = {}
-    for one in asked_for:
+    by_data: dict[tuple[str, str], list[Read[Factorization]]] = {}
+    for one in studies:
         by_data.setdefault((one.study.dataset, one.study.dataset_version), []).append(one)
     lines: list[str] = []
     for alike in by_data.values():
-        found = registry.ratings(alike[0].ratings)
+        found = registry.ratings(alike[0].source or {})
         ratings = prepared.load(found)
         lines += [f"{found.name}: {line}" for line in ratings.lines()]
         for one in alike:
@@ -84,6 +78,11 @@ def make_ready(asked_for: Iterable[Asked], say: Callable[[str], None]) -> None:
         lines.append(f"{what} are emulated: times will say nothing about speed")
     for line in lines:
         say(line)
+
+
+def notes(studies: Sequence[Factorization]) -> list[str]:
+    """What a reader of their plans has to know."""
+    return ["a step of als is an epoch; its studies run one after the other"]
 
 
 def _checked(ratings: Mapping[str, Any]) -> Source:

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 import conf
 from results.bad_input import BadInput, check_choice
+from sweeps.schema import StudyConfig
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
@@ -28,10 +29,14 @@ def options(group: str) -> list[str]:
     return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
 
 
-def factorizations() -> list[str]:
-    """Names of the tasks that are factorizations: those whose file names ratings."""
+def tasks(kind: str) -> list[str]:
+    """Names of the tasks whose studies are of a kind."""
     root = Path(conf.__path__[0]) / "task"
-    return [name for name in options("task") if "ratings" in OmegaConf.load(root / f"{name}.yaml")]
+    kinds = {
+        name: OmegaConf.select(OmegaConf.load(root / f"{name}.yaml"), "kind", default=StudyConfig.kind)
+        for name in options("task")
+    }
+    return [name for name, own in kinds.items() if own == kind]
 
 
 def command_line(argv: Sequence[str]) -> CommandLine:

@@ -6,8 +6,9 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
     doors.run("sweeps.plan")
 
 from results import store
-from results.study import Study
+from results.plans import of_kind
 from sweeps import config, manual
+from sweeps.kinds import KINDS
 
 
 @doors.guarded
@@ -22,16 +23,7 @@ def main(argv: list[str]) -> int:
         new_trials, new_steps = new_trials + missing, new_steps + steps
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     print(doors.table(header, rows))
-    networks = [study for study in request.studies if isinstance(study, Study)]
-    ending = [study for study in networks if study.ends_at]
-    notes = []
-    if ending:
-        pruned = any(study.pruning == "exact" for study in ending)
-        notes.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
-    if len(ending) < len(networks):
-        whose = f"in {len(networks) - len(ending)} of {len(networks)} studies it" if ending else "a trial"
-        notes.append(f"{whose} goes on to the end of its budget")
-    if len(networks) < len(request.studies):
-        notes.append("a step of als is an epoch; its studies run one after the other")
+    by_kind = {kind: of_kind(request.studies, kind) for kind in KINDS}
+    notes = [note for kind, studies in by_kind.items() if studies for note in KINDS[kind].notes(studies)]
     print(f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps ({'; '.join(notes)})")
     return 0

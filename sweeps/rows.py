@@ -5,19 +5,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness import cores, engine
 from harness.frontier import Ended
+from harness.record import Record
 from results import confirmation, schema
-from results.factorization import Factorization
-from results.study import Study, Trial
-from workloads import registry
+from results.plan import Plan
+from results.plans import KINDS
+from results.study import Trial
 
-Record = engine.Record | cores.Record
-_COSTS = {column.name: column.type for column in schema.COSTS}
+# Columns of studies that some plans have a field of, and others do not.
+_OF_PLAN = ("evaluation_ratio", "evaluation_spacing")
 
 
 def tables(
-    study: Study | Factorization,
+    study: Plan,
     trials: Sequence[Trial],
     record: Record | None,
     about: dict[str, Any],
@@ -49,8 +49,9 @@ def tables(
         metrics = record.metrics
         measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
     study_row = about | _study_columns(study)
-    study_row |= _timing_columns(study, record) if record is not None else {}
-    kinds = {name: _COSTS.get(name, pa.float32()) for name in metrics}
+    study_row |= _timing_columns(record) if record is not None else {}
+    own = {column.name: column.type for column in KINDS[study.kind].columns}
+    kinds = {name: own.get(name, pa.float32()) for name in metrics}
     return {
         "studies": schema.build(schema.STUDIES, {name: [value] for name, value in study_row.items()}, {}),
         "trials": schema.build(schema.TRIALS, trial_rows, dict.fromkeys(study.space, pa.float64())),
@@ -58,8 +59,9 @@ def tables(
     }
 
 
-def _study_columns(study: Study | Factorization) -> dict[str, Any]:
-    columns = {
+def _study_columns(study: Plan) -> dict[str, Any]:
+    plan = study.plan()
+    return {
         "study": study.name,
         "dataset": study.dataset,
         "model": study.model_label,
@@ -69,30 +71,20 @@ def _study_columns(study: Study | Factorization) -> dict[str, Any]:
         "pruning": study.pruning,
         "planned_trials": study.trials,
         "plan": study.plan_json,
-    }
-    if isinstance(study, Factorization):
-        return columns
-    return columns | {"evaluation_ratio": study.evaluation_ratio, "evaluation_spacing": study.evaluation_spacing}
+    } | {name: plan.get(name) for name in _OF_PLAN}
 
 
-def _timing_columns(study: Study | Factorization, record: Record) -> dict[str, Any]:
-    seconds_per_step = record.train_seconds / record.trial_steps if record.trial_steps else None
-    columns: dict[str, Any] = {
+def _timing_columns(record: Record) -> dict[str, Any]:
+    per_step = record.train_seconds / record.trial_steps if record.trial_steps else None
+    per_epoch = record.steps_per_epoch
+    return {
         "compile_seconds": record.compile_seconds,
         "run_seconds": record.run_seconds,
         "train_seconds": record.train_seconds,
         "evaluate_seconds": record.evaluate_seconds,
         "trial_steps": record.trial_steps,
-        "seconds_per_step": seconds_per_step,
-        "seconds_per_epoch": _epoch_seconds(study, seconds_per_step),
+        "seconds_per_step": per_step,
+        "seconds_per_epoch": None if per_step is None or per_epoch is None else per_step * per_epoch,
+        "lanes": record.lanes,
+        "lane_strategy": record.lane_strategy,
     }
-    if isinstance(record, engine.Record):
-        columns |= {"lanes": record.lanes, "lane_strategy": record.lane_strategy}
-    return columns
-
-
-def _epoch_seconds(study: Study | Factorization, seconds_per_step: float | None) -> float | None:
-    if isinstance(study, Factorization):
-        return seconds_per_step
-    examples = registry.DATASETS[study.dataset].train_examples
-    return None if seconds_per_step is None or examples is None else seconds_per_step * examples / study.batch_size

@@ -4,23 +4,22 @@ import collections
 import datetime
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import compile_cache, cores, engine, provenance, search
-from harness.checkpoints import Checkpoints
+from harness import compile_cache, provenance, search
 from harness.ending import Ending
 from harness.engine import Settings
 from harness.frontier import Best, Ended
+from harness.record import Record
+from harness.runners import RUNNERS, Job
 from results import answers, confirmation, store
 from results.asked import APART
 from results.claims import Claim
-from results.factorization import Factorization
-from results.study import Study, Trial
-from sweeps.rows import Record, tables
-from workloads import registry
-from workloads.factorization import prepared
+from results.plan import Plan
+from results.study import Trial
+from sweeps.rows import tables
 
 
 class Summary(NamedTuple):
@@ -36,11 +35,11 @@ class Summary(NamedTuple):
 
 def run_study(
     folder: Path,
-    study: Study | Factorization,
+    study: Plan,
     settings: Settings,
     on_progress: Callable[[int], None] = lambda settled: None,
     *,
-    ratings: Mapping[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
     ending: Ending | None = None,
 ) -> Summary:
     """Runs the trials of ``study`` that the store at ``folder`` lacks; safe to repeat, and to run twice at once.
@@ -49,8 +48,8 @@ def run_study(
       folder: of the store.
       study: what is asked for; kept under the name that the store has it under.
       settings: how to run it.
-      on_progress: called with the number of trials settled so far; of a factorization, of epochs.
-      ratings: of a factorization, the name of its data in the registry and their options.
+      on_progress: called with what is settled so far, trials or steps; see ``harness.runners.Runner``.
+      source: what its data are built from where its plan does not say that; see ``sweeps.config.Request``.
       ending: of this process, which does not end in the middle of a write.
     """
     ending = ending or Ending()
@@ -63,34 +62,23 @@ def run_study(
         confirming = functools.partial(_confirming, study, claim)
         if trials or confirming():
             compile_cache.enable()
-            devices = study.cores if isinstance(study, Factorization) else None
-            about = provenance.software() | provenance.device(devices) | {"started_at": started_at}
+            about = provenance.software() | provenance.device(study.devices) | {"started_at": started_at}
 
             def write(part: Record) -> None:
                 with ending.lock:
                     claim.write(tables(study, search.draw(study, sorted(part.ended)), part, about))
 
-            if isinstance(study, Factorization):
-                assert ratings is not None
-                ended = _factorize(folder, study, trials, settings, on_progress, write, ratings)
-            else:
-                ended = engine.run(
-                    study,
-                    trials,
-                    settings,
-                    best=_best(study, claim) if study.pruning == "exact" else {},
-                    on_progress=on_progress,
-                    on_finished=write,
-                    confirming=confirming,
-                    ending=ending,
-                ).ended
+            best = _best(study, claim) if study.pruning == "exact" else {}
+            ended = RUNNERS[study.kind].run(
+                Job(study, trials, settings, folder, source, best, on_progress, write, confirming, ending)
+            )
         if not claim.visible:
             with ending.lock:
                 claim.commit(study)
     return _summary(study, ended, time.perf_counter() - began)
 
 
-def record_failure(folder: Path, study: Study | Factorization, reason: str) -> Summary:
+def record_failure(folder: Path, study: Plan, reason: str) -> Summary:
     """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
@@ -105,42 +93,19 @@ def record_failure(folder: Path, study: Study | Factorization, reason: str) -> S
     return _summary(study, ended, 0.0)
 
 
-def _factorize(
-    folder: Path,
-    study: Factorization,
-    trials: Sequence[Trial],
-    settings: Settings,
-    on_progress: Callable[[int], None],
-    on_finished: Callable[[Record], None],
-    ratings: Mapping[str, Any],
-) -> Mapping[int, Ended]:
-    source = registry.ratings(ratings)
-    if source.version() != study.dataset_version:
-        raise RuntimeError(f"{source.name} has changed since the study was planned; run the same command again")
-    return cores.run(
-        study,
-        trials,
-        prepared.load(source),
-        Checkpoints(folder, study.name),
-        time_limit_seconds=settings.time_limit_seconds,
-        on_progress=on_progress,
-        on_finished=on_finished,
-    )
-
-
-def _missing(study: Study | Factorization, claim: Claim) -> list[int]:
+def _missing(study: Plan, claim: Claim) -> list[int]:
     return [i for i in range(study.trials) if i not in claim.settled]
 
 
-def _confirming(study: Study | Factorization, claim: Claim) -> list[Trial]:
+def _confirming(study: Plan, claim: Claim) -> list[Trial]:
     """The repeats of the best that are to be run now; none before all of the search is stored."""
-    if isinstance(study, Factorization) or not study.confirm:
+    if not study.asked.repeats.confirm:
         return []
     stored = claim.tables()
     return search.draw(study, confirmation.missing(study, stored.trials, stored.measurements))
 
 
-def _best(study: Study, claim: Claim) -> Best:
+def _best(study: Plan, claim: Claim) -> Best:
     """The answers of the trials of the search that have ended."""
     measurements = claim.tables().measurements
     if len(measurements):
@@ -154,6 +119,6 @@ def _best(study: Study, claim: Claim) -> Best:
     return best
 
 
-def _summary(study: Study | Factorization, ended: Mapping[int, Ended], seconds: float) -> Summary:
+def _summary(study: Plan, ended: Mapping[int, Ended], seconds: float) -> Summary:
     count = collections.Counter(end.status for end in ended.values())
     return Summary(study.name, len(ended), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)

@@ -61,24 +61,37 @@ class LauncherConfig:
 
 
 @dataclasses.dataclass
-class Config:
-    """Of a study. A factorization has ``ratings`` with a name and ``als`` and ``cores``; any other has a ``task``."""
+class StudyConfig:
+    """Of a study of any kind."""
+
+    launcher: LauncherConfig = MISSING
+    kind: str = "batch"  # of ``sweeps.kinds.KINDS``; the file of a task says it where it is another
+    trials: int | None = None
+    seed: int = MISSING
+    store: str = MISSING
+    time_limit_seconds: float | None = None
+
+
+@dataclasses.dataclass
+class NetworkConfig:
+    """Of a study of kind ``batch``, beside."""
 
     task: TaskConfig | None = None
     optimizer: OptimizerConfig = MISSING
-    launcher: LauncherConfig = MISSING
-    ratings: dict[str, Any] | None = None  # the name of a data set and its options
-    als: AlsConfig | None = None
-    cores: int | None = None
     batch_size: int = MISSING
-    trials: int | None = None
     confirm: int = 0
     confirm_top: int | None = None
-    seed: int = MISSING
     pruning: str = MISSING
     stop: str = MISSING
-    store: str = MISSING
     lanes: int | None = None
     lane_strategy: str = MISSING
     part_seconds: float = MISSING
-    time_limit_seconds: float | None = None
+
+
+@dataclasses.dataclass
+class FactorizationConfig:
+    """Of a study of kind ``cores``, beside."""
+
+    ratings: dict[str, Any] | None = None  # the name of a data set and its options
+    als: AlsConfig | None = None
+    cores: int | None = None

@@ -18,7 +18,7 @@ from results.bad_input import BadInput, nearest
 from results.commits import Commit, released
 from results.doors import answer
 from results.ledger import Ledger
-from results.recorded import Recorded
+from results.plans import KINDS
 
 
 @doors.guarded
@@ -52,7 +52,7 @@ def _row(folder: Path, name: str) -> tuple:
     planned = store.planned(folder, name)
     assert planned is not None  # names() lists what was planned
     progress = store.progress(folder, planned)
-    ours = not isinstance(planned, Recorded)  # a study somebody else measured is as finished as it will ever be
+    ours = not KINDS[planned.kind].recorded  # a study somebody else measured is as finished as it will ever be
     unfinished = (ours and progress.ledger.unfinished) or not progress.visible
     state = "running" if store.running(folder, name) else "unfinished" if unfinished else "done"
     return (name, state, *progress.ledger)

@@ -18,17 +18,18 @@ import pyarrow as pa
 import pytest
 
 from results import schema, store
+from results.batch_study import BatchStudy
 from results.factorization import Factorization
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target
+from results.study import Target
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 @pytest.fixture(scope="session")
-def make_study() -> Callable[..., Study]:
+def make_study() -> Callable[..., BatchStudy]:
     """Builds a study of a tiny network on digits that ends within a second; keywords replace its fields."""
-    small = Study(
+    small = BatchStudy(
         dataset="digits",
         dataset_version="scikit-learn",
         model="fully_connected",
@@ -46,17 +47,17 @@ def make_study() -> Callable[..., Study]:
         trials=8,
     )
 
-    def make(**changes: object) -> Study:
+    def make(**changes: object) -> BatchStudy:
         return dataclasses.replace(small, **changes)  # type: ignore[arg-type]
 
     return make
 
 
 @pytest.fixture(scope="session")
-def colliding_seeds() -> Callable[[Study], tuple[int, int]]:
+def colliding_seeds() -> Callable[[BatchStudy], tuple[int, int]]:
     """Finds two seeds with which the hash of a study's plan has the same first eight hex digits, in half a second."""
 
-    def find(study: Study) -> tuple[int, int]:
+    def find(study: BatchStudy) -> tuple[int, int]:
         before, after = study.plan_json.split(f'"seed":{study.seed},')
         found: dict[bytes, int] = {}
         for seed in itertools.count():

@@ -13,9 +13,9 @@ from analysis.fitting import by_k, pairs
 from analysis.fitting.pairs import Fitted
 from analysis.searches import luck
 from results import store
+from results.batch_study import BatchStudy
 from results.commits import Commit
-from results.plans import AnyStudy
-from results.study import Study
+from results.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 RELEASE = ROOT / "results" / "published"
@@ -36,9 +36,9 @@ def text(name: str) -> str:
     return " ".join((ROOT / name).read_text().split())
 
 
-def sweep(study: AnyStudy) -> str:
+def sweep(study: Plan) -> str:
     """The sweep of the release that a study is of: the first words of a row of the table in docs/published.md."""
-    if not isinstance(study, Study):
+    if not isinstance(study, BatchStudy):
         return "web graphs"
     if study.stop == "budget":
         return "decay"
@@ -112,9 +112,9 @@ def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fit
     assert [each.points.trials for each in of_many.values()] == [1024]
 
 
-def _is_plain(study: AnyStudy) -> bool:
+def _is_plain(study: Plan) -> bool:
     """Whether a study is one of those that differ in optimizer and batch size alone."""
-    if not isinstance(study, Study):
+    if not isinstance(study, BatchStudy):
         return False
     plain = (study.pruning, study.stop, study.schedule) == ("off", "target", "constant")
     return plain and (study.dataset, study.model_label) == ("digits", MODEL)

@@ -17,8 +17,8 @@ import pytest
 from analysis import __main__ as analysis_door
 from results import __main__ as results_door
 from results import durable, release, store
+from results.batch_study import BatchStudy
 from results.parts import commit_file, plan_file
-from results.study import Study
 from sweeps import __main__ as sweeps_door
 from sweeps import plan as plan_door
 from sweeps import status
@@ -98,7 +98,7 @@ def is_one_line(code: int, err: str, *words: str) -> None:
 def test_no_name_in_a_store_steers_the_terminal(
     tmp_path: Path, folder: Path, door: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hostile: Study = plan(model_options={"widths": STEERS}, batch_size=8)
+    hostile: BatchStudy = plan(model_options={"widths": STEERS}, batch_size=8)
     publish(folder, hostile, {i: Ran([(5, 0.2), (9, 0.1)]) for i in range(4)})
     waiting = folder / f"waiting{STEERS}"
     waiting.mkdir()

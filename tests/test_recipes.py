@@ -17,6 +17,7 @@ RESIDUAL = "from workloads.models.residual import residual"
 STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}\n"
 RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
 HERE = "    # here\n"
+PLAN = "from results.plan import Plan\n"
 # Blocks of a page that are no new file, in their order: which file they go into, and behind what.
 INSERTED = {
     "data-set": [(REGISTRY, "DATASETS: dict[str, Dataset] = {\n")],
@@ -34,6 +35,13 @@ INSERTED = {
         ("harness/provenance.py", '        "physical_cores": len(processors.physical_cores()),\n'),
     ],
     "source": [("results/__main__.py", RUN)],
+    "kind": [
+        ("results/plans.py", "KINDS: dict[str, Kind] = {\n"),
+        ("harness/runners.py", "        fused.discard(study.dim)\n"),
+        ("harness/runners.py", "RUNNERS: dict[str, Runner] = {\n"),
+        ("sweeps/kinds.py", "KINDS: dict[str, Reader] = {\n"),
+        ("analysis/studies.py", "KINDS: dict[str, Kind] = {\n"),
+    ],
 }
 # What the text of a page asks for beside its blocks: of a file, what becomes what.
 REPLACED = {
@@ -50,8 +58,18 @@ REPLACED = {
         ("results/__main__.py", '"algoperf-logs"), help', '"algoperf-logs", "tracker"), help'),
         ("results/__main__.py", "mlperf_rcp, shallue2018\n", "mlperf_rcp, shallue2018, tracker\n"),
     ],
+    "kind": [
+        ("results/plans.py", "from results import schema\n", "import pyarrow as pa\nfrom results import schema\n"),
+        ("results/plans.py", PLAN, f"{PLAN}from results.power_method import PowerMethod\n"),
+        (
+            "sweeps/kinds.py",
+            "import factorizations, networks, schema\n",
+            "import factorizations, networks, power_method, schema\n",
+        ),
+    ],
 }
 SMALL = ["trials=2", "+task.budget.steps=40"]
+OF_NO_NETWORK = {"kind"}
 
 
 @pytest.mark.slow
@@ -67,7 +85,7 @@ def test_a_recipe_does_what_it_says(name: str, tmp_path: Path) -> None:
     for command in re.findall(r"^    python -m (.+)$", page.partition("See it work")[2].replace("\\\n", " "), re.M):
         door, *words = shlex.split(command)
         if door != "pytest":
-            run(tmp_path, door, small(words) if door == "sweeps" else words)
+            run(tmp_path, door, small(words) if door == "sweeps" and name not in OF_NO_NETWORK else words)
 
 
 def follow(name: str, page: str, copy: Path) -> None:

@@ -12,6 +12,7 @@ from analysis.cores import scaling
 from analysis.cores.factorizations import Measured
 from analysis.fitting import curves
 from results import doors
+from results.plans import KINDS
 from results.study import digest
 
 COLUMNS = {
@@ -116,7 +117,8 @@ def is_real(one: Measured) -> bool:
 
 def shared_plan(one: Measured) -> dict[str, Any]:
     """What all studies of a curve agree on: the plan without the number of cores."""
-    return {field: value for field, value in one.study.plan().items() if field != "cores"}
+    along = KINDS[one.study.kind].along
+    return {field: value for field, value in one.study.plan().items() if field != along}
 
 
 def _told(one: Measured) -> Mapping[str, Any]:

@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from results import store
+from results import plans, store
 from results.bad_input import BadInput
 from results.commits import Commit, read_table, steady
 from results.durable import Folder
 from results.factorization import DTYPES, SOLVERS, Factorization
 from results.ledger import Ledger
 
-KIND = "cores"
 VALIDATION, TEST = "validation_recall_20", "recall_20"  # the second is reported, the first chooses
 SPLITS = {VALIDATION: "validation", TEST: "test"}
 
@@ -116,15 +115,15 @@ def load(folder: Folder) -> list[Measured]:
 
 def of_kind(commits: Sequence[Commit]) -> list[Commit]:
     """Those that are of kind ``cores``."""
-    return [commit for commit in commits if commit.plan.get("kind") == KIND]
+    return plans.of_kind(commits, Factorization.kind)
 
 
 def waiting(folder: Folder, ran: Sequence[Measured]) -> list[str]:
     """Names of the studies of kind ``cores`` that were asked for and are not visible yet."""
     others = set(store.names(folder)) - {one.study.name for one in ran}
     seen = {commit.name for commit in store.catalogue(folder)}
-    plans = {name: store.planned(folder, name) for name in sorted(others - seen)}
-    return [name for name, plan in plans.items() if isinstance(plan, Factorization)]
+    asked = [plan for name in sorted(others - seen) if (plan := store.planned(folder, name))]
+    return [plan.name for plan in plans.of_type(asked, Factorization)]
 
 
 def nothing_there(folder: Folder) -> BadInput:
@@ -137,14 +136,14 @@ def nothing_there(folder: Folder) -> BadInput:
 
 
 def _order(study: Factorization) -> tuple[object, ...]:
+    along = plans.KINDS[study.kind].along
     formats = (DTYPES.index(study.table_dtype), DTYPES.index(study.solver_dtype))
     looks = (study.dataset, study.dim, SOLVERS.index(study.solver), *formats, study.cg_steps)
-    return (*looks, *(str(value) for field, value in study.plan().items() if field != "cores"), study.cores)
+    return (*looks, *(str(value) for field, value in study.plan().items() if field != along), study.cores)
 
 
 def _measured(commit: Commit) -> Measured:
-    study = commit.study
-    assert isinstance(study, Factorization)  # by its kind
+    (study,) = plans.of_type([commit.study], Factorization)
     trials = read_table(commit, "trials").to_pandas()
     runs = read_table(commit, "studies").select(["run", *Place._fields]).to_pylist()
     places = {run.pop("run"): Place(**run) for run in runs}

@@ -7,19 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis import studies
 from analysis.fitting import outcomes, samples
 from analysis.fitting.samples import Sample
 from analysis.searches import steps
 from analysis.searches.edges import Edge
-from results import store
+from results import plans, store
 from results.commits import Commit
 from results.overview import Overview
-from results.plans import AnyStudy
+from results.plan import Plan
 from results.study import Target, canonical, digest
 
-# A curve varies these and nothing else of a study's plan: budgets and search spaces may have to follow the batch size,
-# and so does what a source tells beside.
-VARIED = ("batch_size", "budget_steps", "evaluation_spacing", "space", "details")
+# A curve varies these, what it runs along, and nothing else of a study's plan: budgets and search spaces may have to
+# follow the batch size, and so does what a source tells beside.
+VARIED = ("budget_steps", "evaluation_spacing", "space", "details")
 
 
 class Curve(NamedTuple):
@@ -91,21 +92,23 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
     commits = {commit.name: commit for commit in store.catalogue(held.folder)}
     alike: dict[tuple[str, str, str, Target], dict[str, list[Commit]]] = {}
     table = steps.table(held, asked)
-    for row in table[table["batch_size"].notna()].to_dict("records"):
+    drawn = {about.study for about in plans.of_kind(held.abouts.values(), *studies.drawn_as(studies.BATCH))}
+    for row in table[table["study"].isin(drawn)].to_dict("records"):
         looks = (row["dataset"], row["model"], row["optimizer"], Target(row["target_metric"], row["target_value"]))
         commit = commits[row["study"]]
         alike.setdefault(looks, {}).setdefault(digest(shared_plan(commit.study)), []).append(commit)
     return [
-        _curve(looks, plans[key], members, distinction(key, plans))
+        _curve(looks, shared[key], members, distinction(key, shared))
         for looks, lookalikes in alike.items()
-        for plans in [{other: shared_plan(some[0].study) for other, some in lookalikes.items()}]
+        for shared in [{other: shared_plan(some[0].study) for other, some in lookalikes.items()}]
         for key, members in sorted(lookalikes.items())
     ]
 
 
-def shared_plan(study: AnyStudy) -> dict[str, object]:
-    """What all studies of a curve agree on: the plan without ``VARIED``."""
-    return {field: value for field, value in study.plan().items() if field not in VARIED}
+def shared_plan(study: Plan) -> dict[str, object]:
+    """What all studies of a curve agree on: the plan without what the curve runs along, and ``VARIED``."""
+    varied = (*VARIED, plans.KINDS[study.kind].along)
+    return {field: value for field, value in study.plan().items() if field not in varied}
 
 
 def points(curve: Curve) -> Points:

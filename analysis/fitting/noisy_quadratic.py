@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.special import gammainc
 
-from results.study import Study
+from results.batch_study import BatchStudy
 
 RATES = 1200  # that stand for a range of learning rates
 HALVINGS = 40
@@ -19,7 +19,7 @@ FEW, MANY = 0.25, 1e6  # of examples worth of noise: far from the knee on either
 LONGEST = 6000  # steps to a loss of a tenth or more where there is little noise
 
 
-def least_steps(study: Study) -> float:
+def least_steps(study: BatchStudy) -> float:
     """Steps to target if the loss were its expectation, and the learning rate the best; +inf if it never gets there."""
     rates, curvature, goal = _rates(study), _curvature(study), study.targets[0].value
     low, high = np.zeros(len(rates)), np.full(len(rates), float(study.budget_steps))
@@ -31,7 +31,7 @@ def least_steps(study: Study) -> float:
     return float(np.min(high[reaches], initial=np.inf))
 
 
-def best_of(study: Study, trials: int) -> float:
+def best_of(study: BatchStudy, trials: int) -> float:
     """Steps to target that the best of so many trials is expected to need; geometric mean, middles of intervals.
 
     A trial is at the target at the first of the study's evaluations whose loss is. The law of that, a sum of squares of
@@ -57,7 +57,7 @@ def best_of(study: Study, trials: int) -> float:
     return float(np.exp(chance @ np.log((before + steps) / 2) / chance.sum()))
 
 
-def critical_batch_size(study: Study, trials: int | None) -> float:
+def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
     """Where the line of perfect scaling meets the plateau, examples.
 
     Args:
@@ -70,25 +70,25 @@ def critical_batch_size(study: Study, trials: int | None) -> float:
     return FEW * variance * steps[0] / steps[1]
 
 
-def _with_noise(study: Study, variance: float) -> Study:
+def _with_noise(study: BatchStudy, variance: float) -> BatchStudy:
     """The study at batch size 1 with gradients of this variance, and as many steps as that takes."""
     options = {"noise": math.sqrt(variance)}
     budget = math.ceil(LONGEST * max(1.0, variance))
     return dataclasses.replace(study, batch_size=1, model_options=options, budget_steps=budget)
 
 
-def _rates(study: Study) -> np.ndarray:
+def _rates(study: BatchStudy) -> np.ndarray:
     """Learning rates at equal shares of the range they are drawn from."""
     if (study.dataset, study.model, study.optimizer) != ("noise", "quadratic", "sgd"):
         raise ValueError(f"nothing is worked out of {study.dataset}, {study.model}, {study.optimizer}")
     return np.array([study.space["learning_rate"].at((i + 0.5) / RATES) for i in range(RATES)])
 
 
-def _curvature(study: Study) -> np.ndarray:
+def _curvature(study: BatchStudy) -> np.ndarray:
     return 1 / np.arange(1, int(study.dataset_version) + 1)
 
 
-def _expected(study: Study, rates: np.ndarray, steps: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+def _expected(study: BatchStudy, rates: np.ndarray, steps: np.ndarray, curvature: np.ndarray) -> np.ndarray:
     """Expected loss after ``steps`` [n] at ``rates`` [n]; +inf where it diverges."""
     stable = rates < 2
     pull, spread = _parts(study, np.where(stable, rates, 1.0)[:, None], steps[:, None], curvature)
@@ -96,7 +96,7 @@ def _expected(study: Study, rates: np.ndarray, steps: np.ndarray, curvature: np.
 
 
 def _parts(
-    study: Study, rate: float | np.ndarray, steps: np.ndarray, curvature: np.ndarray
+    study: BatchStudy, rate: float | np.ndarray, steps: np.ndarray, curvature: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """What is left of the start, and what noise has put in, of the expected loss: [..., h] each."""
     variance = float(study.model_options["noise"]) ** 2 / study.batch_size

@@ -11,8 +11,8 @@ from analysis.searches import edges, trials
 from analysis.searches.edges import Edge
 from analysis.searches.trials import StudyTrials
 from results.commits import Commit
-from results.plans import AnyStudy
-from results.recorded import Recorded
+from results.plan import Plan
+from results.plans import KINDS
 from results.study import REASONS_TO_RERUN, Target
 
 
@@ -79,17 +79,18 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
     return rows.assign(steps_low=before.where(before.notna(), rows["steps_low"])), (note,) if sizes else ()
 
 
-def _examples_apart(study: AnyStudy) -> float | None:
+def _examples_apart(study: Plan) -> float | None:
     """How many examples evaluations are apart at most, where a source tells no more than that; NaN if not even that."""
-    if not isinstance(study, Recorded) or "evaluation_samples" not in study.details:
+    details = study.plan().get("details", {})
+    if "evaluation_samples" not in details:
         return None
-    value = study.details["evaluation_samples"]
+    value = details["evaluation_samples"]
     return float("nan") if value is None else float(value)
 
 
-def _budget(study: AnyStudy, trials: pd.DataFrame) -> int:
+def _budget(study: Plan, trials: pd.DataFrame) -> int:
     """The most steps a trial may take; of a study whose source does not say that, the most that one took."""
-    if not isinstance(study, Recorded):
+    if not KINDS[study.kind].recorded:
         return study.budget_steps
     most = trials["steps"].max()
     return 1 if pd.isna(most) else int(most)

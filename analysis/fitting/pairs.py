@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.cores.factorizations import KIND
+from analysis import studies
 from analysis.fitting import curves, fits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
 from analysis.searches import confirmations, steps
 from analysis.searches.confirmations import Confirmed
-from results import store
+from results import plans, store
 from results.commits import Commit
 from results.durable import Folder
 from results.study import digest
@@ -54,11 +54,10 @@ class Fitted(NamedTuple):
 def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[Fitted]:
     """The curves of a store with their fits; ``asked``: metric and value of a target other than the studies' own."""
     held, target = steps.load(folder, asked)
-    studies: dict[str, list[Commit]] = {}
-    for commit in store.catalogue(folder):
-        if commit.plan.get("kind") != KIND:
-            studies.setdefault(digest(curves.shared_plan(commit.study)), []).append(commit)
-    return [of_curve(curve, tuple(studies[curve.key])) for curve in curves.curves(held, target)]
+    members: dict[str, list[Commit]] = {}
+    for commit in plans.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH)):
+        members.setdefault(digest(curves.shared_plan(commit.study)), []).append(commit)
+    return [of_curve(curve, tuple(members[curve.key])) for curve in curves.curves(held, target)]
 
 
 def of_curve(curve: Curve, commits: tuple[Commit, ...]) -> Fitted:
@@ -74,18 +73,18 @@ def alike(found: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...],
       Of each group its name (data set, model, metric, value, and what tells it from groups that look alike, if there
       are any) and its curves.
     """
-    plans: dict[str, dict[str, object]] = {}
+    shared: dict[str, dict[str, object]] = {}
     groups: dict[tuple[str, ...], dict[str, list[Fitted]]] = {}
     for one in found:
         rest = {field: value for field, value in one.curve.shared.items() if field not in leaving}
-        plans[digest(rest)] = rest
+        shared[digest(rest)] = rest
         looks = (one.curve.dataset, one.curve.model, one.curve.target.metric, f"{one.curve.target.value:g}")
         groups.setdefault(looks, {}).setdefault(digest(rest), []).append(one)
     return [
         ((*looks, *([words] if words else [])), members)
         for looks, own in groups.items()
         for key, members in own.items()
-        for words in [curves.distinction(key, {other: plans[other] for other in own})]
+        for words in [curves.distinction(key, {other: shared[other] for other in own})]
     ]
 
 

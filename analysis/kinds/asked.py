@@ -9,7 +9,7 @@ from analysis.workloads import Workload
 from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice
 from results.choice import check_chooses
-from results.recorded import Recorded
+from results.plans import KINDS
 from results.study import Target
 
 PRUNED = "its trials were pruned, so what they would have come to is not known; sweep with pruning=off"
@@ -48,7 +48,7 @@ def with_targets(found: Sequence[Workload], asked: Asked) -> tuple[list[Workload
     if asked.metric is not None:
         check_choice("metric", asked.metric, recorded)
         for commit in (commit for one in found for commit in one.commits if asked.metric in commit.metrics):
-            if not isinstance(commit.study, Recorded):
+            if not KINDS[commit.kind].recorded:
                 check_chooses(asked.metric, commit.metrics)
     there = [one for one in found if (list(metrics([one], asked)) if asked.kind == "budget" else targets(one, asked))]
     if not there:

@@ -11,7 +11,6 @@ from analysis.panels import grid
 from analysis.panels.grid import Panel
 from analysis.panels.line import Line
 from analysis.workloads import Workload
-from results.study import Study
 
 T = TypeVar("T")
 
@@ -69,6 +68,5 @@ def counted(drawn: Sequence[Line]) -> str:
 
 def stops_at(workload: Workload, metric: str) -> float | None:
     """The error at which trials of a workload stopped, as it was their only target; None if they went on."""
-    study = workload.commits[0].study
-    own = study.targets if isinstance(study, Study) else ()
+    own = workload.commits[0].study.targets
     return own[0].value if len(own) == 1 and own[0].metric == metric else None

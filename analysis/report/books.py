@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from analysis import studies
 from analysis.report.gathered import Gathered
-from analysis.report.groups import KINDS, Group, summed
+from analysis.report.groups import Group, summed
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
-from results import licences, schema
+from results import licences, plans, schema
 from results.commits import Commit
 from results.ledger import Ledger
 from results.licences import Terms
@@ -82,7 +83,7 @@ def _or(words: Sequence[str]) -> str:
 
 def provenance(held: Gathered) -> Html:
     """Where and with what studies ran, and the hashes of what was kept of each."""
-    recorded = {commit.name for commit in held.commits if commit.plan.get("kind") == "recorded"}
+    recorded = {commit.name for commit in held.commits if plans.KINDS[commit.kind].recorded}
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for run in held.runs:
         if run["study"] not in recorded:
@@ -190,4 +191,5 @@ def terms(commits: Iterable[Commit]) -> Html:
 
 def kinds(groups: Sequence[Group]) -> list[tuple[str, str]]:
     """Kinds that there are, with their names."""
-    return [(kind, name) for kind, name in KINDS.items() if any(group.kind == kind for group in groups)]
+    there = {group.kind for group in groups}
+    return [(kind, row.said) for kind, row in studies.KINDS.items() if kind in there]

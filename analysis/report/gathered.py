@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from analysis import studies
 from analysis.cores import factorizations
 from analysis.cores.factorizations import Measured
 from analysis.drawing import picture
@@ -55,7 +56,9 @@ def gather(folder: Folder, asked: tuple[str, float] | None, report: Callable[[st
         # A store may grow while it is read: what counts is what was seen, and nothing visible ever vanishes.
         by_name = {commit.name: commit for commit in store.catalogue(folder)}
         of_goals, of_held = groups.of_goals(found), groups.of_factorizations(held, by_name)
-        every = [*of_goals.values(), *of_held.values()]
+        drawn = {commit.name for group in (*of_goals.values(), *of_held.values()) for commit in group.commits}
+        of_others = groups.of_others([commit for name, commit in by_name.items() if name not in drawn])
+        every = [*of_goals.values(), *of_held.values(), *of_others.values()]
         commits = sorted((commit for group in every for commit in group.commits), key=lambda commit: commit.name)
         runs = [row for commit in commits for row in read_table(commit, "studies").to_pylist()]
         move(len(there))
@@ -64,7 +67,7 @@ def gather(folder: Folder, asked: tuple[str, float] | None, report: Callable[[st
         commits,
         _keyed(groups.with_waiting(every, folder, commits)),
         [(places[goal.workload.commits[0].name], goal) for goal in found],
-        [(places["/".join(groups.looks(one.study))], one) for one in held],
+        [(places["/".join(studies.looks(one.study))], one) for one in held],
         runs,
     )
 

@@ -49,7 +49,7 @@ class Goal(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return "recorded" if self.workload.recorded else "batch"
+        return self.workload.commits[0].kind
 
     @property
     def sizes(self) -> list[int]:

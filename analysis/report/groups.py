@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from analysis import studies
 from analysis.cores.factorizations import Measured
 from analysis.drawing import labels
 from analysis.report import goals
@@ -10,16 +11,8 @@ from analysis.report.goals import Goal
 from results import store
 from results.commits import Commit
 from results.durable import Folder
-from results.factorization import Factorization
 from results.ledger import Ledger, tally
-from results.plans import AnyStudy
-from results.recorded import Recorded
-
-KINDS = {
-    "batch": "batch sizes, measured by scaling-limits",
-    "recorded": "batch sizes, published by others",
-    "cores": "factorizations over cores",
-}
+from results.plan import Plan
 
 
 class Group(NamedTuple):
@@ -27,7 +20,7 @@ class Group(NamedTuple):
 
     Attributes:
       key: names it in the page's address.
-      kind: of ``KINDS``.
+      kind: of ``studies.KINDS``.
       dataset, model, optimizer: as filters call them.
       said: what a search for words looks through.
       commits: its studies.
@@ -41,7 +34,7 @@ class Group(NamedTuple):
     optimizer: str
     said: str
     commits: Sequence[Commit] = ()
-    waiting: Sequence[AnyStudy] = ()
+    waiting: Sequence[Plan] = ()
 
     @property
     def ledger(self) -> Ledger:
@@ -75,11 +68,11 @@ def of_factorizations(held: Sequence[Measured], commits: Mapping[str, Commit]) -
     """A group for the factorizations of one data set with tables as long and one solver, by these."""
     members: dict[tuple[str, str, str], list[Measured]] = {}
     for one in held:
-        members.setdefault(looks(one.study), []).append(one)
+        members.setdefault(studies.looks(one.study), []).append(one)
     return {
         "/".join(names): Group(
             "/".join(names),
-            "cores",
+            own[0].study.kind,
             *names,
             " ".join(labels.title(one) for one in own).replace("_", " "),
             tuple(commits[one.study.name] for one in own),
@@ -88,10 +81,15 @@ def of_factorizations(held: Sequence[Measured], commits: Mapping[str, Commit]) -
     }
 
 
-def looks(study: AnyStudy) -> tuple[str, str, str]:
-    """Data set, model and optimizer as filters call them."""
-    rule = f"als, {study.solver}" if isinstance(study, Factorization) else study.optimizer
-    return study.dataset, study.model_label, rule
+def of_others(commits: Sequence[Commit]) -> dict[str, Group]:
+    """A group for all other studies that look alike, of kinds that have no sections of their own."""
+    members: dict[tuple[str, str, str, str], list[Commit]] = {}
+    for commit in commits:
+        members.setdefault((commit.kind, *studies.looks(commit.study)), []).append(commit)
+    return {
+        "/".join(names): Group("/".join(names[1:]), *names, " ".join(names).replace("_", " "), tuple(own))
+        for names, own in members.items()
+    }
 
 
 def with_waiting(groups: Sequence[Group], folder: Folder, seen: Sequence[Commit]) -> list[Group]:
@@ -104,10 +102,9 @@ def with_waiting(groups: Sequence[Group], folder: Folder, seen: Sequence[Commit]
     """
     unseen = set(store.names(folder)) - {commit.name for commit in seen}
     plans = [plan for plan in (store.planned(folder, name) for name in sorted(unseen)) if plan is not None]
-    members: dict[tuple[str, str, str, str], list[AnyStudy]] = {}
+    members: dict[tuple[str, str, str, str], list[Plan]] = {}
     for plan in plans:
-        kind = "cores" if isinstance(plan, Factorization) else "recorded" if isinstance(plan, Recorded) else "batch"
-        members.setdefault((kind, *looks(plan)), []).append(plan)
+        members.setdefault((plan.kind, *studies.looks(plan)), []).append(plan)
     found = []
     for group in groups:
         names = (group.kind, group.dataset, group.model, group.optimizer)

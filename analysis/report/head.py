@@ -3,17 +3,13 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from analysis import studies
 from analysis.report import books
 from analysis.report.gathered import Gathered
 from analysis.report.groups import Group
 from analysis.report.markup import Html, tag
 
 TITLE = "How far does more parallelism pay off?"
-QUESTIONS = {
-    "batch": "Steps to a target error against batch size, with metaparameters tuned afresh at every batch size.",
-    "recorded": "What others published of it, read into the same tables.",
-    "cores": "Seconds per epoch and recall of implicit factorizations against cores.",
-}
 FILTERS = ("kind", "dataset", "model", "optimizer")
 WORDS = {"kind": "kind of study", "dataset": "data set"}
 
@@ -46,7 +42,7 @@ def _measured(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> str:
     days = sorted(str(run["started_at"])[:10] for run in own)
     devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})
     versions = sorted({str(run["code_version"]) for run in own if run["code_version"]})
-    told = " ".join(words for kind, words in QUESTIONS.items() if kind in kinds)
+    told = " ".join(row.question for kind, row in studies.KINDS.items() if kind in kinds)
     if days:
         when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"
         where = f" on {', '.join(devices)}" if devices else ""

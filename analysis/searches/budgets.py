@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from results.commits import Commit, read_table
-from results.recorded import Recorded
+from results.plans import KINDS
 
 
 class Best(NamedTuple):
@@ -53,8 +53,8 @@ def within(commit: Commit, metric: str, counted: Collection[int], steps: Sequenc
 
 def planned(commit: Commit) -> int:
     """Steps that a trial may take; 0 where that is not known, as of a study limited by time."""
-    study = commit.study
-    steps = study.details.get("train_steps") if isinstance(study, Recorded) else commit.plan.get("budget_steps")
+    recorded = KINDS[commit.kind].recorded
+    steps = commit.plan["details"].get("train_steps") if recorded else commit.plan.get("budget_steps")
     return steps if isinstance(steps, int) else 0
 
 

@@ -20,7 +20,8 @@ from results import confirmation, store
 from results.asked import APART
 from results.commits import Commit
 from results.overview import Overview
-from results.study import Study, Target
+from results.plan import Plan
+from results.study import Target
 
 SEARCH, CONFIRM = trials.ROLES
 
@@ -73,8 +74,6 @@ def of_study(one: StudyTrials) -> Confirmed | None:
     not be the one to take. So it confirms another target only if the choice for that would have been the same: its best
     trial is among those run again, and the chosen one is the best of these by the repeats that chose.
     """
-    if not isinstance(one.study, Study):
-        return None
     searched, repeats = (one.rows[one.rows["role"] == role] for role in (SEARCH, CONFIRM))
     reached = searched[searched["outcome"] == trials.REACHED]
     if not len(reached):
@@ -105,7 +104,7 @@ def of_study(one: StudyTrials) -> Confirmed | None:
     )
 
 
-def _choice(study: Study, best: int, repeats: pd.DataFrame, searched: pd.DataFrame) -> int | None:
+def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFrame) -> int | None:
     """Which trial repeats would choose.
 
     Args:

@@ -14,8 +14,9 @@ from analysis.searches import confirmations, trials
 from analysis.searches.confirmations import Confirmed
 from analysis.searches.trials import StudyTrials
 from results import confirmation
+from results.batch_study import BatchStudy
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target
+from results.study import Target
 
 RATIOS = {
     "dataset": "name of the data set",
@@ -109,9 +110,9 @@ def bias(found: Sequence[Confirmed]) -> pd.Series:
     return pd.Series({name: float(np.median(steps)) / TRUTH for name, steps in told.items() if steps})
 
 
-def _study(count: int, confirm: int, top: int) -> Study:
+def _study(count: int, confirm: int, top: int) -> BatchStudy:
     space = SearchSpace({"learning_rate": Range("LOG", 1e-3, 1.0)})
-    return Study(
+    return BatchStudy(
         dataset="digits",
         dataset_version="",
         model="fully_connected",
@@ -132,7 +133,7 @@ def _study(count: int, confirm: int, top: int) -> Study:
     )
 
 
-def _search(study: Study, rng: np.random.Generator, spread: float) -> Confirmed:
+def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confirmed:
     """One search, its repeats as they are asked for, and what is read of them."""
     ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
     while len(ids) < study.asked.planned:
@@ -148,7 +149,7 @@ def _steps(rng: np.random.Generator, count: int, spread: float) -> np.ndarray:
     return np.round(TRUTH * np.exp(spread * rng.standard_normal(count)))
 
 
-def _tables(study: Study, ids: Sequence[int], steps: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _tables(study: BatchStudy, ids: Sequence[int], steps: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tables of trials and of measurements: one each, at the target."""
     role = [confirmation.role(i) for i in ids]
     measured = {"study": study.name, "trial": ids, "step": steps.astype(np.int64), TARGET.metric: np.float32(0)}

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import text
-from results import doors, overview, store
+from analysis import studies, text
+from results import doors, overview, plans, store
 from results.about import About
 from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice
@@ -75,7 +75,11 @@ def load(
         study of ours has validation.
     """
     held = overview.survey(folder, rule)
-    if not held.abouts:
+    there = held.abouts
+    held = held._replace(abouts={name: each for name, each in there.items() if studies.KINDS[each.kind].answers})
+    if there and not held.abouts:
+        raise BadInput(f"no study in {folder} is of a kind that has steps to target")
+    if not there:
         raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
     if asked is None:
         return held, None
@@ -203,7 +207,7 @@ def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None)
 def _lists(held: Overview, names: Collection[str]) -> list[str]:
     """Which of these studies are of the same list of a source, and which of several that it says are one."""
     commits = [commit for commit in store.catalogue(held.folder) if commit.name in names]
-    again = same_runs(commit.study for commit in commits if isinstance(commit.study, Recorded))
+    again = same_runs(plans.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
     told = {
         "the very same runs, listed under contradicting metaparameters": [" and ".join(pair) for pair in again],

@@ -12,8 +12,8 @@ from results.answers import MINIMUM, Rule
 from results.commits import Commit, read_table
 from results.confirmation import ROLES, SEARCH
 from results.durable import Folder
-from results.plans import AnyStudy
-from results.recorded import Recorded
+from results.plan import Plan
+from results.plans import KINDS
 from results.study import REASONS, Target
 
 COLUMNS = ("trial", "role", "status", "reason", "steps", "counts", "outcome", "steps_low", "steps_high")
@@ -46,7 +46,7 @@ class StudyTrials(NamedTuple):
         categories, which compare like text.
     """
 
-    study: AnyStudy
+    study: Plan
     target: Target
     rows: pd.DataFrame
 
@@ -148,13 +148,13 @@ def _categories(name: str, words: np.ndarray) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, dtype=_TYPES[name], validate=False)
 
 
-def _is_over(study: AnyStudy, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
+def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
     """Whether trials that are not at the target diverged or used up their budget, bool[n].
 
     A trial is also COMPLETE once it has reached every target of its own study, which need not decide another one.
     """
     budget_used = np.ones(len(last), bool)
-    if not isinstance(study, Recorded):
+    if not KINDS[study.kind].recorded:
         own = bool(study.ends_at) and steps.is_exact(study.ends_at, target, STRICT if strict else MINIMUM)
         budget_used = budget_used if own else last >= study.budget_steps
     return (status == "INFEASIBLE") | ((status == "COMPLETE") & budget_used)

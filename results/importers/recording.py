@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from results import commits, schema, store
+from results import commits, plans, schema, store
 from results.bad_input import BadInput
 from results.compaction import TABLES, Piece, only
 from results.durable import Folder
@@ -61,7 +61,7 @@ class Saved(NamedTuple):
 
 def may_be_column(name: str) -> bool:
     """Whether a metaparameter's name can be that of a column of the trials table."""
-    return bool(_COLUMN.fullmatch(name)) and name not in schema.RESERVED
+    return bool(_COLUMN.fullmatch(name)) and name not in plans.reserved()
 
 
 def there(folder: Folder, source: str) -> list[Recorded]:
@@ -69,7 +69,7 @@ def there(folder: Folder, source: str) -> list[Recorded]:
     if not folder.is_dir():
         return []
     found = [commit.study for commit in store.catalogue(folder)]
-    return [study for study in found if isinstance(study, Recorded) and study.source == source]
+    return [study for study in plans.of_type(found, Recorded) if study.source == source]
 
 
 def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from results import schema
+from results import plans
 from results.bad_input import BadInput
 from results.complement import complement
 from results.importers import recording
@@ -141,7 +141,7 @@ def outcome(trial: int, data: bytes) -> Outcome:
 @functools.lru_cache(1024)
 def metaparameter(name: str) -> str:
     """The column of a metaparameter: its name, unless a column of every trial is called so."""
-    own = f"metaparameter_{name}" if name in schema.RESERVED else name
+    own = f"metaparameter_{name}" if name in plans.reserved() else name
     if not recording.may_be_column(own):
         raise Unusable(f"has a metaparameter {brief(name)}, which is no name")
     return own

@@ -1,4 +1,8 @@
-"""A pool of long-lived worker processes on this machine, one per physical core or accelerator. Never starts JAX."""
+"""Worker processes on this machine: a pool of them, one per physical core or accelerator, and one that is alone.
+
+Studies whose kind must have the machine to itself run after all others, one after the other, each in a process of its
+own on as many cores as its plan says. Never starts JAX.
+"""
 
 import contextlib
 import dataclasses
@@ -8,20 +12,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from harness import processors
 from harness.engine import Settings
-from harness.lanes import programs_key
-from results.factorization import Factorization
-from results.study import Study
+from harness.runners import RUNNERS
+from results.plan import Plan
+from results.plans import KINDS
 from sweeps.launchers import worker
 from sweeps.launchers.worker import Failure
 from sweeps.run import Summary, record_failure
+
+Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
 ATTEMPTS = 2  # a study whose worker died is run once more
 END_SECONDS = 9.0  # that a worker has to hand over what has finished before it is killed
@@ -38,7 +45,7 @@ class Outcome(NamedTuple):
 class Progress(NamedTuple):
     """Something happened to a study: ``settled`` of its trials (or epochs) are, or it has ended with ``outcome``."""
 
-    study: Study | Factorization
+    study: Plan
     settled: int
     outcome: Outcome | None
 
@@ -50,7 +57,7 @@ class Worker:
     slot: int
     process: BaseProcess
     orders: Connection
-    study: Study | None = None
+    study: Plan | None = None
 
     def send(self, order: worker.Order) -> None:
         """Gives it a study. That it has died, ``hear`` tells."""
@@ -66,7 +73,7 @@ class Worker:
         return news
 
 
-def slots(workers: int | None) -> list[tuple[tuple[int, ...], dict[str, str]]]:
+def slots(workers: int | None) -> list[Slot]:
     """For each worker the logical processors it is bound to, and its environment.
 
     On accelerators a worker has one device to itself, or shares it evenly where there are more workers than devices;
@@ -89,22 +96,42 @@ def slots(workers: int | None) -> list[tuple[tuple[int, ...], dict[str, str]]]:
     return [((), environments[kind](i)) for i in range(count)]
 
 
-def cost(study: Study) -> float:
+def slot_alone(cores: int | None) -> Slot:
+    """The logical processors that a process which is alone is bound to, and its environment.
+
+    On a CPU a core is a physical one and a device of JAX's, and libraries that thread of their own accord do not.
+    Beyond the physical cores, devices share all of them. On accelerators a core is a device.
+
+    Args:
+      cores: how many it computes on; None: on all there are, and it is bound to none.
+    """
+    if cores is None:
+        return (), {}
+    kind, devices = processors.accelerators()
+    if devices:
+        return (), {"CUDA_VISIBLE_DEVICES": ",".join(map(visible, range(cores)))} if kind == "gpu" else {}
+    bound = tuple(sorted(cpu for core in processors.physical_cores()[:cores] for cpu in core))
+    return bound, {"JAX_NUM_CPU_DEVICES": str(cores), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def cost(study: Plan) -> float:
     """What a study takes at most, in arbitrary units: the steps of its budget times what a step costs.
 
     A step costs its examples and, as measured on a small network, about as much as 8 more.
     """
-    return study.asked.planned * study.budget_steps * (study.batch_size + 8.0)
+    return study.asked.planned * study.budget_steps * ((study.batch_size or 0) + 8.0)
 
 
 def run_all(
     store: Path,
-    studies: Sequence[Study],
+    studies: Sequence[Plan],
     settings: Settings,
     workers: int | None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    *,
+    sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> list[Outcome]:
-    """Runs studies, largest first, each as soon as a worker is free.
+    """Runs studies, largest first, each as soon as a worker is free; then those that must be alone, in their order.
 
     A study that raises is recorded as failed; one whose worker dies is run once more, then recorded as lost. Neither
     stops the others.
@@ -115,41 +142,62 @@ def run_all(
       settings: how.
       workers: how many processes; None: one per physical core or accelerator.
       on_progress: told of everything that happens.
+      sources: of studies, by their names; see ``sweeps.config.Request``.
 
     Returns:
       An outcome per study, in the order they ended.
     """
+    if why := cannot_start():
+        outcomes = []
+        for study in studies:
+            outcomes.append(outcome := failed(store, study, "failed", Failure(why)))
+            on_progress(_end(study, outcome))
+        return outcomes
+    together = [study for study in studies if not KINDS[study.kind].alone]
+    orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
+    outcomes = _run(store, together, orders, slots(workers), on_progress) if together else []
+    for study in studies:
+        if KINDS[study.kind].alone:
+            outcomes += _run(store, [study], orders, [slot_alone(study.devices)], on_progress)
+    return outcomes
+
+
+def _run(
+    store: Path,
+    studies: Sequence[Plan],
+    orders: Mapping[str, worker.Order],
+    slots: Sequence[Slot],
+    on_progress: Callable[[Progress], None],
+) -> list[Outcome]:
+    """Runs studies by a worker for each of the slots, or fewer if there are fewer studies."""
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
     attempts = {study.name: 0 for study in studies}
     outcomes: list[Outcome] = []
 
-    def end(study: Study, outcome: Outcome) -> None:
+    def end(study: Plan, outcome: Outcome) -> None:
         outcomes.append(outcome)
-        on_progress(Progress(study, outcome.summary.ran, outcome))
+        on_progress(_end(study, outcome))
 
-    if why := cannot_start():
-        for study in studies:
-            end(study, failed(store, study, "failed", Failure(why)))
-        return outcomes
-    pool = [start(i, *slot) for i, slot in enumerate(slots(workers)[: len(studies)])]
+    pool = [start(i, *slot) for i, slot in enumerate(slots[: len(studies)])]
 
     def died(dead: Worker) -> None:
         dead.process.join()
-        pool[dead.slot] = start(dead.slot, *slots(workers)[dead.slot])
+        pool[dead.slot] = start(dead.slot, *slots[dead.slot])
         if dead.study is None:
             return
+        RUNNERS[dead.study.kind].after_death(dead.study)
         if attempts[dead.study.name] < ATTEMPTS:
             queue.append(dead.study)
         else:
-            why = f"its worker process died {ATTEMPTS} times, last {how(dead.process.exitcode)}"
+            why = f"its process died {ATTEMPTS} times, last {how(dead.process.exitcode)}"
             end(dead.study, failed(store, dead.study, "lost", Failure(why)))
 
     try:
         while len(outcomes) < len(studies):
             for idle in (w for w in pool if w.study is None and queue):
-                idle.study = _next(queue, {programs_key(w.study) for w in pool if w.study is not None})
+                idle.study = _next(queue, {_programs(w.study) for w in pool if w.study is not None})
                 attempts[idle.study.name] += 1
-                idle.send(_order(store, idle.study, settings))
+                idle.send(orders[idle.study.name])
             busy = {w.orders: w for w in pool if w.study is not None}
             for ready in multiprocessing.connection.wait(list(busy)):
                 which = busy[ready]  # type: ignore[index]
@@ -171,7 +219,7 @@ def run_all(
     return outcomes
 
 
-def failed(store: Path, study: Study | Factorization, reason: str, why: Failure) -> Outcome:
+def failed(store: Path, study: Plan, reason: str, why: Failure) -> Outcome:
     """Stores that the trials of a study still missing ended as INCOMPLETE(``reason``); raises nothing."""
     try:
         return Outcome(record_failure(store, study, reason), *why)
@@ -209,16 +257,24 @@ def end_all(workers: Sequence[Worker]) -> None:
         one.process.join()
 
 
-def _order(store: Path, study: Study, settings: Settings) -> worker.Order:
-    return worker.Order(
-        str(store), study.plan(), study.trials, dataclasses.asdict(settings), repeats=study.asked.repeats
-    )
+def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, Any] | None) -> worker.Order:
+    trials, repeats = study.asked
+    how = dataclasses.asdict(settings)
+    return worker.Order(str(store), study.plan(), trials, tuple(repeats), how, None if source is None else dict(source))
 
 
-def _next(queue: list[Study], in_use: set) -> Study:
+def _end(study: Plan, outcome: Outcome) -> Progress:
+    return Progress(study, RUNNERS[study.kind].settled(study, outcome.summary.ran), outcome)
+
+
+def _programs(study: Plan) -> Hashable:
+    return RUNNERS[study.kind].programs(study)
+
+
+def _next(queue: list[Plan], in_use: set) -> Plan:
     """Takes the largest study whose programs no other worker is on, and may be compiling; else the largest."""
     for i in reversed(range(len(queue))):
-        if programs_key(queue[i]) not in in_use:
+        if _programs(queue[i]) not in in_use:
             return queue.pop(i)
     return queue.pop()
 

@@ -20,14 +20,14 @@ _LONGEST = 300  # characters of a cause
 
 
 class Order(NamedTuple):
-    """A study to run, as plain data that pickles: its plan, what is asked of it, how to run it, on what ratings."""
+    """A study to run, as plain data that pickles: its plan, what is asked of it, how to run it, on what data."""
 
     store: str
     plan: dict[str, Any]
     trials: int
+    repeats: tuple[int, ...]
     settings: dict[str, Any]
-    ratings: dict[str, Any] | None = None
-    repeats: tuple[int, ...] = ()
+    source: dict[str, Any] | None
 
 
 class Failure(NamedTuple):
@@ -78,19 +78,17 @@ def _run(orders: Connection, order: Order, ending: Ending) -> News:
     from harness.engine import Settings
     from results.asked import Repeats
     from results.plans import from_plan
-    from results.recorded import Recorded
     from sweeps.run import run_study
 
     try:
         study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
-        assert not isinstance(study, Recorded)
         settings = Settings(**order.settings)
         summary = run_study(
             Path(order.store),
             study,
             settings,
             on_progress=lambda settled: _tell(orders, News("progress", settled), ending),
-            ratings=order.ratings,
+            source=order.source,
             ending=ending,
         )
     except Exception as error:

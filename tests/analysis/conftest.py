@@ -12,10 +12,11 @@ import pytest
 
 from analysis.papers import definitions
 from results import confirmation, schema, store
+from results.batch_study import BatchStudy, evaluation_steps
 from results.factorization import Factorization
 from results.importers import shallue2018
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target, evaluation_steps
+from results.study import Target
 
 ERROR = Target("test_error", 0.1)
 BATCH_SIZES = tuple(2**i for i in range(11))
@@ -31,7 +32,7 @@ class Ran(NamedTuple):
     reason: str | None = None
 
 
-def plan(**changes: Any) -> Study:
+def plan(**changes: Any) -> BatchStudy:
     """A small study; ``changes`` are fields of Study."""
     fields: dict[str, Any] = {
         "dataset": "digits",
@@ -50,12 +51,12 @@ def plan(**changes: Any) -> Study:
         "pruning": "off",
         "trials": 4,
     }
-    return Study(**fields | changes)
+    return BatchStudy(**fields | changes)
 
 
 def publish(
     folder: Path,
-    study: Study,
+    study: BatchStudy,
     trials: Mapping[int, Ran],
     metrics: Iterable[str] = ("test_error",),
     drawn: Mapping[str, Sequence[float]] | None = None,
@@ -119,7 +120,7 @@ def sweep(folder: Path, trials: int = 24, seed: int = 0, **changes: Any) -> None
             publish(folder, study, dict(enumerate(_outcomes(study, need, rng.random(trials) < 1 / 8))))
 
 
-def _outcomes(study: Study, need: np.ndarray, diverges: np.ndarray) -> list[Ran]:
+def _outcomes(study: BatchStudy, need: np.ndarray, diverges: np.ndarray) -> list[Ran]:
     grid = evaluation_steps(study.budget_steps, study.evaluation_ratio)
     best = min((int(grid[np.searchsorted(grid, n)]) for n in need[~diverges] if n <= grid[-1]), default=int(grid[-1]))
     ran = []

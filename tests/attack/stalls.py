@@ -23,7 +23,7 @@ import moments
 import writer
 
 from results import claims, durable, store
-from results.study import Study
+from results.batch_study import BatchStudy
 
 HOURS = 60  # that a clock may be off, either way
 
@@ -69,7 +69,7 @@ def main(folder: Path, seed: int, rounds: int, seconds: float) -> None:
         print(json.dumps(line), flush=True)
 
 
-def start(place: Path, study: Study, attempt: int, seed: int) -> int:
+def start(place: Path, study: BatchStudy, attempt: int, seed: int) -> int:
     """Starts a writer; its process."""
 
     def work() -> None:
@@ -106,7 +106,7 @@ def promised(place: Path) -> set[tuple[int, int]]:
     return {(int(trial), int(attempt)) for trial, attempt in map(str.split, lines)}
 
 
-def faults(place: Path, study: Study) -> list[str]:
+def faults(place: Path, study: BatchStudy) -> list[str]:
     """What is wrong: with the store, with what is visible of it, and with what was seen in it before."""
     wrong = writer.faults(place) + writer.unlike(place, study)
     attempts = store.read(place, study.name).trials.set_index("trial")["seed"].to_dict()

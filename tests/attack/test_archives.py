@@ -17,7 +17,7 @@ from results import store
 from results.bad_input import BadInput
 from results.importers import archive, intake, shallue2018
 from results.importers.untrusted import Unusable
-from results.schema import RESERVED
+from results.plans import reserved
 
 GOOD = "mnist/fc_1024/sgd/64"
 BAD = "mnist/fc_64/sgd/32"
@@ -275,10 +275,10 @@ def test_a_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_metaparameters_called_like_our_columns(tmp_path: Path) -> None:
-    parameters = dict.fromkeys(RESERVED, 1.0)
+    parameters = dict.fromkeys(reserved(), 1.0)
     put = files(study(metadata=trial_json(parameters=parameters)))
     assert imported(tarred(tmp_path / "in.tar", put))[0] == 0
-    assert {f"metaparameter_{name}" for name in RESERVED} < set(store.read(tmp_path / "store").trials.columns)
+    assert {f"metaparameter_{name}" for name in reserved()} < set(store.read(tmp_path / "store").trials.columns)
 
 
 def good_tar(tmp_path: Path) -> bytes:

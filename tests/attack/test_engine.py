@@ -14,7 +14,7 @@ import pytest
 
 from harness.engine import Settings
 from results import store, verify
-from results.study import Study
+from results.batch_study import BatchStudy
 from sweeps.launchers import local
 from sweeps.run import run_study
 
@@ -24,7 +24,7 @@ def reached(folder: Path, moment: str) -> bool:
     return any(folder.glob(moment))
 
 
-def assert_same(one: Path, other: Path, study: Study) -> None:
+def assert_same(one: Path, other: Path, study: BatchStudy) -> None:
     """Two stores hold the same trials and measurements, to the bit, and nothing is wrong with the first."""
     assert [fault.line for findings in verify.examine(one, print) for fault in findings.faults] == []
     a, b = store.read(one, study.name), store.read(other, study.name)
@@ -39,7 +39,7 @@ def assert_same(one: Path, other: Path, study: Study) -> None:
     [("exact", "claim-000002.json"), pytest.param("off", "part-000001-*", marks=pytest.mark.attack)],
 )
 def test_a_killed_worker_of_the_engine_changes_no_result(
-    tmp_path: Path, make_study: Callable[..., Study], pruning: str, moment: str
+    tmp_path: Path, make_study: Callable[..., BatchStudy], pruning: str, moment: str
 ) -> None:
     """Killed when all trials are stored and about to be committed, or when some are stored and others under way."""
     study = make_study(pruning=pruning, batch_size=16, budget_steps=1500, trials=6)
@@ -84,5 +84,5 @@ def test_a_killed_sweep_goes_on_with_the_same_command(tmp_path: Path, pruning: s
         subprocess.run([*command, f"store={folder}"], check=True, capture_output=True)
     (name,) = store.names(calm)
     study = store.planned(calm, name)
-    assert isinstance(study, Study)
+    assert isinstance(study, BatchStudy)
     assert_same(killed, calm, study)

@@ -12,17 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from results import ledger, schema, store, verify
+from results.batch_study import BatchStudy
 from results.claims import Claim, TakenOver
 from results.recorded import Recorded
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target
+from results.study import Target
 
 METRICS = ("validation_loss", "test_loss")
 
 
-def study_of(pruning: str, trials: int) -> Study:
+def study_of(pruning: str, trials: int) -> BatchStudy:
     """The study that is replayed."""
-    return Study(
+    return BatchStudy(
         dataset="digits",
         dataset_version="scikit-learn",
         model="fully_connected",
@@ -41,7 +42,7 @@ def study_of(pruning: str, trials: int) -> Study:
     )
 
 
-def tables(study: Study, ids: list[int], attempt: int = 0) -> dict[str, pa.Table]:
+def tables(study: BatchStudy, ids: list[int], attempt: int = 0) -> dict[str, pa.Table]:
     """What a run of these trials measured: the same each time, but for the mark of the attempt.
 
     The mark is the seed of a trial, and its test_loss at every step.
@@ -81,7 +82,7 @@ def tables(study: Study, ids: list[int], attempt: int = 0) -> dict[str, pa.Table
     }
 
 
-def curve(study: Study, trial: int) -> tuple[np.ndarray, np.ndarray]:
+def curve(study: BatchStudy, trial: int) -> tuple[np.ndarray, np.ndarray]:
     """Steps and losses of a trial until it reached the target or its budget."""
     step = study.evaluations
     loss = np.exp(-step * (1 + trial * 7 % 11) / 100).astype(np.float32)
@@ -90,14 +91,14 @@ def curve(study: Study, trial: int) -> tuple[np.ndarray, np.ndarray]:
     return step[:stop], loss[:stop]
 
 
-def replay(folder: Path, study: Study, attempt: int = 0, rest: Callable[[], None] = lambda: None) -> None:
+def replay(folder: Path, study: BatchStudy, attempt: int = 0, rest: Callable[[], None] = lambda: None) -> None:
     """Asks for the study, and writes what is missing of it, two trials a part, under the lock."""
     store.ask(folder, study)
     with store.claim(folder, study.name) as claim:
         finish(claim, study, attempt, rest)
 
 
-def insist(folder: Path, study: Study, attempt: int, rest: Callable[[], None]) -> None:
+def insist(folder: Path, study: BatchStudy, attempt: int, rest: Callable[[], None]) -> None:
     """As ``replay``, without the lock, until the study is whole, however often others take it over."""
     while True:
         claim = Claim(folder, study.name)
@@ -110,7 +111,7 @@ def insist(folder: Path, study: Study, attempt: int, rest: Callable[[], None]) -
             rest()
 
 
-def finish(claim: Claim, study: Study, attempt: int, rest: Callable[[], None]) -> None:
+def finish(claim: Claim, study: BatchStudy, attempt: int, rest: Callable[[], None]) -> None:
     """Writes what is missing, two trials a part, and commits."""
     missing = [i for i in range(study.trials) if i not in claim.settled]
     for at in range(0, len(missing), 2):
@@ -188,7 +189,7 @@ def faults(folder: Path) -> list[str]:
     return [fault.line for found in verify.examine(folder, print) for fault in found.faults]
 
 
-def unlike(folder: Path, study: Study) -> list[str]:
+def unlike(folder: Path, study: BatchStudy) -> list[str]:
     """How what is committed of a study differs from the truth."""
     found, wrong = store.read(folder, study.name), []
     whole = {name: table.to_pandas() for name, table in tables(study, list(range(study.trials))).items()}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from results import store
-from results.study import Study
+from results.batch_study import BatchStudy
 
 from ..analysis.conftest import Ran, plan, publish
 
@@ -35,7 +35,7 @@ def test_rounding_goes_up_to_two_digits(targets: ModuleType, value: float, expec
 def test_an_eighth_of_the_budget_counts(
     targets: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study: Study = plan(targets=(), budget_steps=80, trials=2)
+    study: BatchStudy = plan(targets=(), budget_steps=80, trials=2)
     ran = {0: Ran([(5, 0.5), (10, 0.321), (80, 0.3)]), 1: Ran([(10, 0.4), (11, 0.2), (80, 0.1)])}
     publish(tmp_path, study, ran, ("validation_loss",))
     (commit,) = store.catalogue(tmp_path)

@@ -13,6 +13,7 @@ import pytest
 
 from harness import compile_cache, cores, search
 from harness.checkpoints import Checkpoint, Checkpoints
+from harness.record import Record
 from results.factorization import Factorization
 from results.search_space import SearchSpace
 from tests.workloads.graphs import ratings
@@ -55,14 +56,14 @@ def study(factorization: Factorization) -> Factorization:
     return dataclasses.replace(factorization, dim=8, epochs=EPOCHS, table_dtype="bfloat16")
 
 
-def run(study: Factorization, ids: list[int], store: Path, **how: object) -> tuple[list[cores.Record], Kept]:
-    records: list[cores.Record] = []
+def run(study: Factorization, ids: list[int], store: Path, **how: object) -> tuple[list[Record], Kept]:
+    records: list[Record] = []
     kept = Kept(store, study.name)
     cores.run(study, search.draw(study, ids), small(), kept, on_finished=records.append, **how)  # type: ignore[arg-type]
     return records, kept
 
 
-def assert_same(one: cores.Record, other: cores.Record) -> None:
+def assert_same(one: Record, other: Record) -> None:
     assert one.ended == other.ended
     for name in ("trial", "step"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
@@ -71,7 +72,7 @@ def assert_same(one: cores.Record, other: cores.Record) -> None:
 
 
 @pytest.fixture(scope="module")
-def calm(study: Factorization, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[cores.Record], Kept]:
+def calm(study: Factorization, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Kept]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SCALING_LIMITS_CACHE", str(tmp_path_factory.mktemp("cache")))
         told: list[int] = []
@@ -82,7 +83,7 @@ def calm(study: Factorization, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return records, kept
 
 
-def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[cores.Record], Kept]) -> None:
+def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[Record], Kept]) -> None:
     records, _ = calm
     assert [record.trial.tolist() for record in records] == [[0] * EPOCHS, [1] * EPOCHS]
     for record in records:
@@ -102,7 +103,7 @@ def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[cores.Rec
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills")
 @pytest.mark.parametrize(("where", "epoch"), [("between", 2), ("within", 1), ("saving", 3)])
 def test_a_kill_changes_no_factor_and_no_row(
-    study: Factorization, calm: tuple[list[cores.Record], Kept], where: str, epoch: int, tmp_path: Path
+    study: Factorization, calm: tuple[list[Record], Kept], where: str, epoch: int, tmp_path: Path
 ) -> None:
     program = Path(__file__).with_name("dying.py")
     path = os.pathsep.join(map(str, (program.parents[2], program.parents[1] / "workloads")))
@@ -118,7 +119,7 @@ def test_a_kill_changes_no_factor_and_no_row(
 
 
 def test_without_time_trials_wait_and_go_on(
-    study: Factorization, calm: tuple[list[cores.Record], Kept], tmp_path: Path
+    study: Factorization, calm: tuple[list[Record], Kept], tmp_path: Path
 ) -> None:
     records, kept = run(study, [0, 1], tmp_path, time_limit_seconds=1e-9)
     assert [end for record in records for end in record.ended.values()] == [
@@ -135,7 +136,7 @@ def test_without_time_trials_wait_and_go_on(
 
 @pytest.mark.parametrize("what", ["an array less", "another shape", "another dtype", "other columns", "too many rows"])
 def test_a_checkpoint_that_is_none_of_ours_is_not_gone_on_from(
-    study: Factorization, calm: tuple[list[cores.Record], Kept], what: str, tmp_path: Path
+    study: Factorization, calm: tuple[list[Record], Kept], what: str, tmp_path: Path
 ) -> None:
     keys: list[str] = []
 
@@ -162,7 +163,7 @@ def test_a_checkpoint_that_is_none_of_ours_is_not_gone_on_from(
     assert list(kept.seen) == [(0, done) for done in range(1, EPOCHS)]
 
 
-def test_evaluated_now_and_then(study: Factorization, calm: tuple[list[cores.Record], Kept], tmp_path: Path) -> None:
+def test_evaluated_now_and_then(study: Factorization, calm: tuple[list[Record], Kept], tmp_path: Path) -> None:
     rarely = dataclasses.replace(study, evaluate_every=3)
     (record,), kept = run(rarely, [0], tmp_path)
     (whole, _), all_kept = calm

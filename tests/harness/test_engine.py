@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 from harness import engine, lanes, search
-from harness.engine import Record, Settings
+from harness.engine import Settings
+from harness.record import Record
 from results.asked import APART
+from results.batch_study import BatchStudy
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target, Trial
+from results.study import Target, Trial
 
 FEW = Settings(lanes=3)
 
@@ -22,7 +24,7 @@ def same(a: Record, b: Record) -> bool:
 
 
 @pytest.fixture(scope="module")
-def whole(make_study: Callable[..., Study]) -> Record:
+def whole(make_study: Callable[..., BatchStudy]) -> Record:
     study = make_study()
     return engine.run(study, search.draw(study, range(8)), FEW)
 
@@ -35,17 +37,17 @@ def test_training_learns(whole: Record) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 32])
-def test_lanes_change_no_bit(make_study: Callable[..., Study], whole: Record, count: int) -> None:
+def test_lanes_change_no_bit(make_study: Callable[..., BatchStudy], whole: Record, count: int) -> None:
     study = make_study()
     assert same(engine.run(study, search.draw(study, range(8)), Settings(lanes=count)), whole)
 
 
-def test_the_order_of_trials_changes_no_bit(make_study: Callable[..., Study], whole: Record) -> None:
+def test_the_order_of_trials_changes_no_bit(make_study: Callable[..., BatchStudy], whole: Record) -> None:
     study = make_study()
     assert same(engine.run(study, search.draw(study, [5, 0, 7, 2, 1, 6, 3, 4]), FEW), whole)
 
 
-def test_one_trial_alone_is_the_trial_in_company(make_study: Callable[..., Study], whole: Record) -> None:
+def test_one_trial_alone_is_the_trial_in_company(make_study: Callable[..., BatchStudy], whole: Record) -> None:
     study = make_study()
     alone = engine.run(study, search.draw(study, [4]), FEW)
     rows = whole.trial == 4
@@ -53,7 +55,7 @@ def test_one_trial_alone_is_the_trial_in_company(make_study: Callable[..., Study
         assert np.array_equal(values, whole.metrics[name][rows])
 
 
-def test_batched_lanes_agree_within_rounding(make_study: Callable[..., Study]) -> None:
+def test_batched_lanes_agree_within_rounding(make_study: Callable[..., BatchStudy]) -> None:
     gentle = SearchSpace({"learning_rate": Range("LOG", 1e-2, 1e-1), "momentum": Range("LINEAR", 0.0, 0.5)})
     study = make_study(space=gentle, targets=(), budget_steps=30)
     trials = search.draw(study, range(4))
@@ -61,7 +63,7 @@ def test_batched_lanes_agree_within_rounding(make_study: Callable[..., Study]) -
     np.testing.assert_allclose(batched.metrics["validation_loss"], mapped.metrics["validation_loss"], rtol=1e-4)
 
 
-def test_pruned_and_unpruned_answers_are_equal(make_study: Callable[..., Study]) -> None:
+def test_pruned_and_unpruned_answers_are_equal(make_study: Callable[..., BatchStudy]) -> None:
     targets = (Target("validation_loss", 0.6), Target("validation_error", 0.12), Target("train_loss", 0.7))
     records = {}
     for pruning in ("off", "exact"):
@@ -76,7 +78,7 @@ def test_pruned_and_unpruned_answers_are_equal(make_study: Callable[..., Study])
     assert records["exact"].trial_steps < 0.7 * records["off"].trial_steps
 
 
-def test_a_trial_that_waits_for_others_goes_on_where_it_was(make_study: Callable[..., Study]) -> None:
+def test_a_trial_that_waits_for_others_goes_on_where_it_was(make_study: Callable[..., BatchStudy]) -> None:
     """Where one diverges the next of the queue takes its lane, and with exact pruning the others wait for that one."""
     learning_rate = Range("DISCRETE", values=(0.05, 0.1, 0.2, 1e30))
     space = SearchSpace({"learning_rate": learning_rate, "momentum": Range("LINEAR", 0.0, 0.5)})
@@ -93,7 +95,7 @@ def test_a_trial_that_waits_for_others_goes_on_where_it_was(make_study: Callable
         assert np.array_equal(records["exact"].metrics[name], values, equal_nan=True)
 
 
-def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: Callable[..., Study]) -> None:
+def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: Callable[..., BatchStudy]) -> None:
     planted = SearchSpace({"learning_rate": Range("DISCRETE", values=(1e30,)), "momentum": Range("LINEAR", 0.0, 0.0)})
     study = make_study(space=planted)
     record = engine.run(study, search.draw(study, range(2)), FEW)
@@ -105,7 +107,7 @@ def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: C
         assert max(record.step[record.trial == trial]) == ended.steps
 
 
-def test_one_program_serves_three_optimizers_and_every_schedule(make_study: Callable[..., Study]) -> None:
+def test_one_program_serves_three_optimizers_and_every_schedule(make_study: Callable[..., BatchStudy]) -> None:
     engine.run(make_study(), search.draw(make_study(), range(2)), FEW)
     built = lanes._build.cache_info().misses
     decaying = {"decay_fraction": Range("LINEAR", 0.5, 1.0), "end_learning_rate_factor": Range("LOG", 1e-3, 1e-1)}
@@ -119,7 +121,7 @@ def test_one_program_serves_three_optimizers_and_every_schedule(make_study: Call
     assert lanes._build.cache_info().misses == built
 
 
-def test_optimizers_and_schedules_differ_where_they_should(make_study: Callable[..., Study]) -> None:
+def test_optimizers_and_schedules_differ_where_they_should(make_study: Callable[..., BatchStudy]) -> None:
     fixed = {"learning_rate": Range("DISCRETE", values=(0.1,)), "momentum": Range("DISCRETE", values=(0.9,))}
     decay = {
         "decay_fraction": Range("DISCRETE", values=(1.0,)),
@@ -139,7 +141,7 @@ def test_optimizers_and_schedules_differ_where_they_should(make_study: Callable[
     assert len({round(loss, 6) for loss in losses}) == 4
 
 
-def test_a_time_limit_ends_what_is_unfinished(make_study: Callable[..., Study]) -> None:
+def test_a_time_limit_ends_what_is_unfinished(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(targets=())
     record = engine.run(study, search.draw(study, range(8)), Settings(lanes=2, time_limit_seconds=1e-6))
     assert {ended.reason for ended in record.ended.values()} == {"time_limit"}
@@ -149,7 +151,7 @@ def test_a_time_limit_ends_what_is_unfinished(make_study: Callable[..., Study]) 
 
 @pytest.mark.parametrize("pruning", ["off", "exact"])
 def test_confirming_trials_follow_once_all_others_are_handed_over(
-    make_study: Callable[..., Study], whole: Record, pruning: str
+    make_study: Callable[..., BatchStudy], whole: Record, pruning: str
 ) -> None:
     study = make_study(pruning=pruning)
     parts: list[Record] = []

@@ -13,8 +13,8 @@ from optax import contrib
 
 from harness import engine, search, streams
 from harness.engine import Settings
+from results.batch_study import BatchStudy
 from results.search_space import Range, SearchSpace
-from results.study import Study
 from sweeps import config, overrides
 from workloads import registry
 from workloads.workload import Optimizer
@@ -66,12 +66,12 @@ FAR |= {"trust_coefficient": 0.3, "learning_rate": 0.2}
 SMALL_RATE = {"learning_rate": 0.02}
 
 
-def _with_metaparameters(study: Study, values: M, **changes: Any) -> Study:
+def _with_metaparameters(study: BatchStudy, values: M, **changes: Any) -> BatchStudy:
     space = SearchSpace({name: Range("DISCRETE", values=(value,)) for name, value in values.items()})
     return dataclasses.replace(study, space=space, targets=(), evaluation_ratio=1.6, **changes)
 
 
-def _validation_losses_with_optax(study: Study, seed: int, values: M, steps: Collection[int]) -> list[float]:
+def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps: Collection[int]) -> list[float]:
     """Of a trial within its first epoch, after so many ``steps``."""
     workload = registry.workload(study.dataset, study.model, study.model_options, study.optimizer)
     row = registry.OPTIMIZERS[study.optimizer]
@@ -103,7 +103,7 @@ def _validation_losses_with_optax(study: Study, seed: int, values: M, steps: Col
 
 @pytest.mark.parametrize("optimizer", list(registry.OPTIMIZERS))
 def test_what_is_measured_is_what_optax_alone_would_have_measured(
-    make_study: Callable[..., Study], optimizer: str
+    make_study: Callable[..., BatchStudy], optimizer: str
 ) -> None:
     values = {name: FAR[name] for name in registry.tunable("digits", optimizer, "constant") if name in FAR}
     values |= SMALL_RATE if optimizer in ("adam", "adamw", "lamb", "muon") else {}
@@ -118,7 +118,7 @@ def test_what_is_measured_is_what_optax_alone_would_have_measured(
 
 
 def test_a_state_starts_with_the_metaparameters_and_the_learning_rate_of_the_first_update(
-    make_study: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+    make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rule that only remembers what it is told, when it starts and at its first step, and is evaluated at that."""
 
@@ -169,7 +169,7 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(optimize
     assert np.nanmin(last) < 0.5 * np.min(first)
 
 
-def test_label_smoothing_and_weight_decay_change_training(make_study: Callable[..., Study]) -> None:
+def test_label_smoothing_and_weight_decay_change_training(make_study: Callable[..., BatchStudy]) -> None:
     base = ["batch_size=64", "task.targets=[]", "pruning=off", "task.budget.steps=20", "trials=1"]
     base += ["+task.space.learning_rate=0.1", "+task.space.momentum=0.9"]
     losses = set()

@@ -22,7 +22,7 @@ def images(shape: tuple[int, ...]) -> Splits:
 
 
 SLOW = ("mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
-NETWORKS = sorted(set(overrides.options("task")) - set(overrides.factorizations()))
+NETWORKS = overrides.tasks("batch")
 TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in NETWORKS]
 
 

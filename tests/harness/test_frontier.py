@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from harness.frontier import Best, Ended, Frontier
 from results import pruning
 from results.asked import APART
-from results.study import Study, Target, Trial, evaluation_steps
+from results.batch_study import BatchStudy, evaluation_steps
+from results.study import Target, Trial
 
 TARGETS = (Target("validation_loss", 0.5), Target("validation_loss", 0.25), Target("validation_error", 0.5))
 STEPS = evaluation_steps(40, 1.5)
 
 
-def play(study: Study, curves: np.ndarray, lanes: int, best: Best, ids: list[int]) -> tuple[dict, dict, int]:
+def play(study: BatchStudy, curves: np.ndarray, lanes: int, best: Best, ids: list[int]) -> tuple[dict, dict, int]:
     """Drives a frontier over made-up curves [trials, evaluations]: its endings, its answers, its trial-steps."""
     frontier = Frontier(study, [Trial(i, 0, {}) for i in ids], range(lanes), best)
     trial_steps, answers = 0, dict(best)
@@ -34,7 +35,7 @@ def play(study: Study, curves: np.ndarray, lanes: int, best: Best, ids: list[int
     return frontier.ended, answers, trial_steps
 
 
-def stored_as(study: Study, curves: np.ndarray, ended: dict[int, Ended]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def stored_as(study: BatchStudy, curves: np.ndarray, ended: dict[int, Ended]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Trials and measurements of a pruned study as they are committed, from how its trials ended."""
     trials = pd.DataFrame([(i, *dataclasses.astuple(ended[i])) for i in sorted(ended)])
     trials.columns = ["trial", "status", "reason", "steps"]
@@ -55,7 +56,7 @@ def stored_as(study: Study, curves: np.ndarray, ended: dict[int, Ended]) -> tupl
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_pruning_lanes_and_order_change_no_answer(make_study: Callable[..., Study], data: st.DataObject) -> None:
+def test_pruning_lanes_and_order_change_no_answer(make_study: Callable[..., BatchStudy], data: st.DataObject) -> None:
     trials = data.draw(st.integers(1, 9))
     levels = st.sampled_from([1.0, 0.5, 0.4, 0.25, 0.1, np.nan])
     drawn = data.draw(
@@ -83,7 +84,7 @@ def test_pruning_lanes_and_order_change_no_answer(make_study: Callable[..., Stud
 
 
 @pytest.mark.parametrize("pruning", ["off", "exact"])
-def test_every_trial_ends_and_says_how(make_study: Callable[..., Study], pruning: str) -> None:
+def test_every_trial_ends_and_says_how(make_study: Callable[..., BatchStudy], pruning: str) -> None:
     study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5, pruning=pruning)
     curves = np.full((4, len(STEPS)), 1.0, np.float32)
     curves[0, 3:] = 0.4
@@ -100,7 +101,7 @@ def test_every_trial_ends_and_says_how(make_study: Callable[..., Study], pruning
         assert [(ended[i].reason, ended[i].steps) for i in (2, 3)] == [("pruned", STEPS[2])] * 2
 
 
-def test_what_confirms_comes_last_and_is_never_pruned(make_study: Callable[..., Study]) -> None:
+def test_what_confirms_comes_last_and_is_never_pruned(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5, pruning="exact")
     frontier = Frontier(study, [Trial(0, 0, {}), Trial(1, 0, {})], range(4), {})
     loss = {0: 0.4, 1: 1.0, APART: 1.0, 2 * APART: 1.0}  # the repeats never get where the best trial was at once
@@ -120,7 +121,7 @@ def test_what_confirms_comes_last_and_is_never_pruned(make_study: Callable[..., 
     assert asked == [searched, searched | {APART: None, 2 * APART: None}]  # again once the first have ended
 
 
-def test_where_trials_go_on_to_their_budget_a_target_ends_none(make_study: Callable[..., Study]) -> None:
+def test_where_trials_go_on_to_their_budget_a_target_ends_none(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5, pruning="off", stop="budget")
     frontier = Frontier(study, [Trial(0, 0, {}), Trial(1, 0, {})], range(2), {})
     reached = np.float32(0.0)
@@ -133,7 +134,7 @@ def test_where_trials_go_on_to_their_budget_a_target_ends_none(make_study: Calla
     assert frontier.ended[1].status == "INFEASIBLE", "it diverged after it had reached its target"
 
 
-def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[..., Study]) -> None:
+def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[..., BatchStudy]) -> None:
     frontier = Frontier(make_study(), [Trial(i, 0, {}) for i in range(5)], range(2), {})
     frontier.next()
     frontier.give_up("time_limit")

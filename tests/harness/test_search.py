@@ -3,17 +3,17 @@ from collections.abc import Callable
 import numpy as np
 
 from harness import search
-from results.study import Study
+from results.batch_study import BatchStudy
 
 
-def test_a_longer_search_begins_with_a_shorter_one(make_study: Callable[..., Study]) -> None:
+def test_a_longer_search_begins_with_a_shorter_one(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study()
     assert search.draw(study, range(64))[:16] == search.draw(study, range(16))
     assert search.draw(study, [5, 3]) == [search.draw(study, range(6))[i] for i in (5, 3)]
     assert search.draw(study, []) == []
 
 
-def test_studies_share_no_points_and_no_seeds(make_study: Callable[..., Study]) -> None:
+def test_studies_share_no_points_and_no_seeds(make_study: Callable[..., BatchStudy]) -> None:
     drawn = [search.draw(make_study(batch_size=size), range(32)) for size in (32, 64)]
     rates = [{trial.metaparameters["learning_rate"] for trial in trials} for trials in drawn]
     assert not rates[0] & rates[1]
@@ -21,7 +21,7 @@ def test_studies_share_no_points_and_no_seeds(make_study: Callable[..., Study]) 
     assert search.draw(make_study(pruning="exact"), range(32)) == drawn[1]
 
 
-def test_points_fill_the_space(make_study: Callable[..., Study]) -> None:
+def test_points_fill_the_space(make_study: Callable[..., BatchStudy]) -> None:
     trials = search.draw(make_study(), range(64))
     octiles = np.floor(8 * np.log(np.array([t.metaparameters["learning_rate"] for t in trials]) / 1e-2) / np.log(300))
     assert np.all(np.bincount(octiles.astype(int), minlength=8) >= 6)

@@ -9,10 +9,10 @@ import pytest
 from upath import UPath
 
 from results import schema, store
-from results.plans import AnyStudy
+from results.batch_study import BatchStudy
+from results.plan import Plan
 from results.recorded import Recorded
 from results.search_space import SearchSpace
-from results.study import Study
 
 MLPERF = {"licence": "Apache-2.0", "citation": "MLCommons, github.com/mlcommons/logging"}
 
@@ -43,7 +43,7 @@ def fill() -> Callable[..., None]:
 
     def write(
         folder: Path | UPath,
-        study: AnyStudy,
+        study: Plan,
         ids: Iterable[int] | None = None,
         *,
         reason: str | None = None,
@@ -63,10 +63,10 @@ def fill() -> Callable[..., None]:
 
 
 def _tables(
-    study: AnyStudy, ids: list[int], reason: str | None, rows: int, scale: float, started_at: str
+    study: Plan, ids: list[int], reason: str | None, rows: int, scale: float, started_at: str
 ) -> dict[str, pa.Table]:
     curves = {i: tuple(column[: rows if reason else None] for column in _curve(study, i)) for i in ids}
-    metric = "validation_loss" if isinstance(study, Study) else "test_error"
+    metric = "validation_loss" if isinstance(study, BatchStudy) else "test_error"
     drawn = {name: [ranged.at(i * 0.37 % 1) for i in ids] for name, ranged in study.space.items()}
     about = {"dataset": study.dataset, "model": study.model_label, "optimizer": study.optimizer}
     about |= {"study": study.name, "plan": study.plan_json, "pruning": study.pruning, "started_at": started_at}
@@ -86,7 +86,7 @@ def _tables(
         metric: np.concatenate([curves[i][1] for i in ids]) * scale,
     }
     row = {name: [value] for name, value in about.items()} | {"batch_size": [study.batch_size]}
-    kind = pa.float32() if isinstance(study, Study) else pa.float64()
+    kind = pa.float32() if isinstance(study, BatchStudy) else pa.float64()
     return {
         "studies": schema.build(schema.STUDIES, row, {}),
         "trials": schema.build(schema.TRIALS, trials | drawn, dict.fromkeys(drawn, pa.float64())),
@@ -94,9 +94,9 @@ def _tables(
     }
 
 
-def _curve(study: AnyStudy, trial: int) -> tuple[np.ndarray, np.ndarray]:
+def _curve(study: Plan, trial: int) -> tuple[np.ndarray, np.ndarray]:
     """Steps and losses of a trial until it reached all targets, or its budget."""
-    step = study.evaluations if isinstance(study, Study) else np.array([10, 20, 30], np.int32)
+    step = study.evaluations if isinstance(study, BatchStudy) else np.array([10, 20, 30], np.int32)
     loss = np.exp(-step * (1 + trial * 7 % 11) / 500)
     for target in study.targets:
         reached = np.flatnonzero(target.reached(loss.astype(np.float32)))

@@ -11,10 +11,10 @@ import pytest
 
 from results import claims, commits, durable, envelope, parts, repair, store, verify
 from results.bad_input import BadInput
+from results.batch_study import BatchStudy
 from results.claims import Claim, TakenOver
 from results.durable import Damaged
 from results.parts import Part, claim_file
-from results.study import Study
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +189,7 @@ def begin(writer: ModuleType, tmp_path: Path, _gates: None) -> Callable[[int], S
 BOUNDARIES = 14
 
 
-def check(writer: ModuleType, folder: Path, study: Study, *, whole: bool) -> None:
+def check(writer: ModuleType, folder: Path, study: BatchStudy, *, whole: bool) -> None:
     """What is visible is of one attempt per trial and adds up; ``whole``: it is the truth, and ``verify`` agrees."""
     commit = commits.committed(folder, study.name)
     assert commit is None or commit.ledger.adds_up
@@ -329,7 +329,7 @@ def test_a_claim_that_is_missing_or_torn_stops_a_writer(writer: ModuleType, tmp_
 # Clocks that are off, and writers that stall for days
 
 
-def about_to_commit(writer: ModuleType, folder: Path) -> tuple[Study, Stalled]:
+def about_to_commit(writer: ModuleType, folder: Path) -> tuple[BatchStudy, Stalled]:
     """A study that was committed, and a writer that has made the tables of its next commit, and not the record."""
     writer.replay(folder, writer.study_of("off", 4))
     more = writer.study_of("off", 6)

@@ -12,8 +12,9 @@ import pytest
 from results import answers, confirmation, durable, ledger, merge, overview, repair, scan, schema, store, verify
 from results.asked import APART, Asked, Repeats
 from results.bad_input import BadInput
+from results.batch_study import BatchStudy
 from results.parts import confirm_file
-from results.study import Study, Target
+from results.study import Target
 
 TARGET = Target("validation_loss", 0.5)
 
@@ -23,11 +24,11 @@ def quiet(line: str) -> None:
 
 
 @pytest.fixture
-def study(make_study: Callable[..., Study]) -> Study:
+def study(make_study: Callable[..., BatchStudy]) -> BatchStudy:
     return make_study(targets=(TARGET,), trials=3, confirm=2)
 
 
-def tables(study: Study, losses: dict[int, Sequence[float]], **changes: object) -> dict[str, pa.Table]:
+def tables(study: BatchStudy, losses: dict[int, Sequence[float]], **changes: object) -> dict[str, pa.Table]:
     """A part with the losses of trials at steps 10, 20, …; ``changes`` are columns of its trials."""
     trials, rows = list(losses), [(i, 10 * n, loss) for i in losses for n, loss in enumerate(losses[i], 1)]
     told = {
@@ -51,7 +52,7 @@ def tables(study: Study, losses: dict[int, Sequence[float]], **changes: object) 
     }
 
 
-def put(folder: Path, study: Study, *losses: dict[int, Sequence[float]], **changes: object) -> None:
+def put(folder: Path, study: BatchStudy, *losses: dict[int, Sequence[float]], **changes: object) -> None:
     """Stores parts of a run, and commits them."""
     store.ask(folder, study)
     with store.claim(folder, study.name) as claim:
@@ -64,7 +65,7 @@ SEARCHED = {0: [0.9, 0.8, 0.7], 1: [0.9, 0.4], 2: [0.9, 0.6, 0.3]}
 REPEATS = {APART + 1: [0.9, 0.6, 0.5], 2 * APART + 1: [0.3]}
 
 
-def frames(study: Study, losses: dict[int, Sequence[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def frames(study: BatchStudy, losses: dict[int, Sequence[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     made = tables(study, losses)
     return made["trials"].to_pandas(), made["measurements"].to_pandas()
 
@@ -80,15 +81,17 @@ def frames(study: Study, losses: dict[int, Sequence[float]]) -> tuple[pd.DataFra
         ({0: [0.9], 1: [0.6], APART + 1: [0.1]}, 1),  # a repeat decides nothing
     ],
 )
-def test_the_best_is_the_answer_or_came_nearest(study: Study, losses: dict[int, Sequence[float]], best: int) -> None:
+def test_the_best_is_the_answer_or_came_nearest(
+    study: BatchStudy, losses: dict[int, Sequence[float]], best: int
+) -> None:
     assert confirmation.candidates(study, *frames(study, losses)) == [best]
 
 
-def test_without_a_trial_nothing_is_repeated(study: Study) -> None:
+def test_without_a_trial_nothing_is_repeated(study: BatchStudy) -> None:
     assert confirmation.missing(study, pd.DataFrame(), pd.DataFrame()) == []
 
 
-def test_repeats_are_missing_once_the_search_is_whole(study: Study) -> None:
+def test_repeats_are_missing_once_the_search_is_whole(study: BatchStudy) -> None:
     assert confirmation.missing(study, *frames(study, {0: [0.4], 1: [0.9]})) == []
     assert confirmation.missing(study, *frames(study, SEARCHED)) == [APART + 1, 2 * APART + 1]
     assert confirmation.missing(study, *frames(study, SEARCHED | {APART + 1: [0.4]})) == [2 * APART + 1]
@@ -97,17 +100,17 @@ def test_repeats_are_missing_once_the_search_is_whole(study: Study) -> None:
     assert confirmation.missing(study, trials, measurements) == []
 
 
-def test_confirming_is_no_part_of_the_identity(study: Study) -> None:
+def test_confirming_is_no_part_of_the_identity(study: BatchStudy) -> None:
     without = dataclasses.replace(study, confirm=0)
     assert (without.name, without.stream) == (study.name, study.stream)
-    assert Study.from_plan(study.plan(), 3, Repeats(confirm=2)) == study
+    assert BatchStudy.from_plan(study.plan(), Asked(3, Repeats(confirm=2))) == study
     chosen = dataclasses.replace(study, confirm_top=3)
     assert (chosen.name, chosen.stream) == (study.name, study.stream)
-    assert Study.from_plan(study.plan(), 3, Repeats(3, 2)) == chosen
+    assert BatchStudy.from_plan(study.plan(), Asked(3, Repeats(3, 2))) == chosen
 
 
 @pytest.fixture
-def contest(make_study: Callable[..., Study]) -> Study:
+def contest(make_study: Callable[..., BatchStudy]) -> BatchStudy:
     """Three candidates of four trials, two repeats of each to choose by and two more of the chosen one to report."""
     return make_study(targets=(TARGET,), trials=4, confirm=4, confirm_top=3)
 
@@ -124,7 +127,7 @@ CHOOSING = {  # medians of steps: of trial 1 infinite, of trial 2 20, of trial 0
 REPORTING = {3 * APART + 2: [0.9, 0.4], 4 * APART + 2: [0.4]}
 
 
-def test_candidates_choose_and_the_chosen_one_reports_on_further_seeds(contest: Study) -> None:
+def test_candidates_choose_and_the_chosen_one_reports_on_further_seeds(contest: BatchStudy) -> None:
     assert contest.asked.planned == 4 + 3 * 2 + 2
     assert confirmation.candidates(contest, *frames(contest, FOUR)) == [1, 2, 0]
     first = sorted(CHOOSING)
@@ -138,21 +141,21 @@ def test_candidates_choose_and_the_chosen_one_reports_on_further_seeds(contest: 
     assert confirmation.reporting(contest.asked, CHOOSING) == []
 
 
-def test_of_equal_medians_the_better_of_the_search_is_chosen(contest: Study) -> None:
+def test_of_equal_medians_the_better_of_the_search_is_chosen(contest: BatchStudy) -> None:
     losses = FOUR | {at: [0.9, 0.4] for at in CHOOSING}
     assert confirmation.missing(contest, *frames(contest, losses)) == [3 * APART + 1, 4 * APART + 1]
     losses = FOUR | {at: [0.9] for at in CHOOSING}  # not reached is infinite, of all of them
     assert confirmation.missing(contest, *frames(contest, losses)) == [3 * APART + 1, 4 * APART + 1]
 
 
-def test_one_candidate_reports_by_all_of_its_repeats(study: Study) -> None:
+def test_one_candidate_reports_by_all_of_its_repeats(study: BatchStudy) -> None:
     assert confirmation.reporting(study.asked, REPEATS) == sorted(REPEATS)
     lone = dataclasses.replace(study, trials=1, confirm=2, confirm_top=5)  # no rival in a search of one
     assert lone.asked.planned == 3
     assert confirmation.reporting(lone.asked, [APART, 2 * APART]) == [APART, 2 * APART]
 
 
-def test_a_contest_is_stored_counted_verified_and_merged(contest: Study, tmp_path: Path) -> None:
+def test_a_contest_is_stored_counted_verified_and_merged(contest: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path / "a", contest, FOUR, CHOOSING, REPORTING)
     (commit,) = store.catalogue(tmp_path / "a")
     assert commit.study == contest
@@ -166,7 +169,7 @@ def test_a_contest_is_stored_counted_verified_and_merged(contest: Study, tmp_pat
         assert store.read(tmp_path / place).trials["trial"].tolist() == sorted([*FOUR, *CHOOSING, *REPORTING])
 
 
-def test_another_winner_of_a_contest_drops_what_the_one_before_reported(contest: Study, tmp_path: Path) -> None:
+def test_another_winner_of_a_contest_drops_what_the_one_before_reported(contest: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path, contest, FOUR, CHOOSING, REPORTING)
     more = dataclasses.replace(contest, confirm=6)  # a third repeat of each candidate chooses, too
     assert store.progress(tmp_path, more).to_run == 5  # of three candidates one has its third, and three will report
@@ -190,12 +193,12 @@ def test_another_winner_of_a_contest_drops_what_the_one_before_reported(contest:
         ({"confirm_top": 2, "pruning": "exact"}, "exact pruning knows the winner alone"),
     ],
 )
-def test_what_cannot_be_confirmed_is_refused(study: Study, changes: dict, words: str) -> None:
+def test_what_cannot_be_confirmed_is_refused(study: BatchStudy, changes: dict, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         dataclasses.replace(study, **changes)
 
 
-def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: Study, tmp_path: Path) -> None:
+def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
     (commit,) = store.catalogue(tmp_path)
     assert commit.asked == Asked(3, Repeats(confirm=2))
@@ -217,7 +220,7 @@ def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: Study,
     assert verify.run(tmp_path, quiet) == 0
 
 
-def test_a_larger_search_drops_the_repeats_of_another_trial(study: Study, tmp_path: Path) -> None:
+def test_a_larger_search_drops_the_repeats_of_another_trial(study: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
     grown, further = dataclasses.replace(study, trials=4), {3: [0.1]}
     assert store.progress(tmp_path, grown).to_run == 1 + 2
@@ -238,7 +241,7 @@ def test_a_larger_search_drops_the_repeats_of_another_trial(study: Study, tmp_pa
     pd.testing.assert_frame_equal(ours.trials.drop(columns="run"), theirs.trials.drop(columns="run"))
 
 
-def test_places_that_confirmed_different_trials_merge_to_the_best(study: Study, tmp_path: Path) -> None:
+def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path / "a", study, SEARCHED, REPEATS)
     put(tmp_path / "b", dataclasses.replace(study, trials=4), SEARCHED | {3: [0.1]}, {APART + 3: [0.2]})
     for order in ("ab", "ba"):
@@ -264,7 +267,7 @@ def test_places_that_confirmed_different_trials_merge_to_the_best(study: Study, 
     ],
 )
 def test_verify_finds_repeats_that_repeat_nothing(
-    study: Study,
+    study: BatchStudy,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     repeats: dict,
@@ -279,7 +282,7 @@ def test_verify_finds_repeats_that_repeat_nothing(
 
 
 def test_a_torn_or_missing_request_is_found_and_made_anew(
-    study: Study, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: BatchStudy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
     path = tmp_path / study.name / confirm_file(Repeats(confirm=2))

@@ -10,9 +10,9 @@ from analysis.fitting import curves
 from analysis.searches import steps
 from results import contents, merge, plans, release, store, verify
 from results.bad_input import BadInput
+from results.batch_study import BatchStudy
 from results.commits import read_table
 from results.factorization import Factorization
-from results.study import Study
 
 
 def test_plan_and_back(factorization: Factorization) -> None:
@@ -69,7 +69,7 @@ def test_penalties_are_positive(factorization: Factorization) -> None:
 
 def test_store_release_and_back(
     factorization: Factorization,
-    make_study: Callable[..., Study],
+    make_study: Callable[..., BatchStudy],
     publish_factorization: Callable[..., None],
     fill: Callable[..., None],
     tmp_path: Path,

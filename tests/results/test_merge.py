@@ -12,12 +12,13 @@ from upath import UPath
 
 from results import claims, durable, merge, parts, release, repair, store, verify
 from results.bad_input import BadInput
+from results.batch_study import BatchStudy
 from results.claims import Claim
 from results.commits import Commit, read_table
 from results.compaction import TABLES, Piece
 from results.parts import claim_file
 from results.recorded import Recorded
-from results.study import Study, Target
+from results.study import Target
 from results.union import Union, union
 
 from . import by_hand
@@ -62,7 +63,9 @@ def without_paths(held: list[Commit]) -> list[Commit]:
 
 
 @pytest.fixture
-def two(tmp_path: Path, make_study: Callable[..., Study], make_recorded: Callable[..., Recorded], fill: Fill) -> Path:
+def two(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], make_recorded: Callable[..., Recorded], fill: Fill
+) -> Path:
     """A store with a study that ran twice, and one that somebody else published."""
     fill(tmp_path / "two", make_study(trials=4), [0, 2])
     fill(tmp_path / "two", make_study(trials=4), [1])
@@ -71,7 +74,7 @@ def two(tmp_path: Path, make_study: Callable[..., Study], make_recorded: Callabl
 
 
 def test_a_release_merged_into_an_empty_store_is_the_store_again(
-    two: Path, tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    two: Path, tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     assert release.export(two, tmp_path / "release", silent) == 0
     back = tmp_path / "back"
@@ -99,7 +102,7 @@ def test_a_second_merge_changes_nothing(two: Path, tmp_path: Path) -> None:
 
 
 def test_trials_of_several_places_come_together_with_the_runs_that_made_them(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=6)
     fill(tmp_path / "a", study, [0, 1, 2], started_at="2026-01-01")
@@ -120,7 +123,9 @@ def test_trials_of_several_places_come_together_with_the_runs_that_made_them(
     pd.testing.assert_frame_equal(found.measurements, whole.measurements)
 
 
-def test_several_sources_hold_the_same_new_study(tmp_path: Path, make_study: Callable[..., Study], fill: Fill) -> None:
+def test_several_sources_hold_the_same_new_study(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
+) -> None:
     for place, ids in (("a", [0, 1]), ("b", [1, 2]), ("c", [0, 2])):
         fill(tmp_path / place, make_study(trials=3), ids)
     sources = [tmp_path / place for place in "abc"]
@@ -129,7 +134,7 @@ def test_several_sources_hold_the_same_new_study(tmp_path: Path, make_study: Cal
 
 
 def test_a_conflict_is_told_and_nothing_is_written(
-    two: Path, tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    two: Path, tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=20)
     fill(tmp_path / "a", study)
@@ -150,7 +155,7 @@ def test_a_conflict_is_told_and_nothing_is_written(
 
 
 def test_what_is_to_be_run_again_gives_way_to_what_is_finished(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=4)
     fill(tmp_path / "lost", study, [0, 1, 2], reason="lost")
@@ -220,7 +225,7 @@ def test_of_trials_of_others_the_one_that_goes_on_stands(tmp_path: Path, start: 
 
 
 def test_of_our_own_trials_the_finished_one_stands_then_the_longer_and_both_are_told(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=4)
     fill(tmp_path / "short", study, [0, 1, 2], reason="time_limit", rows=3, scale=1.5)
@@ -248,7 +253,7 @@ def test_of_our_own_trials_the_finished_one_stands_then_the_longer_and_both_are_
 
 
 def test_pruned_curves_are_cut_as_if_one_store_had_run_them_all(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=12, pruning="exact", targets=(Target("validation_loss", 0.5),))
     fill(tmp_path / "whole", study)
@@ -265,7 +270,7 @@ def test_pruned_curves_are_cut_as_if_one_store_had_run_them_all(
 
 
 def test_a_study_that_was_asked_for_with_more_trials_keeps_asking(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     small, large = make_study(trials=2), make_study(trials=5)
     fill(tmp_path / "small", small)
@@ -282,7 +287,7 @@ def test_a_study_that_was_asked_for_with_more_trials_keeps_asking(
 
 
 def test_parts_that_nobody_committed_count_where_they_are_and_stay_behind_elsewhere(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=3)
     fill(tmp_path / "store", study, [2], commit=False)
@@ -327,7 +332,7 @@ def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) ->
 
 
 def test_places_that_cannot_be_merged_are_refused_in_a_line(
-    two: Path, tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    two: Path, tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     assert release.export(two, tmp_path / "release", silent) == 0
     assert "is a release" in refusal([two], tmp_path / "release")[1]
@@ -353,7 +358,7 @@ def resealed(folder: Path, **changed: int) -> None:
 
 
 def test_a_study_sealed_under_an_absurd_number_makes_no_claims_by_the_thousand(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     fill(tmp_path / "source", make_study(trials=2))
     assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
@@ -364,7 +369,7 @@ def test_a_study_sealed_under_an_absurd_number_makes_no_claims_by_the_thousand(
 
 
 def test_parts_after_a_merge_count_from_the_first_however_many_the_source_says_it_had(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     fill(tmp_path / "source", make_study(trials=3), [0, 1])
     assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
@@ -376,7 +381,7 @@ def test_parts_after_a_merge_count_from_the_first_however_many_the_source_says_i
 
 
 def test_a_merge_that_stops_anywhere_leaves_nothing_that_is_in_the_way(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of whoever goes on: the same merge, a sweep, or a repair."""
     study = make_study(trials=4)
@@ -412,7 +417,7 @@ def test_a_merge_that_stops_anywhere_leaves_nothing_that_is_in_the_way(
 
 
 def test_what_a_killed_merge_of_older_software_left_is_no_fault_once_a_sweep_went_on(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     """It said in its claims that it had counted the parts of its source."""
     study = make_study(trials=4)
@@ -425,7 +430,7 @@ def test_what_a_killed_merge_of_older_software_left_is_no_fault_once_a_sweep_wen
 
 
 def test_whoever_claims_in_the_midst_of_a_merge_is_told_of(
-    two: Path, tmp_path: Path, make_study: Callable[..., Study], fill: Fill, monkeypatch: pytest.MonkeyPatch
+    two: Path, tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a lock that reaches it; it may commit over what it has not seen, so the merge does not say it is done."""
     study, create = make_study(trials=4), durable.create
@@ -443,7 +448,7 @@ def test_whoever_claims_in_the_midst_of_a_merge_is_told_of(
     assert verify.run(tmp_path / "store", silent) == 0
 
 
-def _part(folder: Path, study: Study) -> dict[str, pa.Table]:
+def _part(folder: Path, study: BatchStudy) -> dict[str, pa.Table]:
     """What a store holds of a study, as a run would write it."""
     commit = next(commit for commit in store.catalogue(folder) if commit.name == study.name)
     whole = {table: read_table(commit, table) for table in TABLES}
@@ -464,7 +469,7 @@ def test_what_verify_has_to_say_against_is_not_merged(
     assert not (tmp_path / "store").exists()
 
 
-def test_an_envelope_that_lies_is_not_merged(tmp_path: Path, make_study: Callable[..., Study], fill: Fill) -> None:
+def test_an_envelope_that_lies_is_not_merged(tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill) -> None:
     """What it says is answered without a look at the tables."""
     fill(tmp_path / "source", make_study(trials=3))
     assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
@@ -489,7 +494,7 @@ def test_an_envelope_that_lies_is_not_merged(tmp_path: Path, make_study: Callabl
 # Names
 
 
-def shorter(study: Study) -> Study:
+def shorter(study: BatchStudy) -> BatchStudy:
     """The study under the name that it has in older stores."""
     return dataclasses.replace(study, digits=8)
 
@@ -504,7 +509,7 @@ def held(folder: Path) -> list[tuple[str, list[int]]]:
 
 @pytest.mark.parametrize("into", [0, 1])
 def test_a_study_under_two_names_is_one(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill, into: int
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill, into: int
 ) -> None:
     study = make_study(trials=4)
     names = (shorter(study), study)
@@ -520,9 +525,9 @@ def test_a_study_under_two_names_is_one(
 
 def test_two_studies_of_one_older_name_are_two(
     tmp_path: Path,
-    make_study: Callable[..., Study],
+    make_study: Callable[..., BatchStudy],
     fill: Fill,
-    colliding_seeds: Callable[[Study], tuple[int, int]],
+    colliding_seeds: Callable[[BatchStudy], tuple[int, int]],
 ) -> None:
     one, two = (make_study(trials=2, seed=seed) for seed in colliding_seeds(make_study()))
     assert shorter(one).name == shorter(two).name and one.name != two.name
@@ -535,7 +540,7 @@ def test_two_studies_of_one_older_name_are_two(
 
 
 def test_a_source_that_holds_a_plan_twice_is_refused(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Fill
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     for study in (make_study(trials=2), shorter(make_study(trials=2))):
         fill(tmp_path / "source", study)

@@ -11,8 +11,8 @@ import pytest
 
 from results import answers, merge, migrations, overview, release, scan, schema, store, verify
 from results.bad_input import BadInput
+from results.batch_study import BatchStudy
 from results.durable import Damaged
-from results.study import Study
 
 STORED = Path(__file__).parent / "stored"
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
@@ -76,7 +76,7 @@ def test_a_store_of_schema_2_is_read_and_grown_as_one_of_today(tmp_path: Path) -
     shutil.copytree(STORED / "schema-2", folder)
     (name,) = store.names(folder)
     study = store.planned(folder, name)
-    assert isinstance(study, Study) and (study.trials, study.confirm) == (5, 0)
+    assert isinstance(study, BatchStudy) and (study.trials, study.confirm) == (5, 0)
     assert store.read(folder).trials["role"].tolist() == ["search"] * 3
     assert verify.run(folder, lambda line: None) == 0
     found = overview.survey(folder)
@@ -104,7 +104,7 @@ def test_a_study_of_schema_2_is_copied_and_exported_byte_for_byte(tmp_path: Path
 
 
 def test_older_runs_come_to_a_study_that_has_grown_since(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Callable[..., None]
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
 ) -> None:
     old = STORED / "schema-1"
     study = migrations.plan_of_1(old, *migrations.studies_of_1(old))

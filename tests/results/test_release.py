@@ -18,9 +18,9 @@ from upath import UPath
 
 from results import commits, durable, release, release_lists, schema, store
 from results.bad_input import BadInput
+from results.batch_study import BatchStudy
 from results.durable import Damaged
 from results.recorded import Recorded
-from results.study import Study
 
 STORED = Path(__file__).parent / "stored"
 
@@ -28,7 +28,7 @@ STORED = Path(__file__).parent / "stored"
 @pytest.fixture(scope="module")
 def filled(
     tmp_path_factory: pytest.TempPathFactory,
-    make_study: Callable[..., Study],
+    make_study: Callable[..., BatchStudy],
     make_recorded: Callable[..., Recorded],
     fill: Callable[..., None],
 ) -> Path:
@@ -244,7 +244,7 @@ def rewrite(folder: Path, change: Callable[[pa.Table], pa.Table]) -> None:
 
 
 def test_a_newer_or_an_older_schema_is_refused(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Callable[..., None]
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
 ) -> None:
     fill(tmp_path / "store", make_study(trials=1))
     rewrite(tmp_path / "store", lambda table: table.replace_schema_metadata({schema.VERSION_KEY: b"99"}))
@@ -255,7 +255,7 @@ def test_a_newer_or_an_older_schema_is_refused(
 
 
 def test_tables_that_do_not_hold_together_are_not_published(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Callable[..., None]
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
 ) -> None:
     fill(tmp_path / "store", make_study(trials=2))
     rewrite(tmp_path / "store", lambda table: table.slice(1))

@@ -12,7 +12,8 @@ from analysis import workloads
 from analysis.searches import confirmations
 from results import merge, scan, store, verify
 from results.asked import Asked, Repeats
-from results.study import COMPARABLE, Study
+from results.batch_study import BatchStudy
+from results.study import COMPARABLE
 
 RELEASE = Path(__file__).parent / "stored" / "release-0.1"
 # Answers that the software of then printed: steps lie in (low, high].
@@ -23,8 +24,8 @@ def quiet(line: str) -> None:
     """Takes lines about progress."""
 
 
-def networks(folder: Path) -> list[Study]:
-    return [study for commit in store.catalogue(folder) if isinstance(study := commit.study, Study)]
+def networks(folder: Path) -> list[BatchStudy]:
+    return [study for commit in store.catalogue(folder) if isinstance(study := commit.study, BatchStudy)]
 
 
 def test_plans_say_what_they_said() -> None:
@@ -45,7 +46,7 @@ def test_it_is_whole_and_answers_as_it_did(tmp_path: Path, again: bool) -> None:
         assert lines[-1] == f"{folder}: studies: 0 new, 0 grown, 7 already there"
     assert verify.run(folder, quiet) == 0
     (target,) = networks(folder)[0].targets
-    commits = [commit for commit in store.catalogue(folder) if isinstance(commit.study, Study)]
+    commits = [commit for commit in store.catalogue(folder) if isinstance(commit.study, BatchStudy)]
     found = scan.intervals(commits, target).groupby("study")[["steps_low", "steps_high"]].min()
     by_size = {commit.study.batch_size: tuple(found.loc[commit.name]) for commit in commits}
     assert by_size == ANSWERS
@@ -62,7 +63,7 @@ def test_it_is_fitted_and_its_factorizations_are_read(capsys: pytest.CaptureFixt
 
 
 def test_a_study_of_today_shares_no_curve_with_it(
-    tmp_path: Path, make_study: Callable[..., Study], fill: Callable[..., None]
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
 ) -> None:
     folder = tmp_path / "store"
     assert merge.merge([RELEASE], folder, quiet) == 0

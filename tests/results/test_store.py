@@ -8,18 +8,18 @@ import pyarrow as pa
 import pytest
 
 from harness import search
-from harness.engine import Record
 from harness.frontier import Ended
+from harness.record import Record
 from results import durable, schema, store
 from results.bad_input import BadInput
+from results.batch_study import BatchStudy
 from results.claims import Claim, TakenOver
 from results.durable import Damaged
 from results.ledger import Ledger
-from results.study import Study
 from sweeps import run
 
 
-def tables(study: Study, ids: list[int], ended: Ended, loss: float = 1.0) -> dict[str, pa.Table]:
+def tables(study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -> dict[str, pa.Table]:
     """A run of two evaluations per trial, as the engine would have recorded it."""
     trial = np.repeat(np.array(ids, np.int32), 2)
     record = Record(
@@ -34,17 +34,18 @@ def tables(study: Study, ids: list[int], ended: Ended, loss: float = 1.0) -> dic
         evaluate_seconds=1.0,
         run_seconds=2.0,
         trial_steps=2 * len(ids),
+        steps_per_epoch=None,
     )
     return run.tables(study, search.draw(study, ids), record, {})
 
 
-def run_and_commit(folder: Path, study: Study, ids: list[int], ended: Ended, loss: float = 1.0) -> None:
+def run_and_commit(folder: Path, study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -> None:
     with store.claim(folder, study.name) as claim:
         claim.write(tables(study, ids, ended, loss))
         claim.commit(study)
 
 
-def test_runs_add_up_and_come_back(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_runs_add_up_and_come_back(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(trials=4)
     store.ask(tmp_path, study)
     assert store.missing(tmp_path, study) == [0, 1, 2, 3]
@@ -63,7 +64,7 @@ def test_runs_add_up_and_come_back(tmp_path: Path, make_study: Callable[..., Stu
 
 
 def test_a_trial_that_ran_out_of_time_is_wanted_again_and_then_replaced(
-    tmp_path: Path, make_study: Callable[..., Study]
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
 ) -> None:
     study = make_study(trials=2)
     store.ask(tmp_path, study)
@@ -77,7 +78,7 @@ def test_a_trial_that_ran_out_of_time_is_wanted_again_and_then_replaced(
 
 
 def test_parts_count_for_the_next_run_and_are_seen_by_readers_once_committed(
-    tmp_path: Path, make_study: Callable[..., Study]
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
 ) -> None:
     study = make_study(trials=3)
     store.ask(tmp_path, study)
@@ -97,7 +98,7 @@ def test_parts_count_for_the_next_run_and_are_seen_by_readers_once_committed(
     assert commit.study == study
 
 
-def test_a_study_claimed_by_another_is_given_up(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_a_study_claimed_by_another_is_given_up(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(trials=2)
     store.ask(tmp_path, study)
     slow, quick = Claim(tmp_path, study.name), Claim(tmp_path, study.name)
@@ -114,7 +115,7 @@ def test_a_store_without_hashes_is_not_written_to(tmp_path: Path) -> None:
         store.check_readable(tmp_path)
 
 
-def test_asking_for_more_trials_keeps_the_plan(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_asking_for_more_trials_keeps_the_plan(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     for trials in (4, 12, 8):
         store.ask(tmp_path, make_study(trials=trials))
     name = make_study().name
@@ -122,7 +123,7 @@ def test_asking_for_more_trials_keeps_the_plan(tmp_path: Path, make_study: Calla
     assert store.planned(tmp_path, name) == make_study(trials=12)
 
 
-def test_the_same_name_with_another_plan_is_refused(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_the_same_name_with_another_plan_is_refused(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study()
     store.ask(tmp_path, study)
     (path,) = (tmp_path / study.name).glob("plan-*.json")
@@ -133,7 +134,7 @@ def test_the_same_name_with_another_plan_is_refused(tmp_path: Path, make_study: 
         store.ask(tmp_path, study)
 
 
-def test_a_lock_empties_nothing_and_follows_no_link(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_a_lock_empties_nothing_and_follows_no_link(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study, precious = make_study(trials=2), tmp_path / "precious"
     precious.write_text("what nobody has twice")
     lock = tmp_path / "store" / study.name / ".lock"
@@ -152,7 +153,7 @@ def test_a_lock_empties_nothing_and_follows_no_link(tmp_path: Path, make_study: 
         store.running(tmp_path / "store", study.name)
 
 
-def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study()
     store.ask(tmp_path, study)
     (path,) = (tmp_path / study.name).glob("plan-*.json")
@@ -162,7 +163,7 @@ def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[.
         store.planned(tmp_path, study.name)
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(trials=1)
     store.ask(tmp_path, study)
     run_and_commit(tmp_path, study, [0], Ended("COMPLETE", None, 2))
@@ -181,7 +182,7 @@ def test_every_column_has_a_meaning_and_every_metaparameter_its_own_name() -> No
 
 
 def test_a_study_keeps_the_older_name_that_a_store_holds_it_under(
-    tmp_path: Path, make_study: Callable[..., Study]
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
 ) -> None:
     study, older = make_study(), make_study(digits=8)
     assert store.called(tmp_path, study) == study
@@ -195,7 +196,7 @@ def test_a_study_keeps_the_older_name_that_a_store_holds_it_under(
 
 
 def test_an_older_name_of_another_plan_is_not_taken(
-    tmp_path: Path, make_study: Callable[..., Study], colliding_seeds: Callable[[Study], tuple[int, int]]
+    tmp_path: Path, make_study: Callable[..., BatchStudy], colliding_seeds: Callable[[BatchStudy], tuple[int, int]]
 ) -> None:
     one, two = (make_study(seed=seed) for seed in colliding_seeds(make_study()))
     older = dataclasses.replace(one, digits=8)

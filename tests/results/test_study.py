@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from results.asked import Asked
 from results.bad_input import BadInput
+from results.batch_study import BatchStudy, evaluation_steps
 from results.plans import from_plan
 from results.search_space import Range, SearchSpace
-from results.study import COMPARABLE, Study, Target, evaluation_steps
+from results.study import COMPARABLE, Target
 
 
-def test_identity_ignores_the_number_of_trials_and_nothing_else(make_study: Callable[..., Study]) -> None:
+def test_identity_ignores_the_number_of_trials_and_nothing_else(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study()
     assert make_study(trials=99).name == study.name
     changes = [
@@ -30,7 +32,7 @@ def test_identity_ignores_the_number_of_trials_and_nothing_else(make_study: Call
     assert len({make_study(**change).name for change in changes} | {study.name}) == len(changes) + 1
 
 
-def test_a_name_may_have_fewer_digits_and_nothing_else_changes(make_study: Callable[..., Study]) -> None:
+def test_a_name_may_have_fewer_digits_and_nothing_else_changes(make_study: Callable[..., BatchStudy]) -> None:
     study, older = make_study(), make_study(digits=8)
     assert study.name.startswith(older.name) and len(study.name) == len(older.name) + 8
     assert (study.plan(), study.stream) == (older.plan(), older.stream)
@@ -39,23 +41,23 @@ def test_a_name_may_have_fewer_digits_and_nothing_else_changes(make_study: Calla
     assert from_plan(study.plan(), study.trials) == study
 
 
-def test_pruning_does_not_change_what_is_drawn(make_study: Callable[..., Study]) -> None:
+def test_pruning_does_not_change_what_is_drawn(make_study: Callable[..., BatchStudy]) -> None:
     assert make_study(pruning="exact").stream == make_study().stream
     assert make_study(seed=1).stream != make_study().stream
 
 
-def test_a_plan_survives_json(make_study: Callable[..., Study]) -> None:
+def test_a_plan_survives_json(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(space=SearchSpace({"learning_rate": Range("DISCRETE", values=(1.0, 2.0))}))
-    again = Study.from_plan(json.loads(study.plan_json), study.trials)
+    again = from_plan(json.loads(study.plan_json), study.trials)
     assert again == study
     assert again.name == study.name
 
 
-def test_a_plan_of_other_software_is_refused(make_study: Callable[..., Study]) -> None:
+def test_a_plan_of_other_software_is_refused(make_study: Callable[..., BatchStudy]) -> None:
     plan = make_study().plan()
     for other in ({**plan, "kind": "cores"}, {**plan, "flavour": 1}, {k: v for k, v in plan.items() if k != "seed"}):
         with pytest.raises(BadInput, match=r"kind=cores|flavour|seed"):
-            Study.from_plan(other, 1)
+            BatchStudy.from_plan(other, Asked(1))
 
 
 def test_a_target_is_compared_in_the_type_of_the_column() -> None:
@@ -122,7 +124,7 @@ def test_impossible_ranges_are_refused(fields: dict, message: str) -> None:
         ({"targets": (Target("validation_loss", 0.5),) * 2}, "twice"),
     ],
 )
-def test_impossible_studies_are_refused(make_study: Callable[..., Study], change: dict, message: str) -> None:
+def test_impossible_studies_are_refused(make_study: Callable[..., BatchStudy], change: dict, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         make_study(**change)
 
@@ -139,7 +141,7 @@ def test_evaluations_keep_their_spacing(budget: int, ratio: float, spacing: floa
     budget=st.integers(1, 2**31 - 1), ratio=st.floats(1, 2, exclude_min=True), spacing=st.sampled_from([0.0, 0.3, 40.0])
 )
 def test_there_are_no_more_evaluations_than_is_told_without_counting(
-    make_study: Callable[..., Study], budget: int, ratio: float, spacing: float
+    make_study: Callable[..., BatchStudy], budget: int, ratio: float, spacing: float
 ) -> None:
     study = make_study(budget_steps=budget, evaluation_ratio=ratio, evaluation_spacing=spacing)
     assert study.most_evaluations <= budget + 2

@@ -112,7 +112,7 @@ MISTAKES = [
     ("task=webgraph_synthetic als.norm_penalty=little", ["norm_penalty", "'little'"]),
     ("task=webgraph_synthetic als.norm_penalty={{scale:LOG,low:0,high:1}}", ["norm_penalty", "low=0"]),
     ("task=webgraph_synthetic cores=0", ["cores", "0"]),
-    ("task=webgraph_synthetic cores=1,null -m", ["cores", "None"]),
+    ("task=webgraph_synthetic cores=1,null -m", ["cores=null: a value is needed"]),
     ("task=webgraph_synthetic ratings.row=100", ["'ratings.row'", "'ratings.rows'"]),
     ("task=webgraph_synthetic +ratings.row=100", ["ratings.row", "'rows'"]),
     ("task=webgraph_synthetic ratings.rows=some", ["ratings.rows must be a number, not 'some'"]),

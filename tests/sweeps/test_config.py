@@ -9,7 +9,8 @@ import pytest
 
 from results import store
 from results.bad_input import BadInput
-from results.study import Study
+from results.batch_study import BatchStudy
+from results.plans import from_plan
 from sweeps import config, overrides
 from sweeps.config import Request
 from workloads import registry
@@ -53,15 +54,15 @@ def test_a_study_asked_for_twice_is_one_with_the_most_trials() -> None:
 
 
 def test_two_plans_whose_hashes_begin_alike_are_two_studies(
-    tmp_path: Path, colliding_seeds: Callable[[Study], tuple[int, int]]
+    tmp_path: Path, colliding_seeds: Callable[[BatchStudy], tuple[int, int]]
 ) -> None:
     line = ["task=digits_fc", "optimizer=sgd", "batch_size=64", "trials=4", "pruning=off", "-m"]
     (study,) = request(*line, folder=tmp_path).studies
-    assert isinstance(study, Study)
+    assert isinstance(study, BatchStudy)
     one, two = seeds = colliding_seeds(study)
     asked = [*line, f"seed={one},{two}"]
     studies = request(*asked, folder=tmp_path).studies
-    assert [each.seed for each in studies if isinstance(each, Study)] == list(seeds)
+    assert [each.seed for each in studies if isinstance(each, BatchStudy)] == list(seeds)
     assert len({each.name for each in studies}) == len({each.name[:-8] for each in studies}) + 1 == 2
     # The one that a store holds under the older name of both stays there, and the other is not taken for it.
     older = dataclasses.replace(studies[1], digits=8)
@@ -83,7 +84,7 @@ def test_a_study_read_back_from_its_plan_is_called_the_same(task: str) -> None:
     (study,) = request(f"task={task}").studies
     plan = json.loads(study.plan_json)
     for options in (dict(items) for items in itertools.permutations(plan["model_options"].items())):
-        read = Study.from_plan(plan | {"model_options": options}, study.trials)
+        read = from_plan(plan | {"model_options": options}, study.trials)
         assert (read.name, read.model_label, read.stream) == (study.name, study.model_label, study.stream)
 
 
@@ -94,7 +95,7 @@ def test_several_targets_and_whole_runs() -> None:
     assert request("task.targets=[]", "pruning=off").studies[0].targets == ()
 
 
-NETWORKS = sorted(set(overrides.options("task")) - set(overrides.factorizations()))
+NETWORKS = overrides.tasks("batch")
 
 
 @pytest.mark.parametrize("task", NETWORKS)

@@ -13,7 +13,8 @@ import pytest
 from harness.engine import Settings
 from results import store, verify
 from results.asked import APART
-from results.study import Study, Target
+from results.batch_study import BatchStudy
+from results.study import Target
 from sweeps import __main__ as sweeps_door
 from sweeps import config, overrides, plan, status
 from sweeps.run import record_failure, run_study
@@ -23,11 +24,11 @@ TARGETS = (Target("validation_loss", 0.6), Target("validation_error", 0.12))
 
 
 @pytest.fixture
-def study(make_study: Callable[..., Study]) -> Study:
+def study(make_study: Callable[..., BatchStudy]) -> BatchStudy:
     return make_study(targets=TARGETS, trials=6, confirm=3, budget_steps=60)
 
 
-def ran(folder: Path, study: Study, settings: Settings = FEW) -> int:
+def ran(folder: Path, study: BatchStudy, settings: Settings = FEW) -> int:
     store.ask(folder, study)
     return run_study(folder, study, settings).ran
 
@@ -39,7 +40,7 @@ def assert_same(one: Path, other: Path) -> None:
     assert "confirm" in a.trials["role"].tolist()
 
 
-def test_the_best_trial_is_run_again_with_its_metaparameters_on_fresh_seeds(tmp_path: Path, study: Study) -> None:
+def test_the_best_trial_is_run_again_with_its_metaparameters_on_fresh_seeds(tmp_path: Path, study: BatchStudy) -> None:
     assert ran(tmp_path, study) == 9
     trials = store.read(tmp_path).trials.set_index("trial")
     repeats = trials[trials["role"] == "confirm"]
@@ -55,7 +56,9 @@ def test_the_best_trial_is_run_again_with_its_metaparameters_on_fresh_seeds(tmp_
     assert ran(tmp_path, study) == 0
 
 
-def test_pruned_and_unpruned_studies_confirm_the_same_trial_and_prune_no_repeat(tmp_path: Path, study: Study) -> None:
+def test_pruned_and_unpruned_studies_confirm_the_same_trial_and_prune_no_repeat(
+    tmp_path: Path, study: BatchStudy
+) -> None:
     found = {}
     for pruning in ("off", "exact"):
         ran(tmp_path / pruning, dataclasses.replace(study, pruning=pruning))
@@ -69,7 +72,7 @@ def test_pruned_and_unpruned_studies_confirm_the_same_trial_and_prune_no_repeat(
 
 
 @pytest.mark.parametrize("pruning", ["off", "exact"])
-def test_growth_interruptions_and_lanes_change_nothing(tmp_path: Path, study: Study, pruning: str) -> None:
+def test_growth_interruptions_and_lanes_change_nothing(tmp_path: Path, study: BatchStudy, pruning: str) -> None:
     study = dataclasses.replace(study, pruning=pruning, trials=12)
     ran(tmp_path / "at_once", study, Settings(lanes=32))
     grown = tmp_path / "grown"
@@ -86,7 +89,7 @@ def test_growth_interruptions_and_lanes_change_nothing(tmp_path: Path, study: St
     assert verify.run(grown, lambda line: None) == 0
 
 
-def test_repeats_that_were_lost_are_run_again(tmp_path: Path, study: Study) -> None:
+def test_repeats_that_were_lost_are_run_again(tmp_path: Path, study: BatchStudy) -> None:
     ran(tmp_path / "calm", study)
     ran(tmp_path / "lost", dataclasses.replace(study, confirm=0))
     store.ask(tmp_path / "lost", study)
@@ -102,20 +105,20 @@ DYING = """
 import json, os, signal, sys
 from pathlib import Path
 from harness.engine import Settings
-from results.asked import Repeats
-from results.study import Study
+from results.asked import Asked, Repeats
+from results.batch_study import BatchStudy
 from sweeps.run import run_study
 
 def told(settled):
     if settled == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-study = Study.from_plan(json.loads(sys.argv[2]), 6, Repeats(confirm=int(sys.argv[3])))
+study = BatchStudy.from_plan(json.loads(sys.argv[2]), Asked(6, Repeats(confirm=int(sys.argv[3]))))
 run_study(Path(sys.argv[1]), study, Settings(lanes=1, part_seconds=0), told)
 """
 
 
-def test_a_process_killed_among_the_repeats_changes_no_result(tmp_path: Path, study: Study) -> None:
+def test_a_process_killed_among_the_repeats_changes_no_result(tmp_path: Path, study: BatchStudy) -> None:
     ran(tmp_path / "calm", study)
     store.ask(tmp_path / "killed", study)
     command = [sys.executable, "-c", DYING, str(tmp_path / "killed"), study.plan_json, "3", "8"]
@@ -143,7 +146,7 @@ def test_the_doors_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_study_asked_for_twice_has_the_most_repeats() -> None:
     (study,) = config.request(overrides.command_line(["confirm=1,3,2", "-m"])).studies
-    assert isinstance(study, Study) and study.confirm == 3
+    assert isinstance(study, BatchStudy) and study.confirm == 3
 
 
 @pytest.mark.parametrize(
@@ -157,10 +160,10 @@ def test_a_study_asked_for_twice_has_the_most_repeats() -> None:
 )
 def test_candidates_are_five_where_whole_curves_tell_them(line: str, top: int) -> None:
     (study,) = config.request(overrides.command_line(line.split())).studies
-    assert isinstance(study, Study) and study.confirm_top == top
+    assert isinstance(study, BatchStudy) and study.confirm_top == top
 
 
-def test_a_contest_of_candidates_is_the_same_however_it_ran(tmp_path: Path, study: Study) -> None:
+def test_a_contest_of_candidates_is_the_same_however_it_ran(tmp_path: Path, study: BatchStudy) -> None:
     contest = dataclasses.replace(study, pruning="off", confirm=4, confirm_top=3)
     assert ran(tmp_path / "at_once", contest, Settings(lanes=32)) == 6 + 3 * 2 + 2
     trials = store.read(tmp_path / "at_once").trials

@@ -22,8 +22,8 @@ from results.factorization import Factorization
 from sweeps import __main__ as sweeps_door
 from sweeps import config, factorizations, overrides, plan, status
 from sweeps import run as run_module
-from sweeps.factorizations import Asked
-from sweeps.launchers import alone
+from sweeps.launchers import local
+from sweeps.reading import Read
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
 
@@ -95,7 +95,7 @@ def run_here(*words: str) -> run_module.Summary:
     request = config.request(overrides.command_line(words))
     (study,) = request.studies
     store.ask(request.store, study)
-    return run_module.run_study(request.store, study, request.settings, ratings=request.ratings[study.name])
+    return run_module.run_study(request.store, study, request.settings, source=request.sources[study.name])
 
 
 def test_a_search_and_trials_added_later() -> None:
@@ -142,13 +142,13 @@ def test_a_study_whose_process_is_killed_goes_on(here: Path, children: Callable[
 def test_a_process_that_always_dies_loses_its_study_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slot = alone.slot
+    slot = local.slot_alone
 
     def dying(cores: int) -> tuple[tuple[int, ...], dict[str, str]]:
         # An XLA flag that does not exist makes the process abort as soon as JAX starts.
         return slot(cores)[0], slot(cores)[1] | ({"XLA_FLAGS": "--xla_no_such_flag=1"} if cores == 2 else {})
 
-    monkeypatch.setattr(alone, "slot", dying)
+    monkeypatch.setattr(local, "slot_alone", dying)
     line = [*GRAPH, "als.dim=4", "als.epochs=1", "cores=2,1", "-m", "store=kept"]
     assert run(*line) == 1
     assert "its process died 2 times" in capsys.readouterr().err
@@ -160,7 +160,7 @@ def test_a_process_that_always_dies_loses_its_study_only(
 
 
 def test_a_study_that_raises_has_failed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alone, "slot", lambda cores: ((), {"JAX_NUM_CPU_DEVICES": "1"}))
+    monkeypatch.setattr(local, "slot_alone", lambda cores: ((), {"JAX_NUM_CPU_DEVICES": "1"}))
     assert run(*GRAPH, "als.dim=4", "als.epochs=1", "cores=3", "store=kept") == 1
     assert "the study is of 3 cores, and this process has 1" in capsys.readouterr().err
     assert store.read(Path("kept")).trials["reason"].tolist() == ["failed"]
@@ -218,7 +218,7 @@ def test_more_cores_than_accelerators(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(processors, "accelerators", lambda: ("gpu", 2))
     assert_refused([*GRAPH, "als.dim=4", "cores=4"], "cores=4: this machine shows 2 gpu devices", capsys)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7")
-    assert alone.slot(2) == ((), {"CUDA_VISIBLE_DEVICES": "3,5"})
+    assert local.slot_alone(2) == ((), {"CUDA_VISIBLE_DEVICES": "3,5"})
 
 
 def assert_refused(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,7 +265,7 @@ def test_rows_that_are_split_are_in_the_memory_that_is_needed(files: list[str]) 
     links.iloc[-40:].to_parquet("heldout.parquet", index=False)
     line = [files[0], files[1], "ratings.heldout=heldout.parquet", "als.dim=30", "als.solver=cg,cholesky", "cores=2"]
     request = config.request(overrides.command_line([*line, "-m", "store=new"]))
-    data = prepared.load(registry.ratings(request.ratings[request.studies[0].name]))
+    data = prepared.load(registry.ratings(request.sources[request.studies[0].name]))
     needed = [factorizations._needed(study, data)[0] for study in request.studies if isinstance(study, Factorization)]
     hubs = 30 * 30 * 30 * 4  # every column is longer than an eighth of a chunk
     assert needed[1] - needed[0] == 2 * factorizations.HUB_COPIES * hubs
@@ -284,7 +284,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
     assert isinstance(study, Factorization)
     data = {"name": "ratings"} | dict(word.removeprefix("ratings.").split("=") for word in files[1:])
     said: list[str] = []
-    factorizations.make_ready([Asked(study, data)], said.append)
+    factorizations.make_ready([Read(study, data)], said.append)
     assert "ratings: 2 rows with held-out links have no history to be solved from: left out" in said
     known = ([1.0, 1.0], ([38, 39], [0, 0]))
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
@@ -293,7 +293,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:
     request = config.request(overrides.command_line([*files, "als.dim=4", "store=new"]))
-    asked = [Asked(s, request.ratings[s.name]) for s in request.studies if isinstance(s, Factorization)]
+    asked = [Read(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
     said: list[str] = []
     factorizations.make_ready(asked, said.append)
     assert said == ["ratings: 7 duplicate links were merged"]
@@ -306,12 +306,12 @@ def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -
 
 def test_cores_beyond_the_physical_ones_are_said_to_be_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processors, "physical_cores", lambda: [(0, 2), (1, 3)])
-    assert alone.slot(1)[0] == (0, 2)
-    assert alone.slot(2)[0] == alone.slot(8)[0] == (0, 1, 2, 3)
-    assert alone.slot(8)[1]["JAX_NUM_CPU_DEVICES"] == "8"
+    assert local.slot_alone(1)[0] == (0, 2)
+    assert local.slot_alone(2)[0] == local.slot_alone(8)[0] == (0, 1, 2, 3)
+    assert local.slot_alone(8)[1]["JAX_NUM_CPU_DEVICES"] == "8"
     request = config.request(overrides.command_line([*GRAPH, "als.dim=4", "cores=1,2,4,8", "-m", "store=new"]))
     said: list[str] = []
-    asked = [Asked(s, request.ratings[s.name]) for s in request.studies if isinstance(s, Factorization)]
+    asked = [Read(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
     factorizations.make_ready(asked, said.append)
     assert said == ["cores=4,8 on 2 physical cores are emulated: times will say nothing about speed"]
 

@@ -10,7 +10,8 @@ import pytest
 
 from harness.engine import Settings
 from results import store, verify
-from results.study import Study, Target
+from results.batch_study import BatchStudy
+from results.study import Target
 from sweeps import __main__ as sweeps_door
 from sweeps.launchers import local
 from sweeps.run import record_failure, run_study
@@ -62,7 +63,7 @@ def ends(folder: Path) -> list[tuple[str, str | None]]:
 
 @pytest.mark.parametrize("pruning", ["exact", "off"])
 def test_a_study_without_an_evaluation_is_stored_and_run_later(
-    tmp_path: Path, make_study: Callable[..., Study], pruning: str
+    tmp_path: Path, make_study: Callable[..., BatchStudy], pruning: str
 ) -> None:
     targets = (Target("validation_loss", 0.6), Target("validation_error", 0.1))
     study = make_study(pruning=pruning, targets=targets, trials=3, confirm=2, budget_steps=3)
@@ -107,7 +108,9 @@ def test_a_script_on_standard_input(tmp_path: Path) -> None:
     assert ends(tmp_path) == [("INCOMPLETE", "failed")] * 2
 
 
-def test_a_failure_that_cannot_be_stored_stops_no_other_study(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_a_failure_that_cannot_be_stored_stops_no_other_study(
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
+) -> None:
     good, bad = make_study(trials=1, budget_steps=2), make_study(trials=1, budget_steps=2, seed=1)
     for study in (good, bad):
         store.ask(tmp_path, study)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from results import store, verify
-from results.plans import AnyStudy
-from results.study import COMPARABLE, Study
+from results.batch_study import BatchStudy
+from results.plan import Plan
+from results.study import COMPARABLE
 from sweeps import config, overrides
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ def preset_names() -> list[str]:
     return re.findall(r"(?:alx2022|published)/\w+", recipe.split("; do")[0])
 
 
-def told(study: AnyStudy) -> tuple[str, int]:
+def told(study: Plan) -> tuple[str, int]:
     """Its readable name and how many trials; the hash in a name depends on the text of this Python's manual."""
     return study.name.rsplit("-", 1)[0], study.asked.planned
 
@@ -57,7 +58,7 @@ def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
 def test_exact_pruning_cut_the_very_curves_short_that_are_there_whole() -> None:
     """Of the trials that two sweeps share: 64 of 1,024, at every batch size, to the bit."""
     searches = [commit for commit in store.catalogue(RELEASES[0]) if is_plain(commit.study)]
-    many = [commit for commit in searches if isinstance(commit.study, Study) and commit.study.pruning == "exact"]
+    many = [commit for commit in searches if isinstance(commit.study, BatchStudy) and commit.study.pruning == "exact"]
     assert len(many) == 11
     for cut in many:
         (whole,) = (c for c in searches if told(c.study)[0] == told(cut.study)[0] and c is not cut)
@@ -69,6 +70,6 @@ def test_exact_pruning_cut_the_very_curves_short_that_are_there_whole() -> None:
         assert all(joined[metric].equals(joined[f"{metric}_whole"].astype(a[metric].dtype)) for metric in metrics)
 
 
-def is_plain(study: AnyStudy) -> bool:
+def is_plain(study: Plan) -> bool:
     """Whether a study ends its trials at their target, at a constant learning rate."""
-    return isinstance(study, Study) and (study.stop, study.schedule) == ("target", "constant")
+    return isinstance(study, BatchStudy) and (study.stop, study.schedule) == ("target", "constant")

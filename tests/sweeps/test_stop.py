@@ -10,14 +10,16 @@ import pytest
 import analysis.__main__ as analysis_door
 from harness.engine import Settings
 from results import overview, store, verify
-from results.study import Study, Target
+from results.batch_study import BatchStudy
+from results.plans import from_plan
+from results.study import Target
 from sweeps.run import run_study
 
 EASY, HARD = Target("validation_loss", 1.2), Target("validation_loss", 0.7)
 
 
 @pytest.fixture(scope="module")
-def both(make_study: Callable[..., Study], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def both(make_study: Callable[..., BatchStudy], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A store for each value of ``stop``, of the same trials."""
     folders = {}
     for stop in ("target", "budget"):
@@ -59,8 +61,8 @@ def test_a_harder_target_is_read_from_whole_curves_alone(
     assert len(answers["budget"]) == 1 and answers["target"] == {}
 
 
-def test_what_stops_trials_is_no_part_of_what_is_drawn(make_study: Callable[..., Study]) -> None:
+def test_what_stops_trials_is_no_part_of_what_is_drawn(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study()
     whole = dataclasses.replace(study, stop="budget")
     assert (whole.name != study.name, whole.stream == study.stream) == (True, True)
-    assert Study.from_plan(whole.plan(), whole.trials) == whole
+    assert from_plan(whole.plan(), whole.trials) == whole

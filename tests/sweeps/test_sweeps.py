@@ -15,7 +15,7 @@ import pytest
 from harness import processors
 from harness.engine import Settings
 from results import store
-from results.study import Study
+from results.batch_study import BatchStudy
 from sweeps import __main__ as sweeps_door
 from sweeps import config, overrides, status
 from sweeps.launchers import local
@@ -68,7 +68,7 @@ def test_trials_added_later_equal_trials_run_at_once(tmp_path: Path, pruning: st
     assert_same(tmp_path / "grown", tmp_path / "at_once")
 
 
-def test_a_study_of_an_older_name_grows_in_its_folder(tmp_path: Path, make_study: Callable[..., Study]) -> None:
+def test_a_study_of_an_older_name_grows_in_its_folder(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     """A worker is sent the plan alone."""
     older = make_study(trials=2, budget_steps=3, digits=8)
     store.ask(tmp_path, older)
@@ -110,7 +110,7 @@ def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path, children
 
 
 def test_a_study_that_fails_or_is_lost_stops_no_other_and_is_tried_again(
-    tmp_path: Path, make_study: Callable[..., Study], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, make_study: Callable[..., BatchStudy], capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = make_study(trials=2, budget_steps=3), make_study(trials=2, budget_steps=3, dataset="none_such")
     for study in (good, bad):
@@ -130,7 +130,7 @@ def test_a_study_that_fails_or_is_lost_stops_no_other_and_is_tried_again(
 
 
 def test_a_worker_that_always_dies_loses_its_study_only(
-    tmp_path: Path, make_study: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = make_study(trials=2, budget_steps=3)
     store.ask(tmp_path, study)
@@ -157,10 +157,12 @@ def test_workers_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [env["XLA_PYTHON_CLIENT_MEM_FRACTION"] for _, env in local.slots(4)] == ["0.450"] * 4
 
 
-def test_the_largest_studies_go_first_on_programs_nobody_else_is_building(make_study: Callable[..., Study]) -> None:
+def test_the_largest_studies_go_first_on_programs_nobody_else_is_building(
+    make_study: Callable[..., BatchStudy],
+) -> None:
     studies = [make_study(optimizer=o, batch_size=b) for o in ("sgd", "nesterov") for b in (64, 256)]
     queue = sorted(studies, key=local.cost)
     first = local._next(queue, set())
-    second = local._next(queue, {local.programs_key(first)})
+    second = local._next(queue, {local._programs(first)})
     assert (first.batch_size, second.batch_size) == (256, 64)
-    assert local._next(queue, {local.programs_key(s) for s in (first, second)}).batch_size == 256
+    assert local._next(queue, {local._programs(s) for s in (first, second)}).batch_size == 256

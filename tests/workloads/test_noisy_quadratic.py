@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from harness import engine, search
-from harness.engine import Record, Settings
+from harness.engine import Settings
+from harness.record import Record
+from results.batch_study import BatchStudy
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target
+from results.study import Target
 
 DIMENSIONS = 100
 RATE, MOMENTUM, STEPS = 0.2, 0.8, 80
@@ -31,7 +33,7 @@ def expected_losses(momentum: float, noise: float, batch_size: int) -> np.ndarra
     return np.array(losses)
 
 
-def run(make_study: Callable[..., Study], momentum: float, noise: float, batch_size: int, replicas: int) -> Record:
+def run(make_study: Callable[..., BatchStudy], momentum: float, noise: float, batch_size: int, replicas: int) -> Record:
     space = {"learning_rate": Range("DISCRETE", values=(RATE,)), "momentum": Range("DISCRETE", values=(momentum,))}
     study = make_study(
         dataset="noise",
@@ -50,7 +52,7 @@ def run(make_study: Callable[..., Study], momentum: float, noise: float, batch_s
 @pytest.mark.parametrize("momentum", [0.0, MOMENTUM])
 @pytest.mark.parametrize("batch_size", [1, 8, 64])
 def test_the_mean_of_many_replicas_is_the_expected_loss(
-    make_study: Callable[..., Study], momentum: float, batch_size: int
+    make_study: Callable[..., BatchStudy], momentum: float, batch_size: int
 ) -> None:
     replicas = 4096
     record = run(make_study, momentum, 1.0, batch_size, replicas)
@@ -66,7 +68,7 @@ def test_the_mean_of_many_replicas_is_the_expected_loss(
 @pytest.mark.parametrize("momentum", [0.0, MOMENTUM])
 @pytest.mark.parametrize("value", [2.0, 1.0, 0.5, 0.25])
 def test_without_noise_steps_to_target_are_those_of_the_recursion(
-    make_study: Callable[..., Study], momentum: float, value: float
+    make_study: Callable[..., BatchStudy], momentum: float, value: float
 ) -> None:
     record = run(make_study, momentum, 0.0, 1, 1)
     expected = expected_losses(momentum, 0.0, 1)

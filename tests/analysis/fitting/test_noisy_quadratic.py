@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from analysis.fitting import noisy_quadratic
+from results.batch_study import BatchStudy
 from results.search_space import Range, SearchSpace
-from results.study import Study, Target
+from results.study import Target
 
 from ..conftest import plan
 
@@ -16,7 +17,7 @@ GOAL = 0.1
 CURVATURE = 1 / np.arange(1, 101)
 
 
-def study(batch_size: int = 16, noise: float = 1.0, **changes: Any) -> Study:
+def study(batch_size: int = 16, noise: float = 1.0, **changes: Any) -> BatchStudy:
     fields: dict[str, Any] = {
         "dataset": "noise",
         "dataset_version": "100",

@@ -10,7 +10,8 @@ from analysis.searches import confirmations, trials
 from analysis.searches.confirmations import Confirmed
 from results import schema, store
 from results.asked import APART
-from results.study import Study, Target
+from results.batch_study import BatchStudy
+from results.study import Target
 
 from ..conftest import ERROR, Ran, plan, publish
 
@@ -24,7 +25,7 @@ NEVER = Ran([(10, 0.5), (4096, 0.5)])
 SEARCHED = {0: crossing(10, 20, 40), 1: crossing(10, 20)}
 
 
-def found(folder: Path, study: Study, ran: dict[int, Ran], target: Target = ERROR) -> list[Confirmed]:
+def found(folder: Path, study: BatchStudy, ran: dict[int, Ran], target: Target = ERROR) -> list[Confirmed]:
     publish(folder, study, ran)
     return confirmations.of(store.catalogue(folder), target)
 

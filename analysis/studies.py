@@ -1,0 +1,86 @@
+"""Studies by kind: what is said of each kind, what loads its studies, and what figures these are drawn as.
+
+What loads them is imported once it is to load, as it takes a while.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from results.durable import Folder
+from results.plan import Plan
+
+# What figures are drawn from.
+BATCH, CORES, PAPER = "batch", "cores", "paper"
+
+
+class Kind(NamedTuple):
+    """How studies of a kind are read.
+
+    Attributes:
+      said: what the report calls them.
+      question: that they answer, in a sentence.
+      answers: whether tables tell their steps to target.
+      figures: what is drawn from them, and what loads that from a store: ``batch``, curves of steps to target over
+        batch sizes; ``cores``, factorizations over cores; ``paper``, the workloads of a paper. A loader takes the
+        folder, and metric and value of a target other than the studies' own.
+      rule: of a plan, what filters of the report call its optimizer.
+    """
+
+    said: str
+    question: str
+    answers: bool = False
+    figures: Mapping[str, Callable[[Folder, tuple[str, float] | None], Any]] = {}
+    rule: Callable[[Any], str] = lambda study: str(study.optimizer)
+
+
+def _curves(folder: Folder, asked: tuple[str, float] | None) -> Any:
+    from analysis.fitting import pairs
+
+    return pairs.of_store(folder, asked)
+
+
+def _factorizations(folder: Folder, asked: tuple[str, float] | None) -> Any:
+    from analysis.cores import factorizations
+
+    return factorizations.load(folder)
+
+
+def _paper(folder: Folder, asked: tuple[str, float] | None) -> Any:
+    from analysis.papers import shallue2018
+
+    return shallue2018.of_store(folder)
+
+
+STEPS_TO_TARGET = {BATCH: _curves, PAPER: _paper}
+
+KINDS: dict[str, Kind] = {
+    "batch": Kind(
+        "batch sizes, measured by scaling-limits",
+        "Steps to a target error against batch size, with metaparameters tuned afresh at every batch size.",
+        answers=True,
+        figures=STEPS_TO_TARGET,
+    ),
+    "recorded": Kind(
+        "batch sizes, published by others",
+        "What others published of it, read into the same tables.",
+        answers=True,
+        figures=STEPS_TO_TARGET,
+    ),
+    "cores": Kind(
+        "factorizations over cores",
+        "Seconds per epoch and recall of implicit factorizations against cores.",
+        answers=True,
+        figures={CORES: _factorizations},
+        rule=lambda study: f"als, {study.solver}",
+    ),
+}
+
+
+def drawn_as(figures: str) -> tuple[str, ...]:
+    """The kinds that such figures are drawn from."""
+    return tuple(kind for kind, row in KINDS.items() if figures in row.figures)
+
+
+def looks(study: Plan) -> tuple[str, str, str]:
+    """Data set, model and optimizer as filters call them."""
+    return study.dataset, study.model_label, KINDS[study.kind].rule(study)

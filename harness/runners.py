@@ -1,0 +1,129 @@
+"""Runners: what runs the trials of a study, by its kind.
+
+What a kind needs is imported once one of its studies is to run, so that nothing of it starts JAX before.
+"""
+
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from harness.ending import Ending
+from harness.frontier import Best, Ended
+from harness.record import Record
+from results.plan import Plan
+from results.plans import KINDS
+from results.study import Trial
+
+if TYPE_CHECKING:
+    from harness.engine import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Trials that are to be run, and who is told.
+
+    Attributes:
+      study: the plan.
+      trials: of the study, with distinct ids.
+      settings: how to run them.
+      store: folder that the study is kept in.
+      source: what its data are built from where its plan does not say that, plain data; see ``sweeps.kinds``.
+      best: answers of trials that already ran, for exact pruning to build on.
+      on_progress: called with what is settled so far; see ``Runner.by_step``.
+      on_finished: called with trials that have finished since it was last called.
+      confirming: gives, once all trials have ended and been handed over, those that confirm the best of them.
+      ending: of this process, which does not end in the middle of a write.
+    """
+
+    study: Any  # of the kind of the runner
+    trials: Sequence[Trial]
+    settings: "Settings"
+    store: Path
+    source: Mapping[str, Any] | None
+    best: Best
+    on_progress: Callable[[int], None]
+    on_finished: Callable[[Record], None]
+    confirming: Callable[[], Sequence[Trial]]
+    ending: Ending
+
+
+class Runner(NamedTuple):
+    """How studies of a kind are run.
+
+    Attributes:
+      run: runs a job, and gives how each trial ended.
+      by_step: whether ``Job.on_progress`` is told how many steps are done, and not how many trials are settled.
+      programs: of a study; studies with equal ones share compiled programs.
+      after_death: puts right, of a study whose process died, what may have killed it; before it is run once more.
+    """
+
+    run: Callable[[Job], Mapping[int, Ended]]
+    by_step: bool = False
+    programs: Callable[[Any], Hashable] = lambda study: study.name
+    after_death: Callable[[Any], None] = lambda study: None
+
+    def settled(self, study: Plan, trials: int) -> int:
+        """What ``Job.on_progress`` is told once so many trials have ended."""
+        return trials * study.budget_steps if self.by_step else trials
+
+
+def _batch(job: Job) -> Mapping[int, Ended]:
+    from harness import engine
+
+    return engine.run(
+        job.study,
+        job.trials,
+        job.settings,
+        best=job.best,
+        on_progress=job.on_progress,
+        on_finished=job.on_finished,
+        confirming=job.confirming,
+        ending=job.ending,
+    ).ended
+
+
+def _batch_programs(study: Any) -> Hashable:
+    from harness.lanes import programs_key
+
+    return programs_key(study)
+
+
+def _cores(job: Job) -> Mapping[int, Ended]:
+    from harness import cores
+    from harness.checkpoints import Checkpoints
+    from workloads import registry
+    from workloads.factorization import prepared
+
+    assert job.source is not None
+    source = registry.ratings(job.source)
+    if source.version() != job.study.dataset_version:
+        raise RuntimeError(f"{source.name} has changed since the study was planned; run the same command again")
+    return cores.run(
+        job.study,
+        job.trials,
+        prepared.load(source),
+        Checkpoints(job.store, job.study.name),
+        time_limit_seconds=job.settings.time_limit_seconds,
+        on_progress=job.on_progress,
+        on_finished=job.on_finished,
+    )
+
+
+def _discard_kernel(study: Any) -> None:
+    """A kernel of our own, which nothing keeps from killing its process, is compiled anew."""
+    from workloads.factorization import fused
+
+    if study.kernel == "fused":
+        fused.discard(study.dim)
+
+
+RUNNERS: dict[str, Runner] = {
+    "batch": Runner(_batch, programs=_batch_programs),
+    "cores": Runner(_cores, by_step=True, after_death=_discard_kernel),
+}
+
+
+def unit(kind: str) -> str:
+    """What the progress of studies of a kind is counted in: trials, or what a step is."""
+    return KINDS[kind].unit if RUNNERS[kind].by_step else "trial"

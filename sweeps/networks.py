@@ -1,0 +1,147 @@
+"""Networks: from a composed configuration to plans of kind ``batch``."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from results.bad_input import BadInput, check_choice, nearest
+from results.batch_study import SCHEDULES, BatchStudy
+from results.choice import check_chooses
+from results.plans import reserved
+from results.search_space import SearchSpace
+from results.study import Target
+from sweeps import ranges
+from sweeps.reading import Read
+from workloads import registry
+
+DEFAULT_TRIALS = 32  # per study
+DEFAULT_CANDIDATES = 5  # among which repeats choose
+
+
+def read(config: Mapping[str, Any]) -> Read[BatchStudy]:
+    """The study of a configuration that trains a network; BadInput for anything wrong with it."""
+    task, optimizer = config["task"], config["optimizer"]
+    check_choice("dataset", task["dataset"], registry.DATASETS)
+    check_choice("optimizer", optimizer["name"], registry.OPTIMIZERS)
+    dataset = registry.DATASETS[task["dataset"]]
+    options = {key: value for key, value in task["model"].items() if key != "name"}
+    _check_model(task["model"].get("name"), options, dataset.classes)
+    targets = tuple(Target(target["metric"], target["value"]) for target in task["targets"])
+    for target in targets:
+        measured = registry.metrics(task["dataset"])
+        if target.metric not in measured:
+            raise BadInput(f"{task['dataset']} has no {target.metric}; {nearest(target.metric, measured)}")
+        check_chooses(target.metric, measured)
+    examples = dataset.train_examples
+    if examples is not None and config["batch_size"] > examples:
+        raise BadInput(
+            f"batch_size={config['batch_size']} is larger than the training set of {task['dataset']}: "
+            f"at most {examples}"
+        )
+    dataset.check()
+    check_choice("schedule", task["schedule"], SCHEDULES)
+    space = optimizer["space"] | task["space"]
+    _check_space(space, task["dataset"], optimizer["name"], task["schedule"])
+    study = BatchStudy(
+        dataset=task["dataset"],
+        dataset_version=dataset.version(),
+        model=task["model"]["name"],
+        model_options=options,
+        optimizer=optimizer["name"],
+        schedule=task["schedule"],
+        batch_size=config["batch_size"],
+        space=SearchSpace.from_plan(ranges.plan(space)),
+        targets=targets,
+        budget_steps=_budget_steps(task, max(config["batch_size"], 1)),
+        evaluation_ratio=task["evaluation_ratio"],
+        evaluation_spacing=_evaluation_spacing(task, max(config["batch_size"], 1)),
+        seed=config["seed"],
+        pruning=config["pruning"],
+        trials=DEFAULT_TRIALS if config["trials"] is None else config["trials"],
+        stop=config["stop"],
+        confirm=config["confirm"],
+        confirm_top=_confirm_top(config),
+    )
+    return Read(study)
+
+
+def notes(studies: Sequence[BatchStudy]) -> list[str]:
+    """What ends the trials of these studies, in words."""
+    ending = [study for study in studies if study.ends_at]
+    told = []
+    if ending:
+        pruned = any(study.pruning == "exact" for study in ending)
+        told.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
+    if len(ending) < len(studies):
+        whose = f"in {len(studies) - len(ending)} of {len(studies)} studies it" if ending else "a trial"
+        told.append(f"{whose} goes on to the end of its budget")
+    return told
+
+
+def _confirm_top(config: Mapping[str, Any]) -> int:
+    """As it is asked; where nothing is said, several candidates if whole curves tell them, and the winner if not."""
+    if config["confirm_top"] is not None:
+        return int(config["confirm_top"])
+    return DEFAULT_CANDIDATES if config["confirm"] and config["pruning"] == "off" else 1
+
+
+def _check_model(name: Any, options: Mapping[str, Any], classes: int) -> None:
+    check_choice("model", name, registry.MODELS)
+    known = registry.model_options(name)
+    for key in options:
+        if key not in known:
+            raise BadInput(f"task.model.{key}: {name} takes no such option; {nearest(key, known)}")
+    for key in known:
+        if key not in options:
+            raise BadInput(f"task.model.{key} is missing; {name} takes {', '.join(known)}")
+    try:
+        registry.MODELS[name](classes=classes, **options)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"task.model: {error}") from None
+
+
+def _check_space(space: Mapping[str, Any], dataset: str, optimizer: str, schedule: str) -> None:
+    """Raises BadInput for a metaparameter that nothing takes, or that lacks a range."""
+    needed = registry.tuned(optimizer, schedule)
+    taken = registry.tunable(dataset, optimizer, schedule)
+    for name in space:
+        if name not in taken or name in reserved():
+            with_schedule = "" if schedule == "constant" else f" with schedule={schedule}"
+            raise BadInput(f"{optimizer}{with_schedule} takes no metaparameter {name!r}; {nearest(name, taken)}")
+    for name in needed:
+        if name not in space:
+            raise BadInput(
+                f"no range for {name}; add +optimizer.space.{name}='{{scale: LINEAR, low: 0.1, high: 1}}' or the like"
+            )
+
+
+def _budget_steps(task: Mapping[str, Any], batch_size: int) -> int:
+    """The most steps of a trial: passes or examples over the batch size, but ``at_least_steps``; ``steps`` caps all."""
+    budget, examples = task["budget"], registry.DATASETS[task["dataset"]].train_examples
+    for key, value in budget.items():
+        if value is not None and not value > 0:
+            raise BadInput(f"task.budget.{key} must be above 0, not {value}")
+    if budget["epochs"] is not None and examples is None:
+        raise BadInput(f"task.budget.epochs: {task['dataset']} is an endless stream; give steps or examples")
+    data = [budget["examples"], budget["epochs"] and budget["epochs"] * examples]
+    seen = [amount for amount in data if amount is not None]
+    steps = [max(budget["at_least_steps"] or 1, math.ceil(min(seen) / batch_size))] if seen else []
+    steps += [budget["steps"]] if budget["steps"] is not None else []
+    if not steps:
+        raise BadInput("task.budget is empty; give steps, examples or epochs, such as task.budget.epochs=25")
+    return min(steps)
+
+
+def _evaluation_spacing(task: Mapping[str, Any], batch_size: int) -> float:
+    """Steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
+
+    An example evaluated counts as much as an example trained, though it takes a pass forward and none back: large
+    evaluation batches lose some of that in caches. Work is counted, not timed, so that the grid is the same on every
+    machine.
+    """
+    share = task["evaluation_share"]
+    if not 0 < share <= 1:
+        raise BadInput(f"task.evaluation_share must be above 0 and at most 1, not {share:g}")
+    dataset = registry.DATASETS[task["dataset"]]
+    evaluated = dataset.evaluation_examples * len(dataset.splits)
+    return round(evaluated / batch_size * (1 - share) / share, 6)

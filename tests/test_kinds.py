@@ -1,0 +1,299 @@
+"""Kinds of study: what tells them apart are tables, and a new kind is files of its own with a row in each of these."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis import studies
+from harness.runners import RUNNERS
+from results import plans, store
+from sweeps import kinds
+
+ROOT = Path(__file__).parents[1]
+TOY = ROOT / "tests" / "toy"
+ROOMS = ("analysis", "benchmarks", "docs", "harness", "results", "sweeps", "workloads")
+TABLES = {"results/plan.py", "results/plans.py", "harness/runners.py", "sweeps/kinds.py", "analysis/studies.py"}
+CLASSES = {"Plan", *(kind.plan.__name__ for kind in plans.KINDS.values())}
+STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what plans, and what holds one, are called
+
+# A new kind: three files of its own, a task, and in each table a row.
+ROWS = """
+import toy_config, toy_plan, toy_run
+from analysis import studies
+from harness.runners import RUNNERS, Runner
+from results import plans
+from results.schema import Column
+from sweeps import kinds
+import pyarrow as pa
+
+PLAYS = Column("plays", pa.int64(), "how often it was played")
+plans.KINDS["toy"] = plans.Kind(toy_plan.ToyStudy, along="width", unit="play", columns=(PLAYS,))
+RUNNERS["toy"] = Runner(toy_run.run)
+kinds.KINDS["toy"] = kinds.Reader("toy", toy_config.Keys, ("toy",), toy_config.read, "report")
+studies.KINDS["toy"] = studies.Kind("toys over widths", "How toys fare.")
+"""
+TASK = """\
+# @package _global_
+# A toy.
+kind: toy
+
+toy:
+  width: 3
+  learning_rate: {scale: LOG, low: 0.05, high: 0.5}
+  loss: 0.1
+  plays: 30
+"""
+# Opens doors one after the other, as `python -m` does.
+DOORS = """
+import runpy, sys
+for line in sys.argv[1:]:
+    door, *sys.argv[1:] = line.split()
+    print(f"## {line}", flush=True)
+    try:
+        runpy.run_module(door, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        print(f"## ended {end.code or 0}", flush=True)
+"""
+
+
+def test_every_table_has_a_row_for_every_kind() -> None:
+    ours = [name for name, kind in plans.KINDS.items() if not kind.recorded]
+    assert set(RUNNERS) == set(kinds.KINDS) == set(ours)
+    assert set(studies.KINDS) == set(plans.KINDS)
+    assert all(kind.plan.kind == name for name, kind in plans.KINDS.items())
+
+
+def test_kinds_are_told_apart_by_tables_alone() -> None:
+    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    names = {path: path.relative_to(ROOT).as_posix() for path in files}
+    trees = {names[path]: ast.parse(path.read_text()) for path in files if names[path] not in TABLES}
+    constants = {name for tree in trees.values() for name in _constants(tree)}
+    found = [f"{file}:{line}" for file, tree in trees.items() for line in told_apart(tree, constants)]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "isinstance(study, BatchStudy)",
+        "isinstance(one, Plan)",
+        "isinstance(commit.study, (Recorded, Factorization))",
+        "type(study)",
+        "type(one.study) is other",
+        "x is Recorded",
+        "hasattr(study, 'targets')",
+        "getattr(commit.study, 'batch_size', None)",
+        "study.kind == other",
+        "commit.plan['kind'] != KIND",
+        "plan.get('kind') in known",
+        "kind == 'cores'",
+        "kind in ('recorded', 'toy')",
+        "name == studies.BATCH",
+        "match study:\n  case _: pass",
+        "match one:\n  case Recorded(): pass",
+        "match kind:\n  case 'cores': pass",
+    ],
+)
+def test_whatever_tells_kinds_apart_is_found(code: str) -> None:
+    assert list(told_apart(ast.parse(code), {"BATCH"})) == [1]
+
+
+def told_apart(tree: ast.AST, constants: set[str]) -> Iterator[int]:
+    """Lines that tell kinds of study apart, each once.
+
+    Args:
+      tree: of a module.
+      constants: names that stand for a kind's name.
+    """
+    yield from sorted({node.lineno for node in ast.walk(tree) if _tells(node, constants)})
+
+
+def _tells(node: ast.AST, constants: set[str]) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        inspects = node.func.id in ("type", "hasattr") or (node.func.id == "getattr" and len(node.args) == 3)
+        if inspects and _last(node.args[0]) in STUDIES:
+            return True
+        return node.func.id in ("isinstance", "issubclass") and _mentions(node.args[1], CLASSES)
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        return any(_is_kind(each, constants) for side in sides for each in _elements(side))
+    if isinstance(node, ast.Match):
+        patterns = [each for case in node.cases for each in ast.walk(case.pattern)]
+        values = [each.value for each in patterns if isinstance(each, ast.MatchValue)]
+        classes = [each.cls for each in patterns if isinstance(each, ast.MatchClass)]
+        told = any(_is_kind(value, constants) for value in values) or any(_mentions(one, CLASSES) for one in classes)
+        return told or _last(node.subject) in STUDIES
+    return False
+
+
+def _is_kind(node: ast.AST, constants: set[str]) -> bool:
+    """Whether an expression is a kind's name, the kind of a study, or one of the classes of plans."""
+    if isinstance(node, ast.Constant):
+        return node.value in plans.KINDS
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value == "kind"
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr == "get" and "kind" in _texts(node.args[:1])
+    if isinstance(node, ast.Attribute) and node.attr == "kind":
+        return _last(node.value) in STUDIES or _last(node.value) in CLASSES
+    return _last(node) in constants | CLASSES
+
+
+def _constants(tree: ast.Module) -> Iterator[str]:
+    """Names of a module, in capitals, that stand for a kind's name."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                names, values = _elements(target), _elements(node.value)
+                for name, value in zip(names, values, strict=False):
+                    if isinstance(value, ast.Constant) and value.value in plans.KINDS and isinstance(name, ast.Name):
+                        yield name.id
+
+
+def _elements(node: ast.AST) -> list[ast.AST]:
+    return list(node.elts) if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+
+
+def _texts(nodes: list[ast.expr]) -> list[object]:
+    return [node.value for node in nodes if isinstance(node, ast.Constant)]
+
+
+def _last(node: ast.AST) -> str:
+    """The last name of a dotted one."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _mentions(node: ast.AST, names: set[str]) -> bool:
+    return any(_last(each) in names for each in ast.walk(node))
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which every process knows the toy: all tables have its row, and a task asks for it."""
+    here = tmp_path_factory.mktemp("toys")
+    shutil.copytree(ROOT / "conf", here / "conf")
+    (here / "conf" / "task" / "toy.yaml").write_text(TASK)
+    (here / "sitecustomize.py").write_text(ROWS)
+    return here
+
+
+def told(here: Path, *lines: str) -> dict[str, str]:
+    """What doors say, by the line that opens each; they must all succeed."""
+    paths = os.pathsep.join(map(str, (here, TOY, ROOT)))
+    program = [sys.executable, "-c", DOORS] if len(lines) > 1 else [sys.executable, "-m"]
+    words = lines if len(lines) > 1 else lines[0].split()
+    environment = os.environ | {"PYTHONPATH": paths, "SCALING_LIMITS_CACHE": str(here / "cache")}
+    done = subprocess.run(
+        [*program, *words], cwd=here, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    if len(lines) == 1:
+        return {lines[0]: done.stdout}
+    ends = done.stdout.count("## ended 0\n")
+    assert ends == len(lines), done.stdout + done.stderr
+    blocks = [block.partition("\n") for block in done.stdout.split("## ") if not block.startswith("ended")]
+    return {line: text for line, _, text in blocks if line}
+
+
+def refused(here: Path, line: str) -> str:
+    """What a door says to what it cannot do: one line."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (here, TOY, ROOT)))}
+    command = [sys.executable, "-m", *line.split()]
+    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def swept(here: Path) -> Path:
+    """A store of toys and networks that look alike, by one command."""
+    line = "sweeps task=toy,noisy_quadratic optimizer=sgd batch_size=4,16,64,256 trials=4 pruning=off store=all -m"
+    (out,) = told(here, f"{line} task.budget.steps=400").values()
+    assert "analysis report" in out
+    assert "analysis steps" in out
+    return here / "all"
+
+
+def test_a_new_kind_is_run_stored_checked_and_handed_on(here: Path, swept: Path) -> None:
+    kinds_of_studies = {}
+    for name in store.names(swept):
+        record = next((swept / name).glob("commit-*.json")).read_text()
+        kinds_of_studies[name] = "toy" if '"kind":"toy"' in record.replace(" ", "") else "batch"
+    toys = [name for name, kind in kinds_of_studies.items() if kind == "toy"]
+    assert len(toys) == 4
+    assert len(kinds_of_studies) == 8
+    assert all(name.startswith("toy-w3-b") for name in toys)
+    tables = [pd.read_parquet(path) for name in toys for path in (swept / name).glob("measurements-*.parquet")]
+    rows = pd.concat(tables)
+    assert (rows["plays"] == 3 * rows["step"]).all()
+    assert len(rows) == 4 * 4 * 30
+    lines = [
+        "sweeps.status store=all",
+        "sweeps.plan task=toy batch_size=4,16 trials=6 store=all -m",
+        "results verify --store all --full",
+        "results export --store all --out released",
+        "results verify --store released",
+        "sweeps.status store=released",
+        "results merge released --store merged",
+        "results verify --store merged",
+        "sweeps.plan task=toy batch_size=4 trials=4 store=merged",
+    ]
+    said = told(here, *lines)
+    for line in ("sweeps.status store=all", "sweeps.status store=released"):
+        assert all(f"{name}" in said[line] for name in toys)
+    assert said[lines[0]].count("done") == 8
+    assert "2 studies; 4 trials to run" in said[lines[1]]
+    assert "1 studies; 0 trials to run" in said[lines[8]]
+    assert "plays" in (here / "released" / "DICTIONARY.md").read_text()
+    assert "how often it was played" in (here / "released" / "DICTIONARY.md").read_text()
+
+
+def test_nothing_takes_a_new_kind_for_another(here: Path, swept: Path) -> None:
+    """With toys in the store or without: the same tables, fits and pictures."""
+    shutil.copytree(swept, here / "none", ignore=shutil.ignore_patterns("toy-*"))
+    lines = [
+        "analysis steps --store {} --csv",
+        "analysis steps --store {} --csv --metric validation_loss --value 0.5",
+        "analysis steps --store {} --csv --rule median",
+        "analysis fit --store {} --csv",
+        "analysis fit --store {} --csv --metric validation_loss --value 0.5",
+        "analysis compare {} {} --csv",
+        "analysis figures --store {} --out drawn-{}",
+        "analysis figures --store {} --out steps-{} --kind steps --metric validation_loss --value 0.5",
+        "analysis figures --store {} --out scatter-{} --kind scatter --by learning_rate",
+        "analysis report --store {} --out {}.html",
+    ]
+    with_toys, without = (
+        list(told(here, *(line.format(name, name) for line in lines)).values()) for name in ("all", "none")
+    )
+    assert with_toys[:6] == without[:6]
+    assert all("\nnoise," in table for table in (*without[:5], without[5].replace("\nsteps,", "\n")))
+    for folder in ("drawn", "steps", "scatter"):
+        pictures = {path.name: path.read_bytes() for path in (here / f"{folder}-none").glob("*.png")}
+        assert pictures
+        assert pictures == {path.name: path.read_bytes() for path in (here / f"{folder}-all").glob("*.png")}
+    pages = [(here / f"{name}.html").read_text() for name in ("all", "none")]
+    assert [page.count("toys over widths") > 0 for page in pages] == [True, False]
+    assert "How toys fare." in pages[0]
+    data = [
+        json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', p, re.S)[1]) for p in pages
+    ]
+    assert data[0]["charts"] == data[1]["charts"]
+    assert [group["kind"] for group in data[0]["groups"]] == ["batch", "toy"]
+
+
+def test_a_store_of_a_new_kind_alone(here: Path, swept: Path) -> None:
+    shutil.copytree(swept, here / "toys", ignore=shutil.ignore_patterns("noise-*"))
+    told(here, "analysis report --store toys --out toys.html")
+    done = refused(here, "analysis steps --store toys")
+    assert "is of a kind that has steps to target" in done
