@@ -19,7 +19,7 @@ from results.doors import answer, say
 if TYPE_CHECKING:
     import pandas as pd
 
-    from results.answers import Rule
+    from results.rules.answers import Rule
 
 
 @doors.guarded
@@ -43,7 +43,7 @@ def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
 
 
 def _rule(options: argparse.Namespace) -> "Rule":
-    from results.answers import MINIMUM, Rule
+    from results.rules.answers import MINIMUM, Rule
 
     for flag, count in (("--k", options.k), ("--best-of", options.best_of)):
         if count is not None and options.rule != "median":

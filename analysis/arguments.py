@@ -56,7 +56,7 @@ def parser() -> Parser:
 
 def _steps_arguments(sub: Parser) -> None:
     from analysis.searches import steps
-    from results.answers import RULES
+    from results.rules.answers import RULES
 
     columns, medians = (manual.meanings(each) for each in (steps.COLUMNS | steps.CONFIRMED, steps.MEDIANS))
     sub.description = manual.STEPS + columns + manual.MEDIANS + medians

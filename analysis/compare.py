@@ -13,10 +13,12 @@ from analysis.fitting import curves
 from analysis.fitting.curves import Curve
 from analysis.searches import steps, trials
 from analysis.searches.trials import StudyTrials
-from results import doors, plans, store
+from results import doors
 from results.bad_input import BadInput
 from results.durable import Folder
-from results.study import Target
+from results.plans import kinds
+from results.plans.study import Target
+from results.storage import store
 
 COLUMNS = {
     "what": "steps, critical_batch_size, seconds_per_epoch, recall_20 or recall_50",
@@ -83,7 +85,7 @@ class _Place:
         self.factorized = factorizations.load(folder) if factorizations.of_kind(commits) else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves: list[Curve] = []
-        over_batches = {commit.name for commit in plans.of_kind(commits, *studies.drawn_as(studies.BATCH))}
+        over_batches = {commit.name for commit in kinds.of_kind(commits, *studies.drawn_as(studies.BATCH))}
         if commits and not over_batches:
             return
         held, target = steps.load(folder, asked)

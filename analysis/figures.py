@@ -119,7 +119,7 @@ def write_all(
       BadInput: there is no such figure or store, or ``out`` cannot be written.
     """
     from analysis.drawing.picture import Skipped
-    from results import store
+    from results.storage import store
 
     names = [each for each in FIGURES if name in (None, each, each.partition("/")[0])]
     if not names:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from results.durable import Folder
-from results.plan import Plan
+from results.plans.plan import Plan
 
 # What figures are drawn from.
 BATCH, CORES, PAPER = "batch", "cores", "paper"

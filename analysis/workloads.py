@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from analysis import studies, text
 from analysis.fitting import curves
-from results import plans, store
 from results.bad_input import BadInput, nearest
-from results.commits import Commit
 from results.durable import Folder
-from results.plan import Plan
-from results.study import digest
+from results.plans import kinds
+from results.plans.plan import Plan
+from results.plans.study import digest
+from results.storage import store
+from results.storage.commits import Commit
 
 FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
 
@@ -45,7 +46,7 @@ class Workload(NamedTuple):
     @property
     def recorded(self) -> bool:
         """Whether others measured it."""
-        return plans.KINDS[self.commits[0].kind].recorded
+        return kinds.KINDS[self.commits[0].kind].recorded
 
 
 def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
@@ -60,7 +61,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
       BadInput: there is no store, a condition is none, or no study meets any.
     """
     conditions = [_conditions(one) for one in where]
-    commits = plans.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH))
+    commits = kinds.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH))
     batched = [(commit, commit.study) for commit in commits]
     asked = [pair for pair in batched if not where or any(_meets(pair[1], each) for each in conditions)]
     if where and not asked:

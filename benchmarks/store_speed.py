@@ -19,8 +19,9 @@ import synthetic_store
 from report import Report
 from tqdm import tqdm
 
-from results import durable, store
-from results.recorded import Recorded
+from results import durable
+from results.plans.recorded import Recorded
+from results.storage import store
 
 PAIRS = 3
 METRIC, VALUE = "validation_error", 0.05
@@ -65,8 +66,8 @@ folder, metric, value, every = sys.argv[1], sys.argv[2], float(sys.argv[3]), int
 {work}
 print(json.dumps([took, peak(), found]))
 """
-OF_SCAN = "from results import answers, scan, store\nfrom results.study import Target"
-OF_ENVELOPES = "from analysis.searches import steps\nfrom results.answers import MINIMUM, Rule\nrule = "
+OF_SCAN = "from results import answers, scan, store\nfrom results.plans.study import Target"
+OF_ENVELOPES = "from analysis.searches import steps\nfrom results.rules.answers import MINIMUM, Rule\nrule = "
 WAYS = {
     "scan": (OF_SCAN, SCAN),
     "envelopes": (f"{OF_ENVELOPES}MINIMUM", ENVELOPES),
@@ -98,7 +99,7 @@ def main(report: Report, folder: Path, share: float) -> None:
     answers(report, folder, rows, whole)
     with tempfile.TemporaryDirectory(dir=folder.parent) as spare:
         commits(report, Path(spare))
-    if importlib.util.find_spec("results.verify"):
+    if importlib.util.find_spec("results.checks.verify"):
         verify(report, folder, whole)
 
 

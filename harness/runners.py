@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from harness.ending import Ending
 from harness.frontier import Best, Ended
 from harness.record import Record
-from results.plan import Plan
-from results.plans import KINDS
-from results.study import Trial
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.study import Trial
 
 if TYPE_CHECKING:
     from harness.engine import Settings
@@ -28,7 +28,7 @@ class Job:
       trials: of the study, with distinct ids.
       settings: how to run them.
       store: folder that the study is kept in.
-      source: what its data are built from where its plan does not say that, plain data; see ``sweeps.kinds``.
+      source: what its data are built from where its plan does not say that, plain data; see ``sweeps.readers``.
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called with what is settled so far; see ``Runner.by_step``.
       on_finished: called with trials that have finished since it was last called.

@@ -63,13 +63,13 @@ def parser() -> Parser:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from results import verify
+    from results.checks import verify
 
     return verify.run(options.store, report, full=options.full)
 
 
 def _repair(options: argparse.Namespace) -> int:
-    from results import repair
+    from results.checks import repair
 
     return repair.run(options.store, report)
 
@@ -89,12 +89,12 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from results import release
+    from results.release import release
 
     return release.export(options.store, options.out, report)
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from results import merge
+    from results.release import merge
 
     return merge.merge(options.sources, options.store, report)

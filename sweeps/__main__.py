@@ -14,14 +14,14 @@ from tqdm import tqdm
 
 from harness import runners
 from harness.runners import RUNNERS
-from results import store
 from results.bad_input import shown
 from results.doors import say
-from results.plan import Plan
-from results.plans import of_kind
+from results.plans.kinds import of_kind
+from results.plans.plan import Plan
+from results.storage import store
 from sweeps import config, manual
-from sweeps.kinds import KINDS
 from sweeps.launchers import local
+from sweeps.readers import READERS
 from sweeps.reading import Read
 
 Studies = Sequence[Plan]
@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
     if not to_run:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
         return 0
-    for kind, reader in KINDS.items():
+    for kind, reader in READERS.items():
         reader.make_ready([Read(s, request.sources.get(s.name)) for s in of_kind(to_run, kind)], say)
     for study in to_run:
         store.ask(request.store, study)
@@ -94,7 +94,7 @@ def main(argv: list[str]) -> int:
     if failures:
         say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
         return 1
-    reading = {KINDS[study.kind].command for study in request.studies}
+    reading = {READERS[study.kind].command for study in request.studies}
     commands = [f"python -m analysis {command} --store {request.store}" for command in sorted(reading)]
     print(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0

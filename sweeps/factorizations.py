@@ -7,8 +7,8 @@ import numpy as np
 
 from harness import cores, processors
 from results.bad_input import BadInput, check_choice, nearest
-from results.factorization import Factorization
-from results.search_space import SearchSpace
+from results.plans.factorization import Factorization
+from results.plans.search_space import SearchSpace
 from sweeps import ranges
 from sweeps.reading import Read
 from workloads import registry

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from results.bad_input import BadInput, check_choice, nearest
-from results.batch_study import SCHEDULES, BatchStudy
-from results.choice import check_chooses
-from results.plans import reserved
-from results.search_space import SearchSpace
-from results.study import Target
+from results.plans.batch_study import SCHEDULES, BatchStudy
+from results.plans.kinds import reserved
+from results.plans.search_space import SearchSpace
+from results.plans.study import Target
+from results.rules.choice import check_chooses
 from sweeps import ranges
 from sweeps.reading import Read
 from workloads import registry

@@ -5,10 +5,10 @@ from results import doors
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     doors.run("sweeps.plan")
 
-from results import store
-from results.plans import of_kind
+from results.plans.kinds import of_kind
+from results.storage import store
 from sweeps import config, manual
-from sweeps.kinds import KINDS
+from sweeps.readers import READERS
 
 
 @doors.guarded
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
         new_trials, new_steps = new_trials + missing, new_steps + steps
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     print(doors.table(header, rows))
-    by_kind = {kind: of_kind(request.studies, kind) for kind in KINDS}
-    notes = [note for kind, studies in by_kind.items() if studies for note in KINDS[kind].notes(studies)]
+    by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
+    notes = [note for kind, studies in by_kind.items() if studies for note in READERS[kind].notes(studies)]
     print(f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps ({'; '.join(notes)})")
     return 0

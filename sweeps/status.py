@@ -13,12 +13,12 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 
 from pathlib import Path
 
-from results import store
 from results.bad_input import BadInput, nearest
-from results.commits import Commit, released
 from results.doors import answer
-from results.ledger import Ledger
-from results.plans import KINDS
+from results.plans.kinds import KINDS
+from results.rules.ledger import Ledger
+from results.storage import store
+from results.storage.commits import Commit, released
 
 
 @doors.guarded

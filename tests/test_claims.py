@@ -12,10 +12,10 @@ from analysis.drawing import draw
 from analysis.fitting import by_k, pairs
 from analysis.fitting.pairs import Fitted
 from analysis.searches import luck
-from results import store
-from results.batch_study import BatchStudy
-from results.commits import Commit
-from results.plan import Plan
+from results.plans.batch_study import BatchStudy
+from results.plans.plan import Plan
+from results.storage import store
+from results.storage.commits import Commit
 
 ROOT = Path(__file__).parents[1]
 RELEASE = ROOT / "results" / "published"

@@ -16,8 +16,8 @@ from analysis import arguments
 from analysis.figures import FIGURES, KINDS
 from analysis.fitting import assumptions, coverage
 from results import __main__ as results_door
-from results import schema
 from results.bad_input import BadInput
+from results.plans import schema
 from sweeps import composition, overrides
 from workloads import preparable
 

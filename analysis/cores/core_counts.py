@@ -12,8 +12,8 @@ from analysis.cores import scaling
 from analysis.cores.factorizations import Measured
 from analysis.fitting import curves
 from results import doors
-from results.plans import KINDS
-from results.study import digest
+from results.plans.kinds import KINDS
+from results.plans.study import digest
 
 COLUMNS = {
     "dataset": "name of the ratings",

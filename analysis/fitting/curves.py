@@ -12,11 +12,12 @@ from analysis.fitting import outcomes, samples
 from analysis.fitting.samples import Sample
 from analysis.searches import steps
 from analysis.searches.edges import Edge
-from results import plans, store
-from results.commits import Commit
-from results.overview import Overview
-from results.plan import Plan
-from results.study import Target, canonical, digest
+from results.plans import kinds
+from results.plans.plan import Plan
+from results.plans.study import Target, canonical, digest
+from results.reading.overview import Overview
+from results.storage import store
+from results.storage.commits import Commit
 
 # A curve varies these, what it runs along, and nothing else of a study's plan: budgets and search spaces may have to
 # follow the batch size, and so does what a source tells beside.
@@ -92,7 +93,7 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
     commits = {commit.name: commit for commit in store.catalogue(held.folder)}
     alike: dict[tuple[str, str, str, Target], dict[str, list[Commit]]] = {}
     table = steps.table(held, asked)
-    drawn = {about.study for about in plans.of_kind(held.abouts.values(), *studies.drawn_as(studies.BATCH))}
+    drawn = {about.study for about in kinds.of_kind(held.abouts.values(), *studies.drawn_as(studies.BATCH))}
     for row in table[table["study"].isin(drawn)].to_dict("records"):
         looks = (row["dataset"], row["model"], row["optimizer"], Target(row["target_metric"], row["target_value"]))
         commit = commits[row["study"]]
@@ -107,7 +108,7 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
 
 def shared_plan(study: Plan) -> dict[str, object]:
     """What all studies of a curve agree on: the plan without what the curve runs along, and ``VARIED``."""
-    varied = (*VARIED, plans.KINDS[study.kind].along)
+    varied = (*VARIED, kinds.KINDS[study.kind].along)
     return {field: value for field, value in study.plan().items() if field not in varied}
 
 

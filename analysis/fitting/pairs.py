@@ -12,10 +12,11 @@ from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
 from analysis.searches import confirmations, steps
 from analysis.searches.confirmations import Confirmed
-from results import plans, store
-from results.commits import Commit
 from results.durable import Folder
-from results.study import digest
+from results.plans import kinds
+from results.plans.study import digest
+from results.storage import store
+from results.storage.commits import Commit
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
 COLUMNS = {
@@ -55,7 +56,7 @@ def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[Fit
     """The curves of a store with their fits; ``asked``: metric and value of a target other than the studies' own."""
     held, target = steps.load(folder, asked)
     members: dict[str, list[Commit]] = {}
-    for commit in plans.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH)):
+    for commit in kinds.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH)):
         members.setdefault(digest(curves.shared_plan(commit.study)), []).append(commit)
     return [of_curve(curve, tuple(members[curve.key])) for curve in curves.curves(held, target)]
 

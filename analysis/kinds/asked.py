@@ -6,11 +6,11 @@ from typing import NamedTuple
 from analysis.drawing.picture import Skipped
 from analysis.papers import definitions
 from analysis.workloads import Workload
-from results.answers import MINIMUM, Rule
 from results.bad_input import BadInput, check_choice
-from results.choice import check_chooses
-from results.plans import KINDS
-from results.study import Target
+from results.plans.kinds import KINDS
+from results.plans.study import Target
+from results.rules.answers import MINIMUM, Rule
+from results.rules.choice import check_chooses
 
 PRUNED = "its trials were pruned, so what they would have come to is not known; sweep with pruning=off"
 

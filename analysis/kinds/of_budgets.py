@@ -11,7 +11,7 @@ from analysis.panels import line as lines
 from analysis.panels.grid import Panel
 from analysis.searches import budgets, trials
 from analysis.workloads import Workload
-from results.study import Target
+from results.plans.study import Target
 
 MOST_BUDGETS = 8
 

@@ -12,7 +12,7 @@ from analysis.panels.grid import Panel
 from analysis.panels.line import Line
 from analysis.workloads import Workload
 from results.bad_input import check_choice
-from results.study import Target
+from results.plans.study import Target
 
 Made = Iterator[Picture | Skipped]
 EASIER = (1.0, 1.25, 1.5, 2.0)  # times the target, of a workload that has one only

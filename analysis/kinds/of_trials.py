@@ -12,7 +12,7 @@ from analysis.panels import line as lines
 from analysis.searches import budgets, metaparameters, splits, trials
 from analysis.searches.trials import StudyTrials
 from analysis.workloads import Workload
-from results.study import Target
+from results.plans.study import Target
 
 Made = Iterator[Picture | Skipped]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def asked(options: argparse.Namespace) -> "Asked":
     """What the options ask of a kind; BadInput if they do not go together."""
     from analysis.kinds.asked import Asked
-    from results.answers import MINIMUM, Rule
+    from results.rules.answers import MINIMUM, Rule
 
     if options.name is not None:
         raise BadInput("--name and --kind do not go together: a figure by name has its kind")

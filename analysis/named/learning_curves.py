@@ -13,10 +13,10 @@ from analysis import text
 from analysis.drawing import draw, ticks
 from analysis.drawing.draw import INK
 from analysis.drawing.picture import Picture, Skipped, axes
-from results import answers
-from results.commits import Commit, read_table
-from results.confirmation import CONFIRM, SEARCH
-from results.study import Target
+from results.plans.study import Target
+from results.rules import answers
+from results.rules.confirmation import CONFIRM, SEARCH
+from results.storage.commits import Commit, read_table
 
 BEST, AGAIN, CROSSING = draw.STYLES[0].color, draw.STYLES[1].color, "#F9E6C4"
 TRIAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zorder": 2}

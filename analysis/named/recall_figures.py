@@ -15,7 +15,7 @@ from analysis.cores.factorizations import SPLITS, TEST, Measured
 from analysis.drawing import draw, labels
 from analysis.drawing.draw import GRID, INK, Style
 from analysis.drawing.picture import Picture, Skipped, panels
-from results.study import canonical
+from results.plans.study import canonical
 
 FEWEST_TRIALS = 3  # in a plane
 FORMATS, SOLVERS = ("table_dtype", "solver_dtype"), ("solver", "cg_steps")

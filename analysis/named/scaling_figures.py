@@ -15,7 +15,7 @@ from analysis.cores.factorizations import Measured
 from analysis.drawing import draw, labels, ticks
 from analysis.drawing.draw import GRID, INK, Style
 from analysis.drawing.picture import Picture, Skipped, panels
-from results import published_points
+from results.papers import published_points
 
 FEWEST = 2  # numbers of cores, for a picture
 WEB = "web"  # data sets called so are web graphs, as those of ALX are

@@ -206,7 +206,7 @@ answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstac
 # The best of many trials is also the luckiest. So the best of each study were run again on fresh seeds. Where several
 # were, half of the repeats *chose* one of them, and the other half of that one's *report*; where the best trial alone
 # was, all of its repeats do. Nothing was chosen by what reports: its median is what was *confirmed*. The rule is in
-# `results/confirmation.py`.
+# `results/rules/confirmation.py`.
 #
 # What that does is known where all configurations are equal, so that whatever a search selects is luck alone. These
 # are 200 simulated searches of 64 trials, through the same functions as everything else: what they selected, the

@@ -37,7 +37,8 @@ from analysis.drawing import draw, gallery
 from analysis.fitting import fits, pairs
 from analysis.named import batch_figures
 from analysis.papers import definitions, shallue2018
-from results import published_points, store
+from results.papers import published_points
+from results.storage import store
 
 pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)

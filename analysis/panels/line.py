@@ -14,10 +14,10 @@ from analysis.fitting.fits import Judged
 from analysis.searches import confirmations, steps, trials
 from analysis.searches.confirmations import Confirmed
 from analysis.searches.trials import StudyTrials
-from results import published_points
-from results.answers import MINIMUM, Rule
-from results.commits import Commit
-from results.study import Target
+from results.papers import published_points
+from results.plans.study import Target
+from results.rules.answers import MINIMUM, Rule
+from results.storage.commits import Commit
 
 Kept = Callable[[pd.DataFrame], np.ndarray]  # which rows of a study's trials a line is about
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import NamedTuple
 
-from results.study import Target
+from results.plans.study import Target
 
 FILE = resources.files("results") / "papers" / "shallue2018_figures.csv"
 TITLES = {

@@ -19,10 +19,10 @@ from analysis.papers import definitions
 from analysis.papers.definitions import Defined
 from analysis.searches import budgets, metaparameters, trials
 from analysis.workloads import Workload
-from results.answers import MINIMUM, Rule
-from results.commits import Commit
 from results.durable import Folder
-from results.study import Target
+from results.plans.study import Target
+from results.rules.answers import MINIMUM, Rule
+from results.storage.commits import Commit
 
 NAME = "shallue2018"
 # What workloads of the paper are called where they are measured by this software.

@@ -8,10 +8,12 @@ from analysis import studies
 from analysis.report.gathered import Gathered
 from analysis.report.groups import Group, summed
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
-from results import licences, plans, schema
-from results.commits import Commit
-from results.ledger import Ledger
-from results.licences import Terms
+from results.plans import schema
+from results.plans.kinds import KINDS
+from results.reading import licences
+from results.reading.licences import Terms
+from results.rules.ledger import Ledger
+from results.storage.commits import Commit
 
 LEDGER = (
     "Planned = complete + infeasible + incomplete, by reason, + missing. A trial that diverged is infeasible: a "
@@ -83,7 +85,7 @@ def _or(words: Sequence[str]) -> str:
 
 def provenance(held: Gathered) -> Html:
     """Where and with what studies ran, and the hashes of what was kept of each."""
-    recorded = {commit.name for commit in held.commits if plans.KINDS[commit.kind].recorded}
+    recorded = {commit.name for commit in held.commits if KINDS[commit.kind].recorded}
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for run in held.runs:
         if run["study"] not in recorded:

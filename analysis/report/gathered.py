@@ -10,10 +10,11 @@ from analysis.drawing import picture
 from analysis.report import goals, groups
 from analysis.report.goals import Goal
 from analysis.report.groups import Group
-from results import progress, store
+from results import progress
 from results.bad_input import BadInput, check_choice
-from results.commits import Commit, read_table
 from results.durable import Folder
+from results.storage import store
+from results.storage.commits import Commit, read_table
 
 
 class Gathered(NamedTuple):

@@ -20,9 +20,9 @@ from analysis.papers import definitions
 from analysis.searches import budgets, trials
 from analysis.searches.confirmations import Confirmed, middle
 from analysis.workloads import Workload
-from results.commits import Commit, read_table
 from results.durable import Folder
-from results.study import METRICS, Target
+from results.plans.study import METRICS, Target
+from results.storage.commits import Commit, read_table
 
 SHORTFALL = "validation_shortfall"  # 0 once a benchmark's own target is met, so that 0 is the target
 MOST_METAPARAMETERS = 10

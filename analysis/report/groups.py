@@ -8,11 +8,11 @@ from analysis.cores.factorizations import Measured
 from analysis.drawing import labels
 from analysis.report import goals
 from analysis.report.goals import Goal
-from results import store
-from results.commits import Commit
 from results.durable import Folder
-from results.ledger import Ledger, tally
-from results.plan import Plan
+from results.plans.plan import Plan
+from results.rules.ledger import Ledger, tally
+from results.storage import store
+from results.storage.commits import Commit
 
 
 class Group(NamedTuple):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.commits import Commit, read_table
-from results.plans import KINDS
+from results.plans.kinds import KINDS
+from results.storage.commits import Commit, read_table
 
 
 class Best(NamedTuple):

@@ -2,7 +2,8 @@
 
 The best of many trials is also the luckiest. Where its best few were run again, one of them was *chosen* by half of
 the repeats, and the other half of the chosen one's *reports*: the median of these is what was *confirmed*. Where the
-best trial alone was run again nothing was chosen, and all of its repeats report. ``results.confirmation`` has the rule.
+best trial alone was run again nothing was chosen, and all of its repeats report. The rule stands in
+``results.rules.confirmation``.
 """
 
 from collections.abc import Sequence
@@ -16,12 +17,13 @@ from analysis.fitting.curves import Points
 from analysis.fitting.fits import Judged
 from analysis.searches import steps, trials
 from analysis.searches.trials import StudyTrials
-from results import confirmation, store
-from results.asked import APART
-from results.commits import Commit
-from results.overview import Overview
-from results.plan import Plan
-from results.study import Target
+from results.plans.asked import APART
+from results.plans.plan import Plan
+from results.plans.study import Target
+from results.reading.overview import Overview
+from results.rules import confirmation
+from results.storage import store
+from results.storage.commits import Commit
 
 SEARCH, CONFIRM = trials.ROLES
 

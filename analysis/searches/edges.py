@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from results.search_space import Range, SearchSpace
+from results.plans.search_space import Range, SearchSpace
 
 BEST = 0.1  # share of the trials that are called best,
 FEWEST_BEST = 3  # but no fewer

@@ -19,7 +19,7 @@ from analysis.panels import tuning
 from analysis.searches import best_of, metaparameters, trials
 from analysis.searches.confirmations import middle
 from analysis.searches.trials import StudyTrials
-from results.commits import Commit
+from results.storage.commits import Commit
 
 STYLE = draw.SELECTED
 CHOSE: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}

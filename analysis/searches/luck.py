@@ -13,10 +13,10 @@ from analysis.fitting.pairs import Fitted
 from analysis.searches import confirmations, trials
 from analysis.searches.confirmations import Confirmed
 from analysis.searches.trials import StudyTrials
-from results import confirmation
-from results.batch_study import BatchStudy
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results.plans.batch_study import BatchStudy
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
+from results.rules import confirmation
 
 RATIOS = {
     "dataset": "name of the data set",
@@ -82,8 +82,8 @@ def simulated(
 ) -> list[Confirmed]:
     """Searches whose configurations are all equal: a trial needs 10,000 exp(spread z) steps, z standard normal.
 
-    Candidates, the choice among them, and what reports are those of ``results.confirmation``; what is read of them is
-    what ``confirmations`` reads of a study.
+    Candidates, the choice among them, and what reports are those of ``results.rules.confirmation``; what is read of
+    them is what ``confirmations`` reads of a study.
 
     Args:
       searches: how many.

@@ -11,12 +11,13 @@ from analysis.fitting import curves
 from analysis.searches import best_of, edges, steps, trials
 from analysis.searches.steps import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.searches.trials import StudyTrials
-from results import doors, store
-from results.about import About
-from results.commits import Commit
-from results.confirmation import SEARCH
-from results.overview import Overview
-from results.study import Target, digest
+from results import doors
+from results.plans.study import Target, digest
+from results.reading.overview import Overview
+from results.rules.about import About
+from results.rules.confirmation import SEARCH
+from results.storage import store
+from results.storage.commits import Commit
 
 COUNTS = ("batch_size", "best_of", "trials", "reached", "undecided")
 WHOLE = (*COUNTS, "steps_low", "steps_high", "band_low", "band_high")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from results.search_space import SearchSpace
+from results.plans.search_space import SearchSpace
 
 LEARNING_RATE, MOMENTUM = "learning_rate", "momentum"
 

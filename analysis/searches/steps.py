@@ -7,16 +7,19 @@ import numpy as np
 import pandas as pd
 
 from analysis import studies, text
-from results import doors, overview, plans, store
-from results.about import About
-from results.answers import MINIMUM, Rule
+from results import doors
 from results.bad_input import BadInput, check_choice
-from results.choice import check_chooses
-from results.commits import read_table
 from results.durable import Folder
-from results.overview import Overview
-from results.recorded import SOURCE_LISTS, Recorded, same_runs
-from results.study import Target
+from results.plans import kinds
+from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
+from results.plans.study import Target
+from results.reading import overview
+from results.reading.overview import Overview
+from results.rules.about import About
+from results.rules.answers import MINIMUM, Rule
+from results.rules.choice import check_chooses
+from results.storage import store
+from results.storage.commits import read_table
 
 COLUMNS = {
     "dataset": "name of the data set",
@@ -207,7 +210,7 @@ def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None)
 def _lists(held: Overview, names: Collection[str]) -> list[str]:
     """Which of these studies are of the same list of a source, and which of several that it says are one."""
     commits = [commit for commit in store.catalogue(held.folder) if commit.name in names]
-    again = same_runs(plans.of_type([commit.study for commit in commits], Recorded))
+    again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
     told = {
         "the very same runs, listed under contradicting metaparameters": [" and ".join(pair) for pair in again],

@@ -7,14 +7,16 @@ import numpy as np
 import pandas as pd
 
 from analysis.searches import steps
-from results import scan, schema, store
-from results.answers import MINIMUM, Rule
-from results.commits import Commit, read_table
-from results.confirmation import ROLES, SEARCH
 from results.durable import Folder
-from results.plan import Plan
-from results.plans import KINDS
-from results.study import REASONS, Target
+from results.plans import schema
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.study import REASONS, Target
+from results.reading import scan
+from results.rules.answers import MINIMUM, Rule
+from results.rules.confirmation import ROLES, SEARCH
+from results.storage import store
+from results.storage.commits import Commit, read_table
 
 COLUMNS = ("trial", "role", "status", "reason", "steps", "counts", "outcome", "steps_low", "steps_high")
 STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")

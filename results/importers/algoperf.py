@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 from tqdm import tqdm
 
-from results import store as stores
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
@@ -26,8 +25,9 @@ from results.importers.algoperf_folders import EXTERNAL, Key, Place, places
 from results.importers.algoperf_trials import METAPARAMETERS, Trial
 from results.importers.recording import Content
 from results.importers.untrusted import Holes, Unusable
-from results.recorded import Recorded
-from results.search_space import SearchSpace
+from results.plans.recorded import Recorded
+from results.plans.search_space import SearchSpace
+from results.storage import store as stores
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"

@@ -11,12 +11,14 @@ import pyarrow as pa
 import pytest
 
 from analysis.papers import definitions
-from results import confirmation, schema, store
-from results.batch_study import BatchStudy, evaluation_steps
-from results.factorization import Factorization
 from results.importers import shallue2018
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results.plans import schema
+from results.plans.batch_study import BatchStudy, evaluation_steps
+from results.plans.factorization import Factorization
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
+from results.rules import confirmation
+from results.storage import store
 
 ERROR = Target("test_error", 0.1)
 BATCH_SIZES = tuple(2**i for i in range(11))

@@ -27,7 +27,8 @@ import writer
 from analysis import __main__ as analysis_door
 from analysis.report import page  # noqa: F401 (so that no process imports it anew)
 from results import __main__ as door
-from results import durable, release
+from results import durable
+from results.release import release
 from sweeps import status
 
 SECONDS = 60  # for one door

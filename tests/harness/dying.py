@@ -13,7 +13,7 @@ from graphs import ratings
 
 from harness import compile_cache, cores, search
 from harness.checkpoints import Checkpoint, Checkpoints
-from results.plans import from_plan
+from results.plans.kinds import from_plan
 from workloads.factorization.training import Tables, Training
 
 

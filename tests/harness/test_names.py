@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from results import factorization, study
+from results.plans import factorization, study
 from workloads import schedules
 from workloads.factorization import solvers
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from upath import UPath
 
-from results import claims, durable, store
+from results import durable
 from results.durable import Damaged
+from results.storage import claims, store
 
 from ..attack.moments import Watched
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from results import schema
+from results.plans import schema
 from sweeps import __main__ as sweeps_door
 from sweeps import plan, status
 

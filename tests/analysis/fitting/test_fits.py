@@ -11,9 +11,9 @@ import pytest
 
 from analysis.fitting import curves, fits
 from analysis.searches import steps
-from results import confirmation
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
+from results.rules import confirmation
 
 from ..conftest import BATCH_SIZES, TRUTH, Ran, plan, publish, sweep
 

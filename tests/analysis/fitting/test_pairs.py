@@ -13,7 +13,7 @@ from analysis.drawing.picture import Picture
 from analysis.fitting import by_k, pairs
 from analysis.named import batch_figures, best_of_figures
 from analysis.searches import luck
-from results.asked import APART
+from results.plans.asked import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 

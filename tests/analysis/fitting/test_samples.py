@@ -8,7 +8,7 @@ import pytest
 
 from analysis.fitting import assumptions, curves, fits, samples
 from analysis.searches import steps
-from results.search_space import Range, SearchSpace
+from results.plans.search_space import Range, SearchSpace
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish
 

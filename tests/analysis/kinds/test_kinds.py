@@ -12,7 +12,7 @@ from analysis import figures, workloads
 from analysis.drawing.picture import Picture, Skipped
 from analysis.kinds import asked as asking
 from analysis.kinds.asked import Asked
-from results.answers import Rule
+from results.rules.answers import Rule
 
 from ..conftest import Ran, plan, publish
 

@@ -7,7 +7,7 @@ import matplotlib
 import pytest
 
 from analysis import figures
-from results.search_space import Range, SearchSpace
+from results.plans.search_space import Range, SearchSpace
 
 from ..conftest import Ran, plan, publish
 

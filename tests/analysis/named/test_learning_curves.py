@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from analysis.drawing import draw
 from analysis.drawing.picture import Picture, Skipped
 from analysis.named import learning_curves
-from results import store
-from results.asked import APART
-from results.study import Target
+from results.plans.asked import APART
+from results.plans.study import Target
+from results.storage import store
 
 from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from analysis.drawing.picture import Picture, Skipped
 from analysis.fitting import pairs
 from analysis.named import summaries
-from results.asked import APART
+from results.plans.asked import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 

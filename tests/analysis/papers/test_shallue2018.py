@@ -10,8 +10,8 @@ from analysis import figures, workloads
 from analysis.drawing.picture import Skipped
 from analysis.panels import line as lines
 from analysis.papers import definitions, shallue2018
-from results.answers import Rule
-from results.study import Target
+from results.plans.study import Target
+from results.rules.answers import Rule
 
 from ..conftest import Ran, plan, publish
 

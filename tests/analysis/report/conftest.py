@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from analysis.report import gathered, page
-from results.factorization import Factorization
-from results.search_space import Range, SearchSpace
+from results.plans.factorization import Factorization
+from results.plans.search_space import Range, SearchSpace
 
 from ..conftest import Ran, plan, publish, sweep
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from analysis.report import goals, page
-from results import store
 from results.importers import mlperf_rcp
-from results.ledger import Ledger
+from results.rules.ledger import Ledger
+from results.storage import store
 
 from ..conftest import Ran, plan, publish
 from .conftest import EVIL, Page, parsed
@@ -218,7 +218,7 @@ def test_without_the_charts_a_line_says_how_to_get_them(
 
 
 def test_a_release_gives_the_page_of_its_store(paged: Paged, swept: Path, tmp_path: Path) -> None:
-    from results import release
+    from results.release import release
 
     assert release.export(swept, tmp_path / "release", lambda _: None) == 0
     assert paged(tmp_path / "release").text == paged(swept).text

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.searches import budgets
-from results import store
+from results.storage import store
 
 from ..conftest import Ran, plan, publish
 

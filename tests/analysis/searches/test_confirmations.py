@@ -8,10 +8,11 @@ import pytest
 
 from analysis.searches import confirmations, trials
 from analysis.searches.confirmations import Confirmed
-from results import schema, store
-from results.asked import APART
-from results.batch_study import BatchStudy
-from results.study import Target
+from results.plans import schema
+from results.plans.asked import APART
+from results.plans.batch_study import BatchStudy
+from results.plans.study import Target
+from results.storage import store
 
 from ..conftest import ERROR, Ran, plan, publish
 

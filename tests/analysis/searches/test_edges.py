@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.searches import edges
-from results.search_space import Range, SearchSpace
+from results.plans.search_space import Range, SearchSpace
 
 RANGES = {
     "LINEAR": Range("LINEAR", -1, 3),

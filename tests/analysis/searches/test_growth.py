@@ -10,7 +10,7 @@ from analysis import workloads
 from analysis.panels import line as lines
 from analysis.panels.line import Line
 from analysis.searches import growth, metaparameters
-from results.search_space import Range, SearchSpace
+from results.plans.search_space import Range, SearchSpace
 
 from ..conftest import BATCH_SIZES, ERROR, Ran, plan, publish
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from analysis.fitting import fits
 from analysis.searches import medians, steps, trials
-from results.search_space import Range, SearchSpace
+from results.plans.search_space import Range, SearchSpace
 
 from ...results import by_hand
 from ..conftest import BATCH_SIZES, ERROR, TRUTH, Ran, plan, publish

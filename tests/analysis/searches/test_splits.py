@@ -7,7 +7,7 @@ import pytest
 from analysis.searches import splits
 from analysis.searches.trials import COLUMNS, StudyTrials
 from results.bad_input import BadInput
-from results.study import Target
+from results.plans.study import Target
 
 from ..conftest import plan
 

@@ -13,10 +13,12 @@ from analysis import compare
 from analysis.fitting import curves, fits
 from analysis.panels import line
 from analysis.searches import steps
-from results import durable, store, verify
+from results import durable
+from results.checks import verify
 from results.importers import mlperf_rcp
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
+from results.storage import store
 
 from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish, sweep

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from analysis.searches import trials
-from results import durable, overview, store
-from results.answers import Answer
+from results import durable
 from results.bad_input import BadInput
-from results.study import Target
+from results.plans.study import Target
+from results.reading import overview
+from results.rules.answers import Answer
+from results.storage import store
 
 from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish

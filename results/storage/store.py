@@ -1,0 +1,279 @@
+"""A store: a folder of studies, each written part by part and made visible by a commit record.
+
+    STORE/<study>/plan-<trials>.json, confirm-<repeats>[-<top>].json       what was asked for
+    STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                who wrote, and what; see ``parts``
+    STORE/<study>/{studies,trials,measurements}-<n>.parquet                what was committed under claim n
+    STORE/<study>/commit-<n>.json                                          the record that lists these, with sha256
+
+For readers a study is what its newest commit record lists; other files do not exist. A study grows by runs: each takes
+the study, writes its finished trials in parts, and commits, which merges the commit before and the parts. Of a trial
+that ran twice, because it first ended for a reason worth another try, the newer run counts.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pandas as pd
+
+from results import durable
+from results.bad_input import BadInput
+from results.durable import Damaged, Folder
+from results.plans.asked import NO_REPEATS
+from results.plans.kinds import from_plan
+from results.plans.plan import Plan
+from results.plans.study import DIGITS
+from results.rules import confirmation, ledger
+from results.storage import claims
+from results.storage.commits import Commit, Tables, committed, frame, listed, read_table, released, steady
+from results.storage.compaction import TABLES
+from results.storage.parts import confirm_file, plan_file
+
+T = TypeVar("T", bound=Plan)
+
+_NO_LOCK = "should be an empty file, and is a link, a folder or a pipe, which this software never makes; remove it"
+
+# What was asked for
+
+
+def check_writable(store: Folder) -> None:
+    """Raises BadInput unless files can be created in ``store``, or where it would be created. Leaves nothing."""
+    if not isinstance(store, Path):
+        raise BadInput(f"store={store} is not on this machine; run into a local folder, then `python -m results merge`")
+    if store.exists() and not store.is_dir():
+        raise BadInput(f"store={store} is a file; name a folder")
+    parent = store
+    while not parent.exists():
+        parent = parent.parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=parent, prefix=durable.TEMPORARY) as file:
+            os.link(file.name, f"{file.name}-link")
+            os.unlink(f"{file.name}-link")
+    except OSError as error:
+        raise BadInput(f"store={store} cannot be written ({error.strerror}); choose another with store=DIR") from None
+
+
+def names(store: Folder) -> list[str]:
+    """Names of the studies that were asked for in this store, or that a release holds, sorted."""
+    commits = released(store)
+    if commits is not None:
+        return [commit.name for commit in commits]
+    if not store.is_dir():
+        raise BadInput(f"no store at {store}; make one with `python -m sweeps store={store}`, or name another")
+    return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and listed(f).plans)
+
+
+def planned(store: Folder, name: str) -> Plan | None:
+    """The study as last asked for (with the most trials, and repeats of the best), or None if it never was."""
+    found = listed(store / name)
+    if not found.plans:
+        return None
+    path = store / name / plan_file(found.plans[-1])
+    record = durable.read_sealed(path)
+    return from_plan(record["plan"], record["trials"], max(found.confirms, default=NO_REPEATS), name)
+
+
+def called(store: Folder, study: T) -> T:
+    """The study under the name that it has in a store, or would get there.
+
+    A name ends in digits of the plan's hash. Older ones have fewer: a study that is stored under such a name keeps it,
+    and another plan that its digits fit as well gets today's.
+    """
+    names = [dataclasses.replace(study, digits=digits) for digits in DIGITS]
+    held = [(each, planned(store, each.name)) for each in names]
+    for each, stored in held:
+        if stored is not None and stored.plan_json == study.plan_json:
+            return each
+    return study if (study, None) in held else names[-1]
+
+
+def ask(store: Folder, study: Plan) -> None:
+    """Records that ``study`` is wanted; refuses a name that stands for another plan, and says what differs."""
+    check_same_plan(store, study)
+    folder = store / study.name
+    durable.make_folder(folder)
+    if study.trials not in listed(folder).plans:
+        record = {"trials": study.trials, "plan": study.plan()}
+        durable.create(folder / plan_file(study.trials), durable.seal(record))
+    repeats = study.asked.repeats
+    if repeats.confirm and repeats not in listed(folder).confirms:
+        durable.create(folder / confirm_file(repeats), durable.seal(repeats.record()))
+
+
+def check_same_plan(store: Folder, study: Plan) -> None:
+    """Raises BadInput if the store holds another plan under this study's name."""
+    stored = planned(store, study.name)
+    if stored is None:
+        return
+    ours, theirs = study.plan(), stored.plan()
+    differing = [k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k)]
+    if differing:
+        changes = ", ".join(f"{k}: stored {theirs.get(k)!r}, asked {ours.get(k)!r}" for k in sorted(differing))
+        raise BadInput(f"{store / study.name} holds another plan ({changes}); use another store=DIR")
+
+
+def check_readable(store: Folder) -> None:
+    """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
+    if released(store) is not None:
+        raise BadInput(f"{store} is a release, and never changes; bring it into a store by `python -m results merge`")
+    if store.is_dir():
+        _check_layout(store)
+        catalogue(store)
+
+
+def _check_layout(store: Folder) -> None:
+    if next(iter(store.glob("*/[0-9]*/studies.parquet")), None):
+        raise BadInput(
+            f"{store} has schema 1, without hashes; bring it over with `python -m results merge {store} --store DIR`"
+        )
+
+
+# Reading
+
+
+def catalogue(store: Folder) -> list[Commit]:
+    """The visible studies of a store or a release, sorted by name."""
+    commits = released(store)
+    if commits is not None:
+        return commits
+    if not store.is_dir():
+        raise BadInput(f"no store at {store}; make one with `python -m sweeps store={store}`, or name another")
+    found = [committed(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
+    if not any(found):
+        _check_layout(store)
+    return sorted((commit for commit in found if commit), key=lambda commit: commit.name)
+
+
+def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
+    """Reads the visible studies of a store or a release, or one of them, into pandas.
+
+    Args:
+      store: folder of the store or release.
+      name: of one study; None reads all.
+      tables: which tables to read; the others come back empty.
+
+    Returns:
+      Tables sorted by study and (run | trial | trial, step), every trial once. What a study lacks is NaN.
+
+    Raises:
+      BadInput: there is no store, it was written under a newer schema, or it is damaged.
+    """
+
+    def look() -> Tables:
+        if name is None or (commits := released(store)) is None:
+            commits = catalogue(store) if name is None else [c for c in [committed(store, name)] if c]
+        commits = [commit for commit in commits if name in (None, commit.name)]
+        frames = {}
+        for table in TABLES:
+            wanted = commits if table in tables else []
+            parts = [frame(read_table(commit, table)) for commit in wanted]
+            frames[table] = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        return Tables(**frames)
+
+    try:
+        return steady(look)
+    except FileNotFoundError as error:
+        raise Damaged(f"{error.filename or error} is missing; look closer with `python -m results verify`") from None
+
+
+class Progress(NamedTuple):
+    """How far a study is.
+
+    Attributes:
+      settled: ids of its trials that need no other run.
+      visible: whether all that is written is visible.
+      ledger: as asked for.
+      to_run: how many trials are still to be run. Of repeats as many as may be, until it is known what they repeat.
+    """
+
+    settled: frozenset[int]
+    visible: bool
+    ledger: ledger.Ledger
+    to_run: int
+
+
+def progress(store: Folder, study: Plan) -> Progress:
+    """How far a study is, counting parts that no commit record lists yet."""
+
+    def look() -> Progress:
+        base, parts = claims.state(store, study.name)[1:]
+        trials = claims.outcomes(store / study.name, base, parts)
+        settled = ledger.settled(trials)
+        searching = sum(i not in settled for i in range(study.trials))
+        confirming = study.asked.planned - study.trials
+        if confirming and not searching:
+            stored = claims.tables(store / study.name, base, parts)
+            confirming = confirmation.to_run(study, stored.trials, stored.measurements)
+        counted = ledger.count(study.asked, trials)
+        return Progress(settled, base is not None and not parts, counted, searching + confirming)
+
+    return steady(look)
+
+
+def missing(store: Folder, study: Plan) -> list[int]:
+    """Ids of the trials of the search of ``study`` that are still to be run, in order."""
+    settled = progress(store, study).settled
+    return [i for i in range(study.trials) if i not in settled]
+
+
+@contextlib.contextmanager
+def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
+    """Takes a study for writing, once no other process of this machine has it.
+
+    The wait is a file lock, which the kernel releases however a process ends; no result depends on it. Where it does
+    not reach, as between machines that share a file system without locks, the newer claim wins.
+    """
+    with lock(store, name):
+        if isinstance(store, Path):
+            claims.remove_leftovers(store / name)
+        yield claims.Claim(store, name)
+
+
+def running(store: Folder, name: str) -> bool:
+    """Whether a process of this machine has the study now."""
+    path = store / name / ".lock"
+    if not isinstance(path, Path) or not path.exists():
+        return False
+    with _opened(path, os.O_RDONLY) as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def lock(store: Folder, name: str) -> Iterator[None]:
+    """Keeps other processes of this machine from the study, waiting for them; ends with the process."""
+    path = store / name / ".lock"
+    if not isinstance(path, Path):
+        yield
+        return
+    durable.make_folder(path.parent)
+    with _opened(path, os.O_RDWR | os.O_CREAT) as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    """A handle of a file that is only ever locked: no link is followed, and what is in it stays; Damaged if no file."""
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise Damaged(f"{path} {_NO_LOCK}") from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise Damaged(f"{path} {_NO_LOCK}")
+        yield handle
+    finally:
+        os.close(handle)

@@ -1,0 +1,209 @@
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from harness import search
+from harness.frontier import Ended
+from harness.record import Record
+from results import durable
+from results.bad_input import BadInput
+from results.durable import Damaged
+from results.plans import schema
+from results.plans.batch_study import BatchStudy
+from results.rules.ledger import Ledger
+from results.storage import store
+from results.storage.claims import Claim, TakenOver
+from sweeps import run
+
+
+def tables(study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -> dict[str, pa.Table]:
+    """A run of two evaluations per trial, as the engine would have recorded it."""
+    trial = np.repeat(np.array(ids, np.int32), 2)
+    record = Record(
+        ended=dict.fromkeys(ids, ended),
+        trial=trial,
+        step=np.tile(np.array([1, 2], np.int32), len(ids)),
+        metrics={"validation_loss": np.full(len(trial), loss, np.float32)},
+        lanes=1,
+        lane_strategy="map",
+        compile_seconds=0.0,
+        train_seconds=1.0,
+        evaluate_seconds=1.0,
+        run_seconds=2.0,
+        trial_steps=2 * len(ids),
+        steps_per_epoch=None,
+    )
+    return run.tables(study, search.draw(study, ids), record, {})
+
+
+def run_and_commit(folder: Path, study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -> None:
+    with store.claim(folder, study.name) as claim:
+        claim.write(tables(study, ids, ended, loss))
+        claim.commit(study)
+
+
+def test_runs_add_up_and_come_back(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
+    study = make_study(trials=4)
+    store.ask(tmp_path, study)
+    assert store.missing(tmp_path, study) == [0, 1, 2, 3]
+    run_and_commit(tmp_path, study, [0, 2], Ended("COMPLETE", None, 2))
+    assert store.missing(tmp_path, study) == [1, 3]
+    run_and_commit(tmp_path, study, [1, 3], Ended("INFEASIBLE", None, 2))
+    read = store.read(tmp_path)
+    assert read.trials["trial"].tolist() == [0, 1, 2, 3]
+    assert read.trials["run"].tolist() == [1, 3, 1, 3]
+    assert read.trials["status"].tolist() == ["COMPLETE", "INFEASIBLE"] * 2
+    assert read.measurements["step"].tolist() == [1, 2] * 4
+    assert read.measurements["validation_loss"].dtype == np.float32
+    assert read.studies["run"].tolist() == [1, 3]
+    drawn = [trial.metaparameters["learning_rate"] for trial in search.draw(study, range(4))]
+    assert read.trials["learning_rate"].tolist() == drawn
+
+
+def test_a_trial_that_ran_out_of_time_is_wanted_again_and_then_replaced(
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
+) -> None:
+    study = make_study(trials=2)
+    store.ask(tmp_path, study)
+    run_and_commit(tmp_path, study, [0, 1], Ended("INCOMPLETE", "time_limit", 2), loss=9.0)
+    assert store.missing(tmp_path, study) == [0, 1]
+    run_and_commit(tmp_path, study, [1], Ended("COMPLETE", None, 2), loss=0.5)
+    assert store.missing(tmp_path, study) == [0]
+    read = store.read(tmp_path)
+    assert read.trials["status"].tolist() == ["INCOMPLETE", "COMPLETE"]
+    assert read.measurements["validation_loss"].tolist() == [9.0, 9.0, 0.5, 0.5]
+
+
+def test_parts_count_for_the_next_run_and_are_seen_by_readers_once_committed(
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
+) -> None:
+    study = make_study(trials=3)
+    store.ask(tmp_path, study)
+    with store.claim(tmp_path, study.name) as claim:
+        claim.write(tables(study, [2], Ended("COMPLETE", None, 2)))
+    assert store.catalogue(tmp_path) == []
+    assert len(store.read(tmp_path).trials) == 0
+    assert store.progress(tmp_path, study) == (frozenset({2}), False, Ledger(3, 1, 0, 0, 0, 0, 0, 0, 2), 2)
+    with store.claim(tmp_path, study.name) as claim:
+        assert claim.settled == {2}
+        claim.write(tables(study, [0, 1], Ended("COMPLETE", None, 2)))
+        claim.commit(study)
+        assert claim.visible
+    assert store.read(tmp_path).trials["trial"].tolist() == [0, 1, 2]
+    (commit,) = store.catalogue(tmp_path)
+    assert commit.ledger == Ledger(3, 3, 0, 0, 0, 0, 0, 0, 0)
+    assert commit.study == study
+
+
+def test_a_study_claimed_by_another_is_given_up(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
+    study = make_study(trials=2)
+    store.ask(tmp_path, study)
+    slow, quick = Claim(tmp_path, study.name), Claim(tmp_path, study.name)
+    slow.write(tables(study, [0], Ended("COMPLETE", None, 2)))
+    with pytest.raises(TakenOver, match=f"{study.name} was taken over by process {os.getpid()}"):
+        quick.write(tables(study, [0], Ended("COMPLETE", None, 2)))
+
+
+def test_a_store_without_hashes_is_not_written_to(tmp_path: Path) -> None:
+    run = tmp_path / "digits-x" / "000001"
+    run.mkdir(parents=True)
+    (run / "studies.parquet").touch()
+    with pytest.raises(BadInput, match="schema 1, without hashes; bring it over with `python -m results merge"):
+        store.check_readable(tmp_path)
+
+
+def test_asking_for_more_trials_keeps_the_plan(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
+    for trials in (4, 12, 8):
+        store.ask(tmp_path, make_study(trials=trials))
+    name = make_study().name
+    assert store.names(tmp_path) == [name]
+    assert store.planned(tmp_path, name) == make_study(trials=12)
+
+
+def test_the_same_name_with_another_plan_is_refused(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
+    study = make_study()
+    store.ask(tmp_path, study)
+    (path,) = (tmp_path / study.name).glob("plan-*.json")
+    record = durable.unseal(path.read_bytes(), path)
+    record["plan"]["budget_steps"] = 7
+    path.write_bytes(durable.seal(record))
+    with pytest.raises(BadInput, match=r"budget_steps: stored 7, asked 150"):
+        store.ask(tmp_path, study)
+
+
+def test_a_lock_empties_nothing_and_follows_no_link(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
+    study, precious = make_study(trials=2), tmp_path / "precious"
+    precious.write_text("what nobody has twice")
+    lock = tmp_path / "store" / study.name / ".lock"
+    store.ask(tmp_path / "store", study)
+    lock.write_text("a note")
+    run_and_commit(tmp_path / "store", study, [0], Ended("COMPLETE", None, 2))
+    assert lock.read_text() == "a note"
+    for make in (lambda: lock.symlink_to(precious), lambda: lock.symlink_to("nowhere"), lambda: os.mkfifo(lock)):
+        lock.unlink()
+        make()
+        with pytest.raises(Damaged, match="remove it"), store.lock(tmp_path / "store", study.name):
+            pass
+    assert precious.read_text() == "what nobody has twice"
+    assert not (lock.parent / "nowhere").exists()
+    with pytest.raises(Damaged, match="remove it"):
+        store.running(tmp_path / "store", study.name)
+
+
+def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
+    study = make_study()
+    store.ask(tmp_path, study)
+    (path,) = (tmp_path / study.name).glob("plan-*.json")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(Damaged, match="is no file"):
+        store.planned(tmp_path, study.name)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
+    study = make_study(trials=1)
+    store.ask(tmp_path, study)
+    run_and_commit(tmp_path, study, [0], Ended("COMPLETE", None, 2))
+    (path,) = (tmp_path / study.name).glob("commit-*.json")
+    record = durable.unseal(path.read_bytes(), path)
+    path.write_bytes(durable.seal(record | {"schema": 99}))
+    for read in (store.read, store.check_readable):
+        with pytest.raises(BadInput, match="schema 99"):
+            read(tmp_path)
+
+
+def test_every_column_has_a_meaning_and_every_metaparameter_its_own_name() -> None:
+    for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS):
+        assert all(column.meaning for column in columns)
+        assert len({column.name for column in columns}) == len(columns)
+
+
+def test_a_study_keeps_the_older_name_that_a_store_holds_it_under(
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
+) -> None:
+    study, older = make_study(), make_study(digits=8)
+    assert store.called(tmp_path, study) == study
+    store.ask(tmp_path, older)
+    assert store.called(tmp_path, study) == store.called(tmp_path, older) == older
+    store.ask(tmp_path, store.called(tmp_path, make_study(trials=99)))
+    assert store.names(tmp_path) == [older.name]
+    assert store.planned(tmp_path, older.name) == make_study(trials=99, digits=8)
+    other = make_study(seed=1)
+    assert store.called(tmp_path, other) == other
+
+
+def test_an_older_name_of_another_plan_is_not_taken(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], colliding_seeds: Callable[[BatchStudy], tuple[int, int]]
+) -> None:
+    one, two = (make_study(seed=seed) for seed in colliding_seeds(make_study()))
+    older = dataclasses.replace(one, digits=8)
+    store.ask(tmp_path, older)
+    assert older.name == dataclasses.replace(two, digits=8).name
+    assert store.called(tmp_path, one) == older
+    for asked in (two, dataclasses.replace(two, digits=8)):
+        assert store.called(tmp_path, asked) == two
