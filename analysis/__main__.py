@@ -69,12 +69,13 @@ def _rule(options: argparse.Namespace) -> "Rule":
 
 
 def _steps(options: argparse.Namespace) -> None:
-    from analysis.searches import confirmations, steps
+    from analysis.fitting import confirmations
+    from analysis.trials import steps
 
     asked, rule = _asked(options), _rule(options)
     held, target = steps.load(options.store, asked, rule)
     if options.rule == "median":
-        from analysis.searches import medians  # takes longer to import than most answers take
+        from analysis.trials import medians  # takes longer to import than most answers take
 
         table, notes = medians.answer(held, target, medians.Counts(options.k, options.best_of))
         columns, readable = steps.MEDIAN_COLUMNS, medians.readable
@@ -169,20 +170,20 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _figures(options: argparse.Namespace) -> None:
-    from analysis import figures
-    from analysis.kinds import options as options_of_kinds
+    from analysis.figures import options as options_of_kinds
+    from analysis.figures import registry
 
     if options.list:
-        answer(figures.listing())
+        answer(registry.listing())
         return
     if options.store is None or options.out is None:
         raise BadInput("figures needs --store DIR and --out DIR, or --list")
     if options.kind is not None:
-        figures.write_kind(options.store, options.out, _report, options_of_kinds.asked(options))
+        registry.write_kind(options.store, options.out, _report, options_of_kinds.asked(options))
         return
     options_of_kinds.check_unused(options)
     asked = (options.metric, options.value[0]) if options.value else None
-    figures.write_all(options.store, options.out, _report, options.name, asked)
+    registry.write_all(options.store, options.out, _report, options.name, asked)
 
 
 def _report_page(options: argparse.Namespace) -> None:

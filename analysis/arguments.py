@@ -55,7 +55,7 @@ def parser() -> Parser:
 
 
 def _steps_arguments(sub: Parser) -> None:
-    from analysis.searches import steps
+    from analysis.trials import steps
     from results.rules.answers import RULES
 
     columns, medians = (manual.meanings(each) for each in (steps.COLUMNS | steps.CONFIRMED, steps.MEDIANS))

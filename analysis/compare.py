@@ -11,8 +11,8 @@ from analysis.contradictions import Finding, paired
 from analysis.cores import factorizations
 from analysis.fitting import curves
 from analysis.fitting.curves import Curve
-from analysis.searches import steps, trials
-from analysis.searches.trials import StudyTrials
+from analysis.trials import steps, trials
+from analysis.trials.trials import StudyTrials
 from results import doors
 from results.bad_input import BadInput
 from results.durable import Folder

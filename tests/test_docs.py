@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from analysis import arguments
-from analysis.figures import FIGURES, KINDS
+from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions, coverage
 from results import __main__ as results_door
 from results.bad_input import BadInput

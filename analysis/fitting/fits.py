@@ -10,7 +10,7 @@ from analysis import text
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from analysis.searches import steps
+from analysis.trials import steps
 from results import doors
 from results.bad_input import BadInput, nearest
 
@@ -226,3 +226,17 @@ def readable(table: pd.DataFrame) -> str:
         if row["doubts"]:
             reasons.append(f"{i}: in doubt: {row['doubts']}; `fit --checks` says what was seen")
     return "\n".join([doors.table(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])
+
+
+def critical_in_words(judged: Judged) -> str:
+    """Such as ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
+    fit = judged.fit
+    if fit is None:
+        return "not identified"
+    return text.stated(judged.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
+
+
+def both_in_words(judged: Judged, confirmed: Judged | None) -> str:
+    """The critical batch size as it was selected, and as it was confirmed if anything was."""
+    told = critical_in_words(judged)
+    return f"selected {told}; confirmed {critical_in_words(confirmed)}" if confirmed else told

@@ -32,9 +32,9 @@ import polars as pl
 from IPython.display import Markdown
 
 from analysis import shipped
-from analysis.drawing import gallery
-from analysis.named import learning_curves
-from analysis.searches import steps
+from analysis.figures import learning_curves
+from analysis.plotting import gallery
+from analysis.trials import steps
 from results.checks import verify
 from results.plans import schema
 from results.reading import overview, scan

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis import output
-from analysis.report import books, charts, cores, factorized, head, panels, sections
-from analysis.report.gathered import Gathered, gather
+from analysis.report import charts, cores, curves_html, factorizations_html, header_html, ledger_html, panels
+from analysis.report.contents import Gathered, gather
 from analysis.report.markup import Html, joined, tag
 from results.bad_input import BadInput
 from results.durable import Folder
@@ -57,16 +57,23 @@ def rendered(held: Gathered, bundle: str) -> str:
     curves = panels.of(held.goals)
     figures = cores.of([one for _, one in held.held])
     body = [
-        sections.curves(curves),
-        sections.workloads(held.goals),
-        factorized.factorizations(held.held, sum(len(one.charts) for one in curves), figures),
-        books.ledger(held.groups),
-        books.provenance(held),
-        books.terms(held.commits),
+        curves_html.curves(curves),
+        curves_html.workloads(held.goals),
+        factorizations_html.factorizations(held.held, sum(len(one.charts) for one in curves), figures),
+        ledger_html.ledger(held.groups),
+        ledger_html.provenance(held),
+        ledger_html.terms(held.commits),
     ]
     links = [(name, words) for name, words in SECTIONS.items() if held.held or name != "factorizations"]
     main = tag("main", *body, id="main")
-    parts = [head.header(held), head.noscript(), head.navigation(links), head.filters(held.groups), main, _footer()]
+    parts = [
+        header_html.header(held),
+        header_html.noscript(),
+        header_html.navigation(links),
+        header_html.filters(held.groups),
+        main,
+        _footer(),
+    ]
     figured = [figure.chart | {"groups": []} for figure in figures]
     data = {
         "config": charts.config(),
@@ -81,7 +88,7 @@ def rendered(held: Gathered, bundle: str) -> str:
     filled = {
         "policy": html.escape(_policy(bundle, script)),
         "version": importlib.metadata.version("scaling-limits"),
-        "title": f"{head.TITLE} · scaling-limits",
+        "title": f"{header_html.TITLE} · scaling-limits",
         "style": _own("page.css"),
         "body": joined(parts),
         "data": embedded(data),

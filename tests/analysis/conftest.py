@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from analysis.papers import definitions
+from analysis.figures import definitions
 from results.importers import shallue2018
 from results.plans import schema
 from results.plans.batch_study import BatchStudy, evaluation_steps

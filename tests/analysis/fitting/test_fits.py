@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.fitting import curves, fits
-from analysis.searches import steps
+from analysis.trials import steps
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
 from results.rules import confirmation
@@ -261,7 +261,7 @@ def test_a_reader_that_stops_early_hears_no_complaint(swept):
 
 def test_reading_results_needs_no_accelerator_stack():
     code = (
-        "import sys, analysis.__main__, analysis.figures; "
+        "import sys, analysis.__main__, analysis.figures.registry; "
         "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'optax', 'hydra')))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(fits.__file__).parents[2]).returncode == 0

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from analysis.report import gathered, page
+from analysis.report import contents, page
 from results.plans.factorization import Factorization
 from results.plans.search_space import Range, SearchSpace
 
@@ -75,7 +75,7 @@ def paged() -> Callable[..., Page]:
     """The page of a store, with a stand-in for what draws its charts, which takes a second to bundle."""
 
     def make(folder: Path, asked: tuple[str, float] | None = None) -> Page:
-        return parsed(page.rendered(gathered.gather(folder, asked, lambda _: None), "/* charts */"))
+        return parsed(page.rendered(contents.gather(folder, asked, lambda _: None), "/* charts */"))
 
     return make
 

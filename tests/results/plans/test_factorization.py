@@ -7,7 +7,7 @@ import pytest
 
 from analysis.cores import factorizations
 from analysis.fitting import curves
-from analysis.searches import steps
+from analysis.trials import steps
 from results.bad_input import BadInput
 from results.checks import verify
 from results.plans import kinds

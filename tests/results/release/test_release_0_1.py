@@ -9,7 +9,7 @@ import pytest
 
 import analysis.__main__ as analysis_door
 from analysis import workloads
-from analysis.searches import confirmations
+from analysis.fitting import confirmations
 from results.checks import verify
 from results.plans.asked import Asked, Repeats
 from results.plans.batch_study import BatchStudy
