@@ -13,12 +13,11 @@ from analysis.fitting import curves
 from analysis.fitting.curves import Curve
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
-from results import doors
+from results import doors, store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.plans import kinds
 from results.plans.study import Target
-from results.storage import store
 
 COLUMNS = {
     "what": "steps, critical_batch_size, seconds_per_epoch, recall_20 or recall_50",

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from analysis import studies, text
+from results import store
 from results.bad_input import BadInput, nearest
 from results.durable import Folder
 from results.plans import kinds
 from results.plans.plan import Plan
 from results.plans.study import canonical, digest
-from results.storage import store
 from results.storage.commits import Commit
 
 FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")

@@ -25,8 +25,8 @@ from pathlib import Path
 import archives
 from report import Report
 
+from results import store
 from results.importers import archive
-from results.storage import store
 
 PAIRS = 3
 PACKED_PAIRS = 5

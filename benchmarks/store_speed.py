@@ -19,9 +19,8 @@ import synthetic_store
 from report import Report
 from tqdm import tqdm
 
-from results import durable
+from results import durable, store
 from results.plans.recorded import Recorded
-from results.storage import store
 
 PAIRS = 3
 METRIC, VALUE = "validation_error", 0.05
@@ -66,8 +65,13 @@ folder, metric, value, every = sys.argv[1], sys.argv[2], float(sys.argv[3]), int
 {work}
 print(json.dumps([took, peak(), found]))
 """
-OF_SCAN = "from results import answers, scan, store\nfrom results.plans.study import Target"
-OF_ENVELOPES = "from analysis.searches import steps\nfrom results.rules.answers import MINIMUM, Rule\nrule = "
+OF_SCAN = """
+from results import store
+from results.plans.study import Target
+from results.reading import scan
+from results.rules import answers
+"""
+OF_ENVELOPES = "from analysis.trials import steps\nfrom results.rules.answers import MINIMUM, Rule\nrule = "
 WAYS = {
     "scan": (OF_SCAN, SCAN),
     "envelopes": (f"{OF_ENVELOPES}MINIMUM", ENVELOPES),

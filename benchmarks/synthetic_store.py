@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
+from results import store
 from results.importers import shallue2018_format
 from results.plans import schema
 from results.plans.recorded import Recorded
 from results.plans.search_space import Range, SearchSpace
-from results.storage import store
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "papers" / "shallue2018_studies.csv"
 TRIALS, ROWS = 168_000, 70_000_000

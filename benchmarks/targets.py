@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from results.storage import store
+from results import store
 from results.storage.commits import Commit, read_table
 
 METRIC = "validation_loss"

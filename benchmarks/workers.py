@@ -15,7 +15,7 @@ from report import Report
 from tqdm import tqdm
 
 from harness import processors
-from results.storage import store
+from results import store
 from sweeps import config, overrides
 from sweeps.launchers import local
 

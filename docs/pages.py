@@ -41,7 +41,7 @@ page was built. A mistake in what is asked is answered in one line, with exit co
 _DICTIONARY = """\
 # Data dictionary
 
-A store and a release have the same three tables; `results.storage.store.read` gives them to pandas. This page is made
+A store and a release have the same three tables; `results.store.read` gives them to pandas. This page is made
 from `results/plans/schema.py`, schema {version}. A release brings a `DICTIONARY.md` of its own, which also has the
 columns of its metaparameters and metrics.
 

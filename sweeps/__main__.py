@@ -14,11 +14,11 @@ from tqdm import tqdm
 
 from harness import runners
 from harness.runners import RUNNERS
+from results import store
 from results.bad_input import shown
 from results.doors import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
-from results.storage import store
 from sweeps import config, manual
 from sweeps.launchers import local
 from sweeps.readers import READERS

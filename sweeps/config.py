@@ -7,10 +7,10 @@ from typing import Any
 
 from harness.engine import Settings
 from harness.lanes import STRATEGIES
+from results import store
 from results.bad_input import BadInput, check_choice
 from results.plans.asked import most
 from results.plans.plan import Plan
-from results.storage import store
 from sweeps import composition, overrides
 from sweeps.readers import READERS
 

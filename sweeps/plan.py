@@ -5,8 +5,8 @@ from results import doors
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     doors.run("sweeps.plan")
 
+from results import store
 from results.plans.kinds import of_kind
-from results.storage import store
 from sweeps import config, manual
 from sweeps.readers import READERS
 

@@ -14,11 +14,11 @@ from harness.engine import Settings
 from harness.frontier import Best, Ended
 from harness.record import Record
 from harness.runners import RUNNERS, Job
+from results import store
 from results.plans.asked import APART
 from results.plans.plan import Plan
 from results.plans.study import Trial
 from results.rules import answers, confirmation
-from results.storage import store
 from results.storage.claims import Claim
 from sweeps.rows import tables
 

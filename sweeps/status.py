@@ -13,11 +13,11 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 
 from pathlib import Path
 
+from results import store
 from results.bad_input import BadInput, nearest
 from results.doors import answer
 from results.plans.kinds import KINDS
 from results.rules.ledger import Ledger
-from results.storage import store
 from results.storage.commits import Commit, released
 
 

@@ -10,9 +10,9 @@ import pytest
 from analysis.cores import epochs, factorizations
 from analysis.fitting import by_k, fits, luck, pairs
 from analysis.fitting.pairs import Fitted
+from results import store
 from results.plans.batch_study import BatchStudy
 from results.plans.plan import Plan
-from results.storage import store
 from results.storage.commits import Commit
 
 ROOT = Path(__file__).parents[1]

@@ -16,10 +16,9 @@ import pytest
 
 from analysis import __main__ as analysis_door
 from results import __main__ as results_door
-from results import durable
+from results import durable, store
 from results.plans.batch_study import BatchStudy
 from results.release import release
-from results.storage import store
 from results.storage.parts import commit_file, plan_file
 from sweeps import __main__ as sweeps_door
 from sweeps import plan as plan_door

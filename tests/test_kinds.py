@@ -15,8 +15,8 @@ import pytest
 
 from analysis import studies
 from harness.runners import RUNNERS
+from results import store
 from results.plans import kinds
-from results.storage import store
 from sweeps import readers
 
 ROOT = Path(__file__).parents[1]

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from results import store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.plans import kinds
 from results.plans.factorization import DTYPES, SOLVERS, Factorization
 from results.rules.ledger import Ledger
-from results.storage import store
 from results.storage.commits import Commit, read_table, steady
 
 VALIDATION, TEST = "validation_recall_20", "recall_20"  # the second is reported, the first chooses

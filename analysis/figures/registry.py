@@ -149,7 +149,7 @@ def write_all(
       BadInput: there is no such figure or store, or ``out`` cannot be written.
     """
     from analysis.plotting.picture import Skipped
-    from results.storage import store
+    from results import store
 
     names = [each for each in FIGURES if name in (None, each, each.partition("/")[0])]
     if not names:

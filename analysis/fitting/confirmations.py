@@ -17,12 +17,12 @@ from analysis.fitting.curves import Points
 from analysis.fitting.fits import Judged
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
+from results import store
 from results.plans.asked import APART
 from results.plans.plan import Plan
 from results.plans.study import Target
 from results.reading.overview import Overview
 from results.rules import confirmation
-from results.storage import store
 from results.storage.commits import Commit
 
 SEARCH, CONFIRM = trials.ROLES

@@ -12,10 +12,10 @@ from analysis.fitting import outcomes, samples
 from analysis.fitting.samples import Sample
 from analysis.trials import steps
 from analysis.trials.edges import Edge
+from results import store
 from results.plans import kinds
 from results.plans.study import Target, digest
 from results.reading.overview import Overview
-from results.storage import store
 from results.storage.commits import Commit
 
 

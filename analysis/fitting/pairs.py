@@ -12,10 +12,10 @@ from analysis.fitting.confirmations import Confirmed
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
 from analysis.trials import steps
+from results import store
 from results.durable import Folder
 from results.plans import kinds
 from results.plans.study import digest
-from results.storage import store
 from results.storage.commits import Commit
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")

@@ -35,12 +35,12 @@ from analysis import shipped
 from analysis.figures import learning_curves
 from analysis.plotting import gallery
 from analysis.trials import steps
+from results import store
 from results.checks import verify
 from results.plans import schema
 from results.reading import overview, scan
 from results.rules import answers
 from results.rules.confirmation import SEARCH
-from results.storage import store
 
 pd.set_option("display.precision", 6)
 pd.set_option("display.max_colwidth", None)

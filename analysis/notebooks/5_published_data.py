@@ -36,8 +36,8 @@ from analysis import contradictions, shipped
 from analysis.figures import batch_figures, definitions, shallue2018
 from analysis.fitting import fits, pairs
 from analysis.plotting import gallery
+from results import store
 from results.papers import published_points
-from results.storage import store
 
 pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)

@@ -10,10 +10,9 @@ from analysis.plotting import picture
 from analysis.report import filter_groups, targets
 from analysis.report.filter_groups import Group
 from analysis.report.targets import Goal
-from results import progress
+from results import progress, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
-from results.storage import store
 from results.storage.commits import Commit, read_table
 
 

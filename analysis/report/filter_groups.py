@@ -8,10 +8,10 @@ from analysis.cores.factorizations import Measured
 from analysis.plotting import labels
 from analysis.report import targets
 from analysis.report.targets import Goal
+from results import store
 from results.durable import Folder
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger, tally
-from results.storage import store
 from results.storage.commits import Commit
 
 

@@ -10,12 +10,11 @@ from analysis import text, workloads
 from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.steps import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials.trials import StudyTrials
-from results import doors
+from results import doors, store
 from results.plans.study import Target, digest
 from results.reading.overview import Overview
 from results.rules.about import About
 from results.rules.confirmation import SEARCH
-from results.storage import store
 from results.storage.commits import Commit
 
 COUNTS = ("batch_size", "best_of", "trials", "reached", "undecided")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import studies, text
-from results import doors
+from results import doors, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
 from results.plans import kinds
@@ -18,7 +18,6 @@ from results.reading.overview import Overview
 from results.rules.about import About
 from results.rules.answers import MINIMUM, Rule
 from results.rules.choice import check_chooses
-from results.storage import store
 from results.storage.commits import read_table
 
 COLUMNS = {

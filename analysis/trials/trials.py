@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.trials import steps
+from results import store
 from results.durable import Folder
 from results.plans import schema
 from results.plans.kinds import KINDS
@@ -15,7 +16,6 @@ from results.plans.study import REASONS, Target
 from results.reading import scan
 from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import ROLES, SEARCH
-from results.storage import store
 from results.storage.commits import Commit, read_table
 
 COLUMNS = ("trial", "role", "status", "reason", "steps", "counts", "outcome", "steps_low", "steps_high")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput, shown
 from results.checks import commit_checks, release_checks, study_checks, verify
 from results.checks.commit_checks import study_of
@@ -26,7 +26,7 @@ from results.checks.faults import Findings
 from results.durable import Folder
 from results.plans import schema
 from results.plans.asked import NO_REPEATS, Asked
-from results.storage import compaction, envelope, parts, store
+from results.storage import compaction, envelope, parts
 from results.storage.claims import Claim, claim_bytes
 from results.storage.commits import commit_of, listed
 from results.storage.compaction import Piece

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from tqdm import tqdm
 
+from results import store as stores
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
@@ -27,7 +28,6 @@ from results.importers.recording import Content
 from results.importers.untrusted import Holes, Unusable
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
-from results.storage import store as stores
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"

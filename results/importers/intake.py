@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+from results import store
 from results.durable import Folder
 from results.importers import batches, shallue2018_format
 from results.importers.batches import Batch, Stored
@@ -17,7 +18,6 @@ from results.importers.gathered import Gathered
 from results.importers.shallue2018_format import Place
 from results.importers.tar_stream import Broken, Entry
 from results.importers.untrusted import Holes, Unusable
-from results.storage import store
 
 ENOUGH = 8 << 20  # bytes of text of one study that are worth a part
 MOST_WAITING = 96 << 20  # bytes of text that wait for other files

@@ -19,6 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from results import store as stores
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import mlperf_benchmarks, recording, untrusted
@@ -28,7 +29,6 @@ from results.importers.untrusted import Holes
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.search_space import SearchSpace
 from results.plans.study import digest
-from results.storage import store as stores
 
 SOURCE = "mlperf-rcp"
 METRIC = "validation_shortfall"

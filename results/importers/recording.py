@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from results import store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.plans import kinds, schema
 from results.plans.recorded import Recorded
 from results.release.union import Difference, Union, union
-from results.storage import commits, store
+from results.storage import commits
 from results.storage.compaction import TABLES, Piece, only
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")

@@ -45,7 +45,7 @@ class BatchStudy(Plan):
       confirm: how often the best is run again on fresh seeds, see ``results.rules.confirmation``. Not part of the
         identity, like ``trials``.
       confirm_top: among how many of the best half of these repeats choose. Likewise.
-      digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.storage.store.called``.
+      digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.called``.
     """
 
     dataset: str

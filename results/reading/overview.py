@@ -8,13 +8,13 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from results import durable
+from results import durable, store
 from results.durable import Damaged, Folder
 from results.plans.study import Target
 from results.rules import about, answers
 from results.rules.about import About
 from results.rules.answers import MINIMUM, Answer, Rule
-from results.storage import envelope, store
+from results.storage import envelope
 from results.storage.commits import MANIFEST, Commit, committed, listed, read_table, steady
 from results.storage.envelope import Envelope
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.checks import commit_checks, table_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
 from results.release.union import only
-from results.storage import compaction, migrations, store
+from results.storage import compaction, migrations
 from results.storage.commits import Commit, File, released
 from results.storage.compaction import TABLES, Piece
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from tqdm import tqdm
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.plans import schema
@@ -15,7 +15,7 @@ from results.plans.asked import most
 from results.plans.plan import Plan
 from results.release.incoming import MOST_CLAIMS, Incoming, called, checked, incoming, parquet_file
 from results.release.union import Union, union
-from results.storage import claims, commits, compaction, store
+from results.storage import claims, commits, compaction
 from results.storage.claims import TakenOver
 from results.storage.commits import Commit
 from results.storage.compaction import Piece, only

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from tqdm import tqdm
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.plans import schema
@@ -26,7 +26,7 @@ from results.reading import contents, licences, release_lists
 from results.reading.contents import Contents
 from results.reading.release_lists import SUMS
 from results.release import croissant, dataset_card, incoming
-from results.storage import commits, compaction, migrations, store
+from results.storage import commits, compaction, migrations
 from results.storage.commits import MANIFEST, Commit
 
 

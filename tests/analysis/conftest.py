@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from analysis.figures import definitions
+from results import store
 from results.importers import shallue2018
 from results.plans import schema
 from results.plans.batch_study import BatchStudy, evaluation_steps
@@ -18,7 +19,6 @@ from results.plans.factorization import Factorization
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
 from results.rules import confirmation
-from results.storage import store
 
 ERROR = Target("test_error", 0.1)
 BATCH_SIZES = tuple(2**i for i in range(11))

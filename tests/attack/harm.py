@@ -26,11 +26,11 @@ import writer
 from moments import Ended
 
 from results import __main__ as door
-from results import doors, durable
+from results import doors, durable, store
 from results.importers import algoperf, mlperf_rcp, shallue2018  # noqa: F401 (so that no moment is an import's)
 from results.release import release
 from results.rules.ledger import Ledger
-from results.storage import claims, store
+from results.storage import claims
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
 UNRECORDED = "is missing, and its tables and envelope are there"

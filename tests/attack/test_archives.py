@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from results import store
 from results.bad_input import BadInput
 from results.importers import archive, intake, shallue2018
 from results.importers.untrusted import Unusable
 from results.plans.kinds import reserved
-from results.storage import store
 
 GOOD = "mnist/fc_1024/sgd/64"
 BAD = "mnist/fc_64/sgd/32"

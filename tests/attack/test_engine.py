@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from harness.engine import Settings
+from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
-from results.storage import store
 from sweeps.launchers import local
 from sweeps.run import run_study
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from results import store
 from results.bad_input import BadInput
 from results.checks import verify
 from results.release import merge, release
-from results.storage import store
 from results.storage.commits import Tables
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from results import store
 from results.checks import verify
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
@@ -18,7 +19,6 @@ from results.plans.recorded import Recorded
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
 from results.rules import ledger
-from results.storage import store
 from results.storage.claims import Claim, TakenOver
 
 METRICS = ("validation_loss", "test_loss")

@@ -13,8 +13,10 @@ sys.path.insert(0, {str(BENCHMARKS)!r})
 from pathlib import Path
 import numpy as np
 import synthetic_store
-from results import overview, scan, answers, store
-from results.study import Target
+from results import store
+from results.reading import overview, scan
+from results.rules import answers
+from results.plans.study import Target
 
 made = synthetic_store.studies()
 assert len(made) == 454

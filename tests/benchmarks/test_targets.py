@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 import yaml
 
+from results import store
 from results.plans.batch_study import BatchStudy
-from results.storage import store
 
 from ..analysis.conftest import Ran, plan, publish
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness import streams
 from harness.engine import Settings
-from results.storage import store
+from results import store
 from sweeps import config, overrides
 from sweeps.run import run_study
 from workloads import registry

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from results import store
 from results.plans import schema
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
 from results.rules.answers import Answer, Rule
-from results.storage import store
 from results.storage.commits import Folder
 from results.storage.compaction import Piece
 

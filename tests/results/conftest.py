@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from upath import UPath
 
+from results import store
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.plan import Plan
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
-from results.storage import store
 
 MLPERF = {"licence": "Apache-2.0", "citation": "MLCommons, github.com/mlcommons/logging"}
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from upath import UPath
 
-from results import durable
+from results import durable, store
 from results.durable import Damaged
-from results.storage import claims, store
+from results.storage import claims
 
 from ..attack.moments import Watched
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
-from results.storage import store
 from sweeps import config, overrides
 from sweeps.config import Request
 from workloads import registry

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from harness.engine import Settings
+from results import store
 from results.checks import verify
 from results.plans.asked import APART
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
-from results.storage import store
 from sweeps import __main__ as sweeps_door
 from sweeps import config, overrides, plan, status
 from sweeps.run import record_failure, run_study
@@ -106,8 +106,8 @@ DYING = """
 import json, os, signal, sys
 from pathlib import Path
 from harness.engine import Settings
-from results.asked import Asked, Repeats
-from results.batch_study import BatchStudy
+from results.plans.asked import Asked, Repeats
+from results.plans.batch_study import BatchStudy
 from sweeps.run import run_study
 
 def told(settled):

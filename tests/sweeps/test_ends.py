@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from results import store
 from results.checks import verify
-from results.storage import store
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 10.0  # in which the workers of a sweep end, whatever ended it

@@ -17,9 +17,9 @@ import scipy.sparse
 
 from harness import processors
 from harness.cores import METRICS
+from results import store
 from results.checks import verify
 from results.plans.factorization import Factorization
-from results.storage import store
 from sweeps import __main__ as sweeps_door
 from sweeps import config, factorizations, overrides, plan, status
 from sweeps import run as run_module

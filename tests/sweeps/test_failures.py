@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.engine import Settings
+from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
-from results.storage import store
 from sweeps import __main__ as sweeps_door
 from sweeps.launchers import local
 from sweeps.run import record_failure, run_study

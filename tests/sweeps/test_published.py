@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.plan import Plan
 from results.plans.study import COMPARABLE
-from results.storage import store
 from sweeps import config, overrides
 
 ROOT = Path(__file__).parents[2]

@@ -9,12 +9,12 @@ import pytest
 
 import analysis.__main__ as analysis_door
 from harness.engine import Settings
+from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
 from results.plans.study import Target
 from results.reading import overview
-from results.storage import store
 from sweeps.run import run_study
 
 EASY, HARD = Target("validation_loss", 1.2), Target("validation_loss", 0.7)

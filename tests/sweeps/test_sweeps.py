@@ -14,8 +14,8 @@ import pytest
 
 from harness import processors
 from harness.engine import Settings
+from results import store
 from results.plans.batch_study import BatchStudy
-from results.storage import store
 from sweeps import __main__ as sweeps_door
 from sweeps import config, overrides, status
 from sweeps.launchers import local

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.cores import core_counts, epochs, factorizations
 from analysis.figures import scaling_figures
-from results.storage import store
+from results import store
 
 from ..conftest import Ran, plan, publish
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from analysis.figures import learning_curves
 from analysis.plotting import draw
 from analysis.plotting.picture import Picture, Skipped
+from results import store
 from results.plans.asked import APART
 from results.plans.study import Target
-from results.storage import store
 
 from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish

@@ -13,7 +13,7 @@ import pytest
 
 import results.__main__ as results_door
 from analysis.fitting import noisy_quadratic
-from results.storage import store as stores
+from results import store as stores
 
 ROOT = Path(__file__).parents[3]
 MLPERF = pd.read_csv(Path(__file__).with_name("mlperf_rcp_values.csv"), dtype=str, keep_default_na=False)

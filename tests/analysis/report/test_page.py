@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from analysis.report import page, targets
+from results import store
 from results.importers import mlperf_rcp
 from results.rules.ledger import Ledger
-from results.storage import store
 
 from ..conftest import Ran, plan, publish
 from .conftest import EVIL, Page, parsed

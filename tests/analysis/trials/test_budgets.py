@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.trials import budgets
-from results.storage import store
+from results import store
 
 from ..conftest import Ran, plan, publish
 

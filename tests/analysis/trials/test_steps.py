@@ -12,12 +12,11 @@ import pytest
 from analysis import compare
 from analysis.fitting import curves, fits, line
 from analysis.trials import steps
-from results import durable
+from results import durable, store
 from results.checks import verify
 from results.importers import mlperf_rcp
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
-from results.storage import store
 
 from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish, sweep

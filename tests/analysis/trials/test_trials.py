@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from analysis.trials import trials
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.plans.study import Target
 from results.reading import overview
 from results.rules.answers import Answer
-from results.storage import store
 
 from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish

@@ -11,11 +11,10 @@ import pytest
 from upath import UPath
 
 from results import __main__ as door
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.checks import repair, verify
 from results.release import merge
-from results.storage import store
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from upath import UPath
 
-from results import progress
+from results import progress, store
 from results.bad_input import BadInput
 from results.checks import verify
 from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
@@ -29,7 +29,6 @@ from results.release import merge
 from results.rules import answers
 from results.rules.answers import MINIMUM, Answer, Rule
 from results.rules.complement import complement
-from results.storage import store
 
 FOLDER = "solution_quality/mnist/simple_cnn_base/momentum/64"
 HEADER = "step,val/classification_error"

@@ -8,6 +8,7 @@ import pytest
 from analysis.cores import factorizations
 from analysis.fitting import curves
 from analysis.trials import steps
+from results import store
 from results.bad_input import BadInput
 from results.checks import verify
 from results.plans import kinds
@@ -15,7 +16,6 @@ from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
 from results.reading import contents
 from results.release import merge, release
-from results.storage import store
 from results.storage.commits import read_table
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from upath import UPath
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.plans import schema
 from results.plans.study import Target
 from results.reading import overview, scan
 from results.release import release
 from results.rules.answers import MINIMUM, Rule
-from results.storage import commits, envelope, store
+from results.storage import commits, envelope
 
 from ..by_hand import METRIC, Ran, answer_of, publish, study
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from upath import UPath
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.checks import repair, verify
 from results.plans.batch_study import BatchStudy
@@ -18,7 +18,7 @@ from results.plans.recorded import Recorded
 from results.plans.study import Target
 from results.release import merge, release
 from results.release.union import Union, union
-from results.storage import claims, parts, store
+from results.storage import claims, parts
 from results.storage.claims import Claim
 from results.storage.commits import Commit, read_table
 from results.storage.compaction import TABLES, Piece

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from upath import UPath
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.durable import Damaged
 from results.plans import schema
@@ -24,7 +24,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.recorded import Recorded
 from results.reading import release_lists
 from results.release import release
-from results.storage import commits, store
+from results.storage import commits
 
 STORED = Path(__file__).parents[1] / "stored"
 

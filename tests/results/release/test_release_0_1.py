@@ -10,13 +10,13 @@ import pytest
 import analysis.__main__ as analysis_door
 from analysis import workloads
 from analysis.fitting import confirmations
+from results import store
 from results.checks import verify
 from results.plans.asked import Asked, Repeats
 from results.plans.batch_study import BatchStudy
 from results.plans.study import COMPARABLE
 from results.reading import scan
 from results.release import merge
-from results.storage import store
 
 RELEASE = Path(__file__).parents[1] / "stored" / "release-0.1"
 # Answers that the software of then printed: steps lie in (low, high].

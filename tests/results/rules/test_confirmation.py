@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.checks import repair, verify
 from results.plans import schema
@@ -19,7 +19,6 @@ from results.plans.study import Target
 from results.reading import overview, scan
 from results.release import merge
 from results.rules import answers, confirmation, ledger
-from results.storage import store
 from results.storage.parts import confirm_file
 
 TARGET = Target("validation_loss", 0.5)

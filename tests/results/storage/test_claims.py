@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.checks import repair, verify
 from results.durable import Damaged
 from results.plans.batch_study import BatchStudy
-from results.storage import claims, commits, envelope, parts, store
+from results.storage import claims, commits, envelope, parts
 from results.storage.claims import Claim, TakenOver
 from results.storage.parts import Part, claim_file
 

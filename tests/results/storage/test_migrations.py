@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from results import store
 from results.bad_input import BadInput
 from results.checks import verify
 from results.durable import Damaged
@@ -17,7 +18,7 @@ from results.plans.batch_study import BatchStudy
 from results.reading import overview, scan
 from results.release import merge, release
 from results.rules import answers
-from results.storage import migrations, store
+from results.storage import migrations
 
 STORED = Path(__file__).parents[1] / "stored"
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}

@@ -10,13 +10,12 @@ import pytest
 from harness import search
 from harness.frontier import Ended
 from harness.record import Record
-from results import durable
+from results import durable, store
 from results.bad_input import BadInput
 from results.durable import Damaged
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.rules.ledger import Ledger
-from results.storage import store
 from results.storage.claims import Claim, TakenOver
 from sweeps import run
 
