@@ -170,7 +170,7 @@ def verify(report: Report, folder: Path, whole: bool) -> None:
     """
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     program = (
-        "import os, sys, time\nfrom pathlib import Path\nfrom results import verify\n"
+        "import os, sys, time\nfrom pathlib import Path\nfrom results.checks import verify\n"
         "if hasattr(os, 'sched_setaffinity'):\n    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "began = time.process_time()\n"
         "code = verify.run(Path(sys.argv[1]), lambda line: None)\n"
