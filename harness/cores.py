@@ -136,6 +136,7 @@ class _Run:
         kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
         measured = _measured(rows)
         return Record(
+            trials=[trial],
             ended={trial.id: end},
             trial=np.full(len(measured), trial.id, np.int32),
             step=np.array(list(measured), np.int32),

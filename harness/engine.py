@@ -2,13 +2,13 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import jax
 import numpy as np
 
 from harness.ending import Ending
-from harness.frontier import Best, Ended, Frontier, Live
+from harness.frontier import Best, Frontier, Live
 from harness.lanes import Programs, Spans, default_strategy, programs_for
 from harness.record import Record
 from results.plans.batch_study import BatchStudy
@@ -84,7 +84,7 @@ def run(
     def hand_over() -> None:
         with ending.lock:
             if finished := frontier.ended.keys() - handed_over:
-                on_finished(tape.record({i: frontier.ended[i] for i in finished}))
+                on_finished(tape.record(frontier, finished))
                 handed_over.update(finished)
 
     def searched() -> Sequence[Trial]:
@@ -118,7 +118,7 @@ def run(
                 hand_over()
                 last_part = time.perf_counter()
         hand_over()
-    return tape.record(frontier.ended)
+    return tape.record(frontier, frontier.ended)
 
 
 @dataclasses.dataclass
@@ -135,12 +135,13 @@ class _Tape:
     trial_steps: int = 0
     began: float = dataclasses.field(default_factory=time.perf_counter)
 
-    def record(self, ended: Mapping[int, Ended]) -> Record:
-        """What was measured of the trials that ended so."""
-        rows = sorted((row for row in self.rows if row[0] in ended), key=lambda row: row[:2])
+    def record(self, frontier: Frontier, ids: Collection[int]) -> Record:
+        """What was measured of trials that have ended, by their ids."""
+        rows = sorted((row for row in self.rows if row[0] in ids), key=lambda row: row[:2])
         measured = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(self.programs.metrics))
         return Record(
-            ended=dict(ended),
+            trials=[frontier.trials[i] for i in ids],
+            ended={i: frontier.ended[i] for i in ids},
             trial=np.array([row[0] for row in rows], np.int32),
             step=np.array([row[1] for row in rows], np.int32),
             metrics={name: measured[:, i] for i, name in enumerate(self.programs.metrics)},

@@ -49,6 +49,7 @@ class Frontier:
 
     def __init__(self, study: BatchStudy, trials: Sequence[Trial], lanes: Sequence[int], best: Best):
         self.grid = study.evaluations
+        self.trials = {trial.id: trial for trial in trials}
         self.ended: dict[int, Ended] = {}
         self._study = study
         self._queue = deque(trials)
@@ -67,6 +68,7 @@ class Frontier:
         self._prunes = False
         while further := [trial for trial in confirming() if trial.id not in self.ended]:
             self._queue.extend(further)
+            self.trials |= {trial.id: trial for trial in further}
             yield from iter(self.next, [])
 
     def next(self) -> list[Live]:

@@ -1,10 +1,12 @@
 """Record: what a run of a study measured, of whatever kind the study is."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from harness.frontier import Ended
+from results.plans.study import Trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,6 +14,7 @@ class Record:
     """What a run of a study measured, or a part of it: some finished trials with all their evaluations.
 
     Attributes:
+      trials: with their seeds and metaparameters.
       ended: how each of these trials ended, by its id.
       trial, step: int32[rows], which evaluation a row is; sorted by (trial, step).
       metrics: values[rows] by name: float32 metrics, then further columns of the kind (see ``results.plans.kinds``).
@@ -19,20 +22,27 @@ class Record:
         took beyond those after it.
       train_seconds, evaluate_seconds, run_seconds: inside training, inside evaluations, and in all, without compiling.
       trial_steps: steps taken, summed over trials. This and the seconds are of the run so far, and of all its trials,
-        also where the record is of a part.
+        also where the record is of a part. All are None where nothing ran.
       steps_per_epoch: that see as many examples as there are; None of a stream without end.
       lanes, lane_strategy: as they were; None where there are no lanes.
     """
 
+    trials: Sequence[Trial]
     ended: dict[int, Ended]
     trial: np.ndarray
     step: np.ndarray
     metrics: dict[str, np.ndarray]
-    compile_seconds: float
-    train_seconds: float
-    evaluate_seconds: float
-    run_seconds: float
-    trial_steps: int
-    steps_per_epoch: float | None
+    compile_seconds: float | None = None
+    train_seconds: float | None = None
+    evaluate_seconds: float | None = None
+    run_seconds: float | None = None
+    trial_steps: int | None = None
+    steps_per_epoch: float | None = None
     lanes: int | None = None
     lane_strategy: str | None = None
+
+
+def unmeasured(trials: Sequence[Trial], end: Ended) -> Record:
+    """The record of trials that all ended so before anything of them was measured."""
+    nothing = np.empty(0, np.int32)
+    return Record(trials, {trial.id: end for trial in trials}, nothing, nothing, {})

@@ -1,62 +1,45 @@
 """Rows: the three tables of a part, from what a run measured and where."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from harness.frontier import Ended
 from harness.record import Record
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.study import Trial
 from results.rules import confirmation
 
 # Columns of studies that some plans have a field of, and others do not.
 _OF_PLAN = ("evaluation_ratio", "evaluation_spacing")
 
 
-def tables(
-    study: Plan,
-    trials: Sequence[Trial],
-    record: Record | None,
-    about: dict[str, Any],
-    ended: Mapping[int, Ended] | None = None,
-) -> dict[str, pa.Table]:
+def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.Table]:
     """The three tables of a part, as ``results.storage.claims.Claim.write`` takes them.
 
     Args:
-      study, trials: what has finished.
-      record: what it measured, or None if it failed.
+      study: the plan.
+      record: what has finished.
       about: columns of provenance.
-      ended: how the trials ended, where there is no record.
     """
-    outcomes = ended if record is None else record.ended
-    assert outcomes is not None
-    by_id = sorted(trials, key=lambda trial: trial.id)
+    by_id = sorted(record.trials, key=lambda trial: trial.id)
     trial_rows = {
         "study": [study.name] * len(by_id),
         "trial": [trial.id for trial in by_id],
         "role": [confirmation.role(trial.id) for trial in by_id],
         "seed": [trial.seed for trial in by_id],
-        "status": [outcomes[trial.id].status for trial in by_id],
-        "reason": [outcomes[trial.id].reason for trial in by_id],
-        "steps": [outcomes[trial.id].steps for trial in by_id],
+        "status": [record.ended[trial.id].status for trial in by_id],
+        "reason": [record.ended[trial.id].reason for trial in by_id],
+        "steps": [record.ended[trial.id].steps for trial in by_id],
     } | {name: [trial.metaparameters[name] for trial in by_id] for name in study.space}
-    measured: dict[str, Any] = {"study": [], "trial": [], "step": []}
-    metrics: dict[str, Any] = {}
-    if record is not None:
-        metrics = record.metrics
-        measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
-    study_row = about | _study_columns(study)
-    study_row |= _timing_columns(record) if record is not None else {}
+    measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
+    study_row = about | _study_columns(study) | _timing_columns(record)
     own = {column.name: column.type for column in KINDS[study.kind].columns}
-    kinds = {name: own.get(name, pa.float32()) for name in metrics}
+    kinds = {name: own.get(name, pa.float32()) for name in record.metrics}
     return {
         "studies": schema.build(schema.STUDIES, {name: [value] for name, value in study_row.items()}, {}),
         "trials": schema.build(schema.TRIALS, trial_rows, dict.fromkeys(study.space, pa.float64())),
-        "measurements": schema.build(schema.MEASUREMENTS, measured | metrics, kinds),
+        "measurements": schema.build(schema.MEASUREMENTS, measured | record.metrics, kinds),
     }
 
 
@@ -76,14 +59,14 @@ def _study_columns(study: Plan) -> dict[str, Any]:
 
 
 def _timing_columns(record: Record) -> dict[str, Any]:
-    per_step = record.train_seconds / record.trial_steps if record.trial_steps else None
-    per_epoch = record.steps_per_epoch
+    seconds, steps, per_epoch = record.train_seconds, record.trial_steps, record.steps_per_epoch
+    per_step = seconds / steps if seconds is not None and steps else None
     return {
         "compile_seconds": record.compile_seconds,
         "run_seconds": record.run_seconds,
-        "train_seconds": record.train_seconds,
+        "train_seconds": seconds,
         "evaluate_seconds": record.evaluate_seconds,
-        "trial_steps": record.trial_steps,
+        "trial_steps": steps,
         "seconds_per_step": per_step,
         "seconds_per_epoch": None if per_step is None or per_epoch is None else per_step * per_epoch,
         "lanes": record.lanes,

@@ -12,7 +12,7 @@ from harness import compile_cache, provenance, search
 from harness.ending import Ending
 from harness.engine import Settings
 from harness.frontier import Best, Ended
-from harness.record import Record
+from harness.record import Record, unmeasured
 from harness.runners import RUNNERS, Job
 from results import store
 from results.plans.asked import APART
@@ -67,7 +67,7 @@ def run_study(
 
             def write(part: Record) -> None:
                 with ending.lock:
-                    claim.write(tables(study, search.draw(study, sorted(part.ended)), part, about))
+                    claim.write(tables(study, part, about))
 
             best = _best(study, claim) if study.pruning == "exact" else {}
             ended = RUNNERS[study.kind].run(
@@ -83,15 +83,15 @@ def record_failure(folder: Path, study: Plan, reason: str) -> Summary:
     """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
-        ended = {trial.id: Ended("INCOMPLETE", reason, 0) for trial in trials}
+        record = unmeasured(trials, Ended("INCOMPLETE", reason, 0))
         about = provenance.software() | {
             "started_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         }
         if trials:
-            claim.write(tables(study, trials, None, about, ended))
+            claim.write(tables(study, record, about))
         if not claim.visible:
             claim.commit(study)
-    return _summary(study, ended, 0.0)
+    return _summary(study, record.ended, 0.0)
 
 
 def _missing(study: Plan, claim: Claim) -> list[int]:

@@ -24,6 +24,7 @@ def tables(study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -
     """A run of two evaluations per trial, as the engine would have recorded it."""
     trial = np.repeat(np.array(ids, np.int32), 2)
     record = Record(
+        trials=search.draw(study, ids),
         ended=dict.fromkeys(ids, ended),
         trial=trial,
         step=np.tile(np.array([1, 2], np.int32), len(ids)),
@@ -37,7 +38,7 @@ def tables(study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -
         trial_steps=2 * len(ids),
         steps_per_epoch=None,
     )
-    return run.tables(study, search.draw(study, ids), record, {})
+    return run.tables(study, record, {})
 
 
 def run_and_commit(folder: Path, study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -> None:

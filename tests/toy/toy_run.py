@@ -16,6 +16,7 @@ def run(job: Job) -> Mapping[int, Ended]:
     rates = np.repeat([trial.metaparameters["learning_rate"] for trial in job.trials], len(steps))
     step = np.tile(steps, len(job.trials))
     record = Record(
+        trials=job.trials,
         ended=ended,
         trial=np.repeat(np.array(list(ended), np.int32), len(steps)),
         step=step,
