@@ -20,6 +20,7 @@ from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
 from analysis.trials import best_of, trials
 from analysis.trials.trials import StudyTrials
+from results.als import COMPUTATION
 
 FEWEST_EPOCHS = 3  # whose times are judged
 REACHED, NOT_REACHED = "reached", "not reached"
@@ -139,19 +140,7 @@ def plan_of(one: Measured) -> Hashable:
 def looks_of(one: Measured) -> Hashable:
     """What must be alike of factorizations to compare them, whatever search they are of."""
     study = one.study
-    shared = (
-        "dim",
-        "solver",
-        "cg_steps",
-        "table_dtype",
-        "solver_dtype",
-        "ridge",
-        "gather",
-        "kernel",
-        "cores",
-        "epochs",
-        "evaluation_rows",
-    )
+    shared = (*COMPUTATION, "cores", "evaluation_rows")
     return study.dataset, epochs.data(one), *(getattr(study, field) for field in shared)
 
 

@@ -19,11 +19,12 @@ import numpy as np
 from report import Report
 
 from harness import compile_cache
+from results.als import Als
 from workloads.datasets import webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
 from workloads.factorization import recall
 from workloads.factorization.half_epoch import AXIS, Weights
-from workloads.factorization.training import Options, Training
+from workloads.factorization.training import Training
 
 ROUNDS, TRAINED_ROWS, LINKS_OF_A_ROW = 5, 20_000, 100
 MOST = 1.7  # of ours over the product alone
@@ -61,9 +62,9 @@ def main() -> None:
         trained = min(TRAINED_ROWS, options.columns)
         links = trained * LINKS_OF_A_ROW
         graph = WebGraph(trained, options.columns, links, options.columns // 100, heldout_rows=options.rows)
-        formats = ("float32", "float32", "frequency", "all_gather")
+        als = Als(dim=options.dim, gather="all_gather", epochs=1)
         mesh = jax.make_mesh((1,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
-        training = Training(webgraph_synthetic.build(graph), Options(options.dim, "rotated_cg", 2, *formats), mesh)
+        training = Training(webgraph_synthetic.build(graph), als, mesh)
         tables, weights = training.start(0), Weights(jnp.float32(1e-2), jnp.float32(1e-2))
         columns = training.in_order(tables)[1]
         rows = np.random.default_rng(0).normal(size=(options.rows, options.dim)).astype(np.float32)

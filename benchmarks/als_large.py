@@ -26,9 +26,10 @@ def measure(report: Report, links: int, cores: int) -> None:
     import jax.numpy as jnp
 
     from harness import compile_cache
+    from results.als import Als
     from workloads.datasets import webgraph_synthetic
     from workloads.factorization.half_epoch import AXIS, Weights
-    from workloads.factorization.training import Options, Training
+    from workloads.factorization.training import Training
 
     rows = links // LINKS_OF_A_ROW
     name = f"{links:,} links, {rows:,} rows and columns, d={DIM}"
@@ -49,11 +50,10 @@ def measure(report: Report, links: int, cores: int) -> None:
             ratings = prepared.load(source)
         stored = sum(file.stat().st_size for file in Path(cache).rglob("*") if file.is_file())
         report.add(f"{name}: on disk, of a link", stored / links, "bytes")
-        formats = ("float32", "float32", "frequency", "auto")
-        options = Options(DIM, "rotated_cg", 2, *formats, evaluation_rows=EVALUATED)
+        als = Als(dim=DIM, epochs=2, evaluation_rows=EVALUATED)
         mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
         with step("routes"):
-            training = Training(ratings, options, mesh)
+            training = Training(ratings, als, mesh)
         weights = Weights(jnp.float32(2e-3), jnp.float32(1e-2))
 
         def epoch(tables):

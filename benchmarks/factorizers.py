@@ -51,17 +51,17 @@ def ours(folder: Path, case: Case, kernel: str) -> tuple[Run, Save]:
     import jax.numpy as jnp
 
     from harness import compile_cache
+    from results.als import Als
     from workloads.datasets import rating_files
     from workloads.factorization.half_epoch import AXIS, Weights
-    from workloads.factorization.training import Options, Training
+    from workloads.factorization.training import Training
 
     compile_cache.enable()
     files = (str(folder / f"{name}.npz") for name in ("train", "heldout", "history"))
     cores = jax.device_count()
     mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
-    formats = ("float32", "float32", "constant", "auto")
-    options = Options(case.dim, case.solver, case.cg_steps, *formats, kernel=kernel)
-    training = Training(rating_files.source(*files).build(), options, mesh)
+    als = Als(dim=case.dim, solver=case.solver, cg_steps=case.cg_steps, ridge="constant", kernel=kernel, epochs=1)
+    training = Training(rating_files.source(*files).build(), als, mesh)
     weights = Weights(jnp.float32(case.unobserved_weight), jnp.float32(case.norm_penalty))
     first, held = training.in_order(training.start(0)), {}
     np.savez(folder / "start.npz", rows=first[0], columns=first[1])

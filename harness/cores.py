@@ -18,7 +18,7 @@ from results.plans.schema import COSTS
 from results.plans.study import Trial
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.ratings import Ratings
-from workloads.factorization.training import RECALL_AT, Options, Tables, Training
+from workloads.factorization.training import RECALL_AT, Tables, Training
 
 RECALLS = tuple(f"{split}_recall_{k}" for split in ("validation", "test") for k in RECALL_AT)
 METRICS = (*(f"{recall}_error" for recall in RECALLS), "train_objective")
@@ -54,7 +54,7 @@ def run(
     Returns:
       How each trial ended.
     """
-    running = _Run(study, Training(ratings, options(study), _mesh(study.cores)), checkpoints, time_limit_seconds)
+    running = _Run(study, Training(ratings, study, _mesh(study.cores)), checkpoints, time_limit_seconds)
     ended: dict[int, Ended] = {}
     for number, trial in enumerate(trials):
         done = number * study.epochs
@@ -65,21 +65,6 @@ def run(
             checkpoints.remove(trial.id)
         on_progress(done + study.epochs)
     return ended
-
-
-def options(study: Factorization) -> Options:
-    """How the training of a study is set up."""
-    return Options(
-        study.dim,
-        study.solver,
-        study.cg_steps,
-        study.table_dtype,
-        study.solver_dtype,
-        study.ridge,
-        study.gather,
-        kernel=study.kernel,
-        evaluation_rows=study.evaluation_rows,
-    )
 
 
 def _mesh(cores: int) -> jax.sharding.Mesh:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from harness import cores, processors
+from harness import processors
 from results.bad_input import BadInput, check_choice, nearest
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
@@ -140,7 +140,7 @@ def _needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
     sides = ratings.train.row_count, ratings.train.column_count
     row = study.dim * np.dtype(np.float32 if study.table_dtype == "float32" else np.float16).itemsize
     copy = {"all_gather": max(sides) * row, "all_to_all": 0, "auto": min(max(sides) * row, GATHER_BYTES)}[study.gather]
-    held = COPIES * copy + HUB_COPIES * hub_bytes(ratings, cores.options(study))  # by every core meanwhile
+    held = COPIES * copy + HUB_COPIES * hub_bytes(ratings, study)  # by every core meanwhile
     of_cores = study.cores * held if not processors.accelerators()[1] else 0
     needed = BYTES + TABLES * sum(sides) * row + of_cores + BYTES_PER_LINK * len(ratings.train.columns)
     what = f"factorizing {study.dataset} with als.dim={study.dim} on cores={study.cores}"

@@ -5,6 +5,9 @@ from typing import Any
 
 from omegaconf import MISSING
 
+from results.als import Als
+from results.plans.factorization import METAPARAMETERS
+
 
 @dataclasses.dataclass
 class TargetConfig:
@@ -40,21 +43,13 @@ class OptimizerConfig:
     space: dict[str, Any] = MISSING
 
 
-@dataclasses.dataclass
-class AlsConfig:
-    dim: int = MISSING
-    epochs: int = MISSING
-    solver: str = "rotated_cg"
-    cg_steps: int = 2
-    table_dtype: str = "float32"
-    solver_dtype: str = "float32"
-    ridge: str = "frequency"
-    gather: str = "auto"
-    kernel: str = "xla"
-    evaluate_every: int = 1
-    evaluation_rows: int | None = None
-    unobserved_weight: Any = MISSING  # a number or the fields of a results.plans.study.Range
-    norm_penalty: Any = MISSING
+# The options of ``results.als`` and what is tuned: a number or the fields of a results.plans.study.Range.
+AlsConfig = dataclasses.make_dataclass(
+    "AlsConfig",
+    [(option.name, option.type, dataclasses.field(default=option.default)) for option in dataclasses.fields(Als)]
+    + [(name, Any, dataclasses.field(default=MISSING)) for name in METAPARAMETERS],
+    kw_only=True,
+)
 
 
 @dataclasses.dataclass
@@ -95,5 +90,5 @@ class FactorizationConfig:
     """Of a study of kind ``cores``, beside."""
 
     ratings: dict[str, Any] | None = None  # the name of a data set and its options
-    als: AlsConfig | None = None
+    als: AlsConfig | None = None  # type: ignore[valid-type]
     cores: int | None = None

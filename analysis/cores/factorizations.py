@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from results import store
+from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.plans import kinds
-from results.plans.factorization import DTYPES, SOLVERS, Factorization
+from results.plans.factorization import Factorization
 from results.rules.ledger import Ledger
 from results.storage.commits import Commit, read_table, steady
 

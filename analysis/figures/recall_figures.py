@@ -15,11 +15,12 @@ from analysis.cores.factorizations import SPLITS, TEST, Measured
 from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Skipped, panels
+from results.als import COMPUTATION
 from results.plans.study import canonical
 
 FEWEST_TRIALS = 3  # in a plane
 FORMATS, SOLVERS = ("table_dtype", "solver_dtype"), ("solver", "cg_steps")
-WAYS = ("dim", *SOLVERS, *FORMATS, "ridge", "gather", "kernel", "epochs", "space", "seed")  # to factorize the same data
+WAYS = (*COMPUTATION, "space", "seed")  # to factorize the same data
 WIDE = 9.0  # inches
 STEEP = 3.0  # an objective that falls by this factor is shown on a logarithmic axis
 APART = 5.0  # courses whose seconds differ by this factor are shown on a logarithmic axis

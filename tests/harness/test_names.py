@@ -2,18 +2,14 @@
 
 import jax.numpy as jnp
 
-from results.plans import factorization, study
+from results import als
+from results.plans import batch_study
 from workloads import schedules
-from workloads.factorization import solvers
 
 
 def test_plans_name_the_schedules_that_there_are() -> None:
-    assert tuple(schedules.SCHEDULES) == study.SCHEDULES
-
-
-def test_plans_name_the_solvers_that_there_are() -> None:
-    assert factorization.SOLVERS == solvers.NAMES
+    assert tuple(schedules.SCHEDULES) == batch_study.SCHEDULES
 
 
 def test_plans_name_number_formats_as_jax_does() -> None:
-    assert [jnp.dtype(name).name for name in factorization.DTYPES] == list(factorization.DTYPES)
+    assert [jnp.dtype(name).name for name in als.DTYPES] == list(als.DTYPES)

@@ -22,12 +22,13 @@ def main(
         jax.distributed.initialize(address, num_processes=2, process_id=process)
     from graphs import ratings, with_strangers
 
+    from results.als import Als
     from workloads.factorization.half_epoch import AXIS, Weights
-    from workloads.factorization.training import Options, Training
+    from workloads.factorization.training import Training
 
     mesh = jax.make_mesh((cores,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
-    options = Options(16, "rotated_cg", 3, "float32", "float32", "frequency", gather, 128, kernel)
-    training = Training(with_strangers(ratings()), options, mesh)
+    als = Als(dim=16, cg_steps=3, gather=gather, kernel=kernel, epochs=3)
+    training = Training(with_strangers(ratings()), als, mesh, chunk_slots=128)
     weights = Weights(jnp.float32(0.01), jnp.float32(0.02))
     tables = training.start(seed=0)
     for _ in range(3):

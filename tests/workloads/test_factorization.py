@@ -14,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from results.als import SOLVERS, Als
 from workloads.datasets import webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
-from workloads.factorization import recall, routes, solvers
+from workloads.factorization import recall, routes
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, halves
-from workloads.factorization.training import Options, Tables, Training, hub_bytes
+from workloads.factorization.training import Tables, Training, hub_bytes
 
 from .graphs import dense, from_pairs, ratings, with_strangers
 
@@ -29,19 +30,10 @@ FLOAT, BFLOAT = ("float32", "float32"), ("bfloat16", "bfloat16")
 WEIGHTS = Weights(jnp.float32(ALPHA), jnp.float32(PENALTY))
 
 
-def training(data: Ratings, **changes: object) -> Training:
-    plain = {
-        "dim": 8,
-        "solver": "cholesky",
-        "cg_steps": 3,
-        "table_dtype": "float32",
-        "solver_dtype": "float32",
-        "ridge": "frequency",
-        "gather": "all_gather",
-        "chunk_slots": 128,
-    }
+def training(data: Ratings, chunk_slots: int = 128, **changes: object) -> Training:
+    plain = {"dim": 8, "solver": "cholesky", "cg_steps": 3, "gather": "all_gather", "epochs": 3}
     mesh = jax.make_mesh((1,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
-    return Training(data, Options(**(plain | changes)), mesh)  # type: ignore[arg-type]
+    return Training(data, Als(**(plain | changes)), mesh, chunk_slots=chunk_slots)  # type: ignore[arg-type]
 
 
 def copied(tables: Tables) -> Tables:
@@ -73,7 +65,7 @@ def loss(matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray, frequency: b
 
 
 @pytest.mark.parametrize("ridge", ["frequency", pytest.param("constant", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("solver", solvers.NAMES)
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_every_solver_solves_every_row(solver: str, ridge: str) -> None:
     data = ratings()
     own = training(data, solver=solver, ridge=ridge, cg_steps=20)
@@ -209,7 +201,7 @@ def products(jaxpr: Any) -> Iterator[Any]:
                 yield from products(getattr(inner, "jaxpr", inner))
 
 
-@pytest.mark.parametrize("solver", solvers.NAMES)
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_products_of_float32_are_taken_in_float32(solver: str) -> None:
     own = training(small(), solver=solver)
     tables, unsolved = own.start(0), own._unsolved()
@@ -235,7 +227,7 @@ def test_the_peak_holds_what_is_kept_and_the_matrices_of_rows_that_are_split(sol
     own = training(data, solver=solver, dim=32)
     hubs = [int((side.places.hubs >= 0).sum()) for side in (own.evaluated, own.rows, own.columns)]
     matrices = max(hubs if solver == "cholesky" else hubs[:1]) * 32 * 32 * 4
-    assert hub_bytes(data, own.options) == matrices > 0
+    assert hub_bytes(data, own.als, own.chunk_slots) == matrices > 0
     tables = own.start(0)
     peak = own.peak_bytes_per_core(tables, WEIGHTS)
     routes_ = [array for side in (own.rows, own.columns, own.evaluated) for array in jax.tree.leaves(side.work)]

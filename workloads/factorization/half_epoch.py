@@ -10,30 +10,13 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
+from results.als import Als
 from workloads.factorization import fused, solvers
 from workloads.factorization.routes import Places, Route
 from workloads.factorization.solvers import Observed, System
 
 AXIS = "cores"
 _SUMMED = 1024  # rows summed in float32; their sums are added up on the host in float64
-
-
-class Numerics(NamedTuple):
-    """How rows are solved.
-
-    Attributes:
-      solver: a name of ``solvers.NAMES``.
-      cg_steps: of the solvers by conjugate gradients.
-      solver_dtype: of everything a solver computes.
-      frequency_ridge: ridge λ (links of the row + α · other rows), as in ALX; else λ alone.
-      kernel: xla, or fused: buckets of rows by ``fused``, for rotated_cg in float32 on CPUs.
-    """
-
-    solver: solvers.Name
-    cg_steps: int
-    solver_dtype: Any
-    frequency_ridge: bool
-    kernel: str = "xla"
 
 
 class Weights(NamedTuple):
@@ -44,7 +27,7 @@ class Weights(NamedTuple):
 
 
 def solved_rows(
-    own: Array, other: Array, work: Route, weights: Weights, *, places: Places, other_rows: int, numerics: Numerics
+    own: Array, other: Array, work: Route, weights: Weights, *, places: Places, other_rows: int, als: Als
 ) -> tuple[Array, Array]:
     """One core's half-epoch, for inside ``shard_map`` over ``AXIS``.
 
@@ -55,26 +38,26 @@ def solved_rows(
       weights: α and λ.
       places: of the rows to be solved.
       other_rows: how many rows the other side really has.
-      numerics: how.
+      als: how.
 
     Returns:
       The new shard, and the other one, rotated if the solver rotates.
     """
-    kind = numerics.solver_dtype
+    kind = jnp.dtype(als.solver_dtype)
     gram = _gram(other, kind)
-    if numerics.solver == "rotated_cg":
+    if als.solver == "rotated_cg":
         values, rotation = jnp.linalg.eigh(gram.astype(np.promote_types(kind, np.float32)))
         own, other = (_rotated(table, rotation) for table in (own, other))
         gram = jnp.maximum(values, 0).astype(kind)
     shared = weights.unobserved.astype(kind) * gram
 
     def solve(links: Observed, ridge: Array, start: Array) -> Array:
-        return solvers.solve(numerics.solver, System(links, shared, ridge, start), numerics.cg_steps)
+        return solvers.solve(als.solver, System(links, shared, ridge, start), als.cg_steps)
 
-    ridge = _ridge(work.counts, weights, other_rows, numerics.frequency_ridge).astype(kind)
+    ridge = _ridge(work.counts, weights, other_rows, als.ridge == "frequency").astype(kind)
     of_bucket = None
-    if numerics.kernel == "fused":
-        of_bucket = functools.partial(fused.rows, diagonal=shared, steps=numerics.cg_steps)
+    if als.kernel == "fused":
+        of_bucket = functools.partial(fused.rows, diagonal=shared, steps=als.cg_steps)
     return _over_rows(solve, own.astype(kind), ridge, other, work, places, of_bucket).astype(own.dtype), other
 
 
@@ -97,7 +80,7 @@ def objective_terms(
       own, other, work, weights, places: as of ``solved_rows``; nothing is changed.
       other_counts: float32[other slots], links of every row of the other side.
       sizes: how many rows and columns there really are.
-      frequency_ridge: as of ``Numerics``.
+      frequency_ridge: ridge λ (links of the row + α · other rows), as in ALX; else λ alone.
     """
     own, other = own.astype(jnp.float32), other.astype(jnp.float32)
 
@@ -114,28 +97,28 @@ def objective_terms(
 
 
 def half_epoch(
-    mesh: Mesh, *, places: Places, other_rows: int, numerics: Numerics
+    mesh: Mesh, *, places: Places, other_rows: int, als: Als
 ) -> Callable[[Array, Array, Route, Weights], tuple[Array, Array]]:
     """``solved_rows`` over all cores of ``mesh``, compiled at its first call; donates both tables.
 
     Its arguments are those of ``solved_rows`` with tables [cores · slots, d] sharded by rows and the arrays of the
     route with their axis of cores.
     """
-    return _half_epoch(mesh, places, other_rows, numerics, lambda both: both, (0, 1))
+    return _half_epoch(mesh, places, other_rows, als, lambda both: both, (0, 1))
 
 
 def folding_in(
-    mesh: Mesh, *, places: Places, other_rows: int, numerics: Numerics
+    mesh: Mesh, *, places: Places, other_rows: int, als: Als
 ) -> Callable[[Array, Array, Route, Weights], Array]:
     """``half_epoch`` of rows that are not trained: gives them alone, and donates no other table."""
-    return _half_epoch(mesh, places, other_rows, numerics, lambda both: both[0], (0,))
+    return _half_epoch(mesh, places, other_rows, als, lambda both: both[0], (0,))
 
 
 def _half_epoch(
     mesh: Mesh,
     places: Places,
     other_rows: int,
-    numerics: Numerics,
+    als: Als,
     kept: Callable[[tuple[Array, Array]], Any],
     donated: tuple[int, ...],
 ) -> Callable[[Array, Array, Route, Weights], Any]:
@@ -144,7 +127,7 @@ def _half_epoch(
     @in_full
     def of_core(own: Array, other: Array, work: Route, weights: Weights) -> Any:
         mine = jax.tree.map(lambda array: array[0], work)
-        return kept(solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, numerics=numerics))
+        return kept(solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, als=als))
 
     spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
     return jax.jit(

@@ -7,15 +7,13 @@ A row x of the factors minimizes Σ_observed (1 − x·v)² + α Σ_all (x·v)²
 
 import functools
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-Name = Literal["cg", "rotated_cg", "cholesky", "lu", "qr"]
-NAMES: tuple[Name, ...] = get_args(Name)
 CONJUGATE = ("cg", "rotated_cg")  # which need no row's matrix
 
 
@@ -87,7 +85,7 @@ def _ratio(over: Array, under: Array) -> Array:
     return jnp.where(under > 0, over / jnp.where(under > 0, under, 1), 0)
 
 
-def dense(system: System, method: Name) -> Array:
+def dense(system: System, method: str) -> Array:
     """The exact solution from the matrices themselves, in float32 or better whatever the dtype of ``start``.
 
     Returns:
@@ -107,7 +105,7 @@ def dense(system: System, method: Name) -> Array:
     return jax.lax.platform_dependent(matrix, right, cpu=one_by_one, default=batched)[..., 0].astype(dtype)
 
 
-def _solution(matrix: Array, right: Array, *, method: Name) -> Array:
+def _solution(matrix: Array, right: Array, *, method: str) -> Array:
     if method == "cholesky":
         lower = jnp.linalg.cholesky(matrix)
         half = jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True)
@@ -118,8 +116,8 @@ def _solution(matrix: Array, right: Array, *, method: Name) -> Array:
     return jax.lax.linalg.triangular_solve(r, jnp.swapaxes(q, -1, -2) @ right, left_side=True)
 
 
-def solve(name: Name, system: System, cg_steps: int) -> Array:
-    """The rows that solve ``system``, [rows, d]; ``rotated_cg`` is ``cg`` on rotated tables."""
+def solve(name: str, system: System, cg_steps: int) -> Array:
+    """The rows that solve ``system``, [rows, d], by a name of ``als.SOLVERS``; rotated_cg is cg on rotated tables."""
     if name in CONJUGATE:
         return conjugate_gradients(system, cg_steps)
     return dense(system, name)

@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from results.als import Als
 from workloads.factorization import half_epoch, recall, routes, solvers
-from workloads.factorization.half_epoch import AXIS, Numerics, Weights
+from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.ratings import Ratings, halves
 from workloads.factorization.routes import Places, Route
 
@@ -21,50 +22,22 @@ FOLD_IN_BUCKETS = 4  # few, as they take longer to compile than to compute
 GATHER_BYTES = 2 << 30  # the largest table that every core holds a copy of
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Everything about a factorization but its data, its cores and what is tuned.
-
-    Attributes:
-      dim: length of a row of the tables.
-      solver, cg_steps: see ``solvers``.
-      table_dtype, solver_dtype: float32 or bfloat16.
-      ridge: frequency or constant.
-      gather: all_gather (every core holds a copy of the other table), all_to_all (cores exchange what a block of work
-        needs), or auto: the copy if it is at most ``GATHER_BYTES``.
-      chunk_slots: links gathered at once; None chooses for the cache.
-      kernel: xla or fused, see ``half_epoch.Numerics``.
-      evaluation_rows: how many evaluation rows are looked at, see ``ratings.halves``; None takes all.
-    """
-
-    dim: int
-    solver: Any
-    cg_steps: int
-    table_dtype: str
-    solver_dtype: str
-    ridge: str
-    gather: str
-    chunk_slots: int | None = None
-    kernel: str = "xla"
-    evaluation_rows: int | None = None
-
-
-def lengths(options: Options) -> tuple[int, int, int]:
+def lengths(als: Als, chunk_slots: int | None = None) -> tuple[int, int, int]:
     """Links gathered at once; beyond how many a row is split over the cores; and beyond how many if it is folded in."""
     # 4 MiB of vectors, about what a core's share of the cache holds.
-    chunk = options.chunk_slots or max(1024, (1 << 20) // options.dim)
+    chunk = chunk_slots or max(1024, (1 << 20) // als.dim)
     # The fused kernel cuts no chunks, which long rows would fill badly.
-    return chunk, chunk if options.kernel == "fused" else chunk // 8, chunk // 8
+    return chunk, chunk if als.kernel == "fused" else chunk // 8, chunk // 8
 
 
-def hub_bytes(ratings: Ratings, options: Options) -> int:
+def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int:
     """Of the matrices [hubs, d, d] of rows that are split, all of which every core holds while they are solved."""
-    _, split, folded = lengths(options)
-    evaluated = np.concatenate(list(halves(ratings.history, ratings.heldout, options.evaluation_rows).values()))
+    _, split, folded = lengths(als, chunk_slots)
+    evaluated = np.concatenate(list(halves(ratings.history, ratings.heldout, als.evaluation_rows).values()))
     hubs = [np.sum(ratings.history.lengths[evaluated] > folded)]
-    if options.solver not in solvers.CONJUGATE:
+    if als.solver not in solvers.CONJUGATE:
         hubs += [np.sum(of_side > split) for of_side in (ratings.train.lengths, ratings.train.column_lengths)]
-    return int(max(hubs)) * options.dim**2 * np.dtype(np.float32).itemsize
+    return int(max(hubs)) * als.dim**2 * np.dtype(np.float32).itemsize
 
 
 class Tables(NamedTuple):
@@ -83,20 +56,27 @@ class Side(NamedTuple):
 
 
 class Training:
-    """A factorization on the cores of ``mesh``; see ``start``, ``row_half``, ``column_half`` and ``evaluate``."""
+    """A factorization on the cores of ``mesh``; see ``start``, ``row_half``, ``column_half`` and ``evaluate``.
 
-    def __init__(self, ratings: Ratings, options: Options, mesh: Mesh):
-        self.ratings, self.options, self.mesh = ratings, options, mesh
+    Args:
+      ratings: the data.
+      als: how it is solved.
+      mesh: the cores, along ``AXIS``.
+      chunk_slots: links gathered at once; None chooses for the cache.
+    """
+
+    def __init__(self, ratings: Ratings, als: Als, mesh: Mesh, *, chunk_slots: int | None = None):
+        self.ratings, self.als, self.mesh = ratings, als, mesh
         self._spread = NamedSharding(mesh, PartitionSpec(AXIS))
         self._everywhere = NamedSharding(mesh, PartitionSpec())
-        self.chunk_slots, self._hub_length, folded_length = lengths(options)
+        self.chunk_slots, self._hub_length, folded_length = lengths(als, chunk_slots)
         cores = mesh.shape[AXIS]
         by_column = ratings.train.transposed()
         sides = [
             routes.places(links.lengths, cores, self.chunk_slots, self._hub_length)
             for links in (ratings.train, by_column)
         ]
-        split = halves(ratings.history, ratings.heldout, options.evaluation_rows)
+        split = halves(ratings.history, ratings.heldout, als.evaluation_rows)
         evaluated = np.sort(np.concatenate(list(split.values())))
         self._sought = {
             name: (np.searchsorted(evaluated, rows), ratings.heldout.of_rows(rows)) for name, rows in split.items()
@@ -104,21 +84,19 @@ class Training:
         self._history = ratings.history.of_rows(evaluated)
         of_history = (self.chunk_slots, folded_length, FOLD_IN_BUCKETS)
         sides.append(routes.places(self._history.lengths, cores, *of_history))
-        kind, frequency = jnp.dtype(options.solver_dtype), options.ridge == "frequency"
-        numerics = Numerics(options.solver, options.cg_steps, kind, frequency, options.kernel)
         self.rows = self._side(ratings.train, sides[0], sides[1])
         self.columns = self._side(by_column, sides[1], sides[0])
         row_count, column_count = ratings.train.row_count, ratings.train.column_count
-        self._row_half = half_epoch.half_epoch(mesh, places=sides[0], other_rows=column_count, numerics=numerics)
-        self._column_half = half_epoch.half_epoch(mesh, places=sides[1], other_rows=row_count, numerics=numerics)
+        self._row_half = half_epoch.half_epoch(mesh, places=sides[0], other_rows=column_count, als=als)
+        self._column_half = half_epoch.half_epoch(mesh, places=sides[1], other_rows=row_count, als=als)
         self._objective = half_epoch.objective(
-            mesh, places=sides[0], sizes=(row_count, column_count), frequency_ridge=numerics.frequency_ridge
+            mesh, places=sides[0], sizes=(row_count, column_count), frequency_ridge=als.ridge == "frequency"
         )
         self.evaluated = self._side(self._history, sides[2], sides[1])
-        exact = numerics._replace(solver="cholesky", solver_dtype=jnp.float32, kernel="xla")
-        self._fold_in = half_epoch.folding_in(mesh, places=sides[2], other_rows=column_count, numerics=exact)
+        exact = dataclasses.replace(als, solver="cholesky", solver_dtype="float32", kernel="xla")
+        self._fold_in = half_epoch.folding_in(mesh, places=sides[2], other_rows=column_count, als=exact)
         self._ranked = recall.program(mesh, min(BEST, column_count))
-        self._drawn = _start(mesh, options.dim, options.table_dtype)
+        self._drawn = _start(mesh, als.dim, als.table_dtype)
         self._gathered = jax.jit(lambda both: both, out_shardings=self._everywhere)
         rows, *of_cores = recall.batches(self._history, sides[2], sides[1])
         self._batches = recall.Batches(
@@ -168,9 +146,9 @@ class Training:
 
     def bytes_per_core(self) -> int:
         """Of both tables and all work, on each core."""
-        tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.options.dim
+        tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.als.dim
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
-        return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
+        return tables * jnp.dtype(self.als.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
     def peak_bytes_per_core(self, tables: Tables, weights: Weights) -> int:
         """What each core holds at most: all arrays that are kept, and beside them what the compiler of the program that
@@ -199,16 +177,14 @@ class Training:
     def _unsolved(self) -> Array:
         """Where folding in starts: zeros, float32[cores · slots, d]."""
         places = self.evaluated.places
-        return self._put(np.zeros((places.cores * places.slots_per_core, self.options.dim), np.float32), self._spread)
+        return self._put(np.zeros((places.cores * places.slots_per_core, self.als.dim), np.float32), self._spread)
 
     def _side(self, links: Any, own: Places, other: Places) -> Side:
         work = routes.route(links, own, other, self.chunk_slots, self._hub_length)
-        table_bytes = (
-            other.cores * other.slots_per_core * self.options.dim * jnp.dtype(self.options.table_dtype).itemsize
-        )
-        gather = self.options.gather
+        table_bytes = other.cores * other.slots_per_core * self.als.dim * jnp.dtype(self.als.table_dtype).itemsize
+        gather = self.als.gather
         if gather == "all_to_all" or (gather == "auto" and table_bytes > GATHER_BYTES):
-            work = routes.exchanged(work, other, GATHER_BYTES // (self.options.dim * 4))
+            work = routes.exchanged(work, other, GATHER_BYTES // (self.als.dim * 4))
         row_of = np.full(own.cores * own.slots_per_core, -1, np.int32)
         row_of[own.slot] = np.arange(len(own.slot))
         held = (work, row_of.reshape(own.cores, -1))
