@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.stats import qmc
 
-from results.plans.asked import APART
 from results.plans.plan import Plan
 from results.plans.study import Trial
+from results.rules.confirmation import original
 
 
 def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
@@ -30,13 +30,13 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
     if not wanted:
         return []
     scramble = np.random.default_rng(int(study.stream[:32], 16))
-    points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(i % APART for i in wanted) + 1)
+    points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(map(original, wanted)) + 1)
     return [
         Trial(
             id=i,
             seed=int(hashlib.sha256(f"{study.stream}/{i}".encode()).hexdigest()[:8], 16),
             metaparameters={
-                name: ranged.at(u) for (name, ranged), u in zip(study.space.items(), points[i % APART], strict=True)
+                name: ranged.at(u) for (name, ranged), u in zip(study.space.items(), points[original(i)], strict=True)
             },
         )
         for i in wanted

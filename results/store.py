@@ -205,7 +205,7 @@ def progress(store: Folder, study: Plan) -> Progress:
     def look() -> Progress:
         base, parts = claims.state(store, study.name)[1:]
         trials = claims.outcomes(store / study.name, base, parts)
-        settled = ledger.settled(trials)
+        settled = confirmation.settled(trials)
         searching = sum(i not in settled for i in range(study.trials))
         confirming = study.asked.planned - study.trials
         if confirming and not searching:

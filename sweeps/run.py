@@ -15,7 +15,6 @@ from harness.frontier import Best, Ended
 from harness.record import Record, unmeasured
 from harness.runners import RUNNERS, Job
 from results import store
-from results.plans.asked import APART
 from results.plans.plan import Plan
 from results.plans.study import Trial
 from results.rules import answers, confirmation
@@ -110,7 +109,7 @@ def _best(study: Plan, claim: Claim) -> Best:
     """The answers of the trials of the search that have ended."""
     measurements = claim.tables().measurements
     if len(measurements):
-        measurements = measurements[measurements["trial"] < APART]
+        measurements = measurements[~confirmation.is_repeat(measurements["trial"])]
     best = {}
     for target in study.targets if len(measurements) else ():
         first = answers.intervals(measurements, target)

@@ -18,7 +18,6 @@ from analysis.fitting.fits import Judged
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
 from results import store
-from results.plans.asked import APART
 from results.plans.plan import Plan
 from results.plans.study import Target
 from results.reading.overview import Overview
@@ -86,11 +85,11 @@ def of_study(one: StudyTrials) -> Confirmed | None:
     own, before = repeats[reports & decided], repeats[~reports & decided]
     if not len(own):
         return None
-    chosen = int(own["trial"].iloc[0] % APART)
+    chosen = int(confirmation.original(own["trial"].iloc[0]))
     if one.target != one.study.targets[0] and chosen != _choice(one.study, int(best["trial"]), before, searched):
         return None
     least, median, most = _order(own)
-    choosing = before[before["trial"] % APART == chosen]
+    choosing = before[confirmation.original(before["trial"]) == chosen]
     return Confirmed(
         study=one.study.name,
         batch_size=one.study.batch_size or 0,
@@ -123,7 +122,7 @@ def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFram
     before, after = (
         dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True)) for rows in (searched, repeats)
     )
-    there = sorted({at % APART for at in after}, key=lambda trial: (before[trial], trial))
+    there = sorted(set(map(confirmation.original, after)), key=lambda trial: (before[trial], trial))
     return confirmation.choice(there, study.asked.repeats, after) if best in there else None
 
 

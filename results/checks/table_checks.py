@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results.plans import kinds, schema
-from results.plans.asked import APART
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.schema import Column
@@ -256,7 +255,9 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
     wrong = {"have fewer steps than none": steps < 0}
     if not KINDS[study.kind].recorded:
         repeats = study.asked.repeats
-        wrong["were never asked for"] = (ids % APART >= study.trials) | (ids // APART > repeats.confirm)
+        wrong["were never asked for"] = (confirmation.original(ids) >= study.trials) | (
+            confirmation.repeat(ids) > repeats.confirm
+        )
         wrong["have more steps than the budget"] = steps > study.budget_steps
         wrong["have no steps"] = pc.is_null(table["steps"]).to_numpy()
         wrong["have no seed"] = pc.is_null(table["seed"]).to_numpy()
@@ -273,19 +274,20 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
 def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
     """Repeats are known by their ids, and have the metaparameters of the trial they repeat, the best of the search."""
     ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
-    repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else ids >= APART
+    repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else confirmation.is_repeat(ids)
     odd = roles != np.where(repeats, CONFIRM, SEARCH)
     if odd.any():
         yield f"{_some('trial', ids[odd])} have a role that is not theirs: {str(roles[odd][0])[:40]}"
     if not repeats.any():
         return
-    repeated = len(np.unique(ids[repeats] % APART))
+    originals = confirmation.original(ids[repeats])
+    repeated = len(np.unique(originals))
     if whole and repeated > (most := study.asked.repeats.candidates(study.trials)):
         yield f"has repeats of {repeated} trials, and the best are {most}"
-    if whole and len({at % APART for at in confirmation.reporting(study.asked, ids[repeats].tolist())}) > 1:
+    if whole and len(set(map(confirmation.original, confirmation.reporting(study.asked, ids[repeats].tolist())))) > 1:
         yield "has repeats that report of several trials, and only one was chosen"
-    at = np.minimum(np.searchsorted(ids, ids[repeats] % APART), len(ids) - 1)
-    there = ids[at] == ids[repeats] % APART
+    at = np.minimum(np.searchsorted(ids, originals), len(ids) - 1)
+    there = ids[at] == originals
     if whole and not there.all():
         yield f"{_some('trial', ids[repeats][~there])} repeat a trial that is not there"
     for name in table.schema.names[len(schema.TRIALS) :]:

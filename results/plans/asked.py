@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from results.bad_input import BadInput
 
-APART = 1_000_000  # trial k · APART + i repeats trial i; see ``results.rules.confirmation``
+MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000
 MOST_CANDIDATES = 100
 

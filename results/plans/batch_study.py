@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from results.bad_input import BadInput, check_choice
-from results.plans.asked import APART, NO_REPEATS, Asked, Repeats, check_repeats
+from results.plans.asked import MOST_TRIALS, NO_REPEATS, Asked, Repeats, check_repeats
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace, finite
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
@@ -76,7 +76,7 @@ class BatchStudy(Plan):
 
     def __post_init__(self) -> None:
         whole("batch_size", self.batch_size, 1, MOST_STEPS)
-        whole("trials", self.trials, 1, APART)
+        whole("trials", self.trials, 1, MOST_TRIALS)
         whole("confirm", self.confirm, 0)
         whole("confirm_top", self.confirm_top, 1)
         check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from results.als import OPTIONS, Als
 from results.bad_input import BadInput
-from results.plans.asked import APART
+from results.plans.asked import MOST_TRIALS
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
@@ -61,7 +61,7 @@ class Factorization(Als, Plan):
         super().__post_init__()
         for field in ("dim", "cg_steps", "cores", "epochs", "evaluate_every"):
             whole(field, getattr(self, field), 1, MOST_STEPS)
-        whole("trials", self.trials, 1, APART)
+        whole("trials", self.trials, 1, MOST_TRIALS)
         if self.evaluation_rows is not None:
             whole("evaluation_rows", self.evaluation_rows, 2, MOST_STEPS)
         whole("seed", self.seed, 0)

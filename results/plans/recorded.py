@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from results.bad_input import BadInput
-from results.plans.asked import APART
+from results.plans.asked import MOST_TRIALS
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import DIGITS, MOST_STEPS, Target, whole
@@ -54,7 +54,7 @@ class Recorded(Plan):
                     f"{field} must be a name of letters, digits, _ . + - and /, not {getattr(self, field)!r}"
                 )
         whole("batch_size", self.batch_size, 1, MOST_STEPS)
-        whole("trials", self.trials, 0, APART)
+        whole("trials", self.trials, 0, MOST_TRIALS)
 
     @property
     def slug(self) -> str:

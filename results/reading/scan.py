@@ -13,9 +13,8 @@ import polars as pl
 
 from results import durable
 from results.durable import Damaged
-from results.plans.asked import APART
 from results.plans.study import Target
-from results.rules import answers
+from results.rules import answers, confirmation
 from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_table
@@ -54,7 +53,7 @@ def intervals(
     reached = pl.concat(found)
     if role is not None:
         confirmed = [commit.name for commit in commits if commit.repeats.confirm]
-        repeats = pl.col("study").is_in(confirmed) & (pl.col("trial") >= APART)
+        repeats = pl.col("study").is_in(confirmed) & confirmation.is_repeat(pl.col("trial"))
         reached = reached.filter(repeats if role == CONFIRM else ~repeats)
     if rule.first is not None and len(reached):
         reached = reached.join(_first_complete(commits, rule.first), on=["study", "trial"])

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from results.plans.asked import APART
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import REASONS_TO_RERUN
+from results.rules import confirmation
 from results.storage import compaction
 from results.storage.compaction import Piece, only
 
@@ -86,7 +86,7 @@ def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
     unfinished = _differing(*(only(piece, {t for t in both if here[t] and there[t]}) for piece in (ours, theirs)))
     longer = {trial for trial in unfinished if _steps(theirs, trial) > _steps(ours, trial)}
     take = frozenset(there.keys() - here.keys() | better | longer)
-    if max(take, default=0) >= APART:  # without what repeats another trial than the best
+    if any(map(confirmation.is_repeat, take)):  # without what repeats another trial than the best
         take &= frozenset(compaction.merge([ours, theirs], study).trials["trial"].to_pylist())
     finished = {trial for trial in both if not here[trial] and not there[trial]}
     ours, theirs = only(ours, here.keys() - better - longer), only(theirs, take | finished)

@@ -15,25 +15,49 @@ dropped when the study is committed: tables are a function of what was asked for
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from results.plans.asked import APART, Asked, Repeats
+from results.plans.asked import MOST_TRIALS, Asked, Repeats
 from results.plans.plan import Plan
-from results.rules import answers, ledger
+from results.plans.study import REASONS_TO_RERUN
+from results.rules import answers
 
 SEARCH, CONFIRM = ROLES = ("search", "confirm")
+APART = MOST_TRIALS  # ids of the repeats of a trial
 
 
 def ids(trial: int, first: int, last: int) -> list[int]:
     """The trials that repeat a trial, from its ``first`` repeat to its ``last``; they count from 1."""
-    return [repeat * APART + trial for repeat in range(first, last + 1)]
+    return [k * APART + trial for k in range(first, last + 1)]
+
+
+def is_repeat(trial: Any) -> Any:
+    """Whether trials of a study of our own repeat others; of one id, or of a column of them."""
+    return trial >= APART
+
+
+def original(trial: Any) -> Any:
+    """The trial that is repeated, likewise; of one of the search itself."""
+    return trial % APART
+
+
+def repeat(trial: Any) -> Any:
+    """Which repeat it is, from 1, likewise; 0 of one of the search."""
+    return trial // APART
 
 
 def role(trial: int) -> str:
     """The role of a trial of a study of our own, by its id."""
-    return CONFIRM if trial >= APART else SEARCH
+    return CONFIRM if is_repeat(trial) else SEARCH
+
+
+def settled(trials: pd.DataFrame) -> frozenset[int]:
+    """Ids of the trials that need no other run, of rows (trial, reason); none where there are no rows."""
+    keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
+    return frozenset(int(i) for i in keep)
 
 
 def reporting(asked: Asked, repeats: Iterable[int]) -> list[int]:
@@ -44,7 +68,7 @@ def reporting(asked: Asked, repeats: Iterable[int]) -> list[int]:
       repeats: ids of those that ran.
     """
     chooses = asked.repeats.candidates(asked.trials) > 1
-    return sorted(at for at in repeats if not chooses or at // APART > asked.repeats.half)
+    return sorted(at for at in repeats if not chooses or repeat(at) > asked.repeats.half)
 
 
 def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
@@ -81,7 +105,7 @@ def wanted(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> lis
     if len(best) < 2:
         return [at for i in best for at in ids(i, 1, repeats.confirm)]
     choose = [at for i in best for at in ids(i, 1, repeats.half)]
-    if not ledger.settled(trials).issuperset(choose):
+    if not settled(trials).issuperset(choose):
         return choose
     first = answers.intervals(measurements[measurements["trial"].isin(choose)], study.targets[0])
     steps = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
@@ -110,14 +134,13 @@ def missing(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> li
     """
     if not study.asked.repeats.confirm or not len(trials):
         return []
-    settled = ledger.settled(trials)
-    if not settled.issuperset(range(study.trials)):
+    done = settled(trials)
+    if not done.issuperset(range(study.trials)):
         return []
-    return [trial for trial in wanted(study, trials, measurements) if trial not in settled]
+    return [trial for trial in wanted(study, trials, measurements) if trial not in done]
 
 
 def to_run(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
     """How many repeats are still to be run, also of those that wait for what others choose; of an ended search."""
-    settled = ledger.settled(trials)
-    done = sum(trial in settled for trial in wanted(study, trials, measurements))
-    return study.asked.planned - study.trials - done
+    done = settled(trials)
+    return study.asked.planned - study.trials - sum(trial in done for trial in wanted(study, trials, measurements))

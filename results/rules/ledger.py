@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from results.plans.asked import APART, Asked
+from results.plans.asked import Asked
 from results.plans.study import REASONS, REASONS_TO_RERUN
+from results.rules import confirmation
+from results.rules.confirmation import CONFIRM
 
 
 class Ending(NamedTuple):
@@ -45,12 +47,6 @@ class Ledger(NamedTuple):
         return bool(self.missing or any(getattr(self, reason) for reason in REASONS_TO_RERUN))
 
 
-def settled(trials: pd.DataFrame) -> frozenset[int]:
-    """Ids of the trials that need no other run, of rows (trial, reason); none where there are no rows."""
-    keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
-    return frozenset(int(i) for i in keep)
-
-
 def count(asked: Asked, trials: pd.DataFrame) -> Ledger:
     """The ledger of a study from the rows of its trials (trial, role, status, reason), every trial once."""
     if not len(trials):
@@ -65,11 +61,11 @@ def tally(asked: Asked, ended: Mapping[int, Ending]) -> Ledger:
     A larger search may have found other best trials; until a commit drops the repeats of those before, of the k-th
     repeats as many count as are asked for, those that were stored last.
     """
-    searched = [how for how in ended.values() if how.role != "confirm"]
+    searched = [how for how in ended.values() if how.role != CONFIRM]
     by_number: dict[int, list[Ending]] = collections.defaultdict(list)
     for at, how in ended.items():
-        if how.role == "confirm":
-            by_number[at // APART].append(how)
+        if how.role == CONFIRM:
+            by_number[confirmation.repeat(at)].append(how)
     repeated = [how for k, found in by_number.items() for how in found[-asked.repeats.width(k, asked.trials) :]]
     counts = collections.Counter(
         how.reason if how.status == "INCOMPLETE" else how.status for how in searched + repeated

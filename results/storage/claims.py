@@ -17,7 +17,7 @@ from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.asked import most
 from results.plans.plan import Plan
-from results.rules import ledger
+from results.rules import confirmation, ledger
 from results.storage import compaction, envelope, parts
 from results.storage.commits import Commit, Tables, committed, frame, listed, read_table, steady
 from results.storage.compaction import TABLES, Piece
@@ -47,7 +47,7 @@ class Claim:
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
         self._held: dict[Part, Piece] = {}  # what was written here, and need not be read
         self.number: int | None = None
-        self.settled = ledger.settled(trials)
+        self.settled = confirmation.settled(trials)
 
     @property
     def visible(self) -> bool:
@@ -114,8 +114,8 @@ class Claim:
                 found.append(compaction.read_part(self._folder / part.file))
         if not found:
             return
-        counting = ledger.settled(_ended(piece.trials for piece in self._stored()))
-        if wanted := ledger.settled(_ended(piece.trials for piece in found)) - counting:
+        counting = confirmation.settled(_ended(piece.trials for piece in self._stored()))
+        if wanted := confirmation.settled(_ended(piece.trials for piece in found)) - counting:
             self._write(compaction.only(compaction.merge(found), wanted), number)
 
     def _stored(self) -> list[Piece]:

@@ -15,7 +15,7 @@ from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.asked import APART, NO_REPEATS, Asked, Repeats
+from results.plans.asked import MOST_TRIALS, NO_REPEATS, Asked, Repeats
 from results.plans.kinds import from_plan, kind_of
 from results.plans.plan import Plan
 from results.rules import ledger
@@ -163,7 +163,7 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
             number=_whole(record["number"], MOST),
             parts=_whole(record["parts"], MOST),
             plan=dict(record["plan"]),
-            trials=_whole(record["trials"], APART),
+            trials=_whole(record["trials"], MOST_TRIALS),
             files=files,
             metrics=dict(record["metrics"]),
             ledger=ledger.Ledger(**{kind: int(count) for kind, count in record["ledger"].items()}),

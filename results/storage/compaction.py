@@ -12,7 +12,6 @@ from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.asked import APART
 from results.plans.plan import Plan
 from results.rules import confirmation, pruning
 from results.storage import migrations
@@ -160,7 +159,7 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
 def _confirmed(study: Plan, whole: Piece) -> Piece:
     wanted = confirmation.wanted(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     trials = whole.trials["trial"].to_numpy()
-    stale = trials[(trials >= APART) & ~np.isin(trials, wanted)]
+    stale = trials[confirmation.is_repeat(trials) & ~np.isin(trials, wanted)]
     return only(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
 
 

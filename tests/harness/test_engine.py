@@ -7,10 +7,10 @@ import pytest
 from harness import engine, lanes, search
 from harness.engine import Settings
 from harness.record import Record
-from results.plans.asked import APART
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target, Trial
+from results.rules.confirmation import APART
 
 FEW = Settings(lanes=3)
 

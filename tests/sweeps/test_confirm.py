@@ -13,9 +13,9 @@ import pytest
 from harness.engine import Settings
 from results import store
 from results.checks import verify
-from results.plans.asked import APART
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
+from results.rules.confirmation import APART
 from sweeps import __main__ as sweeps_door
 from sweeps import config, overrides, plan, status
 from sweeps.run import record_failure, run_study

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from results.plans.asked import APART
+from results.plans.asked import MOST_TRIALS
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
@@ -35,7 +35,7 @@ class ToyStudy(Plan):
     def __post_init__(self) -> None:
         for field in ("batch_size", "width", "budget_steps"):
             whole(field, getattr(self, field), 1, MOST_STEPS)
-        whole("trials", self.trials, 1, APART)
+        whole("trials", self.trials, 1, MOST_TRIALS)
         whole("seed", self.seed, 0)
 
     @property

@@ -11,8 +11,8 @@ from analysis.figures import learning_curves
 from analysis.plotting import draw
 from analysis.plotting.picture import Picture, Skipped
 from results import store
-from results.plans.asked import APART
 from results.plans.study import Target
+from results.rules.confirmation import APART
 
 from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from analysis.figures import summaries
 from analysis.fitting import pairs
 from analysis.plotting.picture import Picture, Skipped
-from results.plans.asked import APART
+from results.rules.confirmation import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 

@@ -11,9 +11,9 @@ from analysis.fitting.confirmations import Confirmed
 from analysis.trials import trials
 from results import store
 from results.plans import schema
-from results.plans.asked import APART
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
+from results.rules.confirmation import APART
 
 from ..conftest import ERROR, Ran, plan, publish
 

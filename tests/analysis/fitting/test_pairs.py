@@ -11,7 +11,7 @@ import pytest
 from analysis.figures import batch_figures, best_of_figures
 from analysis.fitting import by_k, fits, luck, pairs
 from analysis.plotting.picture import Picture
-from results.plans.asked import APART
+from results.rules.confirmation import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 

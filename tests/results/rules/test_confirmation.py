@@ -13,12 +13,13 @@ from results import durable, store
 from results.bad_input import BadInput
 from results.checks import repair, verify
 from results.plans import schema
-from results.plans.asked import APART, Asked, Repeats
+from results.plans.asked import Asked, Repeats
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.reading import overview, scan
 from results.release import merge
 from results.rules import answers, confirmation, ledger
+from results.rules.confirmation import APART
 from results.storage.parts import confirm_file
 
 TARGET = Target("validation_loss", 0.5)
