@@ -12,17 +12,15 @@ from matplotlib.lines import Line2D
 from analysis.fitting import confirmations, curves, fits, pairs
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.fits import Judged
-from analysis.fitting.pairs import ANSWERS, CONFIRMED, SELECTED, Fitted
+from analysis.fitting.pairs import ANSWERS, SELECTED, Fitted
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Skipped, axes, keep_inside, panels
-from analysis.plotting.verdicts import Told
 
 WITHIN_AXES = 4  # more curves have their legend beside the axes
 CRITICAL = "critical batch size"
 # Of a legend beneath the axes, inches: a line, from the axes down to it, and the room for three lines.
 LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
-LOOKS = {SELECTED: draw.SELECTED, CONFIRMED: draw.CONFIRMED}
 
 
 def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
@@ -33,21 +31,14 @@ def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             yield Skipped(f"steps_to_target of {_workload(curve)}, {_sought(curve)}", _why_nothing(points))
             continue
         goal = _goal(curve, [points.trials], [curve.pruned], [curve.distinction])
-        strips, both = sum(each.judged.fit is not None for each in told(one)), one.confirmed is not None
+        both = one.confirmed is not None
+        strips = sum(each.judged.fit is not None for each in verdicts.told(one.judged, one.confirmed))
         figure, ax = axes(_workload(curve), goal, strips=strips, below=ROOM if both else 0)
         draw_curve(ax, one)
         beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
         legend(ax, **({"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3} if both else {}))
         names = (curve.dataset, curve.model, curve.optimizer, *_target(curve))
         yield Picture((*names, curve.distinction) if curve.distinction else names, figure)
-
-
-def told(one: Fitted) -> list[Told]:
-    """The fits of a curve as pictures call them: one, or what was selected and what was confirmed."""
-    if one.confirmed is None:
-        return [Told(CRITICAL, INK, one.judged)]
-    pairs = zip(ANSWERS, (one.judged, one.confirmed), strict=True)
-    return [Told(f"{name}:", LOOKS[name].color, judged) for name, judged in pairs]
 
 
 def draw_curve(ax: Axes, one: Fitted) -> None:
@@ -68,8 +59,9 @@ def draw_curve(ax: Axes, one: Fitted) -> None:
         again = one.confirmed.fit
         label = "confirmed: median, range, and fit"
         _fit(ax, one.confirmed, draw.CONFIRMED, again.e_min if again else None, label, both=True)
-    verdicts.regime_spans(ax, told(one))
-    verdicts.critical_batch_sizes(ax, told(one))
+    told = verdicts.told(one.judged, one.confirmed)
+    verdicts.regime_spans(ax, told)
+    verdicts.critical_batch_sizes(ax, told)
 
 
 def _fit(ax: Axes, judged: Judged, style: Style, examples: float | None, label: str, *, both: bool) -> None:

@@ -15,7 +15,8 @@ from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import Fitted
 from analysis.plotting import evidence, tuning
 from analysis.plotting.draw import INK
-from analysis.plotting.evidence import Evidence, Panel
+from analysis.plotting.evidence import Evidence
+from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped
 from analysis.trials import trials
 

@@ -1,7 +1,6 @@
 """Evidence: panels on what the trials of a curve say beside its fit."""
 
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +13,9 @@ from matplotlib.ticker import MaxNLocator
 from analysis.fitting import line as lines
 from analysis.fitting.confirmations import middle
 from analysis.fitting.pairs import Fitted
-from analysis.plotting import draw, ticks, tuning
+from analysis.plotting import draw, grid, ticks, tuning
 from analysis.plotting.draw import INK
+from analysis.plotting.grid import Panel
 from analysis.trials import best_of, metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from results.storage.commits import Commit
@@ -23,6 +23,7 @@ from results.storage.commits import Commit
 STYLE = draw.SELECTED
 CHOSE: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}
 MOST_QUANTITIES = 3
+ACROSS, SMALL = 34, 8.0  # characters of a line in an empty panel, points
 WIDE = 20.0  # a factor beyond which ratios are shown as powers
 ENDS = {
     "complete": ("#0072B2", ""),
@@ -31,14 +32,6 @@ ENDS = {
     "other incomplete": ("#CC79A7", "xxxx"),
     "missing": ("white", ""),
 }
-
-
-class Panel(NamedTuple):
-    """One of the small pairs of axes: its title, what draws on it, and what its legend shows."""
-
-    title: str
-    draw: Callable[[Axes], None]
-    legend: Sequence[Artist] = ()
 
 
 class Evidence(NamedTuple):
@@ -59,14 +52,16 @@ def tuned(page: Evidence) -> list[Panel]:
     space = page.studies[-1].study.space
     quantities = tuning.present(line, metaparameters.quantities(line.tuned, space))
     drawn = [tuning.panel(f"best {quantity.label}", line, quantity) for quantity in quantities]
-    return [Panel(*panel) for panel in drawn[:MOST_QUANTITIES]]
+    return drawn[:MOST_QUANTITIES]
 
 
 def success(page: Evidence) -> Panel:
     """The share of trials that reached the target, with its interval."""
     title = "share of trials that reached"
     if page.one.curve.pruned:
-        return _absent(title, "pruned: what losing trials would have come to is not known")
+        return grid.absent(
+            title, "pruned: what losing trials would have come to is not known", across=ACROSS, size=SMALL
+        )
     sizes, shares = [], []
     for study in page.studies:
         rows = study.counting
@@ -134,7 +129,7 @@ def confirmed(page: Evidence) -> Panel:
     again = page.one.again
     if not again:
         why = "no trial of this target was run again on fresh seeds; ask for it with confirm=6"
-        return _absent("confirmed over selected steps", why)
+        return grid.absent("confirmed over selected steps", why, across=ACROSS, size=SMALL)
 
     def onto(ax: Axes) -> None:
         rows = [
@@ -156,15 +151,6 @@ def confirmed(page: Evidence) -> Panel:
     legend: list[Artist] = [draw.entry(draw.CONFIRMED._replace(line=(0, ())), "confirmed: median, range")]
     legend += [Line2D([], [], label="median that chose", **CHOSE)] if any(one.choosing for one in again) else []
     return Panel("confirmed over selected steps", onto, legend)
-
-
-def _absent(title: str, why: str) -> Panel:
-    def onto(ax: Axes) -> None:
-        ax.set_axis_off()
-        words = textwrap.fill(why, 34)
-        ax.text(0.5, 0.5, words, ha="center", va="center", fontsize=8, color="#777777", transform=ax.transAxes)
-
-    return Panel(title, onto)
 
 
 def _across(ax: Axes, sizes: Sequence[float]) -> None:

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -36,12 +36,14 @@ class Panel(NamedTuple):
     legend: Sequence[Artist] = ()
 
 
-def absent(title: str, why: str) -> Panel:
-    """The place of a panel that could not be drawn."""
+def absent(title: str, why: str, across: int = 38, size: float | None = None) -> Panel:
+    """The place of a panel that could not be drawn, with ``across`` characters in a line, of ``size`` points."""
 
     def draw(ax: Axes) -> None:
         ax.set_axis_off()
-        ax.text(0.5, 0.5, textwrap.fill(why, 38), ha="center", va="center", color="#777777", transform=ax.transAxes)
+        words = textwrap.fill(why, across)
+        at: dict[str, Any] = {"ha": "center", "va": "center", "transform": ax.transAxes}
+        ax.text(0.5, 0.5, words, fontsize=size, color="#777777", **at)
 
     return Panel(title, draw)
 

@@ -15,7 +15,6 @@ from analysis.fitting.line import Line
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
-from analysis.plotting.verdicts import Told
 
 EACH = "each"  # a line of perfect scaling of its own for every line
 PUBLISHED: dict[str, Any] = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
@@ -51,7 +50,7 @@ def panel(
             if perfect in (EACH, one.label):
                 draw.perfect_scaling(ax, _examples(one) / factor)
         if alone:
-            _critical(ax, members[0])
+            verdicts.critical_batch_sizes(ax, verdicts.told(members[0].judged, members[0].confirmed), small=True)
 
     alone = len(members) == 1
     entries = [
@@ -143,23 +142,3 @@ def _examples(one: Line) -> float:
         return one.judged.fit.e_min
     points = one.judged.points
     return float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
-
-
-def _critical(ax: Axes, one: Line) -> None:
-    """The critical batch sizes in words, and their intervals along the bottom."""
-    told = [Told("critical batch size\n", INK, one.judged)]
-    if one.confirmed is not None:
-        told = [Told("selected ", draw.SELECTED.color, one.judged)]
-        told += [Told("confirmed ", draw.CONFIRMED.color, one.confirmed)]
-    words: dict[str, Any] = {
-        "transform": ax.transAxes,
-        "fontsize": 7.8,
-        "va": "bottom",
-        "linespacing": 1.15,
-        "zorder": 6,
-    }
-    words["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
-    for row, each in enumerate(reversed(told)):
-        verdicts.interval(ax, each, 0.035 + 0.045 * row, 6)
-        up = 0.035 + 0.045 * len(told) + 0.075 * row
-        ax.text(0.03, up, f"{each.label}{fits.critical_in_words(each.judged)}", color=each.color, **words)

@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 
 from analysis.fitting import fits, regimes
 from analysis.fitting.fits import Judged
+from analysis.plotting import draw
 from analysis.plotting.draw import INK
 
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
@@ -25,6 +26,13 @@ class Told(NamedTuple):
     label: str
     color: str
     judged: Judged
+
+
+def told(judged: Judged, confirmed: Judged | None) -> list[Told]:
+    """The fits of a curve as pictures call them: one, or what was selected and what was confirmed."""
+    if confirmed is None:
+        return [Told("critical batch size", INK, judged)]
+    return [Told("selected", draw.SELECTED.color, judged), Told("confirmed", draw.CONFIRMED.color, confirmed)]
 
 
 def regime_spans(ax: Axes, told: Sequence[Told]) -> None:
@@ -50,7 +58,7 @@ def regime_spans(ax: Axes, told: Sequence[Told]) -> None:
             _strip(ax, str(names[first]), (edges[first], edges[last]), bottom, (last - first) / len(names), named)
         if len(told) > 1:
             words: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 7.5, "color": one.color}
-            ax.text(-0.008, bottom + STRIP / 2, one.label.rstrip(":"), transform=ax.transAxes, **words)
+            ax.text(-0.008, bottom + STRIP / 2, one.label, transform=ax.transAxes, **words)
 
 
 def _runs(names: np.ndarray) -> list[tuple[int, int]]:
@@ -73,14 +81,29 @@ def _strip(ax: Axes, name: str, ends: tuple[float, float], bottom: float, share:
     ax.text(math.sqrt(left * right), bottom + STRIP / 2, shown, transform=ax.get_xaxis_transform(), **words)
 
 
-def critical_batch_sizes(ax: Axes, told: Sequence[Told]) -> None:
+def critical_batch_sizes(ax: Axes, told: Sequence[Told], *, small: bool = False) -> None:
     """Critical batch sizes with their intervals, the first above the others along the bottom, and in words.
 
-    Arrows are where an end is out of sight.
+    Arrows are where an end is out of sight. ``small`` axes have all words in a corner.
     """
-    height = 0.05
+    if small:
+        _in_a_corner(ax, told)
+        return
+    height, colon = 0.05, ":" if len(told) > 1 else ""
     for one in reversed(told):
-        height += APART * _critical(ax, one, height)
+        words = f"{one.label}{colon} {fits.critical_in_words(one.judged)}"
+        height += APART * _critical(ax, one, height, words)
+
+
+def _in_a_corner(ax: Axes, told: Sequence[Told]) -> None:
+    look: dict[str, Any] = {"fontsize": 7.8, "va": "bottom", "linespacing": 1.15, "zorder": 6}
+    look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
+    space = " " if len(told) > 1 else "\n"
+    for row, one in enumerate(reversed(told)):
+        interval(ax, one, 0.035 + 0.045 * row, 6)
+        words = f"{one.label}{space}{fits.critical_in_words(one.judged)}"
+        up = 0.035 + 0.045 * len(told) + 0.075 * row
+        ax.text(0.03, up, words, transform=ax.transAxes, color=one.color, **look)
 
 
 def interval(ax: Axes, one: Told, height: float, size: float = 7.0) -> tuple[float, float] | None:
@@ -117,10 +140,9 @@ def upright(ax: Axes, across: float, one: Told, marker: str) -> None:
         ax.plot([across], [fit.critical_batch_size], marker=marker, color=color, zorder=4, **look)
 
 
-def _critical(ax: Axes, one: Told, height: float) -> int:
+def _critical(ax: Axes, one: Told, height: float, words: str) -> int:
     """How many rows it takes: two where the words have no room beside the interval, and stand above it."""
     _, color, judged = one
-    words = f"{one.label} {fits.critical_in_words(judged)}"
     ends, fit = interval(ax, one, height), judged.fit
     if ends is None or fit is None:
         ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=color, va="center")
