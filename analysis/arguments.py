@@ -145,6 +145,7 @@ def _figures_arguments(sub: Parser) -> None:
     sub.add_argument(
         "--steps", type=int, action="append", default=[], metavar="N", help="budget, of --kind budget or scatter"
     )
+    sub.add_argument("--best-of", type=_counts, default=[], metavar="K,...", help="trials of --kind searches")
     sub.add_argument("--rule", choices=("minimum", "released"), help="which trials count for --kind (minimum)")
     sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count; with --rule released (100)")
     sub.add_argument("--metric", help="ask for this metric instead of the studies' own targets")

@@ -95,7 +95,7 @@ class _Place:
             for about in batched:
                 key = (about.dataset, about.model, about.optimizer, own, about.batch_size)
                 self.answers.setdefault(key, []).append(found[about.study])
-        self.curves = curves.curves(held, target)
+        self.curves = curves.of_store(held, target)
 
 
 def _answers(a: _Place, b: _Place) -> Iterator[dict[str, Any]]:

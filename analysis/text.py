@@ -3,6 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from results.plans.study import Target
+from results.rules.answers import Rule
+
 
 def number(value: float, digits: int = 3) -> str:
     """A number to ``digits`` significant digits, written out with thousands set apart; empty for NaN."""
@@ -26,3 +29,20 @@ def stated(verdict: str, best: str, low: str, high: str) -> str:
     """What a verdict states: ``64 [58, 70]``, ``at least 9,170``, ``at most 8`` or ``not identified``."""
     words = {"identified": f"{best} [{low}, {high}]", "at_least": f"at least {low}", "at_most": f"at most {high}"}
     return words.get(verdict, "not identified")
+
+
+def sought(target: Target, rule: Rule) -> str:
+    """Such as ``validation error ≤ 0.01``, or ``validation average precision > 0.31``, which is kept as an error."""
+    metric, value = shown(target.metric, target.value)
+    sign = rule.sign
+    if metric != target.metric:
+        sign = {"<": ">", "≤": "≥"}[sign]
+    return f"{metric.replace('_', ' ')} {sign} {value:g}"
+
+
+def shown(metric: str, value: float) -> tuple[str, float]:
+    """A metric and a value as a reader knows them: an error of a quality in [0, 1] is turned back into that."""
+    for kind in ("average_precision", "recall_20", "recall_50"):
+        if metric.endswith(f"{kind}_error"):
+            return metric.removesuffix("_error"), float(f"{1 - value:.12g}")
+    return metric, value

@@ -1,7 +1,7 @@
 """Workloads: the visible studies of a store that differ in batch size alone, and which of them are asked for."""
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from analysis import studies, text
@@ -65,11 +65,32 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
     """
     conditions = [_conditions(one) for one in where]
     commits = kinds.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH))
-    batched = [(commit, commit.study) for commit in commits]
-    asked = [pair for pair in batched if not where or any(_meets(pair[1], each) for each in conditions)]
+    asked = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not asked:
-        raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(batched)}")
-    return _grouped(asked)
+        raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(commits)}")
+    return grouped(asked)
+
+
+def grouped(commits: Iterable[Commit]) -> list[Workload]:
+    """The workloads of studies over batch sizes, sorted."""
+    alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
+    plan_of: dict[str, dict[str, Any]] = {}
+    for commit in commits:
+        study = commit.study
+        shared = shared_plan(study)
+        key = digest(shared)
+        plan_of[key] = shared
+        looks = (study.dataset, study.model_label, study.optimizer)
+        alike.setdefault(looks, {}).setdefault(key, []).append((study.batch_size or 0, commit))
+    return [
+        Workload(
+            *looks,
+            distinction(key, {other: plan_of[other] for other in groups}),
+            tuple(commit for _, commit in sorted(members, key=lambda member: (member[0], member[1].name))),
+        )
+        for looks, groups in sorted(alike.items())
+        for key, members in sorted(groups.items())
+    ]
 
 
 def shared_plan(study: Plan) -> dict[str, object]:
@@ -109,28 +130,8 @@ def _names(study: Plan, field: str) -> list[str]:
     return [*own, study.model_label] if field == "model" else own
 
 
-def _grouped(asked: Sequence[tuple[Commit, Plan]]) -> list[Workload]:
-    alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
-    plan_of: dict[str, dict[str, Any]] = {}
-    for commit, study in asked:
-        shared = shared_plan(study)
-        key = digest(shared)
-        plan_of[key] = shared
-        looks = (study.dataset, study.model_label, study.optimizer)
-        alike.setdefault(looks, {}).setdefault(key, []).append((study.batch_size or 0, commit))
-    return [
-        Workload(
-            *looks,
-            distinction(key, {other: plan_of[other] for other in groups}),
-            tuple(commit for _, commit in sorted(members, key=lambda member: (member[0], member[1].name))),
-        )
-        for looks, groups in sorted(alike.items())
-        for key, members in sorted(groups.items())
-    ]
-
-
-def _there(held: Sequence[tuple[Commit, Plan]]) -> str:
-    looks = {f"{study.dataset}/{study.model_label}/{study.optimizer}" for _, study in held}
+def _there(held: Sequence[Commit]) -> str:
+    looks = {f"{one.study.dataset}/{one.study.model_label}/{one.study.optimizer}" for one in held}
     return f"there are {text.some(sorted(looks))}" if looks else "the store has no study over batch sizes"
 
 

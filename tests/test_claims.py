@@ -99,8 +99,10 @@ def fitted() -> list[Fitted]:
 
 @pytest.mark.slow
 def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fitted: list[Fitted]) -> None:
-    of_search = [one for one in fitted if _is_plain(one.commits[0].study)]
-    of_many = {one.curve.optimizer: one.judged for one in fitted if sweep(one.commits[0].study) == "many"}
+    of_search = [one for one in fitted if _is_plain(one.curve.workload.commits[0].study)]
+    of_many = {
+        one.curve.optimizer: one.judged for one in fitted if sweep(one.curve.workload.commits[0].study) == "many"
+    }
     for one in of_search:
         by_count = [at.judged for at in by_k.of([one], [8, 16, 32])]
         judged = [one.judged, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]

@@ -25,6 +25,7 @@ class Asked(NamedTuple):
       metric, values: of targets other than the studies' own.
       rule: which trials count for steps to target.
       steps: budgets, the most steps of a trial that are looked at; empty: none, or chosen from what was planned.
+      best_of: trials of a search; empty: powers of two.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Asked(NamedTuple):
     values: tuple[float, ...] = ()
     rule: Rule = MINIMUM
     steps: tuple[int, ...] = ()
+    best_of: tuple[int, ...] = ()
 
 
 def with_targets(found: Sequence[Workload], asked: Asked) -> tuple[list[Workload], list[Skipped]]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.fitting import confirmations, curves, fits, pairs
+from analysis.fitting import confirmations, fits, pairs
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import ANSWERS, SELECTED, Fitted
@@ -44,7 +44,7 @@ def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
 def draw_curve(ax: Axes, one: Fitted) -> None:
     """Draws steps to target with fit, band, regimes and critical batch size, as selected and as confirmed."""
     points = one.judged.points
-    missed, budgets = curves.unreached(one.curve, points)
+    missed, budgets = list(one.missed), list(one.missed.values())
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.again)]
     draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
     draw.measured(ax, points, draw.SELECTED, None)

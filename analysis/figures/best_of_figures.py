@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from analysis.figures import asked as asking
+from analysis.figures.asked import Asked
 from analysis.fitting import by_k, pairs, regimes
 from analysis.fitting.by_k import AtK
 from analysis.fitting.fits import Judged
@@ -14,10 +16,19 @@ from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped, axes
 from analysis.plotting.verdicts import Told
-from analysis.trials import best_of, medians, trials
+from analysis.trials import best_of, medians
+from analysis.workloads import Workload
 
 BESIDE = 0.28  # octaves from a critical batch size to the confirmed one
 MINIMUM = Style(INK, "o", (0, ()))
+
+
+def of_workloads(found: Sequence[Workload], asked: Asked) -> Iterator[Picture | Skipped]:
+    """``searches`` of workloads, of as many trials as asked, or of powers of two."""
+    for workload, target in asking.each(found, asked):
+        one = pairs.of(workload, target)
+        powers = [2**i for i in range(1, (one.judged.points.trials or 1).bit_length())]
+        yield from searches([one], asked.best_of or powers)
 
 
 def searches(found: Sequence[Fitted], sizes: Sequence[int]) -> Iterator[Picture | Skipped]:
@@ -35,8 +46,7 @@ def searches(found: Sequence[Fitted], sizes: Sequence[int]) -> Iterator[Picture 
             why = "losing trials were cut short; run it with pruning=off" if curve.pruned else "no trial reached it"
             yield Skipped(f"searches of {title}, {goal}", why)
             continue
-        of_study = [each for each in trials.of_commits(one.commits, curve.target).values() if each.study.batch_size]
-        studies = sorted(of_study, key=lambda each: each.study.batch_size or 0)
+        studies = [each for each, _ in curve.counted]
         count = medians.equal_counts(studies)
         batch_size = np.array([each.study.batch_size for each in studies], np.float64)
         figure, ax = axes(title, f"{goal} · of {count} trials at every batch size")
@@ -49,7 +59,7 @@ def searches(found: Sequence[Fitted], sizes: Sequence[int]) -> Iterator[Picture 
             _band(ax, batch_size, own, style, f"median best of {k}, with its 90 % band")
         draw.measured(ax, points, MINIMUM, f"best of all {points.trials}")
         ax.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none").set_zorder(6)
-        yield Picture((curve.dataset, curve.model, curve.optimizer, "searches"), figure)
+        yield Picture(("searches", *curve.workload[:3], curve.target.metric, f"{curve.target.value:g}"), figure)
 
 
 def knees(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:

@@ -1,6 +1,6 @@
 """Learning curves: every trial of one study, the best so far, and the interval in which it crosses the target."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import text
+from analysis.figures import asked as asking
+from analysis.figures.asked import Asked
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
 from analysis.plotting.picture import Picture, Skipped, axes
+from analysis.workloads import Workload
 from results.plans.study import Target
 from results.rules import answers
 from results.rules.confirmation import CONFIRM, SEARCH
@@ -23,6 +26,14 @@ TRIAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zo
 REPEAT: dict[str, Any] = {"color": AGAIN, "linewidth": 0.9, "alpha": 0.9, "zorder": 3}
 LOST: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": "#000000", "markersize": 4.5, "zorder": 4}
 HIGHEST = 2.0  # times what the first evaluation measured, in the middle of all trials: what is above is cut off
+
+
+def of_workloads(found: Sequence[Workload], asked: Asked) -> Iterator[Picture | Skipped]:
+    """One picture per study and target."""
+    for workload, target in asking.each(found, asked):
+        for commit in workload.commits:
+            for made in of_study(commit, target):
+                yield made if isinstance(made, Skipped) else made._replace(names=(asked.kind, *made.names))
 
 
 def of_study(commit: Commit, target: Target) -> Iterator[Picture | Skipped]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from analysis.figures import asked as asking
 from analysis.figures import pages
 from analysis.figures.asked import PRUNED, Asked
-from analysis.fitting import line as lines
+from analysis.fitting import curves
 from analysis.plotting import best
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped
@@ -24,7 +24,7 @@ def within(found: Sequence[Workload], asked: Asked) -> Iterator[Picture | Skippe
             yield Skipped(what, PRUNED)
             continue
         of_study = trials.of_commits(workload.commits, Target(metric, 0.0), strict=asked.rule.strict)
-        counted = [set(lines.counting(of_study[commit.name], asked.rule)["trial"]) for commit in workload.commits]
+        counted = [set(curves.counting(of_study[commit.name], asked.rule)["trial"]) for commit in workload.commits]
         panels = _panels(workload, metric, counted, asked)
         if not panels:
             yield Skipped(what, f"no trial that counts measured {metric}")

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from analysis.figures import asked as asking
 from analysis.figures import pages
 from analysis.figures.asked import Asked
-from analysis.fitting import line as lines
-from analysis.fitting.line import Line
+from analysis.fitting import pairs
+from analysis.fitting.pairs import Fitted
 from analysis.plotting import steps
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped
@@ -21,19 +21,19 @@ DIGITS = 6
 
 def one_by_one(found: Sequence[Workload], asked: Asked) -> Made:
     """One panel per workload and target."""
-    drawn: list[tuple[Panel, Line, Workload]] = []
-    pairs = list(asking.each(found, asked))
-    several = len({target for _, target in pairs}) > 1
-    for workload, target in pairs:
-        line = lines.of(workload.title, workload.commits, target, asked.rule)
-        title = pages.apart(found, workload) + (f", {line.sought}" if several else "")
+    drawn: list[tuple[Panel, Fitted, Workload]] = []
+    wanted = list(asking.each(found, asked))
+    several = len({target for _, target in wanted}) > 1
+    for workload, target in wanted:
+        line = pairs.of(workload, target, asked.rule)
+        title = pages.apart(found, workload) + (f", {line.curve.sought}" if several else "")
         if line.drawable:
             drawn.append((steps.panel(title, [line]), line, workload))
         else:
-            yield Skipped(f"steps of {workload.title}", f"{line.why_nothing} ({line.sought})")
+            yield Skipped(f"steps of {workload.title}", f"{line.why_nothing} ({line.curve.sought})")
     for page in pages.of(drawn):
         own, workloads = [line for _, line, _ in page], [workload for _, _, workload in page]
-        told = [pages.shared(workloads), "" if several else own[0].sought, pages.counted(own)]
+        told = [pages.shared(workloads), "" if several else own[0].curve.sought, pages.counted(own)]
         symbols = steps.symbols(own, alone=True, perfect=True)
         goals = [" · ".join(filter(None, told))]
         yield pages.picture(
@@ -43,18 +43,18 @@ def one_by_one(found: Sequence[Workload], asked: Asked) -> Made:
 
 def targets(found: Sequence[Workload], asked: Asked) -> Made:
     """One panel per workload with a line per target; of one target also easier ones, which the same trials tell."""
-    drawn: list[tuple[Panel, list[Line], Workload]] = []
+    drawn: list[tuple[Panel, list[Fitted], Workload]] = []
     for workload in found:
         own = asking.targets(workload, asked)
         if len(own) == 1:
             own = [Target(own[0].metric, float(f"{own[0].value * times:.{DIGITS}g}")) for times in EASIER]
         members = []
         for target in own:
-            line = lines.of("", workload.commits, target, asked.rule)
+            line = pairs.of(workload, target, asked.rule)
             if line.drawable:
-                members.append(line._replace(label=line.sought))
+                members.append(line._replace(label=line.curve.sought))
             else:
-                yield Skipped(f"targets of {workload.title}", f"{line.why_nothing} ({line.sought})")
+                yield Skipped(f"targets of {workload.title}", f"{line.why_nothing} ({line.curve.sought})")
         if members:
             panel = steps.panel(pages.apart(found, workload), members, perfect="", ordered=True)
             drawn.append((panel, members, workload))
@@ -75,23 +75,23 @@ def compare(found: Sequence[Workload], asked: Asked) -> Made:
         same = tuple(getattr(workload, field) for field in pages.FIELDS if field != by)
         goal = None if by == "dataset" else target  # as every data set has a target of its own
         groups.setdefault((*same, goal), []).append((workload, target))
-    drawn: list[tuple[Panel, list[Line]]] = []
+    drawn: list[tuple[Panel, list[Fitted]]] = []
     for key, group in groups.items():
         title = " · ".join(map(str, key[:2]))
         members = []
         for workload, target in group:
-            line = lines.of("", workload.commits, target, asked.rule)
+            line = pairs.of(workload, target, asked.rule)
             name = getattr(workload, by) + (f" ({workload.distinction})" if workload.distinction else "")
-            line = line._replace(label=f"{name}, {line.sought}" if by == "dataset" else name)
+            line = line._replace(label=f"{name}, {line.curve.sought}" if by == "dataset" else name)
             if line.drawable:
                 members.append(line)
             else:
-                yield Skipped(f"{name} in compare of {title}", f"{line.why_nothing} ({line.sought})")
+                yield Skipped(f"{name} in compare of {title}", f"{line.why_nothing} ({line.curve.sought})")
         if len(members) < 2:
             yield Skipped(f"compare of {title}", f"fewer than two {by}s have a curve; --by tells what is compared")
             continue
         if by != "dataset":
-            title += f", {members[0].sought}"
+            title += f", {members[0].curve.sought}"
         drawn.append((_compared(title, members, by), members))
     for page in pages.of(drawn):
         every = [line for _, members in page for line in members]
@@ -101,19 +101,20 @@ def compare(found: Sequence[Workload], asked: Asked) -> Made:
         yield pages.picture(title, goals, [panel for panel, _ in page], symbols, [by, *_same(every, by)], asked)
 
 
-def _compared(title: str, members: Sequence[Line], by: str) -> Panel:
+def _compared(title: str, members: Sequence[Fitted], by: str) -> Panel:
     """As in the paper, models and data sets are compared relative to the smallest batch size that all have."""
     sizes = set.intersection(*(set(one.judged.points.batch_size) for one in members))
     relative = int(min(sizes)) if by != "optimizer" and sizes else None
     return steps.panel(title, members, perfect=members[0].label, relative_to=relative)
 
 
-def _names(workloads: Sequence[Workload], drawn: Sequence[Line]) -> list[str]:
-    targets = {(line.target.metric, f"{line.target.value:g}") for line in drawn}
+def _names(workloads: Sequence[Workload], drawn: Sequence[Fitted]) -> list[str]:
+    targets = {(line.curve.target.metric, f"{line.curve.target.value:g}") for line in drawn}
     return [*pages.names(workloads), *(targets.pop() if len(targets) == 1 else ())]
 
 
-def _same(members: Sequence[Line], by: str) -> list[str]:
+def _same(members: Sequence[Fitted], by: str) -> list[str]:
     """What all lines agree on."""
     fields = [field for field in pages.FIELDS if field != by]
-    return [getattr(members[0], field) for field in fields if len({getattr(line, field) for line in members}) == 1]
+    values = [{getattr(line.curve, field) for line in members} for field in fields]
+    return [own.pop() for own in values if len(own) == 1]

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from analysis import text
 from analysis.figures import asked as asking
 from analysis.figures import pages
 from analysis.figures.asked import PRUNED, Asked
-from analysis.fitting import line as lines
+from analysis.fitting import curves, pairs
 from analysis.plotting import best, plane, steps, tuning
 from analysis.plotting.picture import Picture, Skipped
 from analysis.trials import budgets, metaparameters, splits, trials
@@ -21,19 +22,19 @@ def best_ones(found: Sequence[Workload], asked: Asked) -> Made:
     """One picture per workload and target, a panel per metaparameter of the best trials."""
     for workload, target in asking.each(found, asked):
         what = f"metaparameters of {workload.title}"
-        line = lines.of(workload.title, workload.commits, target, asked.rule)
+        line = pairs.of(workload, target, asked.rule)
         if not line.drawable:
-            yield Skipped(what, f"{line.why_nothing} ({line.sought})")
+            yield Skipped(what, f"{line.why_nothing} ({line.curve.sought})")
             continue
         space = workload.commits[-1].study.space
-        shown = tuning.present(line, metaparameters.quantities(line.tuned, space))
+        shown = tuning.present(line, metaparameters.quantities(line.curve.tuned, space))
         if not shown:
             yield Skipped(what, "no metaparameter differs between its trials")
             continue
         panels = [tuning.panel(quantity.label, line, quantity) for quantity in shown]
         critical = line.judged.verdict == "identified"
         symbols = tuning.symbols(rates=any(q.is_rate for q in shown), critical=critical)
-        goals = [f"{workload.title} · {line.sought} · {pages.counted([line])}"]
+        goals = [f"{workload.title} · {line.curve.sought} · {pages.counted([line])}"]
         names = [*pages.names([workload]), *_target(target)]
         yield pages.picture("Metaparameters of the best trial", goals, panels, symbols, names, asked)
 
@@ -65,7 +66,7 @@ def scatter(found: Sequence[Workload], asked: Asked) -> Made:
         panels = [plane.panel(f"batch size {size:,}", own, across, up, limits, contours) for size, own in ended.items()]
         within = "" if math.isinf(budget) else f" within {budget:,.0f} steps"
         for page in pages.of(panels):
-            goals = [f"{workload.title} · the goal is {lines.in_words(target, asked.rule)}{within}"]
+            goals = [f"{workload.title} · the goal is {text.sought(target, asked.rule)}{within}"]
             names = [*pages.names([workload]), *_target(target)]
             yield pages.picture("Which trials reach the goal", goals, page, plane.symbols(contours), names, asked)
 
@@ -85,18 +86,19 @@ def split(found: Sequence[Workload], asked: Asked) -> Made:
             continue
         members = []
         for group in groups:
-            line = lines.of(group.label, workload.commits, target, asked.rule, group.kept)
+            line = pairs.of(workload, target, asked.rule, group.kept, group.label)
             if line.drawable:
                 members.append(line)
             else:
-                yield Skipped(f"{group.label} in {what}", f"{line.why_nothing} ({line.sought})")
+                yield Skipped(f"{group.label} in {what}", f"{line.why_nothing} ({line.curve.sought})")
         errors = [one for group in groups for one in _errors(workload, of_study, target, asked, group)]
         stop = pages.stops_at(workload, target.metric)
         title = "best error of any trial"
         if stop is not None and all((one.error <= stop).all() for one in errors):
             errors = []  # all that can be seen is where trials stopped
         panels = [best.panel(title, target.metric, errors, ordered=False, stop=stop)] if errors else []
-        panels += [steps.panel(f"steps to {members[0].sought}", members, perfect=members[0].label)] if members else []
+        if members:
+            panels.append(steps.panel(f"steps to {members[0].curve.sought}", members, perfect=members[0].label))
         if panels:
             symbols = steps.symbols(members, alone=False, perfect=True) if members else []
             symbols += best.symbols(stop) if errors else []
@@ -112,7 +114,7 @@ def _errors(
     """The best errors of a group of trials at every batch size."""
     found = []
     for commit in workload.commits:
-        ids = set(lines.counting(of_study[commit.name], asked.rule, group.kept)["trial"])
+        ids = set(curves.counting(of_study[commit.name], asked.rule, group.kept)["trial"])
         found.append(budgets.within(commit, target.metric, ids, [math.inf]))
     return best.of(found, [group.label])
 

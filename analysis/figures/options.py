@@ -24,12 +24,14 @@ def asked(options: argparse.Namespace) -> "Asked":
         raise BadInput(f"--steps must be at least 1, not {min(options.steps)}")
     rule = Rule("released", options.first or 100) if options.rule == "released" else MINIMUM
     where, values, steps = tuple(options.where), tuple(options.value), tuple(sorted(set(options.steps)))
-    return Asked(options.kind, where, options.by, options.metric, values, rule, steps)
+    best_of = tuple(sorted(set(options.best_of)))
+    return Asked(options.kind, where, options.by, options.metric, values, rule, steps, best_of)
 
 
 def check_unused(options: argparse.Namespace) -> None:
     """Raises BadInput if an option is given that a figure by name does not take."""
-    for flag, value in (("--where", options.where), ("--by", options.by), ("--steps", options.steps)):
+    only_kinds = ("where", "by", "steps", "best_of")
+    for flag, value in ((f"--{name.replace('_', '-')}", getattr(options, name)) for name in only_kinds):
         if value:
             raise BadInput(f"{flag} goes with --kind, such as --kind steps; `--list` names the kinds")
     if options.rule or options.first:

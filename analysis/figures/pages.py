@@ -6,7 +6,7 @@ from typing import TypeVar
 from matplotlib.artist import Artist
 
 from analysis.figures.asked import Asked
-from analysis.fitting.line import Line
+from analysis.fitting.pairs import Fitted
 from analysis.plotting import grid
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture
@@ -56,12 +56,12 @@ def apart(found: Sequence[Workload], one: Workload) -> str:
     return " · ".join([*differing, one.distinction] if one.distinction else differing) or one.title
 
 
-def counted(drawn: Sequence[Line]) -> str:
+def counted(drawn: Sequence[Fitted]) -> str:
     """Of how many trials points are the best, by which rule, and whether they were pruned."""
-    counts = sorted({line.judged.points.trials or 0 for line in drawn})
+    counts = sorted({one.judged.points.trials or 0 for one in drawn})
     span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
-    which = "COMPLETE trials" if drawn[0].rule.strict else "trials"
-    pruned = {line.pruned for line in drawn}
+    which = "COMPLETE trials" if drawn[0].curve.rule.strict else "trials"
+    pruned = {one.curve.pruned for one in drawn}
     cut = "pruned" if pruned == {True} else "some pruned" if True in pruned else "not pruned"
     return f"best of {span} {which} at every batch size, {cut}"
 

@@ -1,12 +1,13 @@
-"""Figures by name and by kind: what draws each, and from what.
+"""Figures: one registry of all that is drawn, by whom and from what.
 
-To list them takes no time: what draws them is imported once it is to draw.
+A figure is a function here: its name is the figure's, the first line of its docstring what the figure shows. To list
+them takes no time, as each imports what draws it once it is to draw.
 """
 
-import importlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from analysis import studies
 from analysis.figures import definitions
@@ -14,87 +15,213 @@ from analysis.studies import BATCH, CORES, PAPER
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
+    from analysis.cores.factorizations import Measured
     from analysis.figures.asked import Asked
+    from analysis.figures.shallue2018 import Studies
+    from analysis.fitting.pairs import Fitted
     from analysis.plotting.picture import Picture, Skipped
+    from analysis.workloads import Workload
     from results.durable import Folder
 
+    Made = Iterator[Picture | Skipped]
+
 SHALLUE = "shallue2018"
+ASKED = "asked"
 
 
-class Row(NamedTuple):
+class Figure(NamedTuple):
     """A figure of the registry.
 
     Attributes:
       of: what it is drawn from: ``batch``, curves of batch sizes with their fits; ``cores``, factorizations; ``paper``,
-        the workloads of a paper.
-      drawn_by: MODULE.FUNCTION of ``analysis`` that yields its pictures.
+        the workloads of a paper; ``asked``, workloads over batch sizes that a user chooses, and asks something of.
+      draw: yields its pictures, of all of these that there are; of workloads also by what is asked.
       shows: what it shows.
-      number: of the figure in a paper.
     """
 
     of: str
-    drawn_by: str
+    draw: "Callable[..., Made]"
     shows: str
-    number: int | None = None
-
-    def pictures(self, found: Any) -> "Iterator[Picture | Skipped]":
-        """Draws it from everything of its kind in a store."""
-        numbered = () if self.number is None else (self.number,)
-        return _function(self.drawn_by)(found, *numbered)
 
 
-FIGURES = {
-    "steps_to_target": Row(
-        BATCH,
-        "figures.batch_figures.steps_to_target",
-        "steps to target against batch size, one picture per curve, with its regimes",
-    ),
-    "optimizers": Row(
-        BATCH, "figures.batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"
-    ),
-    "summary": Row(
-        BATCH, "figures.summaries.summary", "all there is on a workload: a page per curve, with its trials and its fit"
-    ),
-    "best_of": Row(
-        BATCH, "figures.best_of_figures.knees", "how the critical batch size moves with the number of trials"
-    ),
-    "epochs": Row(
-        CORES,
-        "figures.scaling_figures.epochs_against_cores",
-        "seconds per epoch of a factorization against cores, one picture per curve",
-    ),
-    "speedup": Row(
-        CORES, "figures.scaling_figures.speedup", "speed-up and efficiency against cores, all curves of a device"
-    ),
-    "recall": Row(CORES, "figures.recall_figures.recall", "Recall@20 and @50 of all factorizations of a data set"),
-    "precision": Row(
-        CORES, "figures.recall_figures.precision", "recall and objective epoch by epoch in every number format"
-    ),
-    "solvers": Row(CORES, "figures.recall_figures.solvers", "recall and objective against seconds with every solver"),
-    "tuning": Row(
-        CORES, "figures.recall_figures.tuning", "recall over the plane of unobserved weight and norm penalty"
-    ),
-} | {
-    f"{SHALLUE}/figure{number}": Row(PAPER, "figures.shallue2018.figure", f"Shallue et al. 2018: {title}", number)
+FIGURES: dict[str, Figure] = {}
+Draw = TypeVar("Draw", bound="Callable[..., Made]")
+
+
+def _figure(of: str) -> Callable[[Draw], Draw]:
+    """Adds a function to the figures; ``of`` as in ``Figure``."""
+
+    def add(draw: Draw) -> Draw:
+        shows = (draw.__doc__ or "").rstrip(".")
+        FIGURES[draw.__name__] = Figure(of, draw, shows[:1].lower() + shows[1:])
+        return draw
+
+    return add
+
+
+@_figure(BATCH)
+def steps_to_target(found: "Sequence[Fitted]") -> "Made":
+    """Steps to target against batch size, one picture per curve, with its regimes."""
+    from analysis.figures import batch_figures
+
+    return batch_figures.steps_to_target(found)
+
+
+@_figure(BATCH)
+def optimizers(found: "Sequence[Fitted]") -> "Made":
+    """The curves of all optimizers of a workload in one picture."""
+    from analysis.figures import batch_figures
+
+    return batch_figures.optimizers(found)
+
+
+@_figure(BATCH)
+def summary(found: "Sequence[Fitted]") -> "Made":
+    """All there is on a workload: a page per curve, with its trials and its fit."""
+    from analysis.figures import summaries
+
+    return summaries.summary(found)
+
+
+@_figure(BATCH)
+def best_of(found: "Sequence[Fitted]") -> "Made":
+    """How the critical batch size moves with the number of trials."""
+    from analysis.figures import best_of_figures
+
+    return best_of_figures.knees(found)
+
+
+@_figure(CORES)
+def epochs(found: "Sequence[Measured]") -> "Made":
+    """Seconds per epoch of a factorization against cores, one picture per curve."""
+    from analysis.figures import scaling_figures
+
+    return scaling_figures.epochs_against_cores(found)
+
+
+@_figure(CORES)
+def speedup(found: "Sequence[Measured]") -> "Made":
+    """Speed-up and efficiency against cores, all curves of a device."""
+    from analysis.figures import scaling_figures
+
+    return scaling_figures.speedup(found)
+
+
+@_figure(CORES)
+def recall(found: "Sequence[Measured]") -> "Made":
+    """Quality of all factorizations of a data set: Recall@20 and @50."""
+    from analysis.figures import recall_figures
+
+    return recall_figures.recall(found)
+
+
+@_figure(CORES)
+def precision(found: "Sequence[Measured]") -> "Made":
+    """Recall and objective epoch by epoch in every number format."""
+    from analysis.figures import recall_figures
+
+    return recall_figures.precision(found)
+
+
+@_figure(CORES)
+def solvers(found: "Sequence[Measured]") -> "Made":
+    """Recall and objective against seconds with every solver."""
+    from analysis.figures import recall_figures
+
+    return recall_figures.solvers(found)
+
+
+@_figure(CORES)
+def tuning(found: "Sequence[Measured]") -> "Made":
+    """Recall over the plane of unobserved weight and norm penalty."""
+    from analysis.figures import recall_figures
+
+    return recall_figures.tuning(found)
+
+
+@_figure(ASKED)
+def steps(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """Steps to target against batch size, a panel per workload."""
+    from analysis.figures import of_steps
+
+    return of_steps.one_by_one(found, asked)
+
+
+@_figure(ASKED)
+def targets(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """Steps to several targets, a panel per workload."""
+    from analysis.figures import of_steps
+
+    return of_steps.targets(found, asked)
+
+
+@_figure(ASKED)
+def compare(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """Optimizers of a workload; with --by model or --by dataset, those."""
+    from analysis.figures import of_steps
+
+    return of_steps.compare(found, asked)
+
+
+@_figure(ASKED)
+def metaparameters(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """Metaparameters of the best trial against batch size, with linear and square-root rules."""
+    from analysis.figures import of_trials
+
+    return of_trials.best_ones(found, asked)
+
+
+@_figure(ASKED)
+def scatter(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """Trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible."""
+    from analysis.figures import of_trials
+
+    return of_trials.scatter(found, asked)
+
+
+@_figure(ASKED)
+def split(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """Trials split --by a metaparameter, such as label_smoothing."""
+    from analysis.figures import of_trials
+
+    return of_trials.split(found, asked)
+
+
+@_figure(ASKED)
+def budget(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """Best error within budgets of steps and of examples."""
+    from analysis.figures import of_budgets
+
+    return of_budgets.within(found, asked)
+
+
+@_figure(ASKED)
+def learning_curves(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """Every trial of each study, the best so far, and when it crosses the target."""
+    from analysis.figures import learning_curves
+
+    return learning_curves.of_workloads(found, asked)
+
+
+@_figure(ASKED)
+def searches(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+    """What searches of --best-of trials find, with 90 % bands, a picture per workload."""
+    from analysis.figures import best_of_figures
+
+    return best_of_figures.of_workloads(found, asked)
+
+
+def _shallue(number: int, found: "Studies") -> "Made":
+    from analysis.figures import shallue2018
+
+    return shallue2018.figure(found, number)
+
+
+FIGURES |= {
+    f"{SHALLUE}/figure{number}": Figure(PAPER, functools.partial(_shallue, number), f"Shallue et al. 2018: {title}")
     for number, title in definitions.TITLES.items()
 }
-
-# Of any workloads over batch sizes: MODULE.FUNCTION, and what it shows.
-KINDS = {
-    "steps": ("figures.of_steps.one_by_one", "steps to target against batch size, a panel per workload"),
-    "targets": ("figures.of_steps.targets", "steps to several targets, a panel per workload"),
-    "compare": ("figures.of_steps.compare", "optimizers of a workload; with --by model or --by dataset, those"),
-    "metaparameters": (
-        "figures.of_trials.best_ones",
-        "metaparameters of the best trial against batch size, with linear and square-root rules",
-    ),
-    "scatter": (
-        "figures.of_trials.scatter",
-        "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible",
-    ),
-    "split": ("figures.of_trials.split", "trials split --by a metaparameter, such as label_smoothing"),
-    "budget": ("figures.of_budgets.within", "best error within budgets of steps and of examples"),
-}
+KINDS = [name for name, row in FIGURES.items() if row.of == ASKED]
 
 
 def _curves(folder: "Folder", asked: tuple[str, float] | None) -> Any:
@@ -125,10 +252,10 @@ LOADERS: "dict[str, Callable[[Folder, tuple[str, float] | None], Any]]" = {
 
 def listing() -> str:
     """The names of all figures, and the kinds, with what they show."""
-    shows = {name: row.shows for name, row in FIGURES.items()}
-    kinds = {f"--kind {kind}": words for kind, (_, words) in KINDS.items()}
-    width = max(map(len, shows | kinds)) + 2
-    return "\n".join(f"{name:{width}}{words}" for name, words in (shows | kinds).items())
+    shows = {name: row.shows for name, row in FIGURES.items() if name not in KINDS}
+    shows |= {f"--kind {kind}": FIGURES[kind].shows for kind in KINDS}
+    width = max(map(len, shows)) + 2
+    return "\n".join(f"{name:{width}}{words}" for name, words in shows.items())
 
 
 def write_all(
@@ -151,9 +278,10 @@ def write_all(
     from analysis.plotting.picture import Skipped
     from results import store
 
-    names = [each for each in FIGURES if name in (None, each, each.partition("/")[0])]
+    named = [each for each in FIGURES if each not in KINDS]
+    names = [each for each in named if name in (None, each, each.partition("/")[0])]
     if not names:
-        check_choice("figure", name, FIGURES)
+        check_choice("figure", name, named)
     _check(out)
     commits = store.catalogue(folder)
     there = {of for commit in commits for of in studies.KINDS[commit.kind].figures}
@@ -162,7 +290,7 @@ def write_all(
     if papers and name is None and not _has_paper(papers):
         there.remove(PAPER)  # which is said to those alone who ask for it
     write = _Writer(out, report)
-    for of in dict.fromkeys(row.of for row in FIGURES.values()):
+    for of in LOADERS:
         wanted = [each for each in names if FIGURES[each].of == of]
         if not wanted:
             continue
@@ -178,7 +306,7 @@ def write_all(
             report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are drawn all the same
             continue
         for figure in wanted:
-            write(FIGURES[figure].pictures(found), figure if of != PAPER else None)
+            write(FIGURES[figure].draw(found), figure if of != PAPER else None)
 
 
 def write_kind(folder: "Folder", out: Path, report: "Callable[[Path | Skipped], None]", asked: "Asked") -> None:
@@ -208,7 +336,7 @@ def of_kind(folder: "Folder", asked: "Asked") -> "Iterator[Picture | Skipped]":
     check_choice("kind", asked.kind, KINDS)
     found, without = asking.with_targets(workloads.of_store(folder, asked.where), asked)
     yield from without
-    yield from _function(KINDS[asked.kind][0])(found, asked)
+    yield from FIGURES[asked.kind].draw(found, asked)
 
 
 class _Writer:
@@ -240,10 +368,6 @@ def _check(out: Path) -> None:
 
 
 def _has_paper(found: Any) -> bool:
-    there = _function("figures.shallue2018.is_there")
-    return any(there(found, number) for number in definitions.TITLES)
+    from analysis.figures import shallue2018
 
-
-def _function(name: str) -> Callable[..., Any]:
-    module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(f"analysis.{module}"), function)
+    return any(shallue2018.is_there(found, number) for number in definitions.TITLES)

@@ -11,8 +11,9 @@ from matplotlib.artist import Artist
 from analysis import text, workloads
 from analysis.figures import definitions
 from analysis.figures.definitions import Defined
-from analysis.fitting import line as lines
-from analysis.fitting.line import Kept, Line
+from analysis.fitting import curves, pairs
+from analysis.fitting.curves import Kept
+from analysis.fitting.pairs import Fitted
 from analysis.plotting import best, grid, plane, steps, tuning
 from analysis.plotting.best import Errors
 from analysis.plotting.grid import Panel
@@ -42,7 +43,7 @@ class Studies(NamedTuple):
     """
 
     workloads: Mapping[tuple[str, str, str], Workload]
-    lines: dict[object, Line]
+    lines: dict[object, Fitted]
 
 
 class Built(NamedTuple):
@@ -57,7 +58,7 @@ class Built(NamedTuple):
 
     panel: Panel | None
     problems: Sequence[str] = ()
-    lines: Sequence[Line] = ()
+    lines: Sequence[Fitted] = ()
     counts: Sequence[int] = ()
 
 
@@ -140,7 +141,7 @@ def _tuned(studies: Studies, members: Sequence[Defined]) -> Built:
     return Built(panel, problems, drawn, [one.judged.points.trials or 0 for one in drawn])
 
 
-def _lines(studies: Studies, members: Sequence[Defined]) -> tuple[list[Line], list[str]]:
+def _lines(studies: Studies, members: Sequence[Defined]) -> tuple[list[Fitted], list[str]]:
     """The lines that have points, at the batch size that they are relative to, too; and why the others have not."""
     drawn, problems = [], []
     for one in members:
@@ -148,11 +149,11 @@ def _lines(studies: Studies, members: Sequence[Defined]) -> tuple[list[Line], li
         assert workload is not None, "the caller has looked"
         key = (one.workload, one.target, one.first, one.split)
         if key not in studies.lines:
-            studies.lines[key] = lines.of("", workload.commits, one.target, _rule(workload, one), _kept(one))
+            studies.lines[key] = pairs.of(workload, one.target, _rule(workload, one), _kept(one))
         line = studies.lines[key]._replace(label=one.series)
         name = one.series or "its line"
         if not line.drawable:
-            problems.append(f"{name}: {line.why_nothing} ({line.sought})")
+            problems.append(f"{name}: {line.why_nothing} ({line.curve.sought})")
         elif one.relative_to and math.isnan(line.steps_at(one.relative_to)):
             problems.append(f"{name}: no steps at batch size {one.relative_to:,}, which all are relative to")
         else:
@@ -174,7 +175,7 @@ def _best(studies: Studies, members: Sequence[Defined]) -> Built:
         of_study = trials.of_commits(workload.commits, Target(group[0].metric, 0.0))  # of errors there is no target
         per_study = []
         for commit in workload.commits:
-            own = lines.counting(of_study[commit.name], _rule(workload, group[0]), _kept(group[0]))
+            own = curves.counting(of_study[commit.name], _rule(workload, group[0]), _kept(group[0]))
             steps_looked_at = [_budget(one, commit) for one in group]
             per_study.append(budgets.within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
         counts += [own.trials for own in per_study if own.trials]
@@ -247,7 +248,7 @@ def _goal(number: int, members: Sequence[Defined], built: Sequence[Built]) -> st
     first = members[0]
     firsts = sorted({one.first for one in members if one.first})
     if first.draws == definitions.TRIALS:
-        which = "every trial that ended; the goal is " + lines.in_words(first.target, Rule("released"))
+        which = "every trial that ended; the goal is " + text.sought(first.target, Rule("released"))
         if len({(one.batch_size, one.step_budget) for one in members}) == 1:
             which += f" within {first.step_budget:,.0f} steps of batch size {first.batch_size:,}"
     else:
@@ -263,7 +264,7 @@ def _goal(number: int, members: Sequence[Defined], built: Sequence[Built]) -> st
     if {one.step_budget for one in members} != {None} and first.draws == definitions.BEST:
         which += ", of batch sizes whose trials were planned to run that long"
     told = f"Figure {number} of Shallue et al. 2018, arXiv 1811.03600, drawn anew: {which}."
-    if any(not line.rule.strict for one in built for line in one.lines):
+    if any(not line.curve.rule.strict for one in built for line in one.lines):
         told += " Of studies measured here all trials count, and to be at the target is to have reached it."
     return told
 

@@ -42,7 +42,7 @@ def summary(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             why = one.judged.points.refusal or "no trial reached the target at any batch size"
             yield Skipped(f"summary of {title}, {goal}", why)
             continue
-        of_study = trials.of_commits(one.commits, curve.target)
+        of_study = trials.of_commits(one.curve.workload.commits, curve.target)
         studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))
         page = Evidence(one, studies)
         yield Picture((curve.dataset, curve.model, curve.optimizer, *goal.split(" ≤ ")), _page(title, goal, page))

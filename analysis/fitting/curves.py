@@ -1,59 +1,96 @@
-"""Curves of steps to target over batch size: which studies belong to one, and the points they give."""
+"""Curves of steps to target over batch size: a workload, a target, the trials that count, and the points they give."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis import studies, workloads
+from analysis import studies, text, workloads
 from analysis.fitting import outcomes, samples
 from analysis.fitting.samples import Sample
-from analysis.trials import steps
+from analysis.trials import steps, trials
 from analysis.trials.edges import Edge
+from analysis.trials.trials import StudyTrials
+from analysis.workloads import Workload
 from results import store
 from results.plans import kinds
 from results.plans.study import Target, digest
 from results.reading.overview import Overview
-from results.storage.commits import Commit
+from results.rules.answers import MINIMUM, Rule
+
+Kept = Callable[[pd.DataFrame], np.ndarray]  # which rows of a study's trials a curve is about
 
 
 class Curve(NamedTuple):
-    """The studies that differ in batch size, and in nothing else that matters (``workloads.VARIED``), for one target.
+    """A workload over batch sizes, for a target.
 
     Attributes:
-      dataset, model, optimizer: as the table of steps shows them.
+      workload: the studies, which differ in batch size, and in nothing else that matters (``workloads.VARIED``).
       target: what was to be reached.
-      shared: what the plans of its studies agree on; see ``workloads.shared_plan``.
-      distinction: what tells this curve from those that look alike in a table, such as ``seed=1``; empty if none do.
-      pruned: whether losing trials were cut short.
-      exact: whether the trials ran far enough to decide this target.
-      batch_sizes: of its studies, sorted.
       trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN where
         the target was not reached) and point, its place in its search space (see ``samples.coordinates``). A trial that
         was lost, failed or ran out of time counts only if it reached the target; one that confirms another does not.
+      batch_sizes: of its studies, sorted.
+      pruned: whether losing trials were cut short.
+      exact: whether the trials ran far enough to decide this target.
+      rule: which trials count, and what it takes to reach the target.
+      split: whether it is about some trials of the workload alone.
       notes: what a reader of the trials has to know.
       at_edge: by batch size, as in ``Points``.
+      counted: every study, by batch size, with the rows of its trials that count.
     """
 
-    dataset: str
-    model: str
-    optimizer: str
+    workload: Workload
     target: Target
-    shared: Mapping[str, object]
-    distinction: str
+    trials: pd.DataFrame
+    batch_sizes: tuple[int, ...]
     pruned: bool
     exact: bool
-    batch_sizes: tuple[int, ...]
-    trials: pd.DataFrame
+    rule: Rule = MINIMUM
+    split: bool = False
     notes: tuple[str, ...] = ()
     at_edge: Mapping[int | None, Sequence[Edge] | None] = MappingProxyType({})
+    counted: Sequence[tuple[StudyTrials, pd.DataFrame]] = ()
+
+    @property
+    def dataset(self) -> str:
+        return self.workload.dataset
+
+    @property
+    def model(self) -> str:
+        return self.workload.model
+
+    @property
+    def optimizer(self) -> str:
+        return self.workload.optimizer
+
+    @property
+    def distinction(self) -> str:
+        """What tells it from those that look alike in a table, such as ``seed=1``; empty if none do."""
+        return self.workload.distinction
+
+    @property
+    def shared(self) -> Mapping[str, object]:
+        """What the plans of its studies agree on."""
+        return workloads.shared_plan(self.workload.commits[0].study)
 
     @property
     def key(self) -> str:
         """Digest of ``shared``."""
         return digest(self.shared)
+
+    @property
+    def sought(self) -> str:
+        """The target in words; what is kept as an error of an average precision is turned back."""
+        return text.sought(self.target, self.rule)
+
+    @property
+    def tuned(self) -> tuple[str, ...]:
+        """Metaparameters that differ between trials."""
+        every = pd.concat([rows[one.metaparameters] for one, rows in self.counted], ignore_index=True)
+        return tuple(str(name) for name in every if every[name].nunique() > 1)
 
 
 class Points(NamedTuple):
@@ -83,22 +120,53 @@ class Points(NamedTuple):
     at_edge: tuple[Sequence[Edge] | None, ...] = ()
 
 
-def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
+def of_store(held: Overview, asked: Target | None = None) -> list[Curve]:
     """The curves of a store, sorted as the table of steps is."""
-    commits = {commit.name: commit for commit in store.catalogue(held.folder)}
-    alike: dict[tuple[str, str, str, Target], dict[str, list[Commit]]] = {}
-    table = steps.table(held, asked)
-    drawn = {about.study for about in kinds.of_kind(held.abouts.values(), *studies.drawn_as(studies.BATCH))}
-    for row in table[table["study"].isin(drawn)].to_dict("records"):
-        looks = (row["dataset"], row["model"], row["optimizer"], Target(row["target_metric"], row["target_value"]))
-        commit = commits[row["study"]]
-        alike.setdefault(looks, {}).setdefault(digest(workloads.shared_plan(commit.study)), []).append(commit)
-    return [
-        _curve(looks, shared[key], members, workloads.distinction(key, shared))
-        for looks, lookalikes in alike.items()
-        for shared in [{other: workloads.shared_plan(some[0].study) for other, some in lookalikes.items()}]
-        for key, members in sorted(lookalikes.items())
+    commits = kinds.of_kind(store.catalogue(held.folder), *studies.drawn_as(studies.BATCH))
+    by_name = {commit.name: commit for commit in commits}
+    found = [
+        of(workload, target)
+        for target, abouts in steps.targets(held, asked).items()
+        for workload in workloads.grouped([by_name[one.study] for one in abouts if one.study in by_name])
     ]
+    return sorted(found, key=lambda curve: (*curve.workload[:3], curve.target.metric, curve.target.value))
+
+
+def of(workload: Workload, target: Target, rule: Rule = MINIMUM, kept: Kept | None = None) -> Curve:
+    """The curve of a workload.
+
+    Args:
+      workload: the studies.
+      target: metric and value.
+      rule: minimum, or released, over the first so many COMPLETE trials; by both, if some batch sizes have fewer, over
+        equally many at all.
+      kept: takes the trials of a study and says which the curve is about; None: all of them.
+    """
+    found = trials.of_commits(workload.commits, target, strict=rule.strict)
+    sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]
+    counted = [(found[name], counting(found[name], rule, kept)) for _, name in sorted(sized)]
+    whole = outcomes.of(found.values()) if kept is None and not rule.strict else None
+    return Curve(
+        workload=workload,
+        target=target,
+        trials=whole.trials if whole else pd.concat([_outcomes(*each) for each in counted], ignore_index=True),
+        batch_sizes=tuple(sorted({size for size, _ in sized})),
+        pruned=workload.pruned,
+        exact=all(steps.is_exact(one.study.ends_at, target, rule) for one in found.values()),
+        rule=rule,
+        split=kept is not None,
+        notes=whole.notes if whole else (),
+        at_edge=whole.at_edge if whole else {},
+        counted=counted,
+    )
+
+
+def counting(one: StudyTrials, rule: Rule, kept: Kept | None = None) -> pd.DataFrame:
+    """The trials of a study that count by ``rule``; by the released one, the first so many of those that are kept."""
+    rows = one.counting
+    if kept is not None:
+        rows = rows[kept(rows)]
+    return rows[rows["status"] == "COMPLETE"][: rule.first] if rule.strict else rows
 
 
 def points(curve: Curve) -> Points:
@@ -173,29 +241,25 @@ def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
 
 
-def _curve(
-    looks: tuple[str, str, str, Target], shared: Mapping[str, object], members: Sequence[Commit], distinction: str
-) -> Curve:
-    dataset, model, optimizer, target = looks
-    studies = [commit.study for commit in members]
-    found = outcomes.of(members, target)
-    return Curve(
-        dataset=dataset,
-        model=model,
-        optimizer=optimizer,
-        target=target,
-        shared=shared,
-        distinction=distinction,
-        pruned=studies[0].pruning == "exact",
-        exact=all(steps.is_exact(study.ends_at, target) for study in studies),
-        batch_sizes=tuple(sorted({study.batch_size for study in studies if study.batch_size})),
-        trials=found.trials,
-        notes=found.notes,
-        at_edge=found.at_edge,
+def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
+    """What a curve knows of trials: the steps of those that reached their target."""
+    reached = rows["outcome"] == trials.REACHED
+    return pd.DataFrame(
+        {
+            "study": one.study.name,
+            "batch_size": one.study.batch_size,
+            "budget_steps": max(1, int(one.rows["steps"].max())) if len(one.rows) else 1,
+            "trial": rows["trial"],
+            "steps_low": rows["steps_low"].where(reached),
+            "steps_high": rows["steps_high"].where(reached),
+            "point": pd.Series(samples.coordinates(one.study.space, rows[one.metaparameters]), rows.index, object),
+        }
     )
 
 
 def _refusal(curve: Curve, finished: pd.DataFrame, counts: pd.Series) -> str:
+    if curve.pruned and curve.rule.strict:
+        return "pruned trials are not COMPLETE, and the rule released counts those alone: ask with --rule minimum"
     if not curve.exact:
         return (
             "trials stopped once they had decided the targets of their own study, too early to decide this one: "

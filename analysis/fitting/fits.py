@@ -85,21 +85,6 @@ def of_curve(curve: Curve) -> Judged:
     return judge(curves.points(curve), curve.distinction)
 
 
-def of_store(folder: Path, asked: tuple[str, float] | None = None) -> pd.DataFrame:
-    """One row per curve of the store at ``folder``: what a curve is called, then ``COLUMNS``."""
-    return table(*judged_store(folder, asked))
-
-
-def judged_store(folder: Path, asked: tuple[str, float] | None = None) -> tuple[pd.DataFrame, list[Judged]]:
-    """What the curves of a store are called, a row each, and their fits."""
-    found = curves.curves(*steps.load(folder, asked))
-    names = pd.DataFrame(
-        [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value) for c in found],
-        columns=["dataset", "model", "optimizer", "target_metric", "target_value"],
-    )
-    return names, [of_curve(curve) for curve in found]
-
-
 def judged_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
     """What tells the curves of a CSV file of points apart, a row each, and their fits.
 

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from analysis.fitting import regimes
-from analysis.fitting.line import Line
+from analysis.fitting.pairs import Fitted
 from analysis.fitting.profiles import LEVEL
 from analysis.trials import metaparameters, trials
 from analysis.trials.metaparameters import Quantity
@@ -50,15 +50,15 @@ class Growth(NamedTuple):
         return [name for name, power in POWERS.items() if self.low <= power <= self.high]
 
 
-def of(line: Line, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
+def of(one: Fitted, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
     """How a quantity of the best trials of a workload grows; None with fewer than four batch sizes to tell.
 
     Args:
-      line: the workload.
+      one: the workload.
       quantity: a rate.
       up_to: the largest batch size that counts, such as the critical one.
     """
-    found = {size: value for size in sorted(line.trials) if size <= up_to and (value := _best(line, size, quantity))}
+    found = {size: value for size in sorted(one.trials) if size <= up_to and (value := _best(one, size, quantity))}
     if len(found) < FEWEST:
         return None
     ln_batch, ln_rate = np.log(list(found)), np.log(list(found.values()))
@@ -71,7 +71,7 @@ def of(line: Line, quantity: Quantity, up_to: float = math.inf) -> Growth | None
     return Growth(power, power - half, power + half, np.array(list(found), np.float64))
 
 
-def table(found: Sequence[Line], *, up_to_critical: bool = False) -> pd.DataFrame:
+def table(found: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataFrame:
     """A row of ``COLUMNS`` for every rate of every workload; what is too little to tell is empty.
 
     Args:
@@ -79,27 +79,27 @@ def table(found: Sequence[Line], *, up_to_critical: bool = False) -> pd.DataFram
       up_to_critical: only batch sizes up to the critical one count, where that is identified; else all.
     """
     rows = []
-    for line in found:
-        fit = line.judged.fit
-        known = up_to_critical and fit is not None and line.judged.verdict == "identified"
+    for one in found:
+        fit = one.judged.fit
+        known = up_to_critical and fit is not None and one.judged.verdict == "identified"
         limit = fit.critical_batch_size if fit and known else math.inf
-        for quantity in _rates(line):
-            grown = of(line, quantity, limit)
+        for quantity in _rates(one):
+            grown = of(one, quantity, limit)
             told = (grown.power, grown.low, grown.high, ", ".join(grown.agrees_with) or "neither") if grown else ()
             count = len(grown.batch_size) if grown else 0
-            rows.append((line.dataset, line.model, line.optimizer, quantity.label, count, *(told or (math.nan,) * 3)))
+            rows.append((*one.curve.workload[:3], quantity.label, count, *(told or (math.nan,) * 3)))
             rows[-1] += () if grown else ("",)
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _rates(line: Line) -> list[Quantity]:
+def _rates(one: Fitted) -> list[Quantity]:
     found = [metaparameters.own(metaparameters.LEARNING_RATE, log=True)]
-    return [*found, metaparameters.effective()] if metaparameters.MOMENTUM in line.tuned else found
+    return [*found, metaparameters.effective()] if metaparameters.MOMENTUM in one.curve.tuned else found
 
 
-def _best(line: Line, batch_size: int, quantity: Quantity) -> float | None:
+def _best(one: Fitted, batch_size: int, quantity: Quantity) -> float | None:
     """Geometric mean over the trials that are nearly as good as the best; None if none reached the target."""
-    rows = line.trials[batch_size]
+    rows = one.trials[batch_size]
     rows = rows[rows["outcome"] == trials.REACHED]
     if not len(rows):
         return None

@@ -1,6 +1,6 @@
 """Outcomes: the trials of a curve that count for its target, and what they say beside their steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +12,7 @@ from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.study import REASONS_TO_RERUN, Target
-from results.storage.commits import Commit
+from results.plans.study import REASONS_TO_RERUN
 
 
 class Outcomes(NamedTuple):
@@ -33,21 +32,21 @@ class Outcomes(NamedTuple):
     at_edge: Mapping[int | None, Sequence[Edge] | None]
 
 
-def of(members: Sequence[Commit], target: Target) -> Outcomes:
-    """What the studies of a curve tell of a target."""
+def of(found: Iterable[StudyTrials]) -> Outcomes:
+    """What the trials of the studies of a curve tell of its target."""
     rows, told, at_edge = [], {}, {}
-    for own in trials.of_commits(members, target).values():
+    for own in found:
         table = own.rows[own.rows["role"] == "search"]
         told[own.study.name] = _examples_apart(own.study)
         reached = table["outcome"] == trials.REACHED
-        found = table[["trial", "steps_high"]].assign(
+        outcome = table[["trial", "steps_high"]].assign(
             steps_low=table["steps_low"].where(reached),
             study=own.study.name,
             batch_size=own.study.batch_size,
             budget_steps=_budget(own.study, table),
             point=pd.Series(samples.coordinates(own.study.space, table[own.metaparameters]), table.index, object),
         )
-        rows.append(found[reached | ~table["reason"].isin(REASONS_TO_RERUN)])
+        rows.append(outcome[reached | ~table["reason"].isin(REASONS_TO_RERUN)])
         at_edge[own.study.batch_size] = None if own.study.pruning == "exact" else _at_edge(own)
     counting, notes = _bracketed(pd.concat(rows, ignore_index=True), told)
     return Outcomes(counting.sort_values(["batch_size", "study", "trial"]), notes, at_edge)

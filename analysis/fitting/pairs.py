@@ -1,22 +1,23 @@
 """Pairs: the curves of a store, each fitted as it was selected and, where repeats report, as it was confirmed."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis import studies, workloads
-from analysis.fitting import confirmations, curves, fits
+from analysis import workloads
+from analysis.fitting import confirmations, curves, fits, regimes
 from analysis.fitting.confirmations import Confirmed
-from analysis.fitting.curves import Curve
+from analysis.fitting.curves import Curve, Kept, Points
 from analysis.fitting.fits import Judged
-from analysis.trials import steps
-from results import store
+from analysis.trials import steps, trials
+from analysis.workloads import Workload
 from results.durable import Folder
-from results.plans import kinds
-from results.plans.study import digest
-from results.storage.commits import Commit
+from results.plans.study import Target, digest
+from results.rules.answers import MINIMUM, Rule
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
 COLUMNS = {
@@ -35,36 +36,91 @@ MOVED = {
 
 
 class Fitted(NamedTuple):
-    """A curve of a store with what its fits say.
+    """A curve with what its fits say.
 
     Attributes:
-      curve: its studies and their trials.
-      judged: the fit of what was selected.
-      commits: its studies.
-      again: those whose answer was confirmed, by batch size.
+      curve: a workload over batch sizes, and a target.
+      judged: points and their fit, as selected.
+      trials: those that its points are the best of, by batch size, without those at which the target was met at the
+        start; rows as in ``trials.trials``. Of several studies at one batch size, of all.
+      missed: batch sizes at which none reached the target, and the most steps that one took there.
+      again: studies whose answer was confirmed, by batch size.
       confirmed: the fit of what was confirmed; None if nothing was.
+      label: what a legend calls it.
     """
 
     curve: Curve
     judged: Judged
-    commits: tuple[Commit, ...] = ()
+    trials: Mapping[int, pd.DataFrame] = MappingProxyType({})
+    missed: Mapping[float, float] = MappingProxyType({})
     again: Sequence[Confirmed] = ()
     confirmed: Judged | None = None
+    label: str = ""
+
+    @property
+    def drawable(self) -> bool:
+        """Whether there is any point."""
+        return len(self.judged.points.batch_size) > 0
+
+    @property
+    def why_nothing(self) -> str:
+        """Why there is no point."""
+        return self.judged.points.refusal or "no trial reached the target at any batch size"
+
+    @property
+    def best(self) -> dict[int, pd.Series]:
+        """The trial with the fewest steps at every batch size; of equals the one with the smallest number."""
+        found = {}
+        for size, rows in self.trials.items():
+            reached = rows[rows["outcome"] == trials.REACHED]
+            if len(reached):
+                found[size] = reached.sort_values(["steps_high", "trial"]).iloc[0]
+        return found
+
+    def steps_at(self, batch_size: int) -> float:
+        """Steps to target as selected, the middle of their interval; NaN where there is no point."""
+        points = self.judged.points
+        place = np.flatnonzero(points.batch_size == batch_size)
+        middle = (regimes.from_zero(points.low) + points.high) / 2
+        return float(middle[place[0]]) if len(place) else math.nan
 
 
 def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[Fitted]:
     """The curves of a store with their fits; ``asked``: metric and value of a target other than the studies' own."""
-    held, target = steps.load(folder, asked)
-    members: dict[str, list[Commit]] = {}
-    for commit in kinds.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH)):
-        members.setdefault(digest(workloads.shared_plan(commit.study)), []).append(commit)
-    return [of_curve(curve, tuple(members[curve.key])) for curve in curves.curves(held, target)]
+    return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, asked))]
 
 
-def of_curve(curve: Curve, commits: tuple[Commit, ...]) -> Fitted:
-    """A curve with both of its fits; ``commits`` are its studies."""
-    again = confirmations.of(commits, curve.target) if curve.exact else []
-    return Fitted(curve, fits.of_curve(curve), commits, again, confirmations.judge(again, curve.distinction))
+def of(workload: Workload, target: Target, rule: Rule = MINIMUM, kept: Kept | None = None, label: str = "") -> Fitted:
+    """The curve of a workload with its fits; see ``curves.of``. ``label`` is for a legend."""
+    return of_curve(curves.of(workload, target, rule, kept))._replace(label=label)
+
+
+def of_curve(curve: Curve) -> Fitted:
+    """A curve with both of its fits."""
+    repeated = curve.exact and not curve.split and not curve.rule.strict
+    again = confirmations.of(curve.workload.commits, curve.target) if repeated else []
+    judged = fits.of_curve(curve)
+    return Fitted(
+        curve,
+        judged,
+        _taken(curve, judged.points),
+        dict(zip(*curves.unreached(curve, judged.points), strict=True)),
+        again,
+        confirmations.judge(again, curve.distinction),
+    )
+
+
+def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
+    """The trials that points are the best of, by batch size."""
+    ids = curve.trials.groupby("study")["trial"]
+    taken = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
+    by_size: dict[int, list[pd.DataFrame]] = {}
+    at_start = curves.met_at_start(curve)
+    for one, rows in curve.counted:
+        size = one.study.batch_size or 0
+        if size not in at_start:
+            by_size.setdefault(size, []).append(rows[rows["trial"].isin(taken.get(one.study.name, set()))])
+    return {size: pd.concat(rows, ignore_index=True) for size, rows in by_size.items()}
 
 
 def alike(found: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...], list[Fitted]]]:
@@ -98,6 +154,11 @@ def rows(found: Sequence[Fitted]) -> tuple[pd.DataFrame, list[Judged]]:
     """What curves are called and ``COLUMNS``, a row for every answer of each, and the fits of these."""
     told = [(one.curve, of, one.judged.points.trials, judged) for one in found for of, judged in answers(one)]
     return named([row[:3] for row in told]), [judged for *_, judged in told]
+
+
+def table(folder: Folder, asked: tuple[str, float] | None = None) -> pd.DataFrame:
+    """The fits of a store, a row for every answer of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
+    return fits.table(*rows(of_store(folder, asked)))
 
 
 def named(told: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:

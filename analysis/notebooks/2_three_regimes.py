@@ -30,7 +30,6 @@ from IPython.display import Markdown
 from analysis import shipped
 from analysis.figures import batch_figures, best_of_figures
 from analysis.fitting import assumptions, coverage, fits, noisy_quadratic, pairs, regimes, simulation
-from analysis.fitting.pairs import Fitted
 from analysis.plotting import gallery
 from analysis.trials import medians, trials
 
@@ -117,7 +116,7 @@ print(assumptions.listing(one.judged.checks))
 # identified**: no statement.
 
 # %%
-names = pd.DataFrame([one.curve._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
+names = pd.DataFrame([one.curve.workload._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
 table = fits.table(names, [one.judged for one in fitted])
 table["critical batch size"] = [fits.critical_in_words(one.judged) for one in fitted]
 table[[*names, "critical batch size", "s_min", "sharpness", "half_trials_octaves", "model_error_octaves", "doubts"]]
@@ -146,7 +145,7 @@ Markdown("Of all curves: " + ", ".join(f"{count} *{verdict}*" for verdict, count
 
 # %%
 (quadratic, *_) = [each for each in fitted if (each.curve.dataset, each.curve.optimizer) == ("noise", "sgd")]
-by_size = {commit.study.batch_size: commit.study for commit in quadratic.commits}
+by_size = {commit.study.batch_size: commit.study for commit in quadratic.curve.workload.commits}
 noisy = [by_size[size] for size in sorted(by_size)]
 tried = quadratic.judged.points.trials
 known = pd.DataFrame(
@@ -201,7 +200,7 @@ gallery.show(best_of_figures.searches([quadratic, one], [2, 5, 14]))
 # would be the same for all of them; where the factor in the last column changes along batch sizes, it is not.
 
 # %%
-of_quadratic = trials.of_commits(quadratic.commits, quadratic.curve.target).values()
+of_quadratic = trials.of_commits(quadratic.curve.workload.commits, quadratic.curve.target).values()
 found = {
     f"median best of {k}": [medians.summarize(each, tried, k).median.high for each in of_quadratic] for k in (2, 14)
 }
@@ -216,14 +215,13 @@ searches.assign(factor=searches["median best of 2"] / searches["median best of 1
 
 # %%
 curve = one.curve
+workload = curve.workload
 shorter = {
-    largest: curve._replace(
-        trials=curve.trials[curve.trials["batch_size"] <= largest],
-        batch_sizes=tuple(size for size in curve.batch_sizes if size <= largest),
-    )
+    largest: tuple(commit for commit in workload.commits if commit.study.batch_size <= largest)
     for largest in curve.batch_sizes[2:]
 }
-cut = {largest: fits.of_curve(each) for largest, each in shorter.items()}
+fewer = {largest: pairs.of(workload._replace(commits=kept), curve.target) for largest, kept in shorter.items()}
+cut = {largest: each.judged for largest, each in fewer.items()}
 pd.DataFrame(
     [
         (largest, judged.fit and judged.fit.critical_batch_size, fits.critical_in_words(judged), judged.reason)
@@ -241,8 +239,7 @@ pd.DataFrame(
 # %%
 bounded = [largest for largest, judged in cut.items() if judged.verdict == "at_least"] or list(cut)
 chosen = bounded[-1]
-kept = tuple(commit for commit in one.commits if commit.study.batch_size <= chosen)
-gallery.show(batch_figures.steps_to_target([Fitted(shorter[chosen], cut[chosen], kept)]))
+gallery.show(batch_figures.steps_to_target([fewer[chosen]]))
 
 # %% [markdown]
 # ## How often such statements hold

@@ -29,7 +29,6 @@ from analysis import contradictions, shipped, workloads
 from analysis.figures import batch_figures, best_of_figures, registry, summaries
 from analysis.figures.asked import Asked
 from analysis.fitting import by_k, fits, growth, luck, pairs
-from analysis.fitting import line as lines
 from analysis.plotting import gallery
 from analysis.trials import medians, steps
 
@@ -135,7 +134,7 @@ gallery.show(registry.of_kind(STORE, Asked("metaparameters", where=tuple(asked))
 
 # %%
 chosen = workloads.of_store(STORE, [f"dataset=digits,{PLAIN}"])
-drawn = [lines.of("", one.commits, one.commits[0].study.targets[0]) for one in chosen]
+drawn = [pairs.of(one, one.commits[0].study.targets[0]) for one in chosen]
 below = growth.table(drawn, up_to_critical=True).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
 below.head(len(below))
 

@@ -89,7 +89,7 @@ print(
 # %%
 reference = pairs.of_store(shipped.mlperf(), ("validation_shortfall", 0.0))
 looks = ["dataset", "model", "optimizer"]
-told = pd.DataFrame([one.curve._asdict() for one in reference])[looks]
+told = pd.DataFrame([one.curve.workload._asdict() for one in reference])[looks]
 told["batch sizes"] = [len(one.curve.batch_sizes) for one in reference]
 told["critical batch size"] = [fits.critical_in_words(one.judged) for one in reference]
 told["verdict"] = [one.judged.verdict for one in reference]

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from analysis.fitting.line import shown
 from analysis.plotting import draw, ticks
 from analysis.plotting.grid import Panel
+from analysis.text import shown
 from analysis.trials.budgets import Best
 
 SHADE, HATCH = "#BBBBBB", "////"

@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from analysis.fitting import line as lines
 from analysis.fitting.confirmations import middle
 from analysis.fitting.pairs import Fitted
 from analysis.plotting import draw, grid, ticks, tuning
@@ -48,10 +47,9 @@ class Evidence(NamedTuple):
 
 def tuned(page: Evidence) -> list[Panel]:
     """Metaparameters of the best trial against batch size."""
-    line = lines.of("", page.one.commits, page.one.curve.target)
     space = page.studies[-1].study.space
-    quantities = tuning.present(line, metaparameters.quantities(line.tuned, space))
-    drawn = [tuning.panel(f"best {quantity.label}", line, quantity) for quantity in quantities]
+    quantities = tuning.present(page.one, metaparameters.quantities(page.one.curve.tuned, space))
+    drawn = [tuning.panel(f"best {quantity.label}", page.one, quantity) for quantity in quantities]
     return drawn[:MOST_QUANTITIES]
 
 
@@ -85,7 +83,7 @@ def success(page: Evidence) -> Panel:
 def ledger(page: Evidence) -> Panel:
     """planned = complete + infeasible + incomplete + missing, at every batch size."""
     counted: dict[int, np.ndarray] = {}
-    for commit in page.one.commits:
+    for commit in page.one.curve.workload.commits:
         size = commit.study.batch_size or 0
         counted[size] = counted.get(size, np.zeros(len(ENDS), int)) + _ended(commit)
     sizes = sorted(counted)

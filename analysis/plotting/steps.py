@@ -1,20 +1,22 @@
 """Steps to target against batch size, one line or several in a panel."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.fitting import confirmations, fits, regimes
-from analysis.fitting import line as lines
-from analysis.fitting.line import Line
+from analysis.fitting.pairs import Fitted
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
+from results.papers import published_points
 
 EACH = "each"  # a line of perfect scaling of its own for every line
 PUBLISHED: dict[str, Any] = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
@@ -23,7 +25,7 @@ PUBLISHED |= {"markeredgewidth": 0.8}
 
 def panel(
     title: str,
-    members: Sequence[Line],
+    members: Sequence[Fitted],
     *,
     perfect: str = EACH,
     relative_to: int | None = None,
@@ -60,7 +62,7 @@ def panel(
     return Panel(title, onto, () if alone else entries)
 
 
-def symbols(members: Sequence[Line], *, alone: bool, perfect: bool) -> list[Artist]:
+def symbols(members: Sequence[Fitted], *, alone: bool, perfect: bool) -> list[Artist]:
     """The legend of all panels that these lines are in; ``alone``: one line to a panel."""
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
     again = any(one.confirmed for one in members)
@@ -77,7 +79,7 @@ def symbols(members: Sequence[Line], *, alone: bool, perfect: bool) -> list[Arti
         )
     if perfect:
         found.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
-    if any(len(lines.published(one)[0]) for one in members):
+    if any(len(published(one)[0]) for one in members):
         found.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
     if any(one.missed for one in members):
         missed: dict[str, Any] = {"marker": "^", "markerfacecolor": "white", "markersize": 6, "linestyle": "none"}
@@ -85,7 +87,7 @@ def symbols(members: Sequence[Line], *, alone: bool, perfect: bool) -> list[Arti
     return found
 
 
-def _axes(ax: Axes, members: Sequence[Line], factors: Sequence[float], relative_to: int | None) -> None:
+def _axes(ax: Axes, members: Sequence[Fitted], factors: Sequence[float], relative_to: int | None) -> None:
     sizes: list[float] = []
     heights: list[float] = []
     for one, factor in zip(members, factors, strict=True):
@@ -99,7 +101,7 @@ def _axes(ax: Axes, members: Sequence[Line], factors: Sequence[float], relative_
         ax.set_ylabel(f"steps / those at batch size {relative_to:,}")
 
 
-def _draw(ax: Axes, one: Line, style: Style, factor: float, relative_to: int | None, *, alone: bool) -> None:
+def _draw(ax: Axes, one: Fitted, style: Style, factor: float, relative_to: int | None, *, alone: bool) -> None:
     judged = one.judged
     ax.plot(*_published(one, relative_to), color=style.color, zorder=3.5, **PUBLISHED)
     draw.measured(ax, judged.points, style, None, factor=factor, size=4.2)
@@ -127,18 +129,35 @@ def _again(style: Style, alone: bool) -> Style:
     return draw.CONFIRMED if alone else style._replace(line=draw.DASHES)
 
 
-def _published(one: Line, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
+def _published(one: Fitted, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Batch sizes and steps, over those at the batch size ``relative_to``; nothing if that was not published."""
-    sizes, steps = lines.published(one)
+    sizes, steps = published(one)
     if relative_to is None:
         return sizes, steps
     unit = steps[sizes == relative_to]
     return (sizes, steps / unit[0]) if len(unit) else (np.empty(0), np.empty(0))
 
 
-def _examples(one: Line) -> float:
+def _examples(one: Fitted) -> float:
     """Batch size times steps where scaling is perfect: as fitted, or of the smallest batch size."""
     if one.judged.fit:
         return one.judged.fit.e_min
     points = one.judged.points
     return float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
+
+
+def published(one: Fitted) -> tuple[np.ndarray, np.ndarray]:
+    """Batch sizes and steps that a paper gives for the same workload and target; empty if none does."""
+    table, curve = _points_of_papers(), one.curve
+    same = np.all([table[name] == getattr(curve, name) for name in ("dataset", "model", "optimizer")], axis=0)
+    same &= not curve.split
+    same &= (table["metric"] == curve.target.metric) & np.isclose(table["target_value"], curve.target.value)
+    rows = table[same].sort_values("batch_size")
+    return rows["batch_size"].to_numpy(), rows["steps"].to_numpy()
+
+
+@functools.cache
+def _points_of_papers() -> pd.DataFrame:
+    table = published_points.points()
+    rows = table[table["steps"].notna()].astype({"batch_size": float, "steps": float, "target_value": float})
+    return rows.reset_index(drop=True)

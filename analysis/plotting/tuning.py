@@ -8,9 +8,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.fitting import line as lines
 from analysis.fitting.growth import NEARLY, POWERS
-from analysis.fitting.line import Line
+from analysis.fitting.pairs import Fitted
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
 from analysis.plotting.grid import Panel
@@ -21,14 +20,14 @@ CRITICAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (
 STYLE = draw.STYLES[0]
 
 
-def panel(title: str, line: Line, quantity: Quantity) -> Panel:
+def panel(title: str, one: Fitted, quantity: Quantity) -> Panel:
     """A quantity of the best trial of every batch size, and its range over trials that were nearly as good."""
 
     def onto(ax: Axes) -> None:
-        best = lines.best(line)
+        best = one.best
         sizes = np.array(sorted(best), np.float64)
         value = np.array([quantity.of(best[int(size)].to_frame().T)[0] for size in sizes])
-        low, high = np.array([_nearly(line, int(size), quantity) for size in sizes]).T
+        low, high = np.array([_nearly(one, int(size), quantity) for size in sizes]).T
         ax.set_xscale("log", base=2)
         ax.set_xlim(sizes.min() / 2**0.6, sizes.max() * 2**0.6)
         ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=True)
@@ -42,8 +41,8 @@ def panel(title: str, line: Line, quantity: Quantity) -> Panel:
             for name, power in POWERS.items():
                 scaled = value[0] * (sizes / sizes[0]) ** power
                 ax.plot(sizes, scaled, color=INK, linestyle=DASHES[name], linewidth=1.0)
-        fit = line.judged.fit
-        if fit is not None and line.judged.verdict == "identified":
+        fit = one.judged.fit
+        if fit is not None and one.judged.verdict == "identified":
             ax.axvline(fit.critical_batch_size, zorder=1, **CRITICAL)
         ax.set_xlabel("batch size (examples)")
         ax.set_ylabel(quantity.label)
@@ -70,8 +69,8 @@ def symbols(*, rates: bool, critical: bool) -> list[Artist]:
     return found
 
 
-def _nearly(line: Line, batch_size: int, quantity: Quantity) -> tuple[float, float]:
-    rows = line.trials[batch_size]
+def _nearly(one: Fitted, batch_size: int, quantity: Quantity) -> tuple[float, float]:
+    rows = one.trials[batch_size]
     steps = (rows["steps_low"].clip(lower=0.5) + rows["steps_high"]) / 2
     values = quantity.of(
         rows[(rows["outcome"] == "reached") & (steps <= NEARLY * steps[rows["outcome"] == "reached"].min())]
@@ -79,7 +78,7 @@ def _nearly(line: Line, batch_size: int, quantity: Quantity) -> tuple[float, flo
     return float(np.nanmin(values)), float(np.nanmax(values))
 
 
-def present(line: Line, quantities: Sequence[Quantity]) -> list[Quantity]:
+def present(one: Fitted, quantities: Sequence[Quantity]) -> list[Quantity]:
     """Those of ``quantities`` that every best trial has."""
-    best = list(lines.best(line).values())
+    best = list(one.best.values())
     return [q for q in quantities if best and all(np.isfinite(q.of(row.to_frame().T)[0]) for row in best)]

@@ -102,7 +102,7 @@ def _detail(place: int, goal: Goal) -> Html:
             tag("p", f"Critical batch size{of} {fits.critical_in_words(judged)}{identified}."),
             _regimes(judged),
             *_checks(judged.checks),
-            tag("p", f"Of the points: {judged.reason}.", class_="note"),
+            tag("p", f"Of the points: {targets.reason(goal, judged)}.", class_="note"),
         ]
     return tag("div", tag("h4", goal.series), *told, class_="detail", data_detail=str(place), hidden="")
 
@@ -154,7 +154,7 @@ def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
     )
     sizes = goal.sizes
     told = [*targets.shortcomings(goal), targets.best_in_words(goal)]
-    told += [judged.reason] if judged and not judged.fit else []
+    told += [targets.reason(goal, judged)] if judged and not judged.fit else []
     fits_of = dict(targets.answers(goal))
     runs = [_regimes(each) for each in fits_of.values()]
     cells: list[Cell | str] = [

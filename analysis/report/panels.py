@@ -10,7 +10,7 @@ from analysis.figures import pages
 from analysis.fitting import pairs, regimes
 from analysis.fitting.confirmations import middle
 from analysis.fitting.fits import Judged
-from analysis.fitting.line import Line
+from analysis.fitting.pairs import Fitted
 from analysis.report import charts, marks, targets
 from analysis.report.marks import Mark
 from analysis.report.targets import Goal
@@ -201,11 +201,11 @@ def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str
         yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{place})"}
 
 
-def _sizes(line: Line) -> list[float]:
+def _sizes(line: Fitted) -> list[float]:
     return [*line.judged.points.batch_size.tolist(), *line.missed]
 
 
-def _heights(line: Line) -> list[float]:
+def _heights(line: Fitted) -> list[float]:
     points = line.judged.points
     low = np.where(points.low > 0, points.low, points.high)  # one that is open below is a marker without a bar
     own = [*low.tolist(), *points.high.tolist(), *line.missed.values()]

@@ -8,15 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import workloads
+from analysis import text, workloads
 from analysis.figures import asked as asking
 from analysis.figures import definitions
 from analysis.figures.asked import Asked
 from analysis.fitting import fits, pairs, regimes
-from analysis.fitting import line as lines
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.fits import Judged
-from analysis.fitting.line import Line
+from analysis.fitting.pairs import Fitted
 from analysis.trials import budgets, trials
 from analysis.workloads import Workload
 from results.durable import Folder
@@ -42,7 +41,7 @@ class Goal(NamedTuple):
 
     workload: Workload
     target: Target | None
-    line: Line | None
+    line: Fitted | None
     metric: str | None
     best: Mapping[int, float]
 
@@ -58,7 +57,7 @@ class Goal(NamedTuple):
     @property
     def sought(self) -> str:
         """The target in words."""
-        return self.line.sought if self.line else "no target"
+        return self.line.curve.sought if self.line else "no target"
 
     @property
     def series(self) -> str:
@@ -92,6 +91,11 @@ def answers(goal: Goal) -> list[tuple[str, Judged]]:
     if line is None:
         return []
     return [(pairs.SELECTED, line.judged), *([(pairs.CONFIRMED, line.confirmed)] if line.confirmed else [])]
+
+
+def reason(goal: Goal, judged: Judged) -> str:
+    """What there is to know of a fit, without what tells its workload apart, which the page says elsewhere."""
+    return judged.reason.removeprefix(f"{goal.workload.distinction}; ")
 
 
 def extent(judged: Judged, ends: tuple[float, float]) -> tuple[float, float | None, float] | None:
@@ -174,7 +178,7 @@ def told_of(goal: Goal, size: int) -> list[tuple[str, str]]:
     else:
         told.append(("steps to target", f"more than {line.missed[size]:,.0f}: not reached within the budget"))
         told += [("best error", _error(goal, size))] if size in goal.best else []
-    best = lines.best(line).get(size)
+    best = line.best.get(size)
     if best is not None:
         of = f"{int(best['trial'])}, the best of {points.trials}"
         told += [("trial", of), *_metaparameters(best)]
@@ -204,7 +208,7 @@ def _targets(workload: Workload, asked: tuple[str, float] | None) -> list[Target
 
 
 def _with_target(workload: Workload, target: Target) -> Goal:
-    line = lines.of("", workload.commits, target)
+    line = pairs.of(workload, target)
     best: dict[int, float] = {}
     for commit in workload.commits:
         size = commit.study.batch_size or 0
@@ -237,7 +241,7 @@ def _lowest(best: dict[int, float], commit: Commit, metric: str, counted: Sequen
 
 def _error(goal: Goal, size: int) -> str:
     assert goal.metric is not None
-    metric, value = lines.shown(goal.metric, goal.best[size])
+    metric, value = text.shown(goal.metric, goal.best[size])
     return f"{metric.replace('_', ' ')} {value:.4g}"
 
 

@@ -11,11 +11,10 @@ from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.steps import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials.trials import StudyTrials
 from results import doors, store
-from results.plans.study import Target, digest
+from results.plans.study import Target
 from results.reading.overview import Overview
 from results.rules.about import About
 from results.rules.confirmation import SEARCH
-from results.storage.commits import Commit
 
 COUNTS = ("batch_size", "best_of", "trials", "reached", "undecided")
 WHOLE = (*COUNTS, "steps_low", "steps_high", "band_low", "band_high")
@@ -99,7 +98,9 @@ def answer(held: Overview, asked: Target | None = None, counts: Counts = ALL) ->
     few, short, left_out = dict[str, int](), dict[str, int](), dict[str, int]()
     for target, abouts in steps.targets(held, asked).items():
         found = trials.of_commits([commits[about.study] for about in abouts], target)
-        for members in _curves(abouts, commits):
+        named = {about.study: about for about in abouts}
+        for workload in workloads.grouped([commits[name] for name in named]):
+            members = [named[commit.name] for commit in workload.commits]
             counted = {about.study: found[about.study].counted for about in members}
             count = counts.trials or equal_counts([found[name] for name in counted])
             best = counts.best_of or best_of.largest_with_band(count)
@@ -138,14 +139,6 @@ def readable(table: pd.DataFrame) -> str:
         for row in table.to_dict("records")
     ]
     return doors.table(header, rows, left=[*header[:4], *header[-2:]]) + "\n\n" + LEGEND
-
-
-def _curves(abouts: Sequence[About], commits: Mapping[str, Commit]) -> list[list[About]]:
-    """Studies by the curve they are of."""
-    found: dict[str, list[About]] = {}
-    for about in abouts:
-        found.setdefault(digest(workloads.shared_plan(commits[about.study].study)), []).append(about)
-    return list(found.values())
 
 
 def _row(about: About, of: StudyTrials, count: int, best: int) -> dict[str, Any]:

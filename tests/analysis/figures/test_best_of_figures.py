@@ -41,7 +41,7 @@ def test_lines_are_the_medians_of_the_table(fitted: list[Fitted]) -> None:
     one = fitted[0]
     (made,) = best_of_figures.searches([one], [5])
     assert isinstance(made, Picture)
-    studies: list[Any] = list(trials.of_commits(one.commits, ERROR).values())
+    studies: list[Any] = list(trials.of_commits(one.curve.workload.commits, ERROR).values())
     told = {each.study.batch_size: medians.summarize(each, 24, 5).median for each in studies}
     (line,) = [each for each in made.figure.axes[0].get_lines() if str(each.get_label()).startswith("median")]
     assert np.allclose(line.get_xdata(), BATCH_SIZES)

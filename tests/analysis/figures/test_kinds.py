@@ -25,7 +25,7 @@ def drawn(folder: Path, kind: str, where: tuple[str, ...] = (), **more: Any) -> 
     asked = Asked(kind, where, **more)
     with matplotlib.rc_context():
         found, without = asking.with_targets(workloads.of_store(folder, where), asked)
-        made = [*without, *registry._function(registry.KINDS[kind][0])(found, asked)]
+        made = [*without, *registry.FIGURES[kind].draw(found, asked)]
     return [one for one in made if isinstance(one, Picture)], [str(one) for one in made if isinstance(one, Skipped)]
 
 

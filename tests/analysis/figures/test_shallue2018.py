@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 
 from analysis import workloads
 from analysis.figures import definitions, registry, shallue2018
-from analysis.fitting import line as lines
+from analysis.fitting import pairs
+from analysis.plotting import steps
 from analysis.plotting.picture import Skipped
 from results.plans.study import Target
 from results.rules.answers import Rule
@@ -66,8 +67,8 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
         for commit in workload.commits:
             path = f"{workload.dataset}/{workload.model}/{workload.optimizer}/{commit.study.batch_size}"
             if path in known:
-                line = lines.of("", [commit], target, Rule("released", 100))
-                best = list(lines.best(line).values())
+                line = pairs.of(*workloads.grouped([commit]), target, Rule("released", 100))
+                best = list(line.best.values())
                 found[path] = (int(best[0]["steps_high"]), int(best[0]["trial"])) if best else (None, None)
                 assert line.judged.points.high.tolist() == [steps for steps in found[path][:1] if steps]
     assert found == known
@@ -76,13 +77,13 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
 
 def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloads.Workload]) -> None:
     workload = next(one for one in held if one.dataset == "mnist" and one.optimizer == "nesterov_momentum")
-    line = lines.of("", workload.commits, Target("validation_error", 0.01), Rule("released", 5))
+    line = pairs.of(workload, Target("validation_error", 0.01), Rule("released", 5))
     assert {len(rows) for rows in line.trials.values()} == {5}
-    best = lines.best(line)
+    best = line.best
     points = line.judged.points
     assert points.trials == 5
     assert points.high.tolist() == [best[int(size)]["steps_high"] for size in points.batch_size]
-    more = lines.of("", workload.commits, Target("validation_error", 0.01), Rule("released", 100))
+    more = pairs.of(workload, Target("validation_error", 0.01), Rule("released", 100))
     assert {len(rows) for rows in more.trials.values()} == {more.judged.points.trials}
     assert (more.judged.points.trials or 0) > 5
 
@@ -90,10 +91,10 @@ def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloa
 def test_an_average_precision_is_turned_back(held: list[workloads.Workload]) -> None:
     (workload,) = [one for one in held if one.dataset == "open_images_v4"]
     target = Target("validation_average_precision_error", 0.69)
-    line = lines.of("", workload.commits, target, Rule("released", 100))
-    assert line.sought == "validation average precision > 0.31"
-    sizes, steps = lines.published(line)
-    assert (len(sizes), steps[0]) == (10, pytest.approx(773_468.7, rel=1e-3))
+    line = pairs.of(workload, target, Rule("released", 100))
+    assert line.curve.sought == "validation average precision > 0.31"
+    sizes, published = steps.published(line)
+    assert (len(sizes), published[0]) == (10, pytest.approx(773_468.7, rel=1e-3))
 
 
 def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workloads.Workload]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting import curves, fits
+from analysis.fitting import curves, fits, pairs
 from analysis.trials import steps
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
@@ -69,7 +69,7 @@ def test_every_batch_size_counts_with_equally_many_trials(folder):
         plan(batch_size=1, budget_steps=10**6, trials=4),
         {i: Ran([(9, 0.3), (n, 0.05)]) for i, n in enumerate([52_000, 60_000, 70_000, 26_000])},
     )
-    (curve,) = curves.curves(*steps.load(folder))
+    (curve,) = curves.of_store(*steps.load(folder))
     points = curves.points(curve)
     assert points.trials == 3
     assert points.high[0] == 52_000
@@ -85,7 +85,7 @@ def test_trials_that_were_lost_count_only_if_they_reached(folder):
         2: Ran([(5, 0.05)]),
     }
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), lost)
-    (curve,) = curves.curves(*steps.load(folder))
+    (curve,) = curves.of_store(*steps.load(folder))
     assert curve.trials.loc[curve.trials["batch_size"] == 1, "trial"].tolist() == [1, 2]
     assert curves.points(curve).trials == 2
 
@@ -95,7 +95,7 @@ def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
     rows = {i: Ran([(n - 9, 0.3), (n, 0.05)]) for i, n in enumerate([26_000, 30_000, 40_000])}
     confirmed = {trial: Ran([(9, 0.3), (10, 0.05)]) for trial in confirmation.ids(0, 1, 2)}
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), rows | confirmed)
-    (curve,) = curves.curves(*steps.load(folder))
+    (curve,) = curves.of_store(*steps.load(folder))
     points = curves.points(curve)
     assert (points.trials, points.high[0]) == (3, 26_000)
     assert points.counts.tolist() == [3] * len(BATCH_SIZES)
@@ -104,7 +104,7 @@ def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
 def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
     publish_curve(folder, BATCH_SIZES[1:], trials=1)
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=2), {0: Ran([(9, 0.3)]), 1: Ran([(9, 0.01)])})
-    (curve,) = curves.curves(*steps.load(folder))
+    (curve,) = curves.of_store(*steps.load(folder))
     points = curves.points(curve)
     assert points.batch_size[0] == 2
     assert points.notes == ("at 1 trial", "no trial reached the target at batch size 1, dropped")
@@ -112,7 +112,7 @@ def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
 
 def test_pruned_curves_weigh_alike_and_say_so(folder):
     sweep(folder, pruning="exact")
-    table = fits.of_store(folder)
+    table = pairs.table(folder)
     assert (table["verdict"] == "identified").all()
     assert (
         table["reason"].str.endswith("pruned, so trials beside the best are cut short: batch sizes weigh alike").all()
@@ -132,7 +132,7 @@ def test_pruned_curves_with_unequal_trials_are_refused(folder, door):
 
 def test_too_few_batch_sizes(folder):
     publish_curve(folder, BATCH_SIZES[:4])
-    (row,) = fits.of_store(folder).to_dict("records")
+    (row,) = pairs.table(folder).to_dict("records")
     assert (row["verdict"], row["reason"]) == ("not_identified", "at 3 trials; 4 batch sizes left, a fit needs 5")
     assert np.isnan([row["s_min"], row["critical_batch_size_low"], row["sharpness"]]).all()
 
@@ -141,7 +141,7 @@ def test_curves_that_look_alike_are_kept_apart_and_told_apart(folder):
     publish_curve(folder)
     publish_curve(folder, seed=1)
     publish_curve(folder, targets=(Target("test_error", 0.1), Target("test_error", 0.2)))
-    table = fits.of_store(folder)
+    table = pairs.table(folder)
     own = table[table["target_value"] == 0.1]
     assert len(own) == 3
     assert sorted(reason.split("; ")[0] for reason in own["reason"]) == [
@@ -156,7 +156,7 @@ def test_two_studies_at_one_batch_size_are_refused(folder):
     publish_curve(folder)
     wider = SearchSpace({"learning_rate": Range("LOG", 1e-5, 10.0)})
     publish_curve(folder, [8], space=wider)
-    (row,) = fits.of_store(folder).to_dict("records")
+    (row,) = pairs.table(folder).to_dict("records")
     assert row["verdict"] == "not_identified"
     assert "several studies at batch size 8 differ in budget, search space or source" in row["reason"]
 
@@ -165,14 +165,14 @@ def test_two_studies_at_one_batch_size_are_refused_even_if_one_did_not_reach(fol
     publish_curve(folder)
     study = plan(batch_size=8, budget_steps=10**6, trials=3, space=SearchSpace({"momentum": Range("LINEAR", 0, 0.9)}))
     publish(folder, study, {i: Ran([(9, 0.3)]) for i in range(3)})
-    (row,) = fits.of_store(folder).to_dict("records")
+    (row,) = pairs.table(folder).to_dict("records")
     assert "several studies at batch size 8 differ" in row["reason"]
 
 
 def test_a_target_the_trials_did_not_run_for_is_refused(folder):
     publish_curve(folder)
-    assert fits.of_store(folder, ("test_error", 0.19)).loc[0, "verdict"] == "identified"
-    (row,) = fits.of_store(folder, ("test_error", 0.01)).to_dict("records")
+    assert pairs.table(folder, ("test_error", 0.19)).loc[0, "verdict"] == "identified"
+    (row,) = pairs.table(folder, ("test_error", 0.01)).to_dict("records")
     assert row["verdict"] == "not_identified"
     assert "too early to decide this one" in row["reason"]
 
@@ -200,7 +200,7 @@ def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
 
 def test_what_steps_writes_can_be_fitted(swept, door, tmp_path):
     _, out, _ = door("steps", "--store", swept, "--csv")
-    from_points, from_store = fits.table(*fits.judged_points(write_points(tmp_path, out))), fits.of_store(swept)
+    from_points, from_store = fits.table(*fits.judged_points(write_points(tmp_path, out))), pairs.table(swept)
     assert list(from_points.columns) == list(from_store.columns)
     ratio = from_points["critical_batch_size"] / from_store["critical_batch_size"]
     assert (np.abs(np.log2(ratio)) < 0.1).all()  # weights differ

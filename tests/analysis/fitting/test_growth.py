@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from analysis import workloads
-from analysis.fitting import growth
-from analysis.fitting import line as lines
-from analysis.fitting.line import Line
+from analysis.fitting import growth, pairs
+from analysis.fitting.pairs import Fitted
 from analysis.trials import metaparameters
 from results.plans.search_space import Range, SearchSpace
 
@@ -19,7 +18,7 @@ RATE = metaparameters.own("learning_rate", log=True)
 SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-6, 1e6), "momentum": Range("REVERSE_LOG", 0.0, 0.99)})
 
 
-def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATCH_SIZES)) -> Line:
+def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATCH_SIZES)) -> Fitted:
     """A workload whose quickest trials have rates around 0.1 times this power of the batch size; momentum is 0.9."""
     rng = np.random.default_rng(0)
     for place, batch_size in enumerate(BATCH_SIZES):
@@ -29,7 +28,7 @@ def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATC
         drawn = {"learning_rate": [best / 2, best * 2, 1e-6], "momentum": [0.9] * 3}
         publish(folder, plan(batch_size=batch_size, trials=3, space=SPACE, optimizer="momentum"), ran, drawn=drawn)
     (workload,) = workloads.of_store(folder)
-    return lines.of("", workload.commits, ERROR)
+    return pairs.of(workload, ERROR)
 
 
 @pytest.mark.parametrize(("power", "rule"), [(1.0, ["linear rule"]), (0.5, ["square-root rule"]), (0.0, [])])
@@ -59,7 +58,8 @@ def test_the_table_has_both_rates_of_momentum(folder: Path) -> None:
     table = growth.table([one])
     assert list(table) == list(growth.COLUMNS)
     assert table["rate"].tolist() == ["learning rate"], "momentum was not tuned"
-    varied = one._replace(tuned=("learning_rate", "momentum"))
+    counted = [(study, rows.assign(momentum=[0.9, 0.8, 0.9])) for study, rows in one.curve.counted]
+    varied = one._replace(curve=one.curve._replace(counted=counted))
     assert growth.table([varied])["rate"].tolist() == ["learning rate", "effective learning rate"]
     assert table["batch_sizes"].tolist() == [11]
     below = growth.table([one], up_to_critical=True)["batch_sizes"].tolist()

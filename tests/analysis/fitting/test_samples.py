@@ -77,7 +77,7 @@ def widening(size):
 @pytest.mark.parametrize("space", [SPACE, widening])
 def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space):
     publish_search(folder, shared, space=space)
-    (curve,) = curves.curves(*steps.load(folder))
+    (curve,) = curves.of_store(*steps.load(folder))
     points = curves.points(curve)
     assert points.sample.common == points.sample.repeated == 1
     # Each column is of one point: its luck is the same everywhere.
@@ -90,7 +90,7 @@ def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space
 
 def test_points_of_its_own_are_not_taken_for_shared_ones(folder):
     publish_search(folder, own)
-    (curve,) = curves.curves(*steps.load(folder))
+    (curve,) = curves.of_store(*steps.load(folder))
     judged = fits.of_curve(curve)
     sample = judged.points.sample
     assert (sample.common, sample.repeated, sample.is_shared) == (0, 0, False)
