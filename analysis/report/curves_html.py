@@ -72,9 +72,9 @@ def _panel(i: int, one: Panel) -> Html:
         for (place, goal), mark in zip(one.members, one.looks, strict=True)
     ]
     notes = [
-        tag("p", f"{goal.series}: no curve, {goal.line.why_nothing}.", data_groups=str(place), class_="note")
+        tag("p", f"{goal.series}: no curve, {goal.fitted.why_nothing}.", data_groups=str(place), class_="note")
         for place, goal in one.without
-        if goal.line
+        if goal.fitted
     ]
     details = [_detail(place, goal) for place, goal in one.members]
     return tag(
@@ -142,7 +142,7 @@ def workloads(found: Sequence[tuple[int, Goal]]) -> Html:
 
 
 def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
-    judged = goal.line.judged if goal.line else None
+    judged = goal.fitted.judged if goal.fitted else None
     one = goal.workload
     title = tag(
         "span",
@@ -195,6 +195,6 @@ def _doubted(doubts: Sequence[str]) -> list[Html]:
 
 
 def _trials(goal: Goal) -> int:
-    if goal.line and goal.line.judged.points.trials:
-        return goal.line.judged.points.trials
+    if goal.fitted and goal.fitted.judged.points.trials:
+        return goal.fitted.judged.points.trials
     return max(commit.trials for commit in goal.workload.commits)

@@ -49,7 +49,7 @@ class Panel(NamedTuple):
     @property
     def goal(self) -> str:
         """The target, of how many trials points are the best, and whether they were pruned."""
-        lines = [goal.line for _, goal in self.members if goal.line and goal.line.drawable]
+        lines = [goal.fitted for _, goal in self.members if goal.fitted and goal.fitted.drawable]
         first = self.members[0][1]
         return f"{first.sought} · {pages.counted(lines)}" if lines else first.sought
 
@@ -59,16 +59,16 @@ def of(found: Sequence[tuple[int, Goal]]) -> list[Panel]:
     looks = marks.of(sorted({goal.series for _, goal in found}))
     groups: dict[tuple[object, ...], list[tuple[int, Goal]]] = {}
     for place, goal in found:
-        if goal.line:
-            key = (goal.workload.dataset, goal.workload.model, goal.target)
+        if goal.fitted:
+            key = (goal.workload.dataset, goal.workload.model, goal.fitted.curve.target)
             groups.setdefault(key, []).append((place, goal))
     made, height = [], charts.TALL if len(groups) == 1 else charts.HEIGHT
     for group in groups.values():
-        drawn = [(place, goal) for place, goal in group if goal.line and (goal.line.drawable or goal.line.missed)]
+        drawn = [(place, goal) for place, goal in group if goal.fitted and (goal.fitted.drawable or goal.fitted.missed)]
         others = [
-            (place, goal) for place, goal in group if not (goal.line and (goal.line.drawable or goal.line.missed))
+            (place, goal) for place, goal in group if not (goal.fitted and (goal.fitted.drawable or goal.fitted.missed))
         ]
-        if any(goal.line and goal.line.drawable for _, goal in drawn):
+        if any(goal.fitted and goal.fitted.drawable for _, goal in drawn):
             own = [looks[goal.series] for _, goal in drawn]
             made.append(Panel(drawn, own, _charts(drawn, own, height), others))
     return made
@@ -76,7 +76,7 @@ def of(found: Sequence[tuple[int, Goal]]) -> list[Panel]:
 
 def _charts(members: Sequence[Member], looks: Sequence[Mark], height: int) -> dict[str, dict[str, Any]]:
     """Alike in their axes, so that one can be held against the other."""
-    lines = [goal.line for _, goal in members if goal.line]
+    lines = [goal.fitted for _, goal in members if goal.fitted]
     across = charts.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = charts.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
     series = {goal.series: mark for (_, goal), mark in zip(members, looks, strict=True)}
@@ -140,15 +140,15 @@ def _fitted(
 
 def _points(goal: Goal) -> Iterator[dict[str, Any]]:
     """Answers, and open ones at the budget where no trial reached the target."""
-    assert goal.line is not None
-    points = goal.line.judged.points
+    assert goal.fitted is not None
+    points = goal.fitted.judged.points
     heading = f"{goal.workload.title} · {goal.sought}"
     for size, low, high in zip(points.batch_size.tolist(), points.low.tolist(), points.high.tolist(), strict=True):
         least = low if low > 0 else min(0.5, high)
         place: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
         place |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
         yield place | {"told": _lines(heading, targets.told_of(goal, int(size)))}
-    for size, budget in goal.line.missed.items():
+    for size, budget in goal.fitted.missed.items():
         place = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
         yield place | {"told": _lines(heading, targets.told_of(goal, int(size)))}
 
@@ -159,9 +159,9 @@ def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
 
 def _confirmed(goal: Goal, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
     """Medians of repeats with the range of all, and open ones at the top where the median never reached."""
-    assert goal.line is not None
+    assert goal.fitted is not None
     heading = f"{goal.workload.title} · {goal.sought}"
-    for one in goal.line.again:
+    for one in goal.fitted.again:
         most, median = min(one.most[1], up[1]), middle(one.median)
         place: dict[str, Any] = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
         place |= {"arrow": ""}

@@ -29,19 +29,17 @@ REGIMES = (*regimes.REGIMES, UNCLEAR)
 
 
 class Goal(NamedTuple):
-    """A workload and a target.
+    """A row of the page: a workload and, where it has a target, its curve.
 
     Attributes:
       workload: the studies.
-      target: None of a workload that has none.
-      line: points, fit and trials; None without a target.
+      fitted: the curve with its fits; None without a target.
       metric: the error that is looked at; None where nothing was measured.
       best: its lowest value at batch sizes where no trial reached the target, or at all without one.
     """
 
     workload: Workload
-    target: Target | None
-    line: Fitted | None
+    fitted: Fitted | None
     metric: str | None
     best: Mapping[int, float]
 
@@ -57,7 +55,7 @@ class Goal(NamedTuple):
     @property
     def sought(self) -> str:
         """The target in words."""
-        return self.line.curve.sought if self.line else "no target"
+        return self.fitted.curve.sought if self.fitted else "no target"
 
     @property
     def series(self) -> str:
@@ -87,10 +85,7 @@ def of_store(
 
 def answers(goal: Goal) -> list[tuple[str, Judged]]:
     """What there is of a goal: selected, and confirmed if anything was, each with its fit."""
-    line = goal.line
-    if line is None:
-        return []
-    return [(pairs.SELECTED, line.judged), *([(pairs.CONFIRMED, line.confirmed)] if line.confirmed else [])]
+    return pairs.answers(goal.fitted) if goal.fitted else []
 
 
 def reason(goal: Goal, judged: Judged) -> str:
@@ -123,8 +118,8 @@ def extent(judged: Judged, ends: tuple[float, float]) -> tuple[float, float | No
 
 def critical(goal: Goal) -> str:
     """The critical batch size, such as ``64 [58, 70]``, or both of them; empty where none was asked for."""
-    line = goal.line
-    return fits.both_in_words(line.judged, line.confirmed) if line and line.drawable else ""
+    fitted = goal.fitted
+    return fits.both_in_words(fitted.judged, fitted.confirmed) if fitted and fitted.drawable else ""
 
 
 def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
@@ -146,21 +141,21 @@ def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
 
 def shortcomings(goal: Goal) -> list[str]:
     """What was not reached, and how near it came."""
-    line = goal.line
-    if line is None:
+    fitted = goal.fitted
+    if fitted is None:
         return []
     told = []
-    for size, budget in sorted(line.missed.items()):
+    for size, budget in sorted(fitted.missed.items()):
         within = f"not reached at batch size {size:,.0f} within {budget:,.0f} steps"
         told.append(within + (f": best {_error(goal, int(size))}" if int(size) in goal.best else ""))
-    if not line.drawable and line.judged.points.refusal:
-        told.append(f"no curve: {line.judged.points.refusal}")
+    if not fitted.drawable and fitted.judged.points.refusal:
+        told.append(f"no curve: {fitted.judged.points.refusal}")
     return told
 
 
 def best_in_words(goal: Goal) -> str:
     """The lowest error of a workload without target; empty for others."""
-    if goal.line or not goal.best:
+    if goal.fitted or not goal.best:
         return ""
     size = min(goal.best, key=lambda each: goal.best[each])
     return f"best {_error(goal, size)} at batch size {size:,}"
@@ -168,21 +163,21 @@ def best_in_words(goal: Goal) -> str:
 
 def told_of(goal: Goal, size: int) -> list[tuple[str, str]]:
     """What is known of what was selected at a batch size, as pairs of a word and what it stands for."""
-    assert goal.line is not None
-    line, points = goal.line, goal.line.judged.points
+    assert goal.fitted is not None
+    fitted, points = goal.fitted, goal.fitted.judged.points
     at = np.flatnonzero(points.batch_size == size)
     commits = [commit for commit in goal.workload.commits if commit.study.batch_size == size]
     told = [("batch size", f"{size:,} examples")]
     if len(at):
         told.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
     else:
-        told.append(("steps to target", f"more than {line.missed[size]:,.0f}: not reached within the budget"))
+        told.append(("steps to target", f"more than {fitted.missed[size]:,.0f}: not reached within the budget"))
         told += [("best error", _error(goal, size))] if size in goal.best else []
-    best = line.best.get(size)
+    best = fitted.best.get(size)
     if best is not None:
         of = f"{int(best['trial'])}, the best of {points.trials}"
         told += [("trial", of), *_metaparameters(best)]
-    told += [(pairs.CONFIRMED, _again(one)) for one in line.again if one.batch_size == size]
+    told += [(pairs.CONFIRMED, _again(one)) for one in fitted.again if one.batch_size == size]
     return [*told, *(("study", commit.name) for commit in commits)]
 
 
@@ -208,13 +203,13 @@ def _targets(workload: Workload, asked: tuple[str, float] | None) -> list[Target
 
 
 def _with_target(workload: Workload, target: Target) -> Goal:
-    line = pairs.of(workload, target)
+    fitted = pairs.of(workload, target)
     best: dict[int, float] = {}
     for commit in workload.commits:
         size = commit.study.batch_size or 0
-        if size in line.missed:
-            _lowest(best, commit, target.metric, line.trials[size]["trial"].tolist())
-    return Goal(workload, target, line, target.metric, best)
+        if size in fitted.missed:
+            _lowest(best, commit, target.metric, fitted.trials[size]["trial"].tolist())
+    return Goal(workload, fitted, target.metric, best)
 
 
 def _without(workload: Workload) -> Goal:
@@ -224,7 +219,7 @@ def _without(workload: Workload) -> Goal:
     best: dict[int, float] = {}
     for commit in workload.commits if known else ():
         _lowest(best, commit, known[0], read_table(commit, "trials")["trial"].to_pylist())
-    return Goal(workload, None, None, known[0] if known else None, best)
+    return Goal(workload, None, known[0] if known else None, best)
 
 
 def _told_first(metric: str) -> tuple[int, bool, int]:

@@ -78,9 +78,9 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
 def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
     found = {goal.series: goal for goal in targets.of_store(swept)}
     for name, goal in found.items():
-        assert goal.line and goal.line.judged.fit, name
-        fit = goal.line.judged.fit
-        shares = targets.extent(goal.line.judged, (1, 1024))
+        assert goal.fitted and goal.fitted.judged.fit, name
+        fit = goal.fitted.judged.fit
+        shares = targets.extent(goal.fitted.judged, (1, 1024))
         assert shares is not None
         low, middle, high = shares
         assert middle is not None
@@ -88,7 +88,7 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
             round(size, 6) for size in (fit.low, fit.critical_batch_size, fit.high)
         ]
         assert 0 < low < middle < high < 1
-    line = found["sgd"].line
+    line = found["sgd"].fitted
     assert line is not None and targets.extent(line.judged, (4, 32)) is not None
     assert targets.extent(line.judged._replace(fit=None), (1, 1024)) is None
     assert targets.answers(found["sgd"]._replace(line=None)) == []
