@@ -161,7 +161,7 @@ Without --name and --kind, all figures by name that the store has studies for. A
 its workloads are in the store, by the rule of the paper; what is missing is named, a line each. A kind is drawn of
 any studies over batch sizes: --where takes conditions on dataset, model, optimizer, batch_size, schedule, seed,
 pruning, stop and source, with * for any text. All conditions of one --where must hold; several --where ask for more
-studies.
+studies. steps_to_target, optimizers, summary and best_of are kinds, too.
 """
 REPORT = """\
 All of a store or a release as one page: curves to hover over, filter and link to, workloads with verdicts and

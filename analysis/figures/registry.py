@@ -33,9 +33,10 @@ class Figure(NamedTuple):
     """A figure of the registry.
 
     Attributes:
-      of: what it is drawn from: ``batch``, curves of batch sizes with their fits; ``cores``, factorizations; ``paper``,
-        the workloads of a paper; ``asked``, workloads over batch sizes that a user chooses, and asks something of.
-      draw: yields its pictures, of all of these that there are; of workloads also by what is asked.
+      of: what it is drawn from: ``batch``, curves of batch sizes with their fits, of a whole store or of the workloads
+        that are asked for; ``cores``, factorizations; ``paper``, the workloads of a paper; ``asked``, workloads over
+        batch sizes, of which more may be asked.
+      draw: yields its pictures of these; of ``asked`` it also takes what is asked.
       shows: what it shows.
     """
 
@@ -221,7 +222,8 @@ FIGURES |= {
     f"{SHALLUE}/figure{number}": Figure(PAPER, functools.partial(_shallue, number), f"Shallue et al. 2018: {title}")
     for number, title in definitions.TITLES.items()
 }
-KINDS = [name for name, row in FIGURES.items() if row.of == ASKED]
+NAMED = [name for name, row in FIGURES.items() if row.of != ASKED]  # drawn of a whole store
+KINDS = [name for name, row in FIGURES.items() if row.of in (ASKED, BATCH)]  # drawn of what --where asks for
 
 
 def _curves(folder: "Folder", asked: tuple[str, float] | None) -> Any:
@@ -252,8 +254,8 @@ LOADERS: "dict[str, Callable[[Folder, tuple[str, float] | None], Any]]" = {
 
 def listing() -> str:
     """The names of all figures, and the kinds, with what they show."""
-    shows = {name: row.shows for name, row in FIGURES.items() if name not in KINDS}
-    shows |= {f"--kind {kind}": FIGURES[kind].shows for kind in KINDS}
+    shows = {name if name in NAMED else f"--kind {name}": row.shows for name, row in FIGURES.items()}
+    shows = dict(sorted(shows.items(), key=lambda item: item[0].startswith("--")))
     width = max(map(len, shows)) + 2
     return "\n".join(f"{name:{width}}{words}" for name, words in shows.items())
 
@@ -278,10 +280,9 @@ def write_all(
     from analysis.plotting.picture import Skipped
     from results import store
 
-    named = [each for each in FIGURES if each not in KINDS]
-    names = [each for each in named if name in (None, each, each.partition("/")[0])]
+    names = [each for each in NAMED if name in (None, each, each.partition("/")[0])]
     if not names:
-        check_choice("figure", name, named)
+        check_choice("figure", name, NAMED)
     _check(out)
     commits = store.catalogue(folder)
     there = {of for commit in commits for of in studies.KINDS[commit.kind].figures}
@@ -321,7 +322,7 @@ def write_kind(folder: "Folder", out: Path, report: "Callable[[Path | Skipped], 
     """
     check_choice("kind", asked.kind, KINDS)
     _check(out)
-    _Writer(out, report)(of_kind(folder, asked), None)
+    _Writer(out, report)(of_kind(folder, asked), asked.kind if FIGURES[asked.kind].of == BATCH else None)
 
 
 def of_kind(folder: "Folder", asked: "Asked") -> "Iterator[Picture | Skipped]":
@@ -332,11 +333,16 @@ def of_kind(folder: "Folder", asked: "Asked") -> "Iterator[Picture | Skipped]":
     """
     from analysis import workloads
     from analysis.figures import asked as asking
+    from analysis.fitting import pairs
 
     check_choice("kind", asked.kind, KINDS)
     found, without = asking.with_targets(workloads.of_store(folder, asked.where), asked)
     yield from without
-    yield from FIGURES[asked.kind].draw(found, asked)
+    figure = FIGURES[asked.kind]
+    if figure.of == BATCH:
+        yield from figure.draw([pairs.of(*each, asked.rule) for each in asking.each(found, asked)])
+    else:
+        yield from figure.draw(found, asked)
 
 
 class _Writer:

@@ -63,6 +63,22 @@ def test_where_chooses_studies(swept: Path, where: tuple[str, ...], titles: list
     assert [ax.get_title(loc="left") for ax in picture.figure.axes] == titles
 
 
+def test_a_figure_by_name_is_a_kind_of_the_studies_asked_for(swept: Path, tmp_path: Path, door: Any) -> None:
+    command = ("figures", "--store", swept, "--out", tmp_path, "--kind", "optimizers", "--where")
+    code, out, err = door(*command, "optimizer=momentum", "--where", "optimizer=sgd")
+    stem = "optimizers-digits-fully_connected_64-test_error-0.1"
+    assert (code, err, [Path(line).name for line in out.splitlines()]) == (0, "", [f"{stem}.png", f"{stem}.svg"])
+    said = (tmp_path / f"{stem}.svg").read_text()
+    assert "momentum: " in said and "nesterov: " not in said
+
+
+def test_learning_curves_and_searches_are_kinds(swept: Path) -> None:
+    pictures, _ = drawn(swept, "learning_curves", ("optimizer=sgd,batch_size=16",))
+    assert [picture.names[4:] for picture in pictures] == [("b16", "test_error")]
+    (picture,), _ = drawn(swept, "searches", ("optimizer=sgd",), best_of=(2, 4))
+    assert [words.partition(",")[0] for words in legend(picture)[:2]] == ["median best of 2", "median best of 4"]
+
+
 def test_targets_are_the_own_one_and_easier_ones(swept: Path) -> None:
     (picture,), skipped = drawn(swept, "targets", ("optimizer=sgd",))
     assert skipped == []
