@@ -1,7 +1,7 @@
 """Figures: one registry of all that is drawn, by whom and from what.
 
-A figure is a function here: its name is the figure's, the first line of its docstring what the figure shows. To list
-them takes no time, as each imports what draws it once it is to draw.
+A figure is a function here, of the figure's name. To list them takes no time, as each imports what draws it once it is
+to draw.
 """
 
 import functools
@@ -49,164 +49,144 @@ FIGURES: dict[str, Figure] = {}
 Draw = TypeVar("Draw", bound="Callable[..., Made]")
 
 
-def _figure(of: str) -> Callable[[Draw], Draw]:
-    """Adds a function to the figures; ``of`` as in ``Figure``."""
+def _figure(of: str, shows: str) -> Callable[[Draw], Draw]:
+    """Adds a function to the figures under its name; ``of`` and ``shows`` as in ``Figure``."""
 
     def add(draw: Draw) -> Draw:
-        shows = (draw.__doc__ or "").rstrip(".")
-        FIGURES[draw.__name__] = Figure(of, draw, shows[:1].lower() + shows[1:])
+        FIGURES[draw.__name__] = Figure(of, draw, shows)
         return draw
 
     return add
 
 
-@_figure(BATCH)
+@_figure(BATCH, "steps to target against batch size, one picture per curve, with its regimes")
 def steps_to_target(found: "Sequence[Fitted]") -> "Made":
-    """Steps to target against batch size, one picture per curve, with its regimes."""
     from analysis.figures import batch_figures
 
     return batch_figures.steps_to_target(found)
 
 
-@_figure(BATCH)
+@_figure(BATCH, "the curves of all optimizers of a workload in one picture")
 def optimizers(found: "Sequence[Fitted]") -> "Made":
-    """The curves of all optimizers of a workload in one picture."""
     from analysis.figures import batch_figures
 
     return batch_figures.optimizers(found)
 
 
-@_figure(BATCH)
+@_figure(BATCH, "all there is on a workload: a page per curve, with its trials and its fit")
 def summary(found: "Sequence[Fitted]") -> "Made":
-    """All there is on a workload: a page per curve, with its trials and its fit."""
     from analysis.figures import summaries
 
     return summaries.summary(found)
 
 
-@_figure(BATCH)
+@_figure(BATCH, "how the critical batch size moves with the number of trials")
 def best_of(found: "Sequence[Fitted]") -> "Made":
-    """How the critical batch size moves with the number of trials."""
     from analysis.figures import best_of_figures
 
     return best_of_figures.knees(found)
 
 
-@_figure(CORES)
+@_figure(CORES, "seconds per epoch of a factorization against cores, one picture per curve")
 def epochs(found: "Sequence[Measured]") -> "Made":
-    """Seconds per epoch of a factorization against cores, one picture per curve."""
     from analysis.figures import scaling_figures
 
     return scaling_figures.epochs_against_cores(found)
 
 
-@_figure(CORES)
+@_figure(CORES, "speed-up and efficiency against cores, all curves of a device")
 def speedup(found: "Sequence[Measured]") -> "Made":
-    """Speed-up and efficiency against cores, all curves of a device."""
     from analysis.figures import scaling_figures
 
     return scaling_figures.speedup(found)
 
 
-@_figure(CORES)
+@_figure(CORES, "Recall@20 and @50 of all factorizations of a data set")
 def recall(found: "Sequence[Measured]") -> "Made":
-    """Quality of all factorizations of a data set: Recall@20 and @50."""
     from analysis.figures import recall_figures
 
     return recall_figures.recall(found)
 
 
-@_figure(CORES)
+@_figure(CORES, "recall and objective epoch by epoch in every number format")
 def precision(found: "Sequence[Measured]") -> "Made":
-    """Recall and objective epoch by epoch in every number format."""
     from analysis.figures import recall_figures
 
     return recall_figures.precision(found)
 
 
-@_figure(CORES)
+@_figure(CORES, "recall and objective against seconds with every solver")
 def solvers(found: "Sequence[Measured]") -> "Made":
-    """Recall and objective against seconds with every solver."""
     from analysis.figures import recall_figures
 
     return recall_figures.solvers(found)
 
 
-@_figure(CORES)
+@_figure(CORES, "recall over the plane of unobserved weight and norm penalty")
 def tuning(found: "Sequence[Measured]") -> "Made":
-    """Recall over the plane of unobserved weight and norm penalty."""
     from analysis.figures import recall_figures
 
     return recall_figures.tuning(found)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "steps to target against batch size, a panel per workload")
 def steps(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """Steps to target against batch size, a panel per workload."""
     from analysis.figures import of_steps
 
     return of_steps.one_by_one(found, asked)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "steps to several targets, a panel per workload")
 def targets(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """Steps to several targets, a panel per workload."""
     from analysis.figures import of_steps
 
     return of_steps.targets(found, asked)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "optimizers of a workload; with --by model or --by dataset, those")
 def compare(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """Optimizers of a workload; with --by model or --by dataset, those."""
     from analysis.figures import of_steps
 
     return of_steps.compare(found, asked)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "metaparameters of the best trial against batch size, with linear and square-root rules")
 def metaparameters(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """Metaparameters of the best trial against batch size, with linear and square-root rules."""
     from analysis.figures import of_trials
 
     return of_trials.best_ones(found, asked)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible")
 def scatter(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """Trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible."""
     from analysis.figures import of_trials
 
     return of_trials.scatter(found, asked)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "trials split --by a metaparameter, such as label_smoothing")
 def split(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """Trials split --by a metaparameter, such as label_smoothing."""
     from analysis.figures import of_trials
 
     return of_trials.split(found, asked)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "best error within budgets of steps and of examples")
 def budget(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """Best error within budgets of steps and of examples."""
     from analysis.figures import of_budgets
 
     return of_budgets.within(found, asked)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "every trial of each study, the best so far, and when it crosses the target")
 def learning_curves(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """Every trial of each study, the best so far, and when it crosses the target."""
     from analysis.figures import learning_curves
 
     return learning_curves.of_workloads(found, asked)
 
 
-@_figure(ASKED)
+@_figure(ASKED, "what searches of --best-of trials find, with 90 % bands, a picture per workload")
 def searches(found: "Sequence[Workload]", asked: "Asked") -> "Made":
-    """What searches of --best-of trials find, with 90 % bands, a picture per workload."""
     from analysis.figures import best_of_figures
 
     return best_of_figures.of_workloads(found, asked)
