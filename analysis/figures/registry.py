@@ -202,7 +202,6 @@ FIGURES |= {
     f"{SHALLUE}/figure{number}": Figure(PAPER, functools.partial(_shallue, number), f"Shallue et al. 2018: {title}")
     for number, title in definitions.TITLES.items()
 }
-NAMED = [name for name, row in FIGURES.items() if row.of != ASKED]  # drawn of a whole store
 KINDS = [name for name, row in FIGURES.items() if row.of in (ASKED, BATCH)]  # drawn of what --where asks for
 
 
@@ -232,9 +231,14 @@ LOADERS: "dict[str, Callable[[Folder, tuple[str, float] | None], Any]]" = {
 }
 
 
+def named() -> list[str]:
+    """The figures that are drawn of a whole store, by name."""
+    return [name for name, row in FIGURES.items() if row.of != ASKED]
+
+
 def listing() -> str:
     """The names of all figures, and the kinds, with what they show."""
-    shows = {name if name in NAMED else f"--kind {name}": row.shows for name, row in FIGURES.items()}
+    shows = {name if name in named() else f"--kind {name}": row.shows for name, row in FIGURES.items()}
     shows = dict(sorted(shows.items(), key=lambda item: item[0].startswith("--")))
     width = max(map(len, shows)) + 2
     return "\n".join(f"{name:{width}}{words}" for name, words in shows.items())
@@ -260,9 +264,9 @@ def write_all(
     from analysis.plotting.picture import Skipped
     from results import store
 
-    names = [each for each in NAMED if name in (None, each, each.partition("/")[0])]
+    names = [each for each in named() if name in (None, each, each.partition("/")[0])]
     if not names:
-        check_choice("figure", name, NAMED)
+        check_choice("figure", name, named())
     _check(out)
     commits = store.catalogue(folder)
     there = {of for commit in commits for of in studies.KINDS[commit.kind].figures}

@@ -56,6 +56,6 @@ def test_the_list_names_figures_and_kinds(door: Any) -> None:
     assert (code, err) == (0, "")
     names = [line.split("  ")[0] for line in out.splitlines()]
     kinds = [f"--kind {name}" for name, row in registry.FIGURES.items() if row.of == registry.ASKED]
-    assert names == [*registry.NAMED, *kinds]
+    assert names == [*registry.named(), *kinds]
     of_paper = [name for name in names if name.startswith("shallue2018/")]
     assert of_paper == [f"shallue2018/figure{number}" for number in range(1, 12)]
