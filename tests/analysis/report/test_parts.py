@@ -91,7 +91,7 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
     line = found["sgd"].fitted
     assert line is not None and targets.extent(line.judged, (4, 32)) is not None
     assert targets.extent(line.judged._replace(fit=None), (1, 1024)) is None
-    assert targets.answers(found["sgd"]._replace(line=None)) == []
+    assert targets.answers(found["sgd"]._replace(fitted=None)) == []
 
 
 def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:
