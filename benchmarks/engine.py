@@ -31,8 +31,8 @@ from report import Report  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from harness import compile_cache, engine, search  # noqa: E402
-from harness.engine import Settings  # noqa: E402
 from harness.record import Record  # noqa: E402
+from harness.settings import Settings  # noqa: E402
 from results.study import BatchStudy  # noqa: E402
 from sweeps import config, overrides  # noqa: E402
 from workloads import registry  # noqa: E402

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from harness import compile_cache, provenance, search
 from harness.ending import Ending
-from harness.engine import Settings
 from harness.frontier import Best, Ended
 from harness.record import Record
 from harness.runners import RUNNERS, Job
+from harness.settings import Settings
 from results import answers, confirmation, store
 from results.asked import APART
 from results.claims import Claim

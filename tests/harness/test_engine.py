@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from harness import engine, lanes, search
-from harness.engine import Settings
 from harness.record import Record
+from harness.settings import Settings
 from results.asked import APART
 from results.batch_study import BatchStudy
 from results.search_space import Range, SearchSpace

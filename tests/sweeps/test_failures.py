@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine import Settings
+from harness.settings import Settings
 from results import store, verify
 from results.batch_study import BatchStudy
 from results.study import Target

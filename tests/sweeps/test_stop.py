@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import analysis.__main__ as analysis_door
-from harness.engine import Settings
+from harness.settings import Settings
 from results import overview, store, verify
 from results.batch_study import BatchStudy
 from results.plans import from_plan

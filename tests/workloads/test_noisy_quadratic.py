@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from harness import engine, search
-from harness.engine import Settings
 from harness.record import Record
+from harness.settings import Settings
 from results.batch_study import BatchStudy
 from results.search_space import Range, SearchSpace
 from results.study import Target
