@@ -1,5 +1,10 @@
 """The door: python -m analysis steps | fit | coverage | epochs | compare | figures | report."""
 
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("analysis.__main__")
+
 import argparse
 import functools
 import sys
@@ -8,24 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import arguments
-from results.bad_input import BadInput
-from results.doors import answer, guarded, say
-from results.entries import shown
+from results.bad_input import BadInput, shown
+from results.doors import answer, say
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from results.answers import Rule
+    from results.rules.answers import Rule
 
 
-def main(words: list[str] | None = None) -> int:
+@doors.guarded
+def main(words: list[str] | None = None) -> int | None:
     """Runs one command and returns its exit code; a user's mistake is one line and 2."""
-
-    def run() -> int | None:
-        options = arguments.parser().parse_args(words)
-        return COMMANDS[options.command](options)
-
-    return guarded(run)
+    options = arguments.parser().parse_args(words)
+    return COMMANDS[options.command](options)
 
 
 def _csv(table: "pd.DataFrame") -> None:
@@ -42,7 +43,7 @@ def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
 
 
 def _rule(options: argparse.Namespace) -> "Rule":
-    from results.answers import MINIMUM, Rule
+    from results.rules.answers import MINIMUM, Rule
 
     for flag, count in (("--k", options.k), ("--best-of", options.best_of)):
         if count is not None and options.rule != "median":
@@ -68,12 +69,13 @@ def _rule(options: argparse.Namespace) -> "Rule":
 
 
 def _steps(options: argparse.Namespace) -> None:
-    from analysis.searches import confirmations, steps
+    from analysis.fitting import confirmations
+    from analysis.trials import steps
 
     asked, rule = _asked(options), _rule(options)
     held, target = steps.load(options.store, asked, rule)
     if options.rule == "median":
-        from analysis.searches import medians  # takes longer to import than most answers take
+        from analysis.trials import medians  # takes longer to import than most answers take
 
         table, notes = medians.answer(held, target, medians.Counts(options.k, options.best_of))
         columns, readable = steps.MEDIAN_COLUMNS, medians.readable
@@ -108,7 +110,7 @@ def _fit(options: argparse.Namespace) -> None:
         fitted = pairs.of_store(options.store, asked)
         found = by_k.rows(fitted, options.best_of)
         for note in by_k.notes(fitted, options.best_of):
-            print(f"note: {note}", file=sys.stderr)
+            say(f"note: {note}")
     else:
         found = pairs.rows(pairs.of_store(options.store, asked))
     table = fits.checks(*found) if options.checks else fits.table(*found)
@@ -168,20 +170,20 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _figures(options: argparse.Namespace) -> None:
-    from analysis import figures
-    from analysis.kinds import options as options_of_kinds
+    from analysis.figures import options as options_of_kinds
+    from analysis.figures import registry
 
     if options.list:
-        answer(figures.listing())
+        answer(registry.listing())
         return
     if options.store is None or options.out is None:
         raise BadInput("figures needs --store DIR and --out DIR, or --list")
     if options.kind is not None:
-        figures.write_kind(options.store, options.out, _report, options_of_kinds.asked(options))
+        registry.write_kind(options.store, options.out, _report, options_of_kinds.asked(options))
         return
     options_of_kinds.check_unused(options)
     asked = (options.metric, options.value[0]) if options.value else None
-    figures.write_all(options.store, options.out, _report, options.name, asked)
+    registry.write_all(options.store, options.out, _report, options.name, asked)
 
 
 def _report_page(options: argparse.Namespace) -> None:
@@ -207,7 +209,3 @@ COMMANDS = {
     "figures": _figures,
     "report": _report_page,
 }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,14 +3,15 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from analysis import manual
-from results import durable
+from results import doors
+from results.doors import location
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; the manual is a --help away.
+class Parser(doors.Parser):
+    """A parser of one command.
 
     ``fill`` adds a command's arguments and manual once that command is asked for: to import what all of them are about
     takes longer than most of them do.
@@ -25,9 +26,6 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         self._filled()
         return super().format_help()
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}; see `{self.prog} --help`\n")
 
     def _filled(self) -> None:
         fill, self.fill = self.fill, None
@@ -57,12 +55,12 @@ def parser() -> Parser:
 
 
 def _steps_arguments(sub: Parser) -> None:
-    from analysis.searches import steps
-    from results.answers import RULES
+    from analysis.trials import steps
+    from results.rules.answers import RULES
 
     columns, medians = (manual.meanings(each) for each in (steps.COLUMNS | steps.CONFIRMED, steps.MEDIANS))
     sub.description = manual.STEPS + columns + manual.MEDIANS + medians
-    sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+    sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     _add_target(sub)
     sub.add_argument(
         "--rule", choices=(*RULES, "median"), default="minimum", help="how an answer is taken from the trials"
@@ -91,7 +89,7 @@ def _fit_arguments(sub: Parser) -> None:
 
     sub.description = manual.FIT + manual.meanings(pairs.COLUMNS | fits.COLUMNS) + manual.FIT_LIMITS
     source = sub.add_mutually_exclusive_group(required=True)
-    source.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
+    source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
     _add_target(sub)
     sub.add_argument(
@@ -120,7 +118,7 @@ def _epochs_arguments(sub: Parser) -> None:
 
     meanings = manual.meanings(epochs.COLUMNS) + manual.EPOCHS_FIT + manual.meanings(core_counts.COLUMNS)
     sub.description = manual.EPOCHS + meanings
-    sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+    sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
     sub.add_argument("--csv", action="store_true", help="write CSV")
 
@@ -130,7 +128,7 @@ def _compare_arguments(sub: Parser) -> None:
 
     sub.description = manual.COMPARE + manual.meanings(compare.COLUMNS)
     for name in ("A", "B"):
-        sub.add_argument(name.lower(), type=durable.location, metavar=name, help="folder of a store or a release")
+        sub.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
     _add_target(sub)
     sub.add_argument("--csv", action="store_true", help="write CSV")
 
@@ -138,7 +136,7 @@ def _compare_arguments(sub: Parser) -> None:
 def _figures_arguments(sub: Parser) -> None:
     sub.description = manual.FIGURES
     sub.add_argument("--list", action="store_true", help="name the figures and stop")
-    sub.add_argument("--store", type=durable.location, metavar="DIR", help="folder of the store")
+    sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     sub.add_argument("--out", type=Path, metavar="DIR", help="folder to write to; made if it is not there")
     sub.add_argument("--name", metavar="NAME", help="draw this figure only, or those of this paper")
     sub.add_argument("--kind", metavar="KIND", help="draw a kind of figure of the studies that --where asks for")
@@ -155,7 +153,7 @@ def _figures_arguments(sub: Parser) -> None:
 
 def _report_arguments(sub: Parser) -> None:
     sub.description = manual.REPORT
-    sub.add_argument("--store", type=durable.location, required=True, metavar="DIR", help="folder of the store")
+    sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page; what is there is replaced")
     _add_target(sub)
 

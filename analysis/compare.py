@@ -11,12 +11,13 @@ from analysis.contradictions import Finding, paired
 from analysis.cores import factorizations
 from analysis.fitting import curves
 from analysis.fitting.curves import Curve
-from analysis.searches import steps, trials
-from analysis.searches.trials import StudyTrials
-from results import plans, store
+from analysis.trials import steps, trials
+from analysis.trials.trials import StudyTrials
+from results import doors, store
 from results.bad_input import BadInput
 from results.durable import Folder
-from results.study import Target
+from results.plans import kinds
+from results.plans.study import Target
 
 COLUMNS = {
     "what": "steps, critical_batch_size, seconds_per_epoch, recall_20 or recall_50",
@@ -83,7 +84,7 @@ class _Place:
         self.factorized = factorizations.load(folder) if factorizations.of_kind(commits) else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves: list[Curve] = []
-        over_batches = {commit.name for commit in plans.of_kind(commits, *studies.drawn_as(studies.BATCH))}
+        over_batches = {commit.name for commit in kinds.of_kind(commits, *studies.drawn_as(studies.BATCH))}
         if commits and not over_batches:
             return
         held, target = steps.load(folder, asked)
@@ -168,7 +169,7 @@ def _shown(rows: pd.DataFrame) -> str:
         for row in records
     ]
     header = ["", "by", "A", "B", "of"]
-    return "\n".join([text.aligned(header, lines, left=header), *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
+    return "\n".join([doors.table(header, lines, left=header), *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
 
 
 def _naming(row: Mapping[Any, Any]) -> str:

@@ -18,8 +18,8 @@ from analysis.cores.factorizations import Measured
 from analysis.fitting import fits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
-from analysis.searches import best_of, trials
-from analysis.searches.trials import StudyTrials
+from analysis.trials import best_of, trials
+from analysis.trials.trials import StudyTrials
 
 FEWEST_EPOCHS = 3  # whose times are judged
 REACHED, NOT_REACHED = "reached", "not reached"

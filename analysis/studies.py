@@ -1,13 +1,9 @@
-"""Studies by kind: what is said of each kind, what loads its studies, and what figures these are drawn as.
+"""Studies by kind: what is said of each kind, and what figures its studies are drawn as."""
 
-What loads them is imported once it is to load, as it takes a while.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from results.durable import Folder
-from results.plan import Plan
+from results.plans.plan import Plan
 
 # What figures are drawn from.
 BATCH, CORES, PAPER = "batch", "cores", "paper"
@@ -20,38 +16,19 @@ class Kind(NamedTuple):
       said: what the report calls them.
       question: that they answer, in a sentence.
       answers: whether tables tell their steps to target.
-      figures: what is drawn from them, and what loads that from a store: ``batch``, curves of steps to target over
-        batch sizes; ``cores``, factorizations over cores; ``paper``, the workloads of a paper. A loader takes the
-        folder, and metric and value of a target other than the studies' own.
+      figures: what of them is drawn, keys of ``figures.registry.LOADERS``: ``batch``, curves of steps to target over
+        batch sizes; ``cores``, factorizations over cores; ``paper``, the workloads of a paper.
       rule: of a plan, what filters of the report call its optimizer.
     """
 
     said: str
     question: str
     answers: bool = False
-    figures: Mapping[str, Callable[[Folder, tuple[str, float] | None], Any]] = {}
+    figures: tuple[str, ...] = ()
     rule: Callable[[Any], str] = lambda study: str(study.optimizer)
 
 
-def _curves(folder: Folder, asked: tuple[str, float] | None) -> Any:
-    from analysis.fitting import pairs
-
-    return pairs.of_store(folder, asked)
-
-
-def _factorizations(folder: Folder, asked: tuple[str, float] | None) -> Any:
-    from analysis.cores import factorizations
-
-    return factorizations.load(folder)
-
-
-def _paper(folder: Folder, asked: tuple[str, float] | None) -> Any:
-    from analysis.papers import shallue2018
-
-    return shallue2018.of_store(folder)
-
-
-STEPS_TO_TARGET = {BATCH: _curves, PAPER: _paper}
+STEPS_TO_TARGET = (BATCH, PAPER)
 
 KINDS: dict[str, Kind] = {
     "batch": Kind(
@@ -70,7 +47,7 @@ KINDS: dict[str, Kind] = {
         "factorizations over cores",
         "Seconds per epoch and recall of implicit factorizations against cores.",
         answers=True,
-        figures={CORES: _factorizations},
+        figures=(CORES,),
         rule=lambda study: f"als, {study.solver}",
     ),
 }

@@ -1,21 +1,7 @@
-"""Tables as aligned text."""
+"""Numbers, intervals and names as text."""
 
 import math
-from collections.abc import Iterable, Sequence
-
-
-def aligned(header: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[str] = ()) -> str:
-    """Lines of a table, columns two spaces apart; those named in ``left`` start, the others end, at their header."""
-    lines = [list(header), *map(list, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    starts = [name in set(left) for name in header]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if start else cell.rjust(width)
-            for cell, width, start in zip(line, widths, starts, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+from collections.abc import Sequence
 
 
 def number(value: float, digits: int = 3) -> str:

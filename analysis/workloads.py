@@ -5,15 +5,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from analysis import studies, text
-from analysis.fitting import curves
-from results import plans, store
+from results import store
 from results.bad_input import BadInput, nearest
-from results.commits import Commit
 from results.durable import Folder
-from results.plan import Plan
-from results.study import digest
+from results.plans import kinds
+from results.plans.plan import Plan
+from results.plans.study import canonical, digest
+from results.storage.commits import Commit
 
 FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pruning", "stop", "source")
+
+# A curve varies these, what it runs along, and nothing else of a study's plan: budgets and search spaces may have to
+# follow the batch size, and so does what a source tells beside.
+VARIED = ("budget_steps", "evaluation_spacing", "space", "details")
 
 
 class Workload(NamedTuple):
@@ -45,7 +49,7 @@ class Workload(NamedTuple):
     @property
     def recorded(self) -> bool:
         """Whether others measured it."""
-        return plans.KINDS[self.commits[0].kind].recorded
+        return kinds.KINDS[self.commits[0].kind].recorded
 
 
 def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
@@ -60,12 +64,25 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
       BadInput: there is no store, a condition is none, or no study meets any.
     """
     conditions = [_conditions(one) for one in where]
-    commits = plans.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH))
+    commits = kinds.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH))
     batched = [(commit, commit.study) for commit in commits]
     asked = [pair for pair in batched if not where or any(_meets(pair[1], each) for each in conditions)]
     if where and not asked:
         raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(batched)}")
     return _grouped(asked)
+
+
+def shared_plan(study: Plan) -> dict[str, object]:
+    """What all studies of a curve agree on: the plan without what the curve runs along, and ``VARIED``."""
+    varied = (*VARIED, kinds.KINDS[study.kind].along)
+    return {field: value for field, value in study.plan().items() if field not in varied}
+
+
+def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
+    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``; empty if none."""
+    own = plans[key]
+    fields = [field for field in own if any(plan.get(field) != own[field] for plan in plans.values())]
+    return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
 
 
 def _conditions(text: str) -> Mapping[str, str]:
@@ -96,7 +113,7 @@ def _grouped(asked: Sequence[tuple[Commit, Plan]]) -> list[Workload]:
     alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
     plan_of: dict[str, dict[str, Any]] = {}
     for commit, study in asked:
-        shared = curves.shared_plan(study)
+        shared = shared_plan(study)
         key = digest(shared)
         plan_of[key] = shared
         looks = (study.dataset, study.model_label, study.optimizer)
@@ -104,7 +121,7 @@ def _grouped(asked: Sequence[tuple[Commit, Plan]]) -> list[Workload]:
     return [
         Workload(
             *looks,
-            curves.distinction(key, {other: plan_of[other] for other in groups}),
+            distinction(key, {other: plan_of[other] for other in groups}),
             tuple(commit for _, commit in sorted(members, key=lambda member: (member[0], member[1].name))),
         )
         for looks, groups in sorted(alike.items())
@@ -115,3 +132,9 @@ def _grouped(asked: Sequence[tuple[Commit, Plan]]) -> list[Workload]:
 def _there(held: Sequence[tuple[Commit, Plan]]) -> str:
     looks = {f"{study.dataset}/{study.model_label}/{study.optimizer}" for _, study in held}
     return f"there are {text.some(sorted(looks))}" if looks else "the store has no study over batch sizes"
+
+
+def _brief(field: str, value: Any) -> str:
+    if field == "targets":
+        return " and ".join(f"{target['metric']} ≤ {target['value']:g}" for target in value) or "none"
+    return value if isinstance(value, str) else canonical(value)

@@ -40,6 +40,7 @@ from report import Report
 from tqdm import tqdm
 
 from harness import processors
+from results.bad_input import BadInput
 from workloads.datasets import rating_files, webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
 from workloads.factorization import fused, recall
@@ -199,7 +200,7 @@ def peak(threads: int) -> Peak:
 def _can_fuse(case: Case) -> bool:
     try:
         return not case.gpu and bool(fused.compiler())
-    except fused.Unavailable as error:
+    except BadInput as error:
         print(error, file=sys.stderr)
         return False
 

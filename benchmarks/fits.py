@@ -16,7 +16,7 @@ from report import Report
 
 from analysis.fitting import coverage, curves, fits, regimes, simulation
 from analysis.fitting.curves import Curve
-from results.study import Target
+from results.plans.study import Target
 
 TRIALS = 100
 CURVES = 15

@@ -5,13 +5,12 @@ With --smoke it takes tiny input and seconds: that shows that it runs, and measu
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 from pathlib import Path
 from types import TracebackType
 
 from harness import provenance
+from results import durable
 
 
 class Report:
@@ -50,9 +49,5 @@ class Report:
         print(f"measured on {about['device_kind']} × {about['device_count']}, {about['physical_cores']} cores, "
               f"python {about['python_version']}, {about['package_versions']}")  # fmt: skip
         if self._path is not None:
-            with tempfile.NamedTemporaryFile("w", dir=self._path.absolute().parent, delete=False) as file:
-                json.dump(self._rows, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(file.name, self._path)
+            durable.replace(self._path, json.dumps(self._rows, indent=1).encode())
         sys.exit(0 if all(row["met"] for row in self._rows) else 1)

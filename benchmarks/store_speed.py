@@ -20,7 +20,7 @@ from report import Report
 from tqdm import tqdm
 
 from results import durable, store
-from results.recorded import Recorded
+from results.plans.recorded import Recorded
 
 PAIRS = 3
 METRIC, VALUE = "validation_error", 0.05
@@ -65,8 +65,13 @@ folder, metric, value, every = sys.argv[1], sys.argv[2], float(sys.argv[3]), int
 {work}
 print(json.dumps([took, peak(), found]))
 """
-OF_SCAN = "from results import answers, scan, store\nfrom results.study import Target"
-OF_ENVELOPES = "from analysis.searches import steps\nfrom results.answers import MINIMUM, Rule\nrule = "
+OF_SCAN = """
+from results import store
+from results.plans.study import Target
+from results.reading import scan
+from results.rules import answers
+"""
+OF_ENVELOPES = "from analysis.trials import steps\nfrom results.rules.answers import MINIMUM, Rule\nrule = "
 WAYS = {
     "scan": (OF_SCAN, SCAN),
     "envelopes": (f"{OF_ENVELOPES}MINIMUM", ENVELOPES),
@@ -98,7 +103,7 @@ def main(report: Report, folder: Path, share: float) -> None:
     answers(report, folder, rows, whole)
     with tempfile.TemporaryDirectory(dir=folder.parent) as spare:
         commits(report, Path(spare))
-    if importlib.util.find_spec("results.verify"):
+    if importlib.util.find_spec("results.checks.verify"):
         verify(report, folder, whole)
 
 
@@ -165,7 +170,7 @@ def verify(report: Report, folder: Path, whole: bool) -> None:
     """
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     program = (
-        "import os, sys, time\nfrom pathlib import Path\nfrom results import verify\n"
+        "import os, sys, time\nfrom pathlib import Path\nfrom results.checks import verify\n"
         "if hasattr(os, 'sched_setaffinity'):\n    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "began = time.process_time()\n"
         "code = verify.run(Path(sys.argv[1]), lambda line: None)\n"

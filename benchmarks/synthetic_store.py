@@ -23,10 +23,11 @@ import numpy as np
 import pyarrow as pa
 from tqdm import tqdm
 
-from results import schema, store
+from results import store
 from results.importers import shallue2018_format
-from results.recorded import Recorded
-from results.search_space import Range, SearchSpace
+from results.plans import schema
+from results.plans.recorded import Recorded
+from results.plans.search_space import Range, SearchSpace
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "papers" / "shallue2018_studies.csv"
 TRIALS, ROWS = 168_000, 70_000_000

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from results import store
-from results.commits import Commit, read_table
+from results.storage.commits import Commit, read_table
 
 METRIC = "validation_loss"
 SHARES = {"digits": 1 / 8, "pydoc": 1 / 2}  # of the budget of steps

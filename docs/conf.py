@@ -12,9 +12,9 @@ from sphinx.application import Sphinx
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-importlib.import_module("analysis.drawing.picture")  # with what it stands on
+importlib.import_module("analysis.plotting.picture")  # with what it stands on
 typing.TYPE_CHECKING = True  # the registry of figures imports for type checkers alone what its signatures name
-importlib.import_module("analysis.figures")
+importlib.import_module("analysis.figures.registry")
 typing.TYPE_CHECKING = False
 
 project = "scaling-limits"

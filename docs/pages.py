@@ -9,9 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 
 import analysis.__main__ as analysis_door
-from results import contents, dataset_card, schema
-from results.contents import Contents
-from results.plans import KINDS
+from results.plans import schema
+from results.plans.kinds import KINDS
+from results.reading import contents
+from results.reading.contents import Contents
+from results.release import dataset_card
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
@@ -39,9 +41,9 @@ page was built. A mistake in what is asked is answered in one line, with exit co
 _DICTIONARY = """\
 # Data dictionary
 
-A store and a release have the same three tables; `results.store.read` gives them to pandas. This page is made from
-`results/schema.py`, schema {version}. A release brings a `DICTIONARY.md` of its own, which also has the columns of its
-metaparameters and metrics.
+A store and a release have the same three tables; `results.store.read` gives them to pandas. This page is made
+from `results/plans/schema.py`, schema {version}. A release brings a `DICTIONARY.md` of its own, which also has the
+columns of its metaparameters and metrics.
 
 - `trials` has after these columns one for every metaparameter, under its own name, float64.
 - `measurements` has one for every metric, under its own name: float32 as computed here, float64 as published elsewhere.

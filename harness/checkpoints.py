@@ -8,10 +8,8 @@ import contextlib
 import hashlib
 import json
 import math
-import os
 import shutil
 import time
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from results import durable
-from workloads.factorization.prepared import cache_home
+from workloads import caches
 
 FORMAT = 1
-TEMPORARY = ".tmp-"
 FORGOTTEN_SECONDS = 30 * 24 * 3600  # nobody goes on with a sweep after so long
 DIGEST_BYTES = 32
 
@@ -52,7 +49,7 @@ class Checkpoints:
 
     def __init__(self, store: Path, study: str):
         place = hashlib.sha256(f"{store.resolve()}/{study}".encode()).hexdigest()[:16]
-        self.folder = cache_home() / "checkpoints" / f"{study}-{place}"
+        self.folder = caches.folder("checkpoints") / f"{study}-{place}"
 
     def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
         """Keeps a checkpoint in place of the one before.
@@ -63,23 +60,14 @@ class Checkpoints:
           checkpoint: to be kept.
         """
         _forget(self.folder.parent)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / f"{TEMPORARY}{uuid.uuid4().hex}"
+        durable.make_folder(self.folder)
         about = [[list(array.shape), str(array.dtype)] for array in checkpoint.arrays]
         line = {"format": FORMAT, "key": key, "epochs": checkpoint.epochs, "rows": checkpoint.rows, "arrays": about}
+        pieces = [json.dumps(line).encode() + b"\n", *map(_bytes, checkpoint.arrays)]
         digest = hashlib.sha256()
-        try:
-            with open(temporary, "xb") as file:
-                for piece in (json.dumps(line).encode() + b"\n", *map(_bytes, checkpoint.arrays)):
-                    digest.update(piece)
-                    file.write(piece)
-                file.write(digest.digest())
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(self._path(trial))
-        finally:
-            temporary.unlink(missing_ok=True)
-        durable.sync(self.folder)
+        for piece in pieces:
+            digest.update(piece)
+        durable.replace(self._path(trial), *pieces, digest.digest())
 
     def load(self, trial: int, key: str) -> Checkpoint | None:
         """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""

@@ -13,9 +13,9 @@ from jax import Array
 from harness.checkpoints import Checkpoint, Checkpoints, key_of
 from harness.frontier import Ended
 from harness.record import Record
-from results.factorization import Factorization
-from results.schema import COSTS
-from results.study import Trial
+from results.plans.factorization import Factorization
+from results.plans.schema import COSTS
+from results.plans.study import Trial
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.ratings import Ratings
 from workloads.factorization.training import RECALL_AT, Options, Tables, Training

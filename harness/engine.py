@@ -12,8 +12,8 @@ from harness.frontier import Best, Ended, Frontier, Live
 from harness.lanes import Programs, Spans, default_strategy, programs_for
 from harness.record import Record
 from harness.settings import Settings
-from results.batch_study import BatchStudy
-from results.study import Trial
+from results.plans.batch_study import BatchStudy
+from results.plans.study import Trial
 from workloads import registry, schedules
 
 DEFAULT_LANES = 32

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from results.batch_study import BatchStudy
-from results.study import Target, Trial
+from results.plans.batch_study import BatchStudy
+from results.plans.study import Target, Trial
 
 # Of a target: the fewest steps any trial took to it, and that trial's id (the smaller id wins a tie).
 Best = Mapping[Target, tuple[int, int]]

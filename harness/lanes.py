@@ -15,7 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from harness import streams
-from results.batch_study import BatchStudy
+from results.plans.batch_study import BatchStudy
 from workloads import registry, schedules
 from workloads.workload import Examples, Workload, first_examples
 

@@ -14,7 +14,7 @@ class Record:
     Attributes:
       ended: how each of these trials ended, by its id.
       trial, step: int32[rows], which evaluation a row is; sorted by (trial, step).
-      metrics: values[rows] by name: float32 metrics, then the further columns of the kind (``results.plans.KINDS``).
+      metrics: values[rows] by name: float32 metrics, then further columns of the kind (see ``results.plans.kinds``).
       compile_seconds: spent on building programs in this run; of a factorization what the first epoch of its process
         took beyond those after it.
       train_seconds, evaluate_seconds, run_seconds: inside training, inside evaluations, and in all, without compiling.

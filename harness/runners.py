@@ -12,9 +12,9 @@ from harness.ending import Ending
 from harness.frontier import Best, Ended
 from harness.record import Record
 from harness.settings import Settings
-from results.plan import Plan
-from results.plans import KINDS
-from results.study import Trial
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.study import Trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Job:
       trials: of the study, with distinct ids.
       settings: how to run them.
       store: folder that the study is kept in.
-      source: what its data are built from where its plan does not say that, plain data; see ``sweeps.kinds``.
+      source: what its data are built from where its plan does not say that, plain data; see ``sweeps.readers``.
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called with what is settled so far; see ``Runner.by_step``.
       on_finished: called with trials that have finished since it was last called.

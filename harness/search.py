@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.stats import qmc
 
-from results.asked import APART
-from results.plan import Plan
-from results.study import Trial
+from results.plans.asked import APART
+from results.plans.plan import Plan
+from results.plans.study import Trial
 
 
 def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
@@ -21,7 +21,7 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
 
     Args:
       study: whose ``stream`` all randomness derives from.
-      ids: of trials, from 0, and of those that repeat them; see ``results.confirmation``.
+      ids: of trials, from 0, and of those that repeat them; see ``results.rules.confirmation``.
 
     Returns:
       Trials in the order of ``ids``.

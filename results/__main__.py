@@ -1,14 +1,16 @@
 """python -m results: the dataset. Check it, bring data in, publish it."""
 
-import argparse
-import sys
-from collections.abc import Callable
-from typing import NoReturn
+from results import doors
 
-from results import doors, durable
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("results.__main__")
+
+import argparse
+from collections.abc import Callable
+
 from results.bad_input import BadInput
+from results.doors import Parser
 from results.doors import say as report
-from results.durable import Folder
 
 HELP = """\
 The dataset: check it, bring published data in, publish it.
@@ -26,30 +28,12 @@ pip install "scaling-limits[gcs]"). A sweep runs into a local folder.
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """Mistakes in one line, exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        report(f"error: {message}; see {self.prog} --help")
-        sys.exit(2)
-
-
+@doors.guarded
 def main(argv: list[str] | None = None) -> int:
     """Runs a command; 0 is success, 1 faults found or nothing done, 2 a mistake in what was asked."""
-
-    def run() -> int:
-        options = parser().parse_args(argv)
-        code: int = options.command(options)
-        return code
-
-    return doors.guarded(run)
-
-
-def _location(text: str) -> Folder:
-    try:
-        return durable.location(text)
-    except BadInput as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    options = parser().parse_args(argv)
+    code: int = options.command(options)
+    return code
 
 
 def parser() -> Parser:
@@ -59,7 +43,7 @@ def parser() -> Parser:
 
     def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=summary, description=summary)
-        sub.add_argument("--store", type=_location, required=True, metavar="DIR", help="folder of the store")
+        sub.add_argument("--store", type=doors.location, required=True, metavar="DIR", help="folder of the store")
         sub.set_defaults(command=run)
         return sub
 
@@ -68,24 +52,24 @@ def parser() -> Parser:
     command("repair", "drops what is torn, and only that, and says what", _repair)
     sub = command("import", "brings published data into a store", _import)
     sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="where the data are from")
-    sub.add_argument("path", type=_location, help="the archive, or the folder")
+    sub.add_argument("path", type=doors.location, help="the archive, or the folder")
     sub.add_argument("--any-checksum", action="store_true", help="take an archive that is not the published one")
     sub.add_argument("--replace", action="store_true", help="take what has changed in logs since they were imported")
     sub = command("export", "writes a release of a store", _export)
-    sub.add_argument("--out", type=_location, required=True, metavar="DIR", help="new folder of the release")
+    sub.add_argument("--out", type=doors.location, required=True, metavar="DIR", help="new folder of the release")
     sub = command("merge", "joins stores and releases into a store", _merge)
-    sub.add_argument("sources", nargs="+", type=_location, metavar="SRC", help="a store or a release")
+    sub.add_argument("sources", nargs="+", type=doors.location, metavar="SRC", help="a store or a release")
     return top
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from results import verify
+    from results.checks import verify
 
     return verify.run(options.store, report, full=options.full)
 
 
 def _repair(options: argparse.Namespace) -> int:
-    from results import repair
+    from results.checks import repair
 
     return repair.run(options.store, report)
 
@@ -105,16 +89,12 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from results import release
+    from results.release import release
 
     return release.export(options.store, options.out, report)
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from results import merge
+    from results.release import merge
 
     return merge.merge(options.sources, options.store, report)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class BadInput(ValueError):
-    """A mistake in what the user asked for. Doors print its text without a traceback and exit with code 2."""
+    """A mistake in what the user asked for, or a lack of what it needs. Doors print its text and exit with code 2."""
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
@@ -23,3 +23,8 @@ def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
     known = list(choices)
     if word not in known:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
+
+
+def shown(text: object) -> str:
+    """A name for a line of text: what would break the line, or cannot be encoded, is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

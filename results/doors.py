@@ -1,38 +1,82 @@
-"""What every door shares: how it ends, and that nothing from a file can steer the terminal it prints to."""
+"""What doors share: how they open and end, read words and print, and that nothing from a file can steer a terminal.
 
+Imports next to nothing, so that a door is guarded before it imports anything that takes time.
+"""
+
+import argparse
 import contextlib
+import functools
+import importlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
-from results.bad_input import BadInput
-from results.entries import shown
+from results.bad_input import BadInput, shown
+
+if TYPE_CHECKING:
+    from results.durable import Folder
+
+P = ParamSpec("P")
 
 
 class _Terminated(BaseException):
     """SIGTERM, told like an interrupt."""
 
 
-def guarded(door: Callable[[], int | None]) -> int:
-    """Runs a door and gives its exit code.
+def guarded(door: Callable[P, int | None]) -> Callable[P, int]:
+    """Makes a door give its exit code, whatever happens in it.
 
     Nothing is a traceback that a user can bring about: a mistake, and a disk or a network that gave out, is one line
     and 2; an interrupt 130 and SIGTERM 143, once what was begun is left in order; 141 where the reader of what we
     print, such as head, has seen enough.
     """
+
+    @functools.wraps(door)
+    def opened(*words: P.args, **named: P.kwargs) -> int:
+        try:
+            with _terminable():
+                try:
+                    return _told(lambda: door(*words, **named))
+                finally:
+                    sys.stdout.flush()
+        except BrokenPipeError:  # Python's own flush at exit must not fail again
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            return 141
+
+    return opened
+
+
+def run(module: str) -> NoReturn:
+    """Ends the process with the exit code of the ``main`` of a module, which is imported once it is guarded, too."""
+
+    @guarded
+    def door() -> int:
+        code: int = importlib.import_module(module).main(sys.argv[1:])
+        return code
+
+    sys.exit(door())
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises BadInput where argparse prints its usage; the manual is a --help away."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{message}; see `{self.prog} --help`")
+
+
+def location(text: str) -> "Folder":
+    """An argument of a ``Parser`` that ``durable.location`` understands."""
+    from results import durable
+
     try:
-        with _terminable():
-            try:
-                return _told(door)
-            finally:
-                sys.stdout.flush()
-    except BrokenPipeError:  # Python's own flush at exit must not fail again
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return 141
+        return durable.location(text)
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def answer(lines: str) -> None:
@@ -45,9 +89,34 @@ def say(line: str) -> None:
     print(shown(line), file=sys.stderr, flush=True)
 
 
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]], left: Iterable[str] | None = None) -> str:
+    """Lines of a table, columns two spaces apart.
+
+    Args:
+      header: names of the columns.
+      rows: their cells; of an int, thousands are set apart.
+      left: columns that start at their header, the others end there; all but those of ints, if it is None.
+    """
+    held = list(rows)
+    if left is None:
+        left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in held)]
+    starts = [name in set(left) for name in header]
+    lines = [[f"{cell:,}" if isinstance(cell, int) else shown(cell) for cell in row] for row in (header, *held)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if start else cell.rjust(width)
+            for cell, width, start in zip(line, widths, starts, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
 def _told(door: Callable[[], int | None]) -> int:
     try:
         return door() or 0
+    except SystemExit as exiting:  # argparse, after --help
+        return int(exiting.code or 0)
     except BadInput as error:
         say(f"error: {error}")
         return 2

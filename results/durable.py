@@ -3,7 +3,8 @@
 A file is made by writing a temporary one beside it, flushing it to disk, linking it to its name, which fails if that
 is taken, and flushing the folder. Nothing is ever rewritten in place. What a killed process left behind is removed by
 age alone, because nobody else can know whether its writer is still alive; one that is writes its temporary file again.
-A repair alone puts another file in the place of one, which is torn, and does so by a rename.
+What may be made anew, such as a page, a checkpoint or what a repair finds torn, is put in the place of the one before
+by a rename, and a whole folder takes its name so.
 """
 
 import contextlib
@@ -11,10 +12,11 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import stat
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,20 +75,54 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
     return created
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Puts a file in the place of one that is torn, or missing: at every moment one of them is there, whole or torn."""
+def replace(path: Path, *pieces: bytes | memoryview) -> None:
+    """Creates a file, or puts it in the place of another: at every moment one of them is there, and the new one whole.
+
+    Args:
+      path: in a folder that exists.
+      pieces: everything the file holds, in order.
+    """
     temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
-        _write(temporary, data)
+        _write(temporary, *pieces)
         os.rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     sync(path.parent)
 
 
-def sync(folder: Path) -> None:
-    """Flushes the names in a folder to disk."""
-    handle = os.open(folder, os.O_RDONLY)
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into beside ``path``; it takes that name once it is whole, and is gone if anything is raised.
+
+    What is in it must have been flushed to disk, file by file. What killed writers of the same name left is removed.
+
+    Raises:
+      OSError: it cannot be made, or there is a file or a folder with something in it at ``path``.
+    """
+    prefix = f"{TEMPORARY}{path.name}-"
+    folder = path.parent / f"{prefix}{uuid.uuid4().hex}"
+    try:
+        make_folder(folder)
+        remove_leftovers(path.parent, prefix)
+        yield folder
+        sync(folder)
+        os.rename(folder, path)
+        sync(path.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_leftovers(folder: Path, prefix: str = TEMPORARY) -> None:
+    """Removes folders within a local one that killed processes left behind, once they are old."""
+    for path in folder.iterdir():
+        if path.name.startswith(prefix) and is_leftover(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Flushes a file, or the names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -97,7 +133,7 @@ def make_folder(folder: Folder) -> None:
     """Makes a folder, and those above it, durably."""
     if folder.is_dir():
         return
-    if isinstance(folder, Path):
+    if isinstance(folder, Path) and not folder.parent.exists():
         make_folder(folder.parent)
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(folder, Path):
@@ -191,9 +227,10 @@ def is_leftover(path: Path, now: float | None = None) -> bool:
         return False
 
 
-def _write(temporary: Path, data: bytes | memoryview) -> None:
+def _write(temporary: Path, *pieces: bytes | memoryview) -> None:
     with open(temporary, "xb") as file:
-        file.write(data)
+        for piece in pieces:
+            file.write(piece)
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,7 +1,7 @@
 """A store: a folder of studies, each written part by part and made visible by a commit record.
 
     STORE/<study>/plan-<trials>.json, confirm-<repeats>[-<top>].json       what was asked for
-    STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                who wrote, and what; see ``results.parts``
+    STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                who wrote, and what; see ``parts``
     STORE/<study>/{studies,trials,measurements}-<n>.parquet                what was committed under claim n
     STORE/<study>/commit-<n>.json                                          the record that lists these, with sha256
 
@@ -23,16 +23,18 @@ from typing import NamedTuple, TypeVar
 
 import pandas as pd
 
-from results import claims, confirmation, durable, ledger
-from results.asked import NO_REPEATS
+from results import durable
 from results.bad_input import BadInput
-from results.commits import Commit, Tables, committed, frame, listed, read_table, released, steady
-from results.compaction import TABLES
 from results.durable import Damaged, Folder
-from results.parts import confirm_file, plan_file
-from results.plan import Plan
-from results.plans import from_plan
-from results.study import DIGITS
+from results.plans.asked import NO_REPEATS
+from results.plans.kinds import from_plan
+from results.plans.plan import Plan
+from results.plans.study import DIGITS
+from results.rules import confirmation, ledger
+from results.storage import claims
+from results.storage.commits import Commit, Tables, committed, frame, listed, read_table, released, steady
+from results.storage.compaction import TABLES
+from results.storage.parts import confirm_file, plan_file
 
 T = TypeVar("T", bound=Plan)
 

@@ -1,5 +1,10 @@
 """python -m sweeps: runs one study, or with -m a sweep of them; what the store has already is not run again."""
 
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("sweeps.__main__")
+
 import contextlib
 import dataclasses
 import sys
@@ -10,13 +15,13 @@ from tqdm import tqdm
 from harness import runners
 from harness.runners import RUNNERS
 from results import store
+from results.bad_input import shown
 from results.doors import say
-from results.entries import shown
-from results.plan import Plan
-from results.plans import of_kind
-from sweeps import config, doors
-from sweeps.kinds import KINDS
+from results.plans.kinds import of_kind
+from results.plans.plan import Plan
+from sweeps import config, manual
 from sweeps.launchers import local
+from sweeps.readers import READERS
 from sweeps.reading import Read
 
 Studies = Sequence[Plan]
@@ -60,9 +65,10 @@ class _Count:
         return f"{self.ended}/{self.total}"
 
 
+@doors.guarded
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
-    request = config.request(doors.read(argv, __doc__ or ""))
+    request = config.request(manual.read(argv, __doc__ or ""))
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, and still something to do.
@@ -71,7 +77,7 @@ def main(argv: list[str]) -> int:
     if not to_run:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
         return 0
-    for kind, reader in KINDS.items():
+    for kind, reader in READERS.items():
         reader.make_ready([Read(s, request.sources.get(s.name)) for s in of_kind(to_run, kind)], say)
     for study in to_run:
         store.ask(request.store, study)
@@ -88,7 +94,7 @@ def main(argv: list[str]) -> int:
     if failures:
         say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
         return 1
-    reading = {KINDS[study.kind].command for study in request.studies}
+    reading = {READERS[study.kind].command for study in request.studies}
     commands = [f"python -m analysis {command} --store {request.store}" for command in sorted(reading)]
     print(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
@@ -106,7 +112,3 @@ def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -
                     request.store, studies, request.settings, request.workers, bar, sources=request.sources
                 )
     return outcomes
-
-
-if __name__ == "__main__":
-    sys.exit(doors.guarded(main, sys.argv[1:]))

@@ -16,9 +16,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from results.bad_input import BadInput, check_choice, nearest
-from sweeps import kinds, overrides
-from sweeps.kinds import KINDS
+from sweeps import overrides, readers
 from sweeps.overrides import GROUPS, CommandLine
+from sweeps.readers import READERS
 
 _SHOWN = 5  # tasks of a kind that a message names
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
@@ -35,7 +35,7 @@ class _Base(NamedTuple):
     @property
     def kind(self) -> str:
         kind: str = self.config.kind
-        check_choice("kind", kind, KINDS)
+        check_choice("kind", kind, READERS)
         return kind
 
 
@@ -45,8 +45,8 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
     Hydra composes once for every distinct choice from groups; values are then set on copies of that.
 
     Returns:
-      Plain data in the shape of ``sweeps.kinds.config()``, one per point of the sweep; sections of other kinds than its
-      own are None.
+      Plain data in the shape of ``sweeps.readers.config()``, one per point of the sweep; sections of other kinds than
+      its own are None.
 
     Raises:
       BadInput: for anything wrong with it, before any study is returned.
@@ -58,7 +58,7 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
     fixed = [o for o in given if not o.is_sweep_override()]
     if swept and not line.multirun:
         raise BadInput(f"{swept[0].input_line} is a sweep; add -m to run all of it")
-    ConfigStore.instance().store("schema", kinds.config())
+    ConfigStore.instance().store("schema", readers.config())
     with initialize_config_module("conf", version_base="1.3"):
         spoken_for = {o.key_or_group for o in given}
         axes = {k: v for k, v in _base(_choices(fixed)).axes.items() if k not in spoken_for}
@@ -84,10 +84,10 @@ def _points(points: Sequence[Sequence[Override]], given: Sequence[Override]) -> 
             bases[choices] = _base(choices)
         at.append(bases[choices])
     for override in given:
-        if not any(kinds.takes(base.kind, override.key_or_group) for base in bases.values()):
+        if not any(readers.takes(base.kind, override.key_or_group) for base in bases.values()):
             raise BadInput(_misplaced(override.key_or_group, at[0]))
     for point, base in zip(points, at, strict=True):
-        yield _plain(_with(base, [o for o in point if kinds.takes(base.kind, o.key_or_group)]), base.kind)
+        yield _plain(_with(base, [o for o in point if readers.takes(base.kind, o.key_or_group)]), base.kind)
 
 
 def _choices(point: Iterable[Override]) -> tuple[str, ...]:
@@ -103,11 +103,11 @@ def _base(choices: Sequence[str]) -> _Base:
 
 
 def _misplaced(key: str, base: _Base) -> str:
-    for kind, reader in KINDS.items():
-        if kinds.takes(kind, key):
+    for kind, reader in READERS.items():
+        if readers.takes(kind, key):
             tasks = [f"task={name}" for name in overrides.tasks(kind)]
             told = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
-            other = f"task={base.task}, which is a {KINDS[base.kind].noun}"
+            other = f"task={base.task}, which is a {READERS[base.kind].noun}"
             return f"{key} does not go with {other}; it is for a {reader.noun}: {told}"
     return f"unknown key {key!r}; {nearest(key, _keys())}"
 
@@ -167,10 +167,10 @@ def _reworded(error: Exception, lines: Sequence[str]) -> str:
 
 def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
     """Plain data without what a preset says for studies of other kinds."""
-    own = KINDS[kind].sections
-    for key in (key for reader in KINDS.values() for key in reader.sections if key not in own):
+    own = READERS[kind].sections
+    for key in (key for reader in READERS.values() for key in reader.sections if key not in own):
         config[key] = None
-    _check_keys(config, kinds.config(), "")
+    _check_keys(config, readers.config(), "")
     for key in own:
         if config[key] is None:
             raise BadInput(f"{key}=null: a value is needed")
@@ -195,7 +195,7 @@ def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
 def _keys(shape: Any = None, prefix: str = "") -> list[str]:
     """Every key an override may name, dotted, and `experiment`."""
     keys = ["experiment"] if not prefix else []
-    for key, kind in _fields(shape or kinds.config()).items():
+    for key, kind in _fields(shape or readers.config()).items():
         if not prefix and key == "kind":  # which tasks say, and no override
             continue
         keys += _keys(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
@@ -205,7 +205,7 @@ def _keys(shape: Any = None, prefix: str = "") -> list[str]:
 
 def _shapes(shape: Any = None) -> dict[str, Any]:
     """All dataclasses that a shape is made of, by their names."""
-    own = shape or kinds.config()
+    own = shape or readers.config()
     kinds_of_fields = [each for kind in _fields(own).values() for each in (kind, *typing.get_args(kind))]
     nested = [kind for kind in kinds_of_fields if dataclasses.is_dataclass(kind)]
     return {own.__name__: own} | {name: kind for each in nested for name, kind in _shapes(each).items()}

@@ -1,4 +1,4 @@
-"""From a composed configuration to plans: the only place that reads it, and hands on plain data."""
+"""A command line to plans: the request, and the studies of all configurations, read by kind."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import Any
 from harness.lanes import STRATEGIES
 from harness.settings import Settings
 from results import store
-from results.asked import most
 from results.bad_input import BadInput, check_choice
-from results.plan import Plan
+from results.plans.asked import most
+from results.plans.plan import Plan
 from sweeps import composition, overrides
-from sweeps.kinds import KINDS
+from sweeps.readers import READERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ def request(line: overrides.CommandLine) -> Request:
     studies: dict[str, Plan] = {}  # by their plans
     sources: dict[str, Mapping[str, Any]] = {}
     for config in configs:
-        study, source = KINDS[config["kind"]].read(config)
+        study, source = READERS[config["kind"]].read(config)
         if source is not None:
             sources[study.plan_json] = source
         kept = studies.get(study.plan_json)

@@ -7,15 +7,14 @@ import numpy as np
 
 from harness import cores, processors
 from results.bad_input import BadInput, check_choice, nearest
-from results.factorization import Factorization
-from results.search_space import SearchSpace
+from results.plans.factorization import Factorization
+from results.plans.search_space import SearchSpace
 from sweeps import ranges
 from sweeps.reading import Read
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
-from workloads.factorization.ratings import BadRatings, Ratings, Source, halves
+from workloads.factorization.ratings import Ratings, Source, halves
 from workloads.factorization.training import GATHER_BYTES, hub_bytes
-from workloads.workload import DataAbsent
 
 DEFAULT_TRIALS = 16  # of a search
 EVALUATED = 2  # rows with held-out links, at least
@@ -31,7 +30,7 @@ def read(config: Mapping[str, Any]) -> Read[Factorization]:
       BadInput: for anything wrong with it that can be told without reading the data.
     """
     ratings, als = config["ratings"], config["als"]
-    found = _refusing(lambda: _checked(ratings))
+    found = _checked(ratings)
     _check_cores(config["cores"])
     if als["kernel"] == "fused":
         _check_fused()
@@ -40,7 +39,7 @@ def read(config: Mapping[str, Any]) -> Read[Factorization]:
     fixed = all(len(ranged.values) == 1 for ranged in space.values())
     study = Factorization(
         dataset=found.name,
-        dataset_version=_refusing(found.version),
+        dataset_version=found.version(),
         dataset_options=registry.generated_from(ratings),
         space=space,
         seed=config["seed"],
@@ -67,12 +66,12 @@ def make_ready(studies: Iterable[Read[Factorization]], say: Callable[[str], None
     lines: list[str] = []
     for alike in by_data.values():
         found = registry.ratings(alike[0].source or {})
-        ratings = _refusing(lambda found=found: prepared.load(found))  # type: ignore[misc]
+        ratings = prepared.load(found)
         lines += [f"{found.name}: {line}" for line in ratings.lines()]
         for one in alike:
             _check_size(one.study, ratings)
             if one.study.kernel == "fused":
-                _refusing(lambda dim=one.study.dim: fused.library(dim))  # type: ignore[misc]
+                fused.library(one.study.dim)
     emulated = sorted({one.study.cores for alike in by_data.values() for one in alike if _is_emulated(one.study)})
     if emulated:
         what = f"cores={','.join(map(str, emulated))} on {len(processors.physical_cores())} physical cores"
@@ -94,19 +93,11 @@ def _checked(ratings: Mapping[str, Any]) -> Source:
             raise BadInput(f"ratings.{key}: {ratings['name']} takes no such option; {nearest(key, known)}")
     try:
         found = registry.ratings(ratings)
-    except BadRatings as error:
+    except BadInput as error:
         about_an_option = str(error).split()[0] in known
         raise BadInput(f"ratings.{error}" if about_an_option else str(error)) from None
     prepared.check(found)
     return found
-
-
-def _refusing(call: Callable[[], Any]) -> Any:
-    """What ``call`` gives; what is wrong with data, or not there, as BadInput."""
-    try:
-        return call()
-    except (BadRatings, DataAbsent, fused.Unavailable) as error:
-        raise BadInput(str(error)) from None
 
 
 def _check_cores(cores: int | None) -> None:
@@ -119,7 +110,7 @@ def _check_fused() -> None:
     kind, devices = processors.accelerators()
     if devices:
         raise BadInput(f"als.kernel=fused is for CPUs, and this machine computes on {kind}; take als.kernel=xla")
-    _refusing(fused.compiler)
+    fused.compiler()
 
 
 def _is_emulated(study: Factorization) -> bool:
@@ -141,7 +132,7 @@ def _check_size(study: Factorization, ratings: Ratings) -> None:
             f"als.dim={study.dim} is larger than the smaller side of {study.dataset}, {sides[smaller]:,} {smaller}; "
             f"at most als.dim={sides[smaller]}"
         )
-    _refusing(lambda: memory.require(*_needed(study, ratings)))
+    memory.require(*_needed(study, ratings))
 
 
 def _needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:

@@ -5,15 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from results.bad_input import BadInput, check_choice, nearest
-from results.batch_study import SCHEDULES, BatchStudy
-from results.choice import check_chooses
-from results.plans import reserved
-from results.search_space import SearchSpace
-from results.study import Target
+from results.plans.batch_study import SCHEDULES, BatchStudy
+from results.plans.kinds import reserved
+from results.plans.search_space import SearchSpace
+from results.plans.study import Target
+from results.rules.choice import check_chooses
 from sweeps import ranges
 from sweeps.reading import Read
 from workloads import registry
-from workloads.workload import DataAbsent
 
 DEFAULT_TRIALS = 32  # per study
 DEFAULT_CANDIDATES = 5  # among which repeats choose
@@ -39,10 +38,7 @@ def read(config: Mapping[str, Any]) -> Read[BatchStudy]:
             f"batch_size={config['batch_size']} is larger than the training set of {task['dataset']}: "
             f"at most {examples}"
         )
-    try:
-        dataset.check()
-    except DataAbsent as error:
-        raise BadInput(str(error)) from None
+    dataset.check()
     check_choice("schedule", task["schedule"], SCHEDULES)
     space = optimizer["space"] | task["space"]
     _check_space(space, task["dataset"], optimizer["name"], task["schedule"])

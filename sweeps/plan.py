@@ -1,16 +1,20 @@
 """python -m sweeps.plan …: what `python -m sweeps …` would run, and what of it is stored already; runs nothing."""
 
-import sys
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("sweeps.plan")
 
 from results import store
-from results.plans import of_kind
-from sweeps import config, doors
-from sweeps.kinds import KINDS
+from results.plans.kinds import of_kind
+from sweeps import config, manual
+from sweeps.readers import READERS
 
 
-def plan(argv: list[str]) -> int:
+@doors.guarded
+def main(argv: list[str]) -> int:
     """Prints the studies of a command line; runs nothing."""
-    request = config.request(doors.read(argv, __doc__ or ""))
+    request = config.request(manual.read(argv, __doc__ or ""))
     rows, new_trials, new_steps = [], 0, 0
     for study in request.studies:
         missing, planned = store.progress(request.store, study).to_run, study.asked.planned
@@ -19,11 +23,7 @@ def plan(argv: list[str]) -> int:
         new_trials, new_steps = new_trials + missing, new_steps + steps
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     print(doors.table(header, rows))
-    by_kind = {kind: of_kind(request.studies, kind) for kind in KINDS}
-    notes = [note for kind, studies in by_kind.items() if studies for note in KINDS[kind].notes(studies)]
+    by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
+    notes = [note for kind, studies in by_kind.items() if studies for note in READERS[kind].notes(studies)]
     print(f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps ({'; '.join(notes)})")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(doors.guarded(plan, sys.argv[1:]))

@@ -9,7 +9,7 @@ FIELDS = ("scale", "low", "high", "values")
 
 
 def plan(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The fields of each range that are set, for ``results.search_space.SearchSpace.from_plan``."""
+    """The fields of each range that are set, for ``results.plans.search_space.SearchSpace.from_plan``."""
     ranges = {}
     for name, given in space.items():
         if isinstance(given, int | float) and not isinstance(given, bool):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from results.plan import Plan
+from results.plans.plan import Plan
 
 P = TypeVar("P", bound=Plan)
 

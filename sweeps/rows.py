@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from harness.frontier import Ended
 from harness.record import Record
-from results import confirmation, schema
-from results.plan import Plan
-from results.plans import KINDS
-from results.study import Trial
+from results.plans import schema
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.study import Trial
+from results.rules import confirmation
 
 # Columns of studies that some plans have a field of, and others do not.
 _OF_PLAN = ("evaluation_ratio", "evaluation_spacing")
@@ -23,7 +24,7 @@ def tables(
     about: dict[str, Any],
     ended: Mapping[int, Ended] | None = None,
 ) -> dict[str, pa.Table]:
-    """The three tables of a part, as ``results.claims.Claim.write`` takes them.
+    """The three tables of a part, as ``results.storage.claims.Claim.write`` takes them.
 
     Args:
       study, trials: what has finished.

@@ -14,11 +14,12 @@ from harness.frontier import Best, Ended
 from harness.record import Record
 from harness.runners import RUNNERS, Job
 from harness.settings import Settings
-from results import answers, confirmation, store
-from results.asked import APART
-from results.claims import Claim
-from results.plan import Plan
-from results.study import Trial
+from results import store
+from results.plans.asked import APART
+from results.plans.plan import Plan
+from results.plans.study import Trial
+from results.rules import answers, confirmation
+from results.storage.claims import Claim
 from sweeps.rows import tables
 
 

@@ -29,7 +29,9 @@ class TaskConfig:
     budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
     evaluation_ratio: float = 1.1
     evaluation_share: float = 0.5
-    space: dict[str, Any] = dataclasses.field(default_factory=dict)  # fields of results.study.Range by metaparameter
+    space: dict[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # fields of results.plans.study.Range by metaparameter
 
 
 @dataclasses.dataclass
@@ -51,13 +53,12 @@ class AlsConfig:
     kernel: str = "xla"
     evaluate_every: int = 1
     evaluation_rows: int | None = None
-    unobserved_weight: Any = MISSING  # a number or the fields of a results.study.Range
+    unobserved_weight: Any = MISSING  # a number or the fields of a results.plans.study.Range
     norm_penalty: Any = MISSING
 
 
 @dataclasses.dataclass
 class LauncherConfig:
-    name: str = MISSING
     workers: int | None = None
 
 
@@ -66,7 +67,7 @@ class StudyConfig:
     """Of a study of any kind."""
 
     launcher: LauncherConfig = MISSING
-    kind: str = "batch"  # of ``sweeps.kinds.KINDS``; the file of a task says it where it is another
+    kind: str = "batch"  # of ``sweeps.readers.READERS``; the file of a task says it where it is another
     trials: int | None = None
     seed: int = MISSING
     store: str = MISSING

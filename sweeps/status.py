@@ -6,21 +6,27 @@ something left to do: the same `python -m sweeps` command runs just that. A rele
 are `released`. store=DIR is results/local if it is not said.
 """
 
-import sys
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("sweeps.status")
+
 from pathlib import Path
 
 from results import store
 from results.bad_input import BadInput, nearest
-from results.commits import Commit, released
-from results.ledger import Ledger
-from results.plans import KINDS
-from sweeps import doors
+from results.doors import answer
+from results.plans.kinds import KINDS
+from results.rules.ledger import Ledger
+from results.storage.commits import Commit, released
 
 
-def status(argv: list[str]) -> int:
+@doors.guarded
+def main(argv: list[str]) -> int:
     """Prints the ledger of a store: planned = complete + infeasible + incomplete + missing, study by study."""
     if {"-h", "--help"} & set(argv):
-        raise doors.HelpAsked((__doc__ or "").strip())
+        answer((__doc__ or "").strip())
+        return 0
     folder = Path("results/local")
     for arg in argv:
         key, equals, value = arg.partition("=")
@@ -50,7 +56,3 @@ def _row(folder: Path, name: str) -> tuple:
     unfinished = (ours and progress.ledger.unfinished) or not progress.visible
     state = "running" if store.running(folder, name) else "unfinished" if unfinished else "done"
     return (name, state, *progress.ledger)
-
-
-if __name__ == "__main__":
-    sys.exit(doors.guarded(status, sys.argv[1:]))

@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from results import schema, store
-from results.batch_study import BatchStudy
-from results.factorization import Factorization
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results import store
+from results.plans import schema
+from results.plans.batch_study import BatchStudy
+from results.plans.factorization import Factorization
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

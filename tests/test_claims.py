@@ -8,14 +8,12 @@ import pandas as pd
 import pytest
 
 from analysis.cores import epochs, factorizations
-from analysis.drawing import draw
-from analysis.fitting import by_k, pairs
+from analysis.fitting import by_k, fits, luck, pairs
 from analysis.fitting.pairs import Fitted
-from analysis.searches import luck
 from results import store
-from results.batch_study import BatchStudy
-from results.commits import Commit
-from results.plan import Plan
+from results.plans.batch_study import BatchStudy
+from results.plans.plan import Plan
+from results.storage.commits import Commit
 
 ROOT = Path(__file__).parents[1]
 RELEASE = ROOT / "results" / "published"
@@ -106,7 +104,7 @@ def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fit
     for one in of_search:
         by_count = [at.judged for at in by_k.of([one], [8, 16, 32])]
         judged = [one.judged, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
-        cells = [draw.critical_in_words(each) if each else "" for each in judged]
+        cells = [fits.critical_in_words(each) if each else "" for each in judged]
         assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in (ROOT / "README.md").read_text().splitlines()
     assert len(of_search) == 9
     assert [each.points.trials for each in of_many.values()] == [1024]

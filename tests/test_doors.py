@@ -16,23 +16,49 @@ import pytest
 
 from analysis import __main__ as analysis_door
 from results import __main__ as results_door
-from results import durable, release, store
-from results.batch_study import BatchStudy
-from results.parts import commit_file, plan_file
-from sweeps import doors, status
+from results import durable, store
+from results.plans.batch_study import BatchStudy
+from results.release import release
+from results.storage.parts import commit_file, plan_file
+from sweeps import __main__ as sweeps_door
+from sweeps import plan as plan_door
+from sweeps import status
+from workloads import prepare
 
 from .analysis.conftest import Ran, plan, publish
 
 ROOT = Path(__file__).parents[1]
 STEERS = "\x1b]0;mine\x07\x1b[2J\u202e"  # names a window, clears it, and turns the text around
 OPENED: dict[str, Callable[[Path, Path], int]] = {
-    "status": lambda folder, other: doors.guarded(status.status, [f"store={folder}"]),
+    "status": lambda folder, other: status.main([f"store={folder}"]),
     "merge": lambda folder, other: results_door.main(["merge", str(folder), "--store", str(other)]),
     "verify": lambda folder, other: results_door.main(["verify", "--store", str(folder)]),
     "steps": lambda folder, other: analysis_door.main(["steps", "--store", str(folder)]),
     "csv": lambda folder, other: analysis_door.main(["steps", "--store", str(folder), "--csv"]),
     "fit": lambda folder, other: analysis_door.main(["fit", "--store", str(folder)]),
 }
+MISTAKEN: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
+    "analysis": (analysis_door.main, ["fit", "--store", "nosuch://store"]),
+    "results": (results_door.main, ["verify", "--store", "nosuch://store"]),
+    "sweeps": (sweeps_door.main, ["nosuch=1"]),
+    "sweeps.plan": (plan_door.main, ["nosuch=1"]),
+    "sweeps.status": (status.main, ["nosuch=1"]),
+    "workloads.prepare": (prepare.main, ["mnist", "--nosuch"]),
+}
+# Runs a door that is interrupted when it begins to import the first module of those that take long.
+INTERRUPTED = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("numpy", "upath", "hydra", "jax"):
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture
@@ -142,6 +168,22 @@ def test_a_folder_that_cannot_be_read_is_one_line(
     is_one_line(OPENED[door](folder, one_of_two_users / "other"), capsys.readouterr().err, name, "permission")
 
 
+@pytest.mark.parametrize("name", MISTAKEN)
+def test_words_that_cannot_be_are_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    door, words = MISTAKEN[name]
+    is_one_line(door(words), capsys.readouterr().err, "nosuch")
+
+
+@pytest.mark.parametrize("name", MISTAKEN)
+def test_an_interrupt_is_one_line_from_the_first_import_on(name: str, tmp_path: Path) -> None:
+    words = {"analysis": ["epochs", "--store", "."], "results": ["verify", "--store", "."]}
+    command = [sys.executable, "-c", INTERRUPTED, name, *words.get(name, ["digits"])]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "interrupted; what is stored stays, and the same command goes on from there\n"
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -149,6 +191,7 @@ def test_a_folder_that_cannot_be_read_is_one_line(
         ("sweeps.status", "store="),
         ("sweeps.plan", "+experiment=quickstart", "-m", "store="),
         ("analysis", "steps", "--store"),
+        ("workloads.prepare", "digits", "--data-dir"),
     ],
     ids=" ".join,
 )

@@ -15,14 +15,21 @@ import pytest
 
 from analysis import studies
 from harness.runners import RUNNERS
-from results import plans, store
-from sweeps import kinds
+from results import store
+from results.plans import kinds
+from sweeps import readers
 
 ROOT = Path(__file__).parents[1]
 TOY = ROOT / "tests" / "toy"
 ROOMS = ("analysis", "benchmarks", "docs", "harness", "results", "sweeps", "workloads")
-TABLES = {"results/plan.py", "results/plans.py", "harness/runners.py", "sweeps/kinds.py", "analysis/studies.py"}
-CLASSES = {"Plan", *(kind.plan.__name__ for kind in plans.KINDS.values())}
+TABLES = {
+    "results/plans/plan.py",
+    "results/plans/kinds.py",
+    "harness/runners.py",
+    "sweeps/readers.py",
+    "analysis/studies.py",
+}
+CLASSES = {"Plan", *(kind.plan.__name__ for kind in kinds.KINDS.values())}
 STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what plans, and what holds one, are called
 
 # A new kind: three files of its own, a task, and in each table a row.
@@ -30,15 +37,15 @@ ROWS = """
 import toy_config, toy_plan, toy_run
 from analysis import studies
 from harness.runners import RUNNERS, Runner
-from results import plans
-from results.schema import Column
-from sweeps import kinds
+from results.plans import kinds
+from results.plans.schema import Column
+from sweeps import readers
 import pyarrow as pa
 
 PLAYS = Column("plays", pa.int64(), "how often it was played")
-plans.KINDS["toy"] = plans.Kind(toy_plan.ToyStudy, along="width", unit="play", columns=(PLAYS,))
+kinds.KINDS["toy"] = kinds.Kind(toy_plan.ToyStudy, along="width", unit="play", columns=(PLAYS,))
 RUNNERS["toy"] = Runner(toy_run.run)
-kinds.KINDS["toy"] = kinds.Reader("toy", toy_config.Keys, ("toy",), toy_config.read, "report")
+readers.READERS["toy"] = readers.Reader("toy", toy_config.Keys, ("toy",), toy_config.read, "report")
 studies.KINDS["toy"] = studies.Kind("toys over widths", "How toys fare.")
 """
 TASK = """\
@@ -66,10 +73,10 @@ for line in sys.argv[1:]:
 
 
 def test_every_table_has_a_row_for_every_kind() -> None:
-    ours = [name for name, kind in plans.KINDS.items() if not kind.recorded]
-    assert set(RUNNERS) == set(kinds.KINDS) == set(ours)
-    assert set(studies.KINDS) == set(plans.KINDS)
-    assert all(kind.plan.kind == name for name, kind in plans.KINDS.items())
+    ours = [name for name, kind in kinds.KINDS.items() if not kind.recorded]
+    assert set(RUNNERS) == set(readers.READERS) == set(ours)
+    assert set(studies.KINDS) == set(kinds.KINDS)
+    assert all(kind.plan.kind == name for name, kind in kinds.KINDS.items())
 
 
 def test_kinds_are_told_apart_by_tables_alone() -> None:
@@ -136,9 +143,9 @@ def _tells(node: ast.AST, constants: set[str]) -> bool:
 
 
 def _is_kind(node: ast.AST, constants: set[str]) -> bool:
-    """Whether an expression is a kind's name, the kind of a study, or one of the classes of plans."""
+    """Whether an expression is a kind's name, the kind of a study, or one of the classes of kinds."""
     if isinstance(node, ast.Constant):
-        return node.value in plans.KINDS
+        return node.value in kinds.KINDS
     if isinstance(node, ast.Subscript):
         return isinstance(node.slice, ast.Constant) and node.slice.value == "kind"
     if isinstance(node, ast.Call):
@@ -155,7 +162,7 @@ def _constants(tree: ast.Module) -> Iterator[str]:
             for target in node.targets:
                 names, values = _elements(target), _elements(node.value)
                 for name, value in zip(names, values, strict=False):
-                    if isinstance(value, ast.Constant) and value.value in plans.KINDS and isinstance(name, ast.Name):
+                    if isinstance(value, ast.Constant) and value.value in kinds.KINDS and isinstance(name, ast.Name):
                         yield name.id
 
 

@@ -17,7 +17,7 @@ RESIDUAL = "from workloads.models.residual import residual"
 STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}\n"
 RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
 HERE = "    # here\n"
-PLAN = "from results.plan import Plan\n"
+PLAN = "from results.plans.plan import Plan\n"
 # Blocks of a page that are no new file, in their order: which file they go into, and behind what.
 INSERTED = {
     "data-set": [(REGISTRY, "DATASETS: dict[str, Dataset] = {\n")],
@@ -27,19 +27,22 @@ INSERTED = {
         (REGISTRY, "OPTIMIZERS: dict[str, Optimizer] = {\n"),
     ],
     "sweep": [],
-    "figure": [("analysis/figures.py", "FIGURES = {\n")],
+    "figure": [("analysis/figures/registry.py", "FIGURES = {\n")],
     "column": [
-        ("results/schema.py", '    Column("physical_cores", pa.int32(), "physical cores the process could run on"),\n'),
-        ("results/schema.py", "from results.study import METRICS\n"),
-        ("results/migrations.py", HERE),
+        (
+            "results/plans/schema.py",
+            '    Column("physical_cores", pa.int32(), "physical cores the process could run on"),\n',
+        ),
+        ("results/plans/schema.py", "from results.plans.study import METRICS\n"),
+        ("results/storage/migrations.py", HERE),
         ("harness/provenance.py", '        "physical_cores": len(processors.physical_cores()),\n'),
     ],
     "source": [("results/__main__.py", RUN)],
     "kind": [
-        ("results/plans.py", "KINDS: dict[str, Kind] = {\n"),
+        ("results/plans/kinds.py", "KINDS: dict[str, Kind] = {\n"),
         ("harness/runners.py", "        fused.discard(study.dim)\n"),
         ("harness/runners.py", "RUNNERS: dict[str, Runner] = {\n"),
-        ("sweeps/kinds.py", "KINDS: dict[str, Reader] = {\n"),
+        ("sweeps/readers.py", "READERS: dict[str, Reader] = {\n"),
         ("analysis/studies.py", "KINDS: dict[str, Kind] = {\n"),
     ],
 }
@@ -51,18 +54,22 @@ REPLACED = {
     ],
     "model": [(REGISTRY, "from workloads.models.lstm", f"{RESIDUAL}\nfrom workloads.models.lstm")],
     "column": [
-        ("results/schema.py", "SCHEMA_VERSION = 3\n", ""),
-        ("results/migrations.py", STEPS, HERE),
+        ("results/plans/schema.py", "SCHEMA_VERSION = 3\n", ""),
+        ("results/storage/migrations.py", STEPS, HERE),
     ],
     "source": [
         ("results/__main__.py", '"algoperf-logs"), help', '"algoperf-logs", "tracker"), help'),
         ("results/__main__.py", "mlperf_rcp, shallue2018\n", "mlperf_rcp, shallue2018, tracker\n"),
     ],
     "kind": [
-        ("results/plans.py", "from results import schema\n", "import pyarrow as pa\nfrom results import schema\n"),
-        ("results/plans.py", PLAN, f"{PLAN}from results.power_method import PowerMethod\n"),
         (
-            "sweeps/kinds.py",
+            "results/plans/kinds.py",
+            "\nfrom results.bad_input import",
+            "\nimport pyarrow as pa\n\nfrom results.bad_input import",
+        ),
+        ("results/plans/kinds.py", PLAN, f"{PLAN}from results.plans.power_method import PowerMethod\n"),
+        (
+            "sweeps/readers.py",
             "import factorizations, networks, schema\n",
             "import factorizations, networks, power_method, schema\n",
         ),

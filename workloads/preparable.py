@@ -16,7 +16,7 @@ class Preparable(NamedTuple):
       download_bytes: what is fetched.
       stored_bytes: of the array_record files, about.
       folder: theirs, within the folder of all data sets.
-      check: raises DataAbsent unless they are all there.
+      check: raises BadInput unless they are all there.
       builder: TFDS's, given the folder of all data sets and one for originals that were downloaded by hand.
       examples: how many each split must have in the end.
       checksums: whether TFDS knows those of the originals.

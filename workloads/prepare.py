@@ -1,8 +1,12 @@
 """python -m workloads.prepare NAME: downloads a data set and writes it as array_record files, once."""
 
+from results import doors
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    doors.run("workloads.prepare")
+
 import argparse
 import contextlib
-import difflib
 import io
 import logging
 import shutil
@@ -10,30 +14,29 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from results.bad_input import BadInput, check_choice
+from results.doors import Parser, say
 from workloads.datasets.tfds_images import data_dir
 from workloads.preparable import Preparable, names, preparable, size_text
-from workloads.workload import DataAbsent
 
 
+@doors.guarded
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the door; returns its exit code: 0 done, 1 could not be done, 2 no such data set, 130 interrupted."""
+    """Runs the door; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
     asked = _parser().parse_args(argv)
     if asked.name not in names():
-        return _nothing_to_prepare(asked.name)
-    within = (asked.data_dir or data_dir()).expanduser()
-    try:
-        return _prepare(asked.name, within)
-    except KeyboardInterrupt:
-        print("interrupted; what was downloaded stays, and the same command goes on from there", file=sys.stderr)
-        return 130
+        _check_needless(asked.name)
+        print(f"{asked.name} needs no preparation")
+        return 0
+    return _prepare(asked.name, (asked.data_dir or data_dir()).expanduser())
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     lines = []
     for name in names():
         what = preparable(name)
         lines.append(f"  {name:22} {what.holds}, {what.sizes()} on disk")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m workloads.prepare",
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record\n"
         "files; neither needs TensorFlow. A data set that is already there is left alone.",
@@ -52,22 +55,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _nothing_to_prepare(name: str) -> int:
-    """Says of a name that TFDS does not have whether it is a data set at all."""
+def _check_needless(name: str) -> None:
+    """Raises BadInput unless it is a data set, which TFDS does not have."""
     from workloads.registry import DATASETS  # imports JAX
 
-    if name in DATASETS or name == "webgraph_synthetic":
-        print(f"{name} needs no preparation")
-        return 0
+    needless = {*DATASETS, "webgraph_synthetic"} - set(names())
     parts = [known for known in names() if known.startswith(f"{name}/")]
     if parts:
-        print(f"error: {name} comes in parts; choices: {', '.join(parts)}", file=sys.stderr)
-        return 2
-    known = {*DATASETS, *names()}
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    print(f"error: unknown data set {name!r}; {hint}choices: {', '.join(sorted(known))}", file=sys.stderr)
-    return 2
+        raise BadInput(f"{name} comes in parts; choices: {', '.join(parts)}")
+    if name not in needless:
+        check_choice("data set", name, {*needless, *names()})
 
 
 def _prepare(name: str, within: Path) -> int:
@@ -77,7 +74,7 @@ def _prepare(name: str, within: Path) -> int:
         what.check(within)
         print(f"{name} is already there: {place}")
         return 0
-    except DataAbsent as absent:
+    except BadInput as absent:
         if place.exists():  # TFDS would take it for the data set, whatever it holds
             return _failed(str(absent) if "tfrecord" in str(absent) else f"{place} is in the way and holds no {name}")
     print(f"{name}: {what.holds}, {what.sizes()} in {place}")
@@ -104,20 +101,22 @@ def _prepare(name: str, within: Path) -> int:
 
 
 def _failed(line: str) -> int:
-    print(f"error: {line}", file=sys.stderr)
+    say(f"error: {line}")
     return 1
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What network, disk and checksums can do to us."""
+    """What network, disk and checksums can do to us, and files that are not those of the data set."""
     from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
     from tensorflow_datasets.core.download.util import DownloadError
 
-    return OSError, DownloadError, NonMatchingChecksumError
+    return BadInput, OSError, DownloadError, NonMatchingChecksumError
 
 
 def _reason(error: BaseException) -> str:
     """One line of what went wrong, with the address where there is one."""
+    if isinstance(error, BadInput):
+        return str(error)
     address = getattr(getattr(error, "request", None), "url", None)
     if address:
         return f"{type(error).__name__} at {address}"
@@ -141,7 +140,3 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
     if found != what.examples:
         shutil.rmtree(what.folder(within))
         raise OSError(f"the originals hold {found} examples and not {what.examples}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,10 +9,6 @@ Array = Any  # a jax.Array or a tracer of one
 Params = Any  # a pytree of arrays
 
 
-class DataAbsent(FileNotFoundError):
-    """The files of a data set are not there; the text is one line that names the command which brings them."""
-
-
 class Examples(NamedTuple):
     """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` int32[N, ...].
 
@@ -35,7 +31,7 @@ class Dataset(NamedTuple):
     """A row of the registry: how to get a data set and what is known of it without getting it.
 
     Attributes:
-      load: reads the splits from where they are; raises DataAbsent.
+      load: reads the splits from where they are; raises BadInput.
       version: tells which data these are, quickly; part of every study's identity.
       train_examples: size of the training split; None for an endless stream.
       evaluation_examples: how many examples an evaluation looks at in each split it has, at most.
@@ -45,7 +41,7 @@ class Dataset(NamedTuple):
       metrics: by kind (loss, error), ``(outputs, labels) -> float32[]``.
       tuned: metaparameters of the loss that a search space may give.
       draw: of an endless stream, ``(key, batch_size) -> Examples``; None where there are epochs.
-      check: raises DataAbsent where ``load`` would, without reading anything large.
+      check: raises BadInput where ``load`` would, without reading anything large.
     """
 
     load: Callable[[], Splits]

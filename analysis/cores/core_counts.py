@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import text
+from analysis import text, workloads
 from analysis.cores import scaling
 from analysis.cores.factorizations import Measured
-from analysis.fitting import curves
-from results.plans import KINDS
-from results.study import digest
+from results import doors
+from results.plans.kinds import KINDS
+from results.plans.study import digest
 
 COLUMNS = {
     "dataset": "name of the ratings",
@@ -105,7 +105,7 @@ def of(held: Sequence[Measured]) -> list[Curve]:
             by_cores = sorted(members, key=lambda one: one.study.cores)
             real = tuple(one for one in by_cores if is_real(one))
             others = tuple(one for one in by_cores if not is_real(one))
-            found.append(Curve(real, others, curves.distinction(key, plans)))
+            found.append(Curve(real, others, workloads.distinction(key, plans)))
     return found
 
 
@@ -204,7 +204,7 @@ def readable(judged: Sequence[Judged]) -> str:
             remarks.append(f"{i}: faster than {members[0].study.cores} (efficiency): {', '.join(told)}")
         remarks += [f"{i}: {one.reason}"] if one.reason else []
     return "\n".join(
-        [text.aligned(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]
+        [doors.table(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]
     )
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis import text
 from analysis.cores.factorizations import SPLITS, TEST, VALIDATION, Measured
+from results import doors
 
 COLUMNS = {
     "dataset": "name of the ratings",
@@ -146,7 +147,7 @@ def readable(table: pd.DataFrame) -> str:
         numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
         lines.append([*names, *numbers, shown[0], str(ended), str(row["infeasible"]), shown[1]])
     words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
-    return text.aligned(header, lines, left=words)
+    return doors.table(header, lines, left=words)
 
 
 def _formats(*names: str) -> str:

@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from results import plans, store
+from results import store
 from results.bad_input import BadInput
-from results.commits import Commit, read_table, steady
 from results.durable import Folder
-from results.factorization import DTYPES, SOLVERS, Factorization
-from results.ledger import Ledger
+from results.plans import kinds
+from results.plans.factorization import DTYPES, SOLVERS, Factorization
+from results.rules.ledger import Ledger
+from results.storage.commits import Commit, read_table, steady
 
 VALIDATION, TEST = "validation_recall_20", "recall_20"  # the second is reported, the first chooses
 SPLITS = {VALIDATION: "validation", TEST: "test"}
@@ -115,7 +116,7 @@ def load(folder: Folder) -> list[Measured]:
 
 def of_kind(commits: Sequence[Commit]) -> list[Commit]:
     """Those that are of kind ``cores``."""
-    return plans.of_kind(commits, Factorization.kind)
+    return kinds.of_kind(commits, Factorization.kind)
 
 
 def waiting(folder: Folder, ran: Sequence[Measured]) -> list[str]:
@@ -123,7 +124,7 @@ def waiting(folder: Folder, ran: Sequence[Measured]) -> list[str]:
     others = set(store.names(folder)) - {one.study.name for one in ran}
     seen = {commit.name for commit in store.catalogue(folder)}
     asked = [plan for name in sorted(others - seen) if (plan := store.planned(folder, name))]
-    return [plan.name for plan in plans.of_type(asked, Factorization)]
+    return [plan.name for plan in kinds.of_type(asked, Factorization)]
 
 
 def nothing_there(folder: Folder) -> BadInput:
@@ -136,14 +137,14 @@ def nothing_there(folder: Folder) -> BadInput:
 
 
 def _order(study: Factorization) -> tuple[object, ...]:
-    along = plans.KINDS[study.kind].along
+    along = kinds.KINDS[study.kind].along
     formats = (DTYPES.index(study.table_dtype), DTYPES.index(study.solver_dtype))
     looks = (study.dataset, study.dim, SOLVERS.index(study.solver), *formats, study.cg_steps)
     return (*looks, *(str(value) for field, value in study.plan().items() if field != along), study.cores)
 
 
 def _measured(commit: Commit) -> Measured:
-    (study,) = plans.of_type([commit.study], Factorization)
+    (study,) = kinds.of_type([commit.study], Factorization)
     trials = read_table(commit, "trials").to_pandas()
     runs = read_table(commit, "studies").select(["run", *Place._fields]).to_pylist()
     places = {run.pop("run"): Place(**run) for run in runs}

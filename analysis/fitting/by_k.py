@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.drawing import draw
 from analysis.fitting import fits, pairs
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
@@ -72,7 +71,7 @@ def table(told: Sequence[AtK]) -> pd.DataFrame:
     groups = pairs.alike([at.one for at in told], "optimizer", "targets", "pruning")
     apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
     names = pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in told])
-    names["words"] = [draw.critical_in_words(at.judged) for at in told]
+    names["words"] = [fits.critical_in_words(at.judged) for at in told]
     names["of"] = [apart[at.one.curve.key] for at in told]
     keys = ["dataset", "model", "optimizer", "target_value", *(["of"] if names["of"].any() else [])]
     return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)

@@ -2,34 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis import studies
+from analysis import studies, workloads
 from analysis.fitting import outcomes, samples
 from analysis.fitting.samples import Sample
-from analysis.searches import steps
-from analysis.searches.edges import Edge
-from results import plans, store
-from results.commits import Commit
-from results.overview import Overview
-from results.plan import Plan
-from results.study import Target, canonical, digest
-
-# A curve varies these, what it runs along, and nothing else of a study's plan: budgets and search spaces may have to
-# follow the batch size, and so does what a source tells beside.
-VARIED = ("budget_steps", "evaluation_spacing", "space", "details")
+from analysis.trials import steps
+from analysis.trials.edges import Edge
+from results import store
+from results.plans import kinds
+from results.plans.study import Target, digest
+from results.reading.overview import Overview
+from results.storage.commits import Commit
 
 
 class Curve(NamedTuple):
-    """The studies that differ in batch size, and in nothing else that matters (``VARIED``), for one target.
+    """The studies that differ in batch size, and in nothing else that matters (``workloads.VARIED``), for one target.
 
     Attributes:
       dataset, model, optimizer: as the table of steps shows them.
       target: what was to be reached.
-      shared: what the plans of its studies agree on; see ``shared_plan``.
+      shared: what the plans of its studies agree on; see ``workloads.shared_plan``.
       distinction: what tells this curve from those that look alike in a table, such as ``seed=1``; empty if none do.
       pruned: whether losing trials were cut short.
       exact: whether the trials ran far enough to decide this target.
@@ -92,23 +88,17 @@ def curves(held: Overview, asked: Target | None = None) -> list[Curve]:
     commits = {commit.name: commit for commit in store.catalogue(held.folder)}
     alike: dict[tuple[str, str, str, Target], dict[str, list[Commit]]] = {}
     table = steps.table(held, asked)
-    drawn = {about.study for about in plans.of_kind(held.abouts.values(), *studies.drawn_as(studies.BATCH))}
+    drawn = {about.study for about in kinds.of_kind(held.abouts.values(), *studies.drawn_as(studies.BATCH))}
     for row in table[table["study"].isin(drawn)].to_dict("records"):
         looks = (row["dataset"], row["model"], row["optimizer"], Target(row["target_metric"], row["target_value"]))
         commit = commits[row["study"]]
-        alike.setdefault(looks, {}).setdefault(digest(shared_plan(commit.study)), []).append(commit)
+        alike.setdefault(looks, {}).setdefault(digest(workloads.shared_plan(commit.study)), []).append(commit)
     return [
-        _curve(looks, shared[key], members, distinction(key, shared))
+        _curve(looks, shared[key], members, workloads.distinction(key, shared))
         for looks, lookalikes in alike.items()
-        for shared in [{other: shared_plan(some[0].study) for other, some in lookalikes.items()}]
+        for shared in [{other: workloads.shared_plan(some[0].study) for other, some in lookalikes.items()}]
         for key, members in sorted(lookalikes.items())
     ]
-
-
-def shared_plan(study: Plan) -> dict[str, object]:
-    """What all studies of a curve agree on: the plan without what the curve runs along, and ``VARIED``."""
-    varied = (*VARIED, plans.KINDS[study.kind].along)
-    return {field: value for field, value in study.plan().items() if field not in varied}
 
 
 def points(curve: Curve) -> Points:
@@ -226,16 +216,3 @@ def _refusal(curve: Curve, finished: pd.DataFrame, counts: pd.Series) -> str:
             f"run batch size {fewer} with trials={most} like the others"
         )
     return ""
-
-
-def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
-    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``; empty if none."""
-    own = plans[key]
-    fields = [field for field in own if any(plan.get(field) != own[field] for plan in plans.values())]
-    return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
-
-
-def _brief(field: str, value: Any) -> str:
-    if field == "targets":
-        return " and ".join(f"{target['metric']} ≤ {target['value']:g}" for target in value) or "none"
-    return value if isinstance(value, str) else canonical(value)

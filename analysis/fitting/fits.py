@@ -10,7 +10,8 @@ from analysis import text
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from analysis.searches import steps
+from analysis.trials import steps
+from results import doors
 from results.bad_input import BadInput, nearest
 
 COLUMNS = {
@@ -89,15 +90,6 @@ def of_store(folder: Path, asked: tuple[str, float] | None = None) -> pd.DataFra
     return table(*judged_store(folder, asked))
 
 
-def of_points(file: Path) -> pd.DataFrame:
-    """One row per curve of a CSV file of points: the columns that tell its curves apart, then ``COLUMNS``.
-
-    Raises:
-      BadInput: the file cannot be read, lacks a column, or holds something else than positive numbers.
-    """
-    return table(*judged_points(file))
-
-
 def judged_store(folder: Path, asked: tuple[str, float] | None = None) -> tuple[pd.DataFrame, list[Judged]]:
     """What the curves of a store are called, a row each, and their fits."""
     found = curves.curves(*steps.load(folder, asked))
@@ -109,7 +101,11 @@ def judged_store(folder: Path, asked: tuple[str, float] | None = None) -> tuple[
 
 
 def judged_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
-    """What tells the curves of a file of points apart, a row each, and their fits; BadInput as ``of_points``."""
+    """What tells the curves of a CSV file of points apart, a row each, and their fits.
+
+    Raises:
+      BadInput: the file cannot be read, lacks a column, or holds something else than positive numbers.
+    """
     rows = read_points(file)
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
@@ -229,4 +225,18 @@ def readable(table: pd.DataFrame) -> str:
         reasons.append(f"{i}: {row['reason']}")
         if row["doubts"]:
             reasons.append(f"{i}: in doubt: {row['doubts']}; `fit --checks` says what was seen")
-    return "\n".join([text.aligned(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])
+    return "\n".join([doors.table(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])
+
+
+def critical_in_words(judged: Judged) -> str:
+    """Such as ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
+    fit = judged.fit
+    if fit is None:
+        return "not identified"
+    return text.stated(judged.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
+
+
+def both_in_words(judged: Judged, confirmed: Judged | None) -> str:
+    """The critical batch size as it was selected, and as it was confirmed if anything was."""
+    told = critical_in_words(judged)
+    return f"selected {told}; confirmed {critical_in_words(confirmed)}" if confirmed else told

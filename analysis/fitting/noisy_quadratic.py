@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.special import gammainc
 
-from results.batch_study import BatchStudy
+from results.plans.batch_study import BatchStudy
 
 RATES = 1200  # that stand for a range of learning rates
 HALVINGS = 40

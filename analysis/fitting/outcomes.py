@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from analysis.fitting import samples
-from analysis.searches import edges, trials
-from analysis.searches.edges import Edge
-from analysis.searches.trials import StudyTrials
-from results.commits import Commit
-from results.plan import Plan
-from results.plans import KINDS
-from results.study import REASONS_TO_RERUN, Target
+from analysis.trials import edges, trials
+from analysis.trials.edges import Edge
+from analysis.trials.trials import StudyTrials
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.study import REASONS_TO_RERUN, Target
+from results.storage.commits import Commit
 
 
 class Outcomes(NamedTuple):

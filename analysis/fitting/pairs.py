@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import studies
-from analysis.fitting import curves, fits
+from analysis import studies, workloads
+from analysis.fitting import confirmations, curves, fits
+from analysis.fitting.confirmations import Confirmed
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
-from analysis.searches import confirmations, steps
-from analysis.searches.confirmations import Confirmed
-from results import plans, store
-from results.commits import Commit
+from analysis.trials import steps
+from results import store
 from results.durable import Folder
-from results.study import digest
+from results.plans import kinds
+from results.plans.study import digest
+from results.storage.commits import Commit
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
 COLUMNS = {
@@ -55,8 +56,8 @@ def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[Fit
     """The curves of a store with their fits; ``asked``: metric and value of a target other than the studies' own."""
     held, target = steps.load(folder, asked)
     members: dict[str, list[Commit]] = {}
-    for commit in plans.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH)):
-        members.setdefault(digest(curves.shared_plan(commit.study)), []).append(commit)
+    for commit in kinds.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH)):
+        members.setdefault(digest(workloads.shared_plan(commit.study)), []).append(commit)
     return [of_curve(curve, tuple(members[curve.key])) for curve in curves.curves(held, target)]
 
 
@@ -84,7 +85,7 @@ def alike(found: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...],
         ((*looks, *([words] if words else [])), members)
         for looks, own in groups.items()
         for key, members in own.items()
-        for words in [curves.distinction(key, {other: shared[other] for other in own})]
+        for words in [workloads.distinction(key, {other: shared[other] for other in own})]
     ]
 
 

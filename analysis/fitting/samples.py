@@ -10,8 +10,8 @@ import pandas as pd
 from analysis.fitting import weights
 from analysis.fitting.regimes import from_zero
 from analysis.fitting.shapes import Evidence
-from analysis.searches import edges
-from results.search_space import SearchSpace
+from analysis.trials import edges
+from results.plans.search_space import SearchSpace
 
 SHARED = 0.5  # share of the points of a search at all batch sizes, from which on their luck is taken to be the same
 FEWEST_TRIALS = 8  # at each batch size, of which less is known than from residuals

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.fitting.profiles import OCTAVE, excess
-from results.batch_study import evaluation_steps
+from results.plans.batch_study import evaluation_steps
 
 TRIALS = 32
 # A curve is a weighted mean of knees, each with a weight, octaves above B* and a sharpness; weights come to 1 and

@@ -32,11 +32,15 @@ import polars as pl
 from IPython.display import Markdown
 
 from analysis import shipped
-from analysis.drawing import gallery
-from analysis.named import learning_curves
-from analysis.searches import steps
-from results import answers, overview, scan, schema, store, verify
-from results.confirmation import SEARCH
+from analysis.figures import learning_curves
+from analysis.plotting import gallery
+from analysis.trials import steps
+from results import store
+from results.checks import verify
+from results.plans import schema
+from results.reading import overview, scan
+from results.rules import answers
+from results.rules.confirmation import SEARCH
 
 pd.set_option("display.precision", 6)
 pd.set_option("display.max_colwidth", None)
@@ -142,7 +146,7 @@ tables.trials.drop(columns="study").head()
 tables.measurements.drop(columns="study").head()
 
 # %% [markdown]
-# What a column means is said in one place, `results/schema.py`; a release carries it along as `DICTIONARY.md`.
+# What a column means is said in one place, `results/plans/schema.py`; a release carries it along as `DICTIONARY.md`.
 
 # %%
 dictionary = pd.DataFrame([*schema.TRIALS, *schema.MEASUREMENTS]).drop_duplicates("name")

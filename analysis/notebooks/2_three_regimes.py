@@ -28,11 +28,11 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import shipped
-from analysis.drawing import draw, gallery
+from analysis.figures import batch_figures, best_of_figures
 from analysis.fitting import assumptions, coverage, fits, noisy_quadratic, pairs, regimes, simulation
 from analysis.fitting.pairs import Fitted
-from analysis.named import batch_figures, best_of_figures
-from analysis.searches import medians, trials
+from analysis.plotting import gallery
+from analysis.trials import medians, trials
 
 pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)
@@ -119,7 +119,7 @@ print(assumptions.listing(one.judged.checks))
 # %%
 names = pd.DataFrame([one.curve._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
 table = fits.table(names, [one.judged for one in fitted])
-table["critical batch size"] = [draw.critical_in_words(one.judged) for one in fitted]
+table["critical batch size"] = [fits.critical_in_words(one.judged) for one in fitted]
 table[[*names, "critical batch size", "s_min", "sharpness", "half_trials_octaves", "model_error_octaves", "doubts"]]
 
 # %%
@@ -190,7 +190,7 @@ pd.DataFrame(
 #
 # Since the minimum falls with every further trial, one may ask for something that does not: what *half of all random
 # searches* of k trials reach their target in. All that is needed are the ranks of the trials there are, and its band
-# is free of any assumption about how steps are distributed (`analysis/searches/best_of.py`).
+# is free of any assumption about how steps are distributed (`analysis/trials/best_of.py`).
 
 # %%
 gallery.show(best_of_figures.searches([quadratic, one], [2, 5, 14]))
@@ -226,7 +226,7 @@ shorter = {
 cut = {largest: fits.of_curve(each) for largest, each in shorter.items()}
 pd.DataFrame(
     [
-        (largest, judged.fit and judged.fit.critical_batch_size, draw.critical_in_words(judged), judged.reason)
+        (largest, judged.fit and judged.fit.critical_batch_size, fits.critical_in_words(judged), judged.reason)
         for largest, judged in cut.items()
     ],
     columns=["largest batch size", "best fit", "critical batch size", "reason"],

@@ -25,13 +25,13 @@
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import contradictions, figures, shipped, workloads
-from analysis.drawing import draw, gallery
-from analysis.fitting import by_k, pairs
-from analysis.kinds.asked import Asked
-from analysis.named import batch_figures, best_of_figures, summaries
-from analysis.panels import line as lines
-from analysis.searches import growth, luck, medians, steps
+from analysis import contradictions, shipped, workloads
+from analysis.figures import batch_figures, best_of_figures, registry, summaries
+from analysis.figures.asked import Asked
+from analysis.fitting import by_k, fits, growth, luck, pairs
+from analysis.fitting import line as lines
+from analysis.plotting import gallery
+from analysis.trials import medians, steps
 
 pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)
@@ -66,7 +66,7 @@ table = pd.DataFrame(
         {
             "model": one.curve.model,
             "optimizer": one.curve.optimizer,
-            "critical batch size": draw.critical_in_words(one.judged),
+            "critical batch size": fits.critical_in_words(one.judged),
             "E_min": one.judged.fit and one.judged.fit.e_min,
             "S_min": one.judged.fit and one.judged.fit.s_min,
             **contradictions.stated(one.judged)._asdict(),
@@ -112,7 +112,7 @@ gallery.show(batch_figures.optimizers([one for one in written if one.curve.share
 
 # %%
 decayed = "dataset=digits,model=fully_connected*,optimizer=adam,schedule=linear"
-gallery.show(figures.of_kind(STORE, Asked("split", where=(decayed,), by="label_smoothing")))
+gallery.show(registry.of_kind(STORE, Asked("split", where=(decayed,), by="label_smoothing")))
 
 # %% [markdown]
 # ## The best learning rate against batch size
@@ -124,12 +124,12 @@ gallery.show(figures.of_kind(STORE, Asked("split", where=(decayed,), by="label_s
 
 # %%
 asked = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" for name in ("sgd", "momentum", "adam")]
-gallery.show(figures.of_kind(STORE, Asked("metaparameters", where=tuple(asked))))
+gallery.show(registry.of_kind(STORE, Asked("metaparameters", where=tuple(asked))))
 
 # %% [markdown]
 # Does it grow linearly? The power of the batch size by which the rate grows: 1 is the linear rule, 0.5 that of the
 # square root, 0 no growth. It is the slope of the logarithms, by least squares, of the geometric mean over trials
-# that were nearly the best, with a 90 % interval from the scatter around it (`analysis/searches/growth.py`). First
+# that were nearly the best, with a 90 % interval from the scatter around it (`analysis/fitting/growth.py`). First
 # over the batch sizes up to the critical one, where that is identified, as rules of thumb are meant to hold there; of
 # other workloads over all:
 
@@ -165,7 +165,7 @@ pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every
 # pulled down.
 
 # %%
-gallery.show(figures.of_kind(STORE, Asked("scatter", where=(asked[1],))))
+gallery.show(registry.of_kind(STORE, Asked("scatter", where=(asked[1],))))
 
 # %% [markdown]
 # The share of trials that reached the target says the same in a number, for all optimizers:
@@ -181,7 +181,7 @@ success = answered.pivot_table(index=["model", "optimizer"], columns="batch_size
 # ## Were the search spaces wide enough?
 #
 # An optimum at the end of a range may lie beyond it, and then the answer is one of the range, not of the optimizer. A
-# study is named here if its best tenth of trials crowds at an end (`analysis/searches/edges.py`); a question mark
+# study is named here if its best tenth of trials crowds at an end (`analysis/trials/edges.py`); a question mark
 # says that it may also lie some way off. Of studies whose metaparameters do not matter, one in twenty would be named
 # by chance, and one in ten with a question mark.
 
@@ -206,7 +206,7 @@ answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstac
 # The best of many trials is also the luckiest. So the best of each study were run again on fresh seeds. Where several
 # were, half of the repeats *chose* one of them, and the other half of that one's *report*; where the best trial alone
 # was, all of its repeats do. Nothing was chosen by what reports: its median is what was *confirmed*. The rule is in
-# `results/confirmation.py`.
+# `results/rules/confirmation.py`.
 #
 # What that does is known where all configurations are equal, so that whatever a search selects is luck alone. These
 # are 200 simulated searches of 64 trials, through the same functions as everything else: what they selected, the
@@ -235,7 +235,7 @@ luck.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
 
 # %%
 both = pairs.moved(fitted).set_index(["dataset", "model", "optimizer"])
-words = [[draw.critical_in_words(judged) for _, judged in pairs.answers(one)] for one in fitted if one.confirmed]
+words = [[fits.critical_in_words(judged) for _, judged in pairs.answers(one)] for one in fitted if one.confirmed]
 both.assign(**dict(zip(pairs.ANSWERS, zip(*words, strict=True), strict=True)))
 
 # %%

@@ -30,9 +30,9 @@ from IPython.display import Markdown
 
 from analysis import shipped
 from analysis.cores import core_counts, epochs, factorizations, scaling
-from analysis.drawing import gallery
-from analysis.named import recall_figures, scaling_figures
-from results import published_points
+from analysis.figures import recall_figures, scaling_figures
+from analysis.plotting import gallery
+from results.papers import published_points
 
 pd.set_option("display.precision", 4)
 pd.set_option("display.max_colwidth", None)

@@ -33,11 +33,11 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import contradictions, shipped
-from analysis.drawing import draw, gallery
+from analysis.figures import batch_figures, definitions, shallue2018
 from analysis.fitting import fits, pairs
-from analysis.named import batch_figures
-from analysis.papers import definitions, shallue2018
-from results import published_points, store
+from analysis.plotting import gallery
+from results import store
+from results.papers import published_points
 
 pd.set_option("display.precision", 3)
 pd.set_option("display.max_colwidth", None)
@@ -63,7 +63,7 @@ published_points.points().drop_duplicates("source").set_index("source")[["citati
 file = Path(SCRATCH.name) / "figure1.csv"
 points[["panel", "batch_size", "steps"]].to_csv(file, index=False)
 names, judged = fits.judged_points(file)
-figure1 = names.assign(**{"critical batch size": [draw.critical_in_words(one) for one in judged]})
+figure1 = names.assign(**{"critical batch size": [fits.critical_in_words(one) for one in judged]})
 figure1.join(fits.table(names, judged)[["s_min", "sharpness", "doubts"]].round({"s_min": 0})).set_index("panel")
 
 # %% [markdown]
@@ -91,7 +91,7 @@ reference = pairs.of_store(shipped.mlperf(), ("validation_shortfall", 0.0))
 looks = ["dataset", "model", "optimizer"]
 told = pd.DataFrame([one.curve._asdict() for one in reference])[looks]
 told["batch sizes"] = [len(one.curve.batch_sizes) for one in reference]
-told["critical batch size"] = [draw.critical_in_words(one.judged) for one in reference]
+told["critical batch size"] = [fits.critical_in_words(one.judged) for one in reference]
 told["verdict"] = [one.judged.verdict for one in reference]
 told["doubts"] = [", ".join(fits.doubts(one.judged)) for one in reference]
 fittable = told[told["verdict"] != "not_identified"]
@@ -198,7 +198,7 @@ lines += [("MLPerf", f"{x.curve.dataset} · {x.curve.model} · {x.curve.optimize
 lines += [("Figure 1 of Shallue et al.", panel, one) for panel, one in zip(names["panel"], judged, strict=True)]
 statements = pd.DataFrame(
     [
-        (source, workload, draw.critical_in_words(one), one.verdict, contradictions.stated(one).low)
+        (source, workload, fits.critical_in_words(one), one.verdict, contradictions.stated(one).low)
         for source, workload, one in lines
     ],
     columns=["source", "workload", "critical batch size", "verdict", "low"],

@@ -10,8 +10,8 @@ from analysis import text
 from analysis.cores import core_counts, epochs
 from analysis.cores.core_counts import Judged
 from analysis.cores.factorizations import SPLITS, Measured
-from analysis.drawing import labels
-from analysis.named import recall_figures, scaling_figures
+from analysis.figures import recall_figures, scaling_figures
+from analysis.plotting import labels
 from analysis.report import charts, marks
 from analysis.report.marks import Mark
 

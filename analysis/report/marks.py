@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from analysis.report.markup import Html, tag
 
-# Paths in a square from -1 to 1, in the order of ``analysis.drawing.draw.STYLES``.
+# Paths in a square from -1 to 1, in the order of ``analysis.plotting.draw.STYLES``.
 SHAPES = (
     "M0,-1A1,1,0,1,1,0,1A1,1,0,1,1,0,-1Z",
     "M-0.85,-0.85L0.85,-0.85L0.85,0.85L-0.85,0.85Z",

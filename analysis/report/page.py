@@ -1,25 +1,22 @@
 """The page: all sections, styles, scripts and data in one file that asks the network for nothing."""
 
 import base64
-import contextlib
 import hashlib
 import html
 import importlib.metadata
 import json
-import os
 import re
-import uuid
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from analysis.report import books, charts, cores, factorized, head, panels, sections
-from analysis.report.gathered import Gathered, gather
+from analysis import output
+from analysis.report import charts, cores, curves_html, factorizations_html, header_html, ledger_html, panels
+from analysis.report.contents import Gathered, gather
 from analysis.report.markup import Html, joined, tag
-from results import durable
 from results.bad_input import BadInput
-from results.durable import TEMPORARY, Folder
+from results.durable import Folder
 
 # Where and what Vega's libraries are to be found as in the bundle.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -51,7 +48,7 @@ def write(folder: Folder, out: Path, asked: tuple[str, float] | None, report: Ca
         raise BadInput(f"--out {out} is a folder; name a file, such as {out / 'report.html'}")
     bundle = _bundle()
     data = rendered(gather(folder, asked, report), bundle).encode()
-    _replace(out, data)
+    output.write(out, data, "FILE")
     return len(data)
 
 
@@ -60,16 +57,23 @@ def rendered(held: Gathered, bundle: str) -> str:
     curves = panels.of(held.goals)
     figures = cores.of([one for _, one in held.held])
     body = [
-        sections.curves(curves),
-        sections.workloads(held.goals),
-        factorized.factorizations(held.held, sum(len(one.charts) for one in curves), figures),
-        books.ledger(held.groups),
-        books.provenance(held),
-        books.terms(held.commits),
+        curves_html.curves(curves),
+        curves_html.workloads(held.goals),
+        factorizations_html.factorizations(held.held, sum(len(one.charts) for one in curves), figures),
+        ledger_html.ledger(held.groups),
+        ledger_html.provenance(held),
+        ledger_html.terms(held.commits),
     ]
     links = [(name, words) for name, words in SECTIONS.items() if held.held or name != "factorizations"]
     main = tag("main", *body, id="main")
-    parts = [head.header(held), head.noscript(), head.navigation(links), head.filters(held.groups), main, _footer()]
+    parts = [
+        header_html.header(held),
+        header_html.noscript(),
+        header_html.navigation(links),
+        header_html.filters(held.groups),
+        main,
+        _footer(),
+    ]
     figured = [figure.chart | {"groups": []} for figure in figures]
     data = {
         "config": charts.config(),
@@ -84,7 +88,7 @@ def rendered(held: Gathered, bundle: str) -> str:
     filled = {
         "policy": html.escape(_policy(bundle, script)),
         "version": importlib.metadata.version("scaling-limits"),
-        "title": f"{head.TITLE} · scaling-limits",
+        "title": f"{header_html.TITLE} · scaling-limits",
         "style": _own("page.css"),
         "body": joined(parts),
         "data": embedded(data),
@@ -130,17 +134,3 @@ def _bundle() -> str:
 
 def _own(name: str) -> str:
     return resources.files("analysis.report").joinpath(name).read_text("utf-8")
-
-
-def _replace(out: Path, data: bytes) -> None:
-    """Writes beside the file first and renames last, so that nobody ever finds half a page."""
-    hidden = out.with_name(f"{TEMPORARY}{out.name}-{uuid.uuid4().hex}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        durable.create(hidden, data)
-        os.replace(hidden, out)
-        durable.sync(out.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            hidden.unlink()
-        raise BadInput(f"cannot write {out} ({error.strerror}); choose another --out FILE") from None

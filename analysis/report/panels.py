@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from analysis.figures import pages
 from analysis.fitting import pairs, regimes
+from analysis.fitting.confirmations import middle
 from analysis.fitting.fits import Judged
-from analysis.kinds import pages
-from analysis.panels.line import Line
-from analysis.report import charts, goals, marks
-from analysis.report.goals import Goal
+from analysis.fitting.line import Line
+from analysis.report import charts, marks, targets
 from analysis.report.marks import Mark
-from analysis.searches.confirmations import middle
+from analysis.report.targets import Goal
 
 ACROSS = 41  # points of a fitted curve
 MANY = 240  # parts of the axis whose regimes are asked for
@@ -80,7 +80,7 @@ def _charts(members: Sequence[Member], looks: Sequence[Mark], height: int) -> di
     across = charts.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = charts.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
     series = {goal.series: mark for (_, goal), mark in zip(members, looks, strict=True)}
-    there = [name for name in pairs.ANSWERS if any(name in dict(goals.answers(goal)) for _, goal in members)]
+    there = [name for name in pairs.ANSWERS if any(name in dict(targets.answers(goal)) for _, goal in members)]
     return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in there}
 
 
@@ -92,7 +92,7 @@ def _chart(
     several: dict[str, Rows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
     focused: dict[str, Rows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "critical")}
     for place, goal in members:
-        judged = dict(goals.answers(goal)).get(name)
+        judged = dict(targets.answers(goal)).get(name)
         if judged is None:
             continue
         own = {"w": place, "series": goal.series}
@@ -147,10 +147,10 @@ def _points(goal: Goal) -> Iterator[dict[str, Any]]:
         least = low if low > 0 else min(0.5, high)
         place: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
         place |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
-        yield place | {"told": _lines(heading, goals.told_of(goal, int(size)))}
+        yield place | {"told": _lines(heading, targets.told_of(goal, int(size)))}
     for size, budget in goal.line.missed.items():
         place = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, goals.told_of(goal, int(size)))}
+        yield place | {"told": _lines(heading, targets.told_of(goal, int(size)))}
 
 
 def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
@@ -168,7 +168,7 @@ def _confirmed(goal: Goal, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
         if not math.isfinite(median):
             top = up[1] / TOP
             place |= {"y": top, "low": min(place["low"], top), "high": top, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, goals.told_again(one))}
+        yield place | {"told": _lines(heading, targets.told_again(one))}
 
 
 def _perfect(judged: Judged, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
@@ -197,7 +197,7 @@ def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str
     starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
     for first, last in zip(starts, np.append(starts[1:], MANY), strict=True):
         name = str(names[first])
-        place = goals.REGIMES.index(name if name in goals.REGIMES else goals.UNCLEAR)
+        place = targets.REGIMES.index(name if name in targets.REGIMES else targets.UNCLEAR)
         yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{place})"}
 
 

@@ -26,8 +26,8 @@ from results.importers.algoperf_folders import EXTERNAL, Key, Place, places
 from results.importers.algoperf_trials import METAPARAMETERS, Trial
 from results.importers.recording import Content
 from results.importers.untrusted import Holes, Unusable
-from results.recorded import Recorded
-from results.search_space import SearchSpace
+from results.plans.recorded import Recorded
+from results.plans.search_space import SearchSpace
 
 SOURCE = "algoperf"
 LICENCE = "Apache-2.0"

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from results import claims, schema, store
+from results import store
 from results.durable import Folder
 from results.importers import curves_csv, recording, shallue2018_format
 from results.importers.shallue2018_format import Outcome
-from results.recorded import Recorded
+from results.plans import schema
+from results.plans.recorded import Recorded
+from results.storage import claims
 
 
 class Batch(NamedTuple):

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from results.importers.batches import Stored
 from results.importers.shallue2018_format import Outcome
-from results.recorded import Recorded
+from results.plans.recorded import Recorded
 
 
 @dataclasses.dataclass

@@ -26,9 +26,9 @@ from results.importers import mlperf_benchmarks, recording, untrusted
 from results.importers.mlperf_records import ABOUT, Record, read
 from results.importers.recording import Content
 from results.importers.untrusted import Holes
-from results.recorded import SOURCE_LISTS, Recorded, same_runs
-from results.search_space import SearchSpace
-from results.study import digest
+from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
+from results.plans.search_space import SearchSpace
+from results.plans.study import digest
 
 SOURCE = "mlperf-rcp"
 METRIC = "validation_shortfall"

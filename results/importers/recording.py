@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from results import commits, plans, schema, store
+from results import store
 from results.bad_input import BadInput
-from results.compaction import TABLES, Piece, only
 from results.durable import Folder
-from results.recorded import Recorded
-from results.union import Difference, Union, union
+from results.plans import kinds, schema
+from results.plans.recorded import Recorded
+from results.release.union import Difference, Union, union
+from results.storage import commits
+from results.storage.compaction import TABLES, Piece, only
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
@@ -61,7 +63,7 @@ class Saved(NamedTuple):
 
 def may_be_column(name: str) -> bool:
     """Whether a metaparameter's name can be that of a column of the trials table."""
-    return bool(_COLUMN.fullmatch(name)) and name not in plans.reserved()
+    return bool(_COLUMN.fullmatch(name)) and name not in kinds.reserved()
 
 
 def there(folder: Folder, source: str) -> list[Recorded]:
@@ -69,7 +71,7 @@ def there(folder: Folder, source: str) -> list[Recorded]:
     if not folder.is_dir():
         return []
     found = [commit.study for commit in store.catalogue(folder)]
-    return [study for study in plans.of_type(found, Recorded) if study.source == source]
+    return [study for study in kinds.of_type(found, Recorded) if study.source == source]
 
 
 def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from results import claims, progress, store
+from results import progress, store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, Holes
+from results.storage import claims
 
 # Of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
 SHA256 = frozenset({"6460ab86a6ab0f22a02e1c9b982e1ca31220bf41f669304ce86f14d19053f435"})

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from results import plans
 from results.bad_input import BadInput
-from results.complement import complement
 from results.importers import recording
 from results.importers.untrusted import (
     MOST_METAPARAMETERS,
@@ -29,8 +27,10 @@ from results.importers.untrusted import (
     numeric,
     whole,
 )
-from results.recorded import Recorded
-from results.search_space import Range, Scale, SearchSpace
+from results.plans import kinds
+from results.plans.recorded import Recorded
+from results.plans.search_space import Range, Scale, SearchSpace
+from results.rules.complement import complement
 
 SOURCE = "shallue2018"
 TOP = "batch_science"
@@ -141,7 +141,7 @@ def outcome(trial: int, data: bytes) -> Outcome:
 @functools.lru_cache(1024)
 def metaparameter(name: str) -> str:
     """The column of a metaparameter: its name, unless a column of every trial is called so."""
-    own = f"metaparameter_{name}" if name in plans.reserved() else name
+    own = f"metaparameter_{name}" if name in kinds.reserved() else name
     if not recording.may_be_column(own):
         raise Unusable(f"has a metaparameter {brief(name)}, which is no name")
     return own

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, TypeAlias
 from harness import processors
 from harness.runners import RUNNERS
 from harness.settings import Settings
-from results.plan import Plan
-from results.plans import KINDS
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
 from sweeps.launchers import worker
 from sweeps.launchers.worker import Failure
 from sweeps.run import Summary, record_failure

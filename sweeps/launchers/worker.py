@@ -76,8 +76,8 @@ def _tell(orders: Connection, news: News, ending: Ending) -> None:
 
 def _run(orders: Connection, order: Order, ending: Ending) -> News:
     from harness.settings import Settings
-    from results.asked import Repeats
-    from results.plans import from_plan
+    from results.plans.asked import Repeats
+    from results.plans.kinds import from_plan
     from sweeps.run import run_study
 
     try:

@@ -10,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from analysis.papers import definitions
-from results import confirmation, schema, store
-from results.batch_study import BatchStudy, evaluation_steps
-from results.factorization import Factorization
+from analysis.figures import definitions
+from results import store
 from results.importers import shallue2018
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results.plans import schema
+from results.plans.batch_study import BatchStudy, evaluation_steps
+from results.plans.factorization import Factorization
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
+from results.rules import confirmation
 
 ERROR = Target("test_error", 0.1)
 BATCH_SIZES = tuple(2**i for i in range(11))
@@ -199,10 +201,7 @@ def door(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, st
     from analysis.__main__ import main
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:
-            code = int(stop.code or 0)
+        code = main([str(a) for a in arguments])
         out, err = capsys.readouterr()
         return code, out, err
 

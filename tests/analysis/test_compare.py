@@ -11,8 +11,8 @@ import pytest
 
 from analysis import compare, contradictions
 from analysis.contradictions import Pair, Side, paired
-from results import release
-from results.factorization import Factorization
+from results.plans.factorization import Factorization
+from results.release import release
 
 from .conftest import Ran, plan, publish, sweep
 

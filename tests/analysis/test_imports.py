@@ -37,7 +37,7 @@ def loaded(program: str, *arguments: object) -> set[str]:
 
 def test_no_accelerator_stack_is_ever_imported(swept: Path, tmp_path: Path) -> None:
     modules = loaded(EVERYTHING + DRAWN, swept, tmp_path)
-    assert {"analysis.papers.shallue2018", "analysis.kinds.of_steps", "matplotlib.figure", "polars"} <= modules
+    assert {"analysis.figures.shallue2018", "analysis.figures.of_steps", "matplotlib.figure", "polars"} <= modules
     assert not modules & ACCELERATORS
     assert "matplotlib.pyplot" not in modules  # which looks for a screen
     assert len(list(tmp_path.iterdir())) == 4
@@ -45,16 +45,16 @@ def test_no_accelerator_stack_is_ever_imported(swept: Path, tmp_path: Path) -> N
 
 def test_to_list_the_figures_is_no_work() -> None:
     modules = loaded(LISTED)
-    assert "analysis.figures" in modules
+    assert "analysis.figures.registry" in modules
     assert not modules & SLOW
 
 
 def test_the_list_names_figures_and_kinds(door: Any) -> None:
-    from analysis import figures
+    from analysis.figures import registry
 
     code, out, err = door("figures", "--list")
     assert (code, err) == (0, "")
     names = [line.split("  ")[0] for line in out.splitlines()]
-    assert names == [*figures.FIGURES, *(f"--kind {kind}" for kind in figures.KINDS)]
+    assert names == [*registry.FIGURES, *(f"--kind {kind}" for kind in registry.KINDS)]
     of_paper = [name for name in names if name.startswith("shallue2018/")]
     assert of_paper == [f"shallue2018/figure{number}" for number in range(1, 12)]

@@ -24,8 +24,9 @@ def program() -> Program:
 
     def run(name: str, *words: object) -> list[dict[str, Any]]:
         command = [sys.executable, str(Path(__file__).with_name(name)), *map(str, words)]
-        alone = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=alone, check=False)
+        # Arrow's own allocator can be locked for ever in a process that was forked; that of the system cannot.
+        alone = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | alone, check=False)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -26,9 +26,11 @@ import writer
 from moments import Ended
 
 from results import __main__ as door
-from results import claims, doors, durable, release, store
+from results import doors, durable, store
 from results.importers import algoperf, mlperf_rcp, shallue2018  # noqa: F401 (so that no moment is an import's)
-from results.ledger import Ledger
+from results.release import release
+from results.rules.ledger import Ledger
+from results.storage import claims
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
 UNRECORDED = "is missing, and its tables and envelope are there"
@@ -267,7 +269,7 @@ def flip(path: Path) -> None:
 
 
 def replayed(sources: Path, place: Path) -> int:
-    return doors.guarded(lambda: writer.replay(place / "store", writer.study_of("exact", 4)))
+    return doors.guarded(lambda: writer.replay(place / "store", writer.study_of("exact", 4)))()
 
 
 def imported(kind: str, *options: str) -> Operation:

@@ -22,8 +22,9 @@ from typing import Any
 import moments
 import writer
 
-from results import claims, durable, store
-from results.batch_study import BatchStudy
+from results import durable, store
+from results.plans.batch_study import BatchStudy
+from results.storage import claims
 
 HOURS = 60  # that a clock may be off, either way
 

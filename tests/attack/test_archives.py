@@ -17,7 +17,7 @@ from results import store
 from results.bad_input import BadInput
 from results.importers import archive, intake, shallue2018
 from results.importers.untrusted import Unusable
-from results.plans import reserved
+from results.plans.kinds import reserved
 
 GOOD = "mnist/fc_1024/sgd/64"
 BAD = "mnist/fc_64/sgd/32"

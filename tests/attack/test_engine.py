@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from harness.settings import Settings
-from results import store, verify
-from results.batch_study import BatchStudy
+from results import store
+from results.checks import verify
+from results.plans.batch_study import BatchStudy
 from sweeps.launchers import local
 from sweeps.run import run_study
 

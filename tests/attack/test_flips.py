@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from results import merge, release, store, verify
+from results import store
 from results.bad_input import BadInput
-from results.commits import Tables
+from results.checks import verify
+from results.release import merge, release
+from results.storage.commits import Tables
 
 
 @pytest.fixture(autouse=True)

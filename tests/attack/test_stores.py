@@ -18,10 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from results import __main__ as door
-from results import compaction, durable, envelope, schema, store
+from results import durable, store
 from results.bad_input import BadInput
-from results.claims import Claim
-from results.compaction import Piece
+from results.plans import schema
+from results.storage import compaction, envelope
+from results.storage.claims import Claim
+from results.storage.compaction import Piece
 
 
 @pytest.fixture

@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from results import ledger, schema, store, verify
-from results.batch_study import BatchStudy
-from results.claims import Claim, TakenOver
-from results.recorded import Recorded
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results import store
+from results.checks import verify
+from results.plans import schema
+from results.plans.batch_study import BatchStudy
+from results.plans.recorded import Recorded
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
+from results.rules import ledger
+from results.storage.claims import Claim, TakenOver
 
 METRICS = ("validation_loss", "test_loss")
 

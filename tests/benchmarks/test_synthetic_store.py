@@ -13,8 +13,10 @@ sys.path.insert(0, {str(BENCHMARKS)!r})
 from pathlib import Path
 import numpy as np
 import synthetic_store
-from results import overview, scan, answers, store
-from results.study import Target
+from results import store
+from results.reading import overview, scan
+from results.rules import answers
+from results.plans.study import Target
 
 made = synthetic_store.studies()
 assert len(made) == 454
@@ -41,7 +43,7 @@ assert len(found) == 2
 
 @pytest.mark.parametrize("first", [str(BENCHMARKS), ""])
 def test_the_package_is_found_beside_a_script_of_its_name(first: str) -> None:
-    program = f"import sys; sys.path.insert(0, {first!r}); import results, results.study; print(results.__path__)"
+    program = f"import sys; sys.path.insert(0, {first!r}); import results, results.plans.study; print(results.__path__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert str(BENCHMARKS.parent / "results") in done.stdout
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from results import store
-from results.batch_study import BatchStudy
+from results.plans.batch_study import BatchStudy
 
 from ..analysis.conftest import Ran, plan, publish
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from graphs import ratings
 
-from harness import checkpoints, compile_cache, cores, search
+from harness import compile_cache, cores, search
 from harness.checkpoints import Checkpoint, Checkpoints
-from results.plans import from_plan
+from results.plans.kinds import from_plan
 from workloads.factorization.training import Tables, Training
 
 
@@ -32,7 +32,7 @@ class Dying(Checkpoints):
             super().save(trial, key, checkpoint)
             return
         if self.where == "saving":
-            checkpoints.os.fsync = lambda file: die()  # type: ignore[attr-defined]
+            os.fsync = lambda file: die()
         super().save(trial, key, checkpoint)
         if self.where == "between":
             die()

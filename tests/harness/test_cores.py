@@ -14,8 +14,8 @@ import pytest
 from harness import compile_cache, cores, search
 from harness.checkpoints import Checkpoint, Checkpoints
 from harness.record import Record
-from results.factorization import Factorization
-from results.search_space import SearchSpace
+from results.plans.factorization import Factorization
+from results.plans.search_space import SearchSpace
 from tests.workloads.graphs import ratings
 from workloads.factorization.ratings import Ratings
 from workloads.factorization.training import Training

@@ -7,10 +7,10 @@ import pytest
 from harness import engine, lanes, search
 from harness.record import Record
 from harness.settings import Settings
-from results.asked import APART
-from results.batch_study import BatchStudy
-from results.search_space import Range, SearchSpace
-from results.study import Target, Trial
+from results.plans.asked import APART
+from results.plans.batch_study import BatchStudy
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target, Trial
 
 FEW = Settings(lanes=3)
 

@@ -13,8 +13,8 @@ from optax import contrib
 
 from harness import engine, search, streams
 from harness.settings import Settings
-from results.batch_study import BatchStudy
-from results.search_space import Range, SearchSpace
+from results.plans.batch_study import BatchStudy
+from results.plans.search_space import Range, SearchSpace
 from sweeps import config, overrides
 from workloads import registry
 from workloads.workload import Optimizer

@@ -5,9 +5,10 @@ import pytest
 
 from harness import engine, lanes, search
 from harness.settings import Settings
+from results.bad_input import BadInput
 from sweeps import config, overrides
 from workloads import registry
-from workloads.workload import DataAbsent, Examples, Splits
+from workloads.workload import Examples, Splits
 
 SIDES = {"mnist": (28, 28, 1), "fashion_mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
 
@@ -33,7 +34,7 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
         row = registry.DATASETS[name]
         try:
             row.check()
-        except DataAbsent:
+        except BadInput:
             small = row._replace(load=lambda shape=shape: images(shape), check=lambda: None, evaluation_examples=40)
             monkeypatch.setitem(registry.DATASETS, name, small)
     line = [

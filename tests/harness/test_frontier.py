@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.frontier import Best, Ended, Frontier
-from results import pruning
-from results.asked import APART
-from results.batch_study import BatchStudy, evaluation_steps
-from results.study import Target, Trial
+from results.plans.asked import APART
+from results.plans.batch_study import BatchStudy, evaluation_steps
+from results.plans.study import Target, Trial
+from results.rules import pruning
 
 TARGETS = (Target("validation_loss", 0.5), Target("validation_loss", 0.25), Target("validation_error", 0.5))
 STEPS = evaluation_steps(40, 1.5)

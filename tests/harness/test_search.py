@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 
 from harness import search
-from results.batch_study import BatchStudy
+from results.plans.batch_study import BatchStudy
 
 
 def test_a_longer_search_begins_with_a_shorter_one(make_study: Callable[..., BatchStudy]) -> None:

@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from results import schema, store
-from results.answers import Answer, Rule
-from results.commits import Folder
-from results.compaction import Piece
-from results.recorded import Recorded
-from results.search_space import SearchSpace
+from results import store
+from results.plans import schema
+from results.plans.recorded import Recorded
+from results.plans.search_space import SearchSpace
+from results.rules.answers import Answer, Rule
+from results.storage.commits import Folder
+from results.storage.compaction import Piece
 
 METRIC = "validation_error"
 

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 from upath import UPath
 
-from results import schema, store
-from results.batch_study import BatchStudy
-from results.plan import Plan
-from results.recorded import Recorded
-from results.search_space import SearchSpace
+from results import store
+from results.plans import schema
+from results.plans.batch_study import BatchStudy
+from results.plans.plan import Plan
+from results.plans.recorded import Recorded
+from results.plans.search_space import SearchSpace
 
 MLPERF = {"licence": "Apache-2.0", "citation": "MLCommons, github.com/mlcommons/logging"}
 

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import shutil
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from upath import UPath
 
-from results import claims, durable, store
+from results import durable, store
 from results.durable import Damaged
+from results.storage import claims
 
 from ..attack.moments import Watched
 
@@ -50,7 +52,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
     monkeypatch.setattr(durable, "open", opened_file, raising=False)
     monkeypatch.setattr(os, "open", open_folder)
-    for name in ("fsync", "link", "unlink"):
+    for name in ("fsync", "link", "rename", "unlink"):
         monkeypatch.setattr(os, name, watched(name, getattr(os, name)))
     return made
 
@@ -124,6 +126,50 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, call: str, monkeypatc
     with pytest.raises(OSError, match="No space"):
         durable.create(tmp_path / "record", b"all of it")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_takes_the_place_of_another_once_it_is_on_disk(tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
+    (tmp_path / "page").write_bytes(b"the one before")
+    durable.replace(tmp_path / "page", b"all ", b"of it")
+    temporary = calls[0][1]
+    assert temporary.startswith(durable.TEMPORARY)
+    assert [call for call in calls if call[0] != "unlink"] == [
+        ("open", temporary, "xb"),
+        ("write", "all "),
+        ("write", "of it"),
+        ("fsync", temporary),
+        ("rename", temporary, "page"),
+        ("fsync", tmp_path.name),
+    ]
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("page", b"all of it")]
+
+
+def test_a_folder_takes_its_name_once_it_is_on_disk(tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
+    with durable.new_folder(tmp_path / "release") as folder:
+        durable.create(folder / "file", b"all of it")
+        assert not (tmp_path / "release").exists()
+    assert calls[-3:] == [("fsync", folder.name), ("rename", folder.name, "release"), ("fsync", tmp_path.name)]
+    assert (tmp_path / "release" / "file").read_bytes() == b"all of it"
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+
+
+def test_a_folder_that_was_not_finished_is_gone_and_so_is_an_old_one_of_its_name(tmp_path: Path) -> None:
+    left = [tmp_path / f"{durable.TEMPORARY}{name}-{age}" for name in ("release", "other") for age in ("old", "young")]
+    for folder in left:
+        folder.mkdir()
+        if folder.name.endswith("old"):
+            os.utime(folder, (0, 0))
+    with contextlib.suppress(ZeroDivisionError), durable.new_folder(tmp_path / "release") as folder:
+        durable.create(folder / "file", b"half of it")
+        raise ZeroDivisionError
+    assert sorted(tmp_path.iterdir()) == sorted(left[1:])
+
+
+def test_a_folder_takes_no_name_from_another(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not empty"), durable.new_folder(tmp_path / "release") as folder:
+        durable.make_folder(tmp_path / "release" / "theirs")
+    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+    assert not folder.exists()
 
 
 def test_folders_are_on_disk_before_what_is_in_them(tmp_path: Path, calls: list[tuple[str, ...]]) -> None:

@@ -10,12 +10,13 @@ import pytest
 from harness import search
 from harness.frontier import Ended
 from harness.record import Record
-from results import durable, schema, store
+from results import durable, store
 from results.bad_input import BadInput
-from results.batch_study import BatchStudy
-from results.claims import Claim, TakenOver
 from results.durable import Damaged
-from results.ledger import Ledger
+from results.plans import schema
+from results.plans.batch_study import BatchStudy
+from results.rules.ledger import Ledger
+from results.storage.claims import Claim, TakenOver
 from sweeps import run
 
 

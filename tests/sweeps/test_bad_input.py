@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from results import schema
+from results.plans import schema
 from sweeps import __main__ as sweeps_door
-from sweeps import doors, plan, status
+from sweeps import plan, status
 
 MISTAKES = [
     ("task=digts_fc", ["'digts_fc'", "'digits_fc'"]),
@@ -126,10 +126,10 @@ MISTAKES = [
 
 
 # The door that would train is asked everything; that of plans, which reads the same, every fifth.
-ASKED = [(sweeps_door.main, *mistake) for mistake in MISTAKES] + [(plan.plan, *mistake) for mistake in MISTAKES[::5]]
+ASKED = [(sweeps_door.main, *mistake) for mistake in MISTAKES] + [(plan.main, *mistake) for mistake in MISTAKES[::5]]
 
 
-@pytest.mark.parametrize(("door", "line", "words"), ASKED, ids=[f"{d.__name__}-{line}" for d, line, _ in ASKED])
+@pytest.mark.parametrize(("door", "line", "words"), ASKED, ids=[f"{d.__module__}-{line}" for d, line, _ in ASKED])
 def test_a_mistake_is_one_line_and_exit_code_2(
     door: Callable[[list[str]], int],
     line: str,
@@ -143,7 +143,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     argv = line.format(store=folder).split()
     if not any(arg.startswith("store=") for arg in argv):
         argv.insert(1, f"store={folder}")
-    assert doors.guarded(door, argv) == 2
+    assert door(argv) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("error: ")
@@ -156,9 +156,9 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 
 def test_a_store_that_cannot_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    assert doors.guarded(sweeps_door.main, [f"store={tmp_path}/file"]) == 2
+    assert sweeps_door.main([f"store={tmp_path}/file"]) == 2
     assert "is a file" in capsys.readouterr().err
-    assert doors.guarded(sweeps_door.main, ["store=/proc/store"]) == 2
+    assert sweeps_door.main(["store=/proc/store"]) == 2
     assert "/proc/store cannot be written" in capsys.readouterr().err
 
 
@@ -166,24 +166,24 @@ def test_a_store_of_a_newer_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = ["optimizer=sgd", "trials=1", "task.budget.steps=2", f"store={tmp_path}"]
-    assert doors.guarded(sweeps_door.main, line) == 0
+    assert sweeps_door.main(line) == 0
     written = schema.SCHEMA_VERSION
     monkeypatch.setattr(schema, "SCHEMA_VERSION", 0)
     capsys.readouterr()
-    assert doors.guarded(sweeps_door.main, [*line, "seed=1"]) == 2
+    assert sweeps_door.main([*line, "seed=1"]) == 2
     assert f"has schema {written}, this software reads up to 0" in capsys.readouterr().err
 
 
 def test_status_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert doors.guarded(status.status, [f"store={tmp_path}/none"]) == 2
+    assert status.main([f"store={tmp_path}/none"]) == 2
     assert "no store at" in capsys.readouterr().err
-    assert doors.guarded(status.status, ["stor=x"]) == 2
+    assert status.main(["stor=x"]) == 2
     assert "store=DIR" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("door", [sweeps_door.main, plan.plan, status.status])
+@pytest.mark.parametrize("door", [sweeps_door.main, plan.main, status.main])
 def test_every_door_has_help(door: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert doors.guarded(door, ["--help"]) == 0
+    assert door(["--help"]) == 0
     out, err = capsys.readouterr()
     assert "python -m sweeps" in out
     assert err == ""
@@ -209,6 +209,6 @@ def test_reading_a_command_line_starts_no_jax(tmp_path: Path) -> None:
 
 def test_status_of_a_release_is_that_of_its_studies(capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(__file__).parents[1] / "results" / "stored" / "release-0.1"
-    assert doors.guarded(status.status, [f"store={folder}"]) == 0
+    assert status.main([f"store={folder}"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) >= 3 and all(" released " in line for line in lines[1:-1])

@@ -9,8 +9,8 @@ import pytest
 
 from results import store
 from results.bad_input import BadInput
-from results.batch_study import BatchStudy
-from results.plans import from_plan
+from results.plans.batch_study import BatchStudy
+from results.plans.kinds import from_plan
 from sweeps import config, overrides
 from sweeps.config import Request
 from workloads import registry

@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 
 from harness.settings import Settings
-from results import store, verify
-from results.asked import APART
-from results.batch_study import BatchStudy
-from results.study import Target
+from results import store
+from results.checks import verify
+from results.plans.asked import APART
+from results.plans.batch_study import BatchStudy
+from results.plans.study import Target
 from sweeps import __main__ as sweeps_door
-from sweeps import config, doors, overrides, plan, status
+from sweeps import config, overrides, plan, status
 from sweeps.run import record_failure, run_study
 
 FEW = Settings(lanes=3)
@@ -105,8 +106,8 @@ DYING = """
 import json, os, signal, sys
 from pathlib import Path
 from harness.settings import Settings
-from results.asked import Asked, Repeats
-from results.batch_study import BatchStudy
+from results.plans.asked import Asked, Repeats
+from results.plans.batch_study import BatchStudy
 from sweeps.run import run_study
 
 def told(settled):
@@ -132,14 +133,14 @@ def test_a_process_killed_among_the_repeats_changes_no_result(tmp_path: Path, st
 def test_the_doors_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["task=digits_fc", "optimizer=sgd", "batch_size=256", "trials=4", "task.budget.steps=40"]
     line += ["launcher.workers=1", f"store={tmp_path}"]
-    assert doors.guarded(plan.plan, [*line, "confirm=2"]) == 0
+    assert plan.main([*line, "confirm=2"]) == 0
     assert "6 trials to run" in capsys.readouterr().out
-    assert doors.guarded(sweeps_door.main, line) == 0
-    assert doors.guarded(sweeps_door.main, [*line, "confirm=2"]) == 0
+    assert sweeps_door.main(line) == 0
+    assert sweeps_door.main([*line, "confirm=2"]) == 0
     assert "1 studies, 2 trials to run; 4 trials are stored already" in capsys.readouterr().err
-    assert doors.guarded(sweeps_door.main, [*line, "confirm=2"]) == 0
+    assert sweeps_door.main([*line, "confirm=2"]) == 0
     assert "nothing to train" in capsys.readouterr().out
-    assert doors.guarded(status.status, [f"store={tmp_path}"]) == 0
+    assert status.main([f"store={tmp_path}"]) == 0
     (row,) = [text.split() for text in capsys.readouterr().out.splitlines() if text.startswith("digits")]
     assert row[1:3] == ["done", "6"]
 

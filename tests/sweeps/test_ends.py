@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from results import store, verify
+from results import store
+from results.checks import verify
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 10.0  # in which the workers of a sweep end, whatever ended it
 SWEEP = """
 import sys
-from results import store
-from sweeps import config, doors, overrides
+from results import doors, store
+from sweeps import config, overrides
 from sweeps.launchers import local
 
 def door(argv):
@@ -30,7 +31,7 @@ def door(argv):
     return 0
 
 if __name__ == "__main__":
-    sys.exit(doors.guarded(door, sys.argv[1:]))
+    sys.exit(doors.guarded(door)(sys.argv[1:]))
 """
 # Every other trial diverges at once; the others go on in spans that double, up to minutes.
 LINE = (

@@ -17,10 +17,11 @@ import scipy.sparse
 
 from harness import processors
 from harness.cores import METRICS
-from results import store, verify
-from results.factorization import Factorization
+from results import store
+from results.checks import verify
+from results.plans.factorization import Factorization
 from sweeps import __main__ as sweeps_door
-from sweeps import config, doors, factorizations, overrides, plan, status
+from sweeps import config, factorizations, overrides, plan, status
 from sweeps import run as run_module
 from sweeps.launchers import local
 from sweeps.reading import Read
@@ -34,7 +35,7 @@ GRAPH = [
 
 
 def run(*words: str) -> int:
-    return doors.guarded(sweeps_door.main, list(words))
+    return sweeps_door.main(list(words))
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def test_a_users_files_on_one_and_two_cores(
     files: list[str], here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = [*files, "als.dim=4", "als.epochs=2", "cores=1,2", "-m", "store=kept"]
-    assert doors.guarded(plan.plan, line) == 0
+    assert plan.main(line) == 0
     assert "2 studies; 2 trials to run, at most 4 trial-steps (a step of als is an epoch" in capsys.readouterr().out
     assert run(*line) == 0
     out, err = capsys.readouterr()
@@ -86,7 +87,7 @@ def test_a_users_files_on_one_and_two_cores(
     assert list((here / "cache" / "checkpoints").iterdir()) == []
     assert run(*line) == 0
     assert "nothing to train: 2 studies" in capsys.readouterr().out
-    assert doors.guarded(status.status, ["store=kept"]) == 0
+    assert status.main(["store=kept"]) == 0
     assert capsys.readouterr().out.count("done") == 2
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness.settings import Settings
-from results import store, verify
-from results.batch_study import BatchStudy
-from results.study import Target
+from results import store
+from results.checks import verify
+from results.plans.batch_study import BatchStudy
+from results.plans.study import Target
 from sweeps import __main__ as sweeps_door
-from sweeps import doors
 from sweeps.launchers import local
 from sweeps.run import record_failure, run_study
 
@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 SHORT = ("trials=1", "task.budget.steps=2", "launcher.workers=1", "-m")
 ON_STANDARD_INPUT = """
 import sys
-from sweeps import __main__, doors
-sys.exit(doors.guarded(__main__.main, sys.argv[1:]))
+from sweeps import __main__
+sys.exit(__main__.main(sys.argv[1:]))
 """
 WITH_A_MISTAKE = """
 import sys
@@ -41,8 +41,8 @@ def mistaken(classes, widths):
 registry.MODELS["fully_connected"] = mistaken
 
 if __name__ == "__main__":
-    from sweeps import __main__, doors
-    sys.exit(doors.guarded(__main__.main, sys.argv[1:]))
+    from sweeps import __main__
+    sys.exit(__main__.main(sys.argv[1:]))
 """
 
 
@@ -81,7 +81,7 @@ def test_an_accelerator_that_is_not_there(
 ) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     line = ["optimizer=sgd,momentum", *SHORT, f"store={tmp_path}"]
-    assert doors.guarded(sweeps_door.main, line) == 1
+    assert sweeps_door.main(line) == 1
     lines_of(capfd.readouterr().err, 2, 2, "cuda")
     assert ends(tmp_path) == [("INCOMPLETE", "failed")] * 2
 

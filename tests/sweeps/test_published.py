@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from results import store, verify
-from results.batch_study import BatchStudy
-from results.plan import Plan
-from results.study import COMPARABLE
+from results import store
+from results.checks import verify
+from results.plans.batch_study import BatchStudy
+from results.plans.plan import Plan
+from results.plans.study import COMPARABLE
 from sweeps import config, overrides
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,12 @@ import pytest
 
 import analysis.__main__ as analysis_door
 from harness.settings import Settings
-from results import overview, store, verify
-from results.batch_study import BatchStudy
-from results.plans import from_plan
-from results.study import Target
+from results import store
+from results.checks import verify
+from results.plans.batch_study import BatchStudy
+from results.plans.kinds import from_plan
+from results.plans.study import Target
+from results.reading import overview
 from sweeps.run import run_study
 
 EASY, HARD = Target("validation_loss", 1.2), Target("validation_loss", 0.7)

@@ -15,15 +15,15 @@ import pytest
 from harness import processors
 from harness.settings import Settings
 from results import store
-from results.batch_study import BatchStudy
+from results.plans.batch_study import BatchStudy
 from sweeps import __main__ as sweeps_door
-from sweeps import config, doors, overrides, status
+from sweeps import config, overrides, status
 from sweeps.launchers import local
 from sweeps.run import run_study
 
 
 def run(*overrides: str) -> int:
-    return doors.guarded(sweeps_door.main, list(overrides))
+    return sweeps_door.main(list(overrides))
 
 
 def assert_same(one: Path, other: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_ci_preset_and_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(*line) == 0
     assert "nothing to train" in capsys.readouterr().out
     assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == before
-    assert doors.guarded(status.status, [f"store={tmp_path}"]) == 0
+    assert status.main([f"store={tmp_path}"]) == 0
     total = capsys.readouterr().out.strip().splitlines()[-1].split()
     assert total == ["total", "15", "15", "0", "0", "0", "0", "0", "0", "0"]
 
@@ -125,7 +125,7 @@ def test_a_study_that_fails_or_is_lost_stops_no_other_and_is_tried_again(
     assert trials["reason"].tolist() == ["failed", "failed"]
     assert store.missing(tmp_path, bad) == [0, 1]
     assert store.missing(tmp_path, good) == []
-    assert doors.guarded(status.status, [f"store={tmp_path}"]) == 0
+    assert status.main([f"store={tmp_path}"]) == 0
     assert "unfinished" in capsys.readouterr().out
 
 

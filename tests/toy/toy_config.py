@@ -7,8 +7,8 @@ from typing import Any
 from omegaconf import MISSING
 from toy_plan import ToyStudy
 
-from results.search_space import SearchSpace
-from results.study import Target
+from results.plans.search_space import SearchSpace
+from results.plans.study import Target
 from sweeps import ranges
 from sweeps.reading import Read
 

@@ -3,10 +3,10 @@
 import dataclasses
 from typing import ClassVar
 
-from results.asked import APART
-from results.plan import Plan
-from results.search_space import SearchSpace
-from results.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+from results.plans.asked import APART
+from results.plans.plan import Plan
+from results.plans.search_space import SearchSpace
+from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from results.bad_input import BadInput
 from workloads import registry
 from workloads.datasets import in_memory
 from workloads.datasets.content import content
-from workloads.workload import DataAbsent, Examples
+from workloads.workload import Examples
 
 BUNCH = load_digits()
 IMAGES, LABELS = BUNCH.data.astype(np.float64), BUNCH.target  # [1797, 64] and [1797]
@@ -114,5 +115,5 @@ def test_a_plan_does_not_import_scikit_learn() -> None:
 
 def test_a_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Path, "is_file", lambda self: False)
-    with pytest.raises(DataAbsent, match="scikit-learn has no"):
+    with pytest.raises(BadInput, match="scikit-learn has no"):
         in_memory.check()

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from results.bad_input import BadInput
 from workloads import prepare
 from workloads.datasets import movielens
 from workloads.factorization import memory, prepared
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import BadRatings
-from workloads.workload import DataAbsent
 
 ROOT = Path(prepare.__file__).parents[1]
 Pairs = set[tuple[int, int]]
@@ -125,21 +124,19 @@ def test_a_tenth_of_the_users_is_held_out_by_the_seed(write: Write) -> None:
 
 
 def test_what_cannot_be_read(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        BadRatings, match=r"unknown variant '2m' of movielens; choices: 100k, latest-small, 1m, 20m, 25m"
-    ):
+    with pytest.raises(BadInput, match=r"unknown variant '2m' of movielens; choices: 100k, latest-small, 1m, 20m, 25m"):
         movielens.source("2m")
     source = movielens.source("100k")
     for refuses in (source.check, source.version):
-        with pytest.raises(DataAbsent, match=r"100k-ratings/0\.1\.1 does not exist; run python -m workloads"):
+        with pytest.raises(BadInput, match=r"100k-ratings/0\.1\.1 does not exist; run python -m workloads"):
             refuses()
     pairs = write("100k")
     assert prepare.main(["movielens/100k"]) == 0
     monkeypatch.setitem(movielens.SIZES, "100k", movielens.SIZES["100k"]._replace(ratings=100_000))
-    with pytest.raises(DataAbsent, match=rf"holds {len(pairs):,} ratings and not 100,000; delete it and run"):
+    with pytest.raises(BadInput, match=rf"holds {len(pairs):,} ratings and not 100,000; delete it and run"):
         source.build()
     monkeypatch.setattr(memory, "available", lambda: 1000)
-    with pytest.raises(BadRatings, match=r"^reading movielens/100k needs about .* take a smaller one$"):
+    with pytest.raises(BadInput, match=r"^reading movielens/100k needs about .* take a smaller one$"):
         source.check()
 
 

@@ -8,9 +8,9 @@ import pytest
 from harness import engine, search
 from harness.record import Record
 from harness.settings import Settings
-from results.batch_study import BatchStudy
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results.plans.batch_study import BatchStudy
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
 
 DIMENSIONS = 100
 RATE, MOMENTUM, STEPS = 0.2, 0.8, 80

@@ -99,6 +99,25 @@ def test_files_with_other_checksums_are_refused(name: str, tmp_path: Path, capsy
     assert list((tmp_path / name).iterdir()) == []
 
 
+@pytest.mark.usefixtures("small")
+def test_files_that_are_not_all_there_in_the_end_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_originals("mnist", tmp_path)
+    write = prepare._write
+
+    def write_all_but_some(what: prepare.Preparable, within: Path, manual: Path) -> None:
+        write(what, within, manual)
+        for file in what.folder(within).glob("mnist-test*"):
+            file.unlink()
+
+    monkeypatch.setattr(prepare, "_write", write_all_but_some)
+    assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("error: mnist could not be prepared: mnist is not here: ")
+    assert line.endswith(f"put the downloaded files into {tmp_path}/downloads/manual/mnist")
+
+
 def test_no_network_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,14 +153,11 @@ def test_names_that_need_nothing_and_names_that_are_none(capsys: pytest.CaptureF
     assert prepare.main(["fashion-mnist"]) == 2
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("error: unknown data set 'fashion-mnist'; did you mean 'fashion_mnist'? choices: ")
-    assert len(told.err.splitlines()) == 1
+    assert told.err == "error: unknown data set 'fashion-mnist'; did you mean 'fashion_mnist'?\n"
 
 
 def test_help_teaches_the_names(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        prepare.main(["--help"])
-    assert left.value.code == 0
+    assert prepare.main(["--help"]) == 0
     text = capsys.readouterr().out
     assert all(name in text for name in tfds_images.SOURCES)
     assert "TFDS_DATA_DIR" in text

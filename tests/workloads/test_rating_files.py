@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
+from results.bad_input import BadInput
 from workloads.datasets import link_files, rating_files
 from workloads.factorization import memory, pairs, prepared
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import BadRatings, Ratings
+from workloads.factorization.ratings import Ratings
 
 TRAIN = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 0, 0], [1, 1, 0, 1, 0], [0, 0, 1, 0, 1]], bool)
 HELDOUT = np.array([[0, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 0, 0]], bool)
@@ -50,7 +51,7 @@ def built(*files: Path) -> Ratings:
 
 def refused(*files: Path) -> str:
     """The one line that refuses files."""
-    with pytest.raises(BadRatings) as raised:
+    with pytest.raises(BadInput) as raised:
         built(*files)
     line = str(raised.value)
     assert "\n" not in line
@@ -205,9 +206,9 @@ def test_files_that_are_none(good: tuple[Path, Path], tmp_path: Path) -> None:
         data = file.read_bytes()
         file.write_bytes(data[: len(data) // 2])
         assert refused(file, good[1]).startswith(f"{file} cannot be read: ")
-    with pytest.raises(BadRatings, match=r"ratings\.heldout is missing; it names a file"):
+    with pytest.raises(BadInput, match=r"ratings\.heldout is missing; it names a file"):
         rating_files.source("a", "")
-    with pytest.raises(BadRatings, match="does not exist"):
+    with pytest.raises(BadInput, match="does not exist"):
         rating_files.source(str(absent), str(good[1])).version()
 
 
@@ -224,7 +225,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
 ) -> None:
     monkeypatch.setattr(memory, "available", lambda: 100)
     monkeypatch.setattr(link_files, "blocks", lambda file: pytest.fail("read"))
-    with pytest.raises(BadRatings, match=r"reading 10 links from .*train\.npz and the others needs about 0\.0 GB"):
+    with pytest.raises(BadInput, match=r"reading 10 links from .*train\.npz and the others needs about 0\.0 GB"):
         rating_files.source(*map(str, good)).check()
     monkeypatch.undo()
     monkeypatch.setattr(memory, "available", lambda: 1 << 30)

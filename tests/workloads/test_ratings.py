@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from results.bad_input import BadInput
 from workloads.factorization import memory, pairs, prepared
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import BadRatings, Ratings, Source, evaluation, halves, random_bits, split_rows
+from workloads.factorization.ratings import Ratings, Source, evaluation, halves, random_bits, split_rows
 
 from .graphs import from_pairs
 
@@ -72,7 +73,7 @@ def test_no_pairs_are_an_empty_matrix() -> None:
     ],
 )
 def test_ids_that_cannot_be(rows: list[int], columns: list[int], text: str) -> None:
-    with pytest.raises(BadRatings, match=re.escape(text)):
+    with pytest.raises(BadInput, match=re.escape(text)):
         Pairs().add(np.array(rows), np.array(columns), "here")
 
 
@@ -249,9 +250,9 @@ def test_whoever_is_first_wins(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_failed_build_leaves_nothing(cache: Path) -> None:
     def fails() -> Ratings:
-        raise BadRatings("no")
+        raise BadInput("no")
 
-    with pytest.raises(BadRatings, match=r"^no$"):
+    with pytest.raises(BadInput, match=r"^no$"):
         prepared.load(Counted().source()._replace(build=fails))
     assert not cache.exists()
 
@@ -259,17 +260,17 @@ def test_a_failed_build_leaves_nothing(cache: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(BadRatings, match=r"kept in .*: Not a directory; SCALING_LIMITS_CACHE=DIR puts") as raised:
+    with pytest.raises(BadInput, match=r"kept in .*: Not a directory; SCALING_LIMITS_CACHE=DIR puts") as raised:
         prepared.load(Counted().source())
     assert "\n" not in str(raised.value)
 
 
 def test_what_is_prepared_needs_no_check() -> None:
     def refuses() -> None:
-        raise BadRatings("too large")
+        raise BadInput("too large")
 
     source = Counted().source()
-    with pytest.raises(BadRatings, match="too large"):
+    with pytest.raises(BadInput, match="too large"):
         prepared.check(source._replace(check=refuses))
     prepared.load(source)
     prepared.check(source._replace(check=refuses))
@@ -283,14 +284,6 @@ def test_what_killed_processes_left_is_removed_once_it_is_old(cache: Path) -> No
     os.utime(old, (0, 0))
     prepared.load(Counted().source())
     assert leftovers(cache) == [young]
-
-
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SCALING_LIMITS_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert prepared.cache_dir() == Path("/somewhere/scaling-limits/ratings")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert prepared.cache_dir() == Path.home() / ".cache/scaling-limits/ratings"
 
 
 def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,5 +306,5 @@ def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     meminfo.write_text("MemAvailable: 6000000 kB\n")
     (inner.parent / "memory.max").unlink()
     memory.require(6_000_000_000, "it", "take less")
-    with pytest.raises(BadRatings, match=r"^it needs about 7\.0 GB of memory and 6\.1 GB are free; take less$"):
+    with pytest.raises(BadInput, match=r"^it needs about 7\.0 GB of memory and 6\.1 GB are free; take less$"):
         memory.require(7_000_000_000, "it", "take less")

@@ -2,9 +2,9 @@ import jax
 import numpy as np
 import pytest
 
+from results.bad_input import BadInput
 from workloads import registry
 from workloads.models.fully_connected import fully_connected
-from workloads.workload import DataAbsent
 
 
 @pytest.mark.parametrize("name", list(registry.DATASETS))
@@ -13,7 +13,7 @@ def test_data_sets_are_what_the_registry_says(name: str) -> None:
     absent = ""
     try:
         row.check()
-    except DataAbsent as error:
+    except BadInput as error:
         absent = str(error)
     if absent:
         assert f"python -m workloads.prepare {name}" in absent

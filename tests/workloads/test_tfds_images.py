@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from results.bad_input import BadInput
 from workloads import registry
 from workloads.datasets import tfds_images
-from workloads.workload import DataAbsent
 
 SHAPES = {"mnist": (28, 28, 1), "fashion_mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
 
@@ -98,7 +98,7 @@ def test_absent_data_name_the_command(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     row = registry.DATASETS["mnist"]
     for refuses in (row.check, row.load):
-        with pytest.raises(DataAbsent, match=re.escape(f"{tmp_path}/mnist/3.0.1 does not exist")) as raised:
+        with pytest.raises(BadInput, match=re.escape(f"{tmp_path}/mnist/3.0.1 does not exist")) as raised:
             refuses()
         assert str(raised.value).endswith("run python -m workloads.prepare mnist")
         assert "\n" not in str(raised.value)
@@ -111,10 +111,10 @@ def test_other_files_in_the_place_are_told_apart(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     place = tmp_path / "cifar10" / "3.0.2"
     place.mkdir(parents=True)
-    with pytest.raises(DataAbsent, match="no complete array_record files"):
+    with pytest.raises(BadInput, match="no complete array_record files"):
         tfds_images.check("cifar10")
     (place / "cifar10-train.tfrecord-00000-of-00001").touch()
-    with pytest.raises(DataAbsent, match=r"tfrecord files.*--data-dir DIR"):
+    with pytest.raises(BadInput, match=r"tfrecord files.*--data-dir DIR"):
         tfds_images.check("cifar10")
 
 
@@ -123,5 +123,5 @@ def test_a_data_set_of_another_size_is_refused(
 ) -> None:
     written("mnist")
     monkeypatch.setitem(tfds_images.SOURCES, "mnist", tfds_images.SOURCES["mnist"]._replace(test_examples=71))
-    with pytest.raises(DataAbsent, match="'test': 70} examples and not"):
+    with pytest.raises(BadInput, match="'test': 70} examples and not"):
         registry.DATASETS["mnist"].load()

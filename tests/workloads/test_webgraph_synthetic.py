@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from results.bad_input import BadInput
 from workloads.datasets import webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
 from workloads.factorization import memory
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import BadRatings, Ratings
+from workloads.factorization.ratings import Ratings
 
 ROOT = Path(webgraph_synthetic.__file__).parents[2]
 SMALL = WebGraph(rows=4000, columns=3000, links=120_000, communities=60, heldout_rows=500)
@@ -110,7 +111,7 @@ def test_odd_shapes(rows: int, columns: int, links: int, communities: int) -> No
     ],
 )
 def test_parameters_that_make_no_sense(change: dict[str, Any], text: str) -> None:
-    with pytest.raises(BadRatings, match=f"^{text}") as raised:
+    with pytest.raises(BadInput, match=f"^{text}") as raised:
         webgraph_synthetic.source(**change)
     assert "\n" not in str(raised.value)
 
@@ -119,7 +120,7 @@ def test_a_graph_that_does_not_fit_says_what_it_needs(monkeypatch: pytest.Monkey
     monkeypatch.setattr(memory, "available", lambda: 24 * 10**9)
     webgraph_synthetic.source(2_000_000, 2_000_000, 100_000_000).check()
     line = r"^a synthetic web graph of 30,000,000,000 links, .* needs about 1\d\d GB of memory and 24\.0 GB are free"
-    with pytest.raises(BadRatings, match=line):
+    with pytest.raises(BadInput, match=line):
         webgraph_synthetic.source(400_000_000, 400_000_000, 30_000_000_000).check()
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from results.bad_input import BadInput
 from workloads.datasets.tfds_images import data_dir
 from workloads.factorization.ratings import file_digest
-from workloads.workload import DataAbsent
 
 BATCH = 4096  # records read at once
 
@@ -20,16 +20,16 @@ def folder(name: str, version: str, within: Path | None = None) -> Path:
 
 
 def check(name: str, place: Path, splits: Sequence[str]) -> None:
-    """Raises DataAbsent unless array_record files of all splits are there; looks at names of files alone."""
+    """Raises BadInput unless array_record files of all splits are there; looks at names of files alone."""
     if (place / "dataset_info.json").is_file() and all(_files(place, name, split) for split in splits):
         return
     if any(place.glob("*.tfrecord*")):
-        raise DataAbsent(
+        raise BadInput(
             f"{place} holds {name} as tfrecord files, which only TensorFlow reads; python -m workloads.prepare {name} "
             "--data-dir DIR writes array_record files elsewhere, and TFDS_DATA_DIR=DIR has them found"
         )
     what = "holds no complete array_record files" if place.exists() else "does not exist"
-    raise DataAbsent(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
+    raise BadInput(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
 
 
 def digest(name: str, place: Path, splits: Sequence[str]) -> str:
@@ -43,7 +43,7 @@ def stored_bytes(name: str, place: Path, splits: Sequence[str]) -> int:
 
 
 def records(name: str, place: Path, split: str) -> Iterator[Any]:
-    """All records of a split, mappings from names to ``tf.train.Feature``; raises DataAbsent if one is damaged."""
+    """All records of a split, mappings from names to ``tf.train.Feature``; raises BadInput if one is damaged."""
     import tensorflow_datasets as tfds  # a second to import
     from tensorflow_datasets.proto import tf_example_pb2
 
@@ -55,7 +55,7 @@ def records(name: str, place: Path, split: str) -> Iterator[Any]:
                 yield tf_example_pb2.Example.FromString(record).features.feature
     except Exception as error:  # the libraries under TFDS raise what they like
         reason = " ".join(str(error).split())[:160]
-        raise DataAbsent(
+        raise BadInput(
             f"{place} cannot be read ({reason}); delete it and run python -m workloads.prepare {name}"
         ) from None
 

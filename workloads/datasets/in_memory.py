@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from results.bad_input import BadInput
 from workloads.datasets.content import content
-from workloads.workload import DataAbsent, Examples, Splits
+from workloads.workload import Examples, Splits
 
 VALIDATION_EXAMPLES = 386  # the first three forms: of 130, 126 and 130 images
 TRAIN_EXAMPLES = 1411  # the other eleven
@@ -49,7 +50,7 @@ def version() -> str:
 
 
 def check() -> None:
-    """Raises DataAbsent unless scikit-learn's file is there."""
+    """Raises BadInput unless scikit-learn's file is there."""
     _file()
 
 
@@ -60,4 +61,4 @@ def _file() -> Path:
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
         if file.is_file():
             return file
-    raise DataAbsent("digits are not here: scikit-learn has no datasets/data/digits.csv.gz; install it anew")
+    raise BadInput("digits are not here: scikit-learn has no datasets/data/digits.csv.gz; install it anew")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from results.bad_input import BadInput
 from workloads.factorization import pairs
-from workloads.factorization.ratings import BadRatings
 
 BATCH = 1 << 20  # rows of parquet read at once
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
@@ -35,21 +35,21 @@ class Header(NamedTuple):
 
 
 def header(file: Path) -> Header:
-    """What a file says of itself; raises BadRatings unless it is one of the two kinds."""
+    """What a file says of itself; raises BadInput unless it is one of the two kinds."""
     if not file.exists():
-        raise BadRatings(f"{file} does not exist; it should be {HOW}")
+        raise BadInput(f"{file} does not exist; it should be {HOW}")
     if not file.is_file():
-        raise BadRatings(f"{file} is no file; it should be {HOW}")
+        raise BadInput(f"{file} is no file; it should be {HOW}")
     try:
         with open(file, "rb") as opened:
             start = opened.read(4)
     except OSError as error:
-        raise BadRatings(f"{file} cannot be read: {error.strerror}") from None
+        raise BadInput(f"{file} cannot be read: {error.strerror}") from None
     if start == b"PAR1":
         return _table_header(file)
     if start.startswith(b"PK"):
         return _matrix_header(file)
-    raise BadRatings(f"{file} is neither of the two kinds: it should be {HOW}")
+    raise BadInput(f"{file} is neither of the two kinds: it should be {HOW}")
 
 
 def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -71,16 +71,16 @@ def _matrix_header(file: Path) -> Header:
     except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(file, error) from None
     if not arrays or shape.shape != (2,):
-        raise BadRatings(f"{file} is a {kind.decode(errors='replace')} matrix; save it with .tocsr()")
+        raise BadInput(f"{file} is a {kind.decode(errors='replace')} matrix; save it with .tocsr()")
     rows, columns = (int(size) for size in shape)
     if not (0 < rows <= pairs.MOST_IDS and 0 < columns <= pairs.MOST_IDS):
-        raise BadRatings(
+        raise BadInput(
             f"{file} is {size_text((rows, columns))}; there must be 1 to {pairs.MOST_IDS:,} rows and columns"
         )
     (indptr, _), (indices, _), (data, _) = arrays.values()
     integers = all(np.issubdtype(arrays[name][1], np.integer) for name in ("indptr", "indices"))
     if indptr != (rows + 1,) or len(indices) != 1 or indices != data or not integers:
-        raise BadRatings(f"{file} is damaged: its arrays do not fit together; write it again")
+        raise BadInput(f"{file} is damaged: its arrays do not fit together; write it again")
     size = sum(int(np.prod(shape)) * kind.itemsize for shape, kind in arrays.values())
     return Header((rows, columns), indices[0], size)
 
@@ -105,11 +105,11 @@ def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(file, error) from None
     if starts[0] != 0 or starts[-1] != len(indices) or (np.diff(starts) < 0).any():
-        raise BadRatings(f"{file} is damaged: its row pointers do not fit its {len(indices):,} links; write it again")
+        raise BadInput(f"{file} is damaged: its row pointers do not fit its {len(indices):,} links; write it again")
     if len(indices) and not (indices.min() >= 0 and indices.max() < shape[1]):
         wrong = int(np.flatnonzero((indices < 0) | (indices >= shape[1]))[0])
         row = int(np.searchsorted(starts, wrong, side="right")) - 1
-        raise BadRatings(f"{file}: col {indices[wrong]} in row {row} is out of range; there are {shape[1]} columns")
+        raise BadInput(f"{file}: col {indices[wrong]} in row {row} is out of range; there are {shape[1]} columns")
     first = 0
     while first < shape[0]:
         last = max(first + 1, int(np.searchsorted(starts, starts[first] + pairs.BLOCK, side="right")) - 1)
@@ -131,10 +131,10 @@ def _table_header(file: Path) -> Header:
     for name in ("row", "col"):
         if schema.names.count(name) != 1:
             have = ", ".join(schema.names[:8]) or "none"
-            raise BadRatings(f"{file} has no column {name} (it has {have}); it needs integer columns row and col")
+            raise BadInput(f"{file} has no column {name} (it has {have}); it needs integer columns row and col")
         kind = schema.field(name).type
         if not pa.types.is_integer(kind):
-            raise BadRatings(f"{file}: column {name} is {kind}; ids must be integers, none missing")
+            raise BadInput(f"{file}: column {name} is {kind}; ids must be integers, none missing")
     return Header(None, count, 0)
 
 
@@ -150,15 +150,15 @@ def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
                 for name in ("row", "col"):
                     column = batch.column(name)
                     if column.null_count:
-                        raise BadRatings(f"{file}: column {name} has missing values; every link needs both its ids")
+                        raise BadInput(f"{file}: column {name} has missing values; every link needs both its ids")
                     ids.append(column.to_numpy())
                 yield ids[0], ids[1]
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(file, error) from None
 
 
-def _unreadable(file: Path, error: Exception) -> BadRatings:
+def _unreadable(file: Path, error: Exception) -> BadInput:
     if isinstance(error, KeyError):
-        return BadRatings(f"{file} is no SciPy sparse matrix: {error.args[0]}; it should be {HOW}")
+        return BadInput(f"{file} is no SciPy sparse matrix: {error.args[0]}; it should be {HOW}")
     reason = " ".join(str(error).split()) or type(error).__name__
-    return BadRatings(f"{file} cannot be read: {reason[:200]}; it should be {HOW}")
+    return BadInput(f"{file} cannot be read: {reason[:200]}; it should be {HOW}")

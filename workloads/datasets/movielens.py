@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from results.bad_input import BadInput
 from workloads.datasets import array_records
 from workloads.factorization import memory, pairs
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import BadRatings, Ratings, Source, random_bits, short, split_rows
-from workloads.workload import DataAbsent
+from workloads.factorization.ratings import Ratings, Source, random_bits, short, split_rows
 
 VERSION = "0.1.1"  # of TFDS
 READER = 1  # counts the versions of what follows; part of the data's identity
@@ -50,11 +50,11 @@ SIZES: dict[str, Size] = {
 
 
 def source(variant: str, seed: int = 0) -> Source:
-    """The data set of a key of SIZES, split by a seed; raises BadRatings if there is none."""
+    """The data set of a key of SIZES, split by a seed; raises BadInput if there is none."""
     if variant not in SIZES:
-        raise BadRatings(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
+        raise BadInput(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise BadRatings(f"seed of movielens must be a whole number of at least 0, not {seed!r}")
+        raise BadInput(f"seed of movielens must be a whole number of at least 0, not {seed!r}")
     calls = (
         functools.partial(version, variant, seed),
         functools.partial(check, variant),
@@ -69,7 +69,7 @@ def folder(size: str, within: Path | None = None) -> Path:
 
 
 def check_files(size: str, within: Path | None = None) -> None:
-    """Raises DataAbsent unless the table is there."""
+    """Raises BadInput unless the table is there."""
     array_records.check(f"movielens/{size}", folder(size, within), SPLITS)
 
 
@@ -81,7 +81,7 @@ def version(size: str, seed: int) -> str:
 
 
 def check(size: str) -> None:
-    """Raises DataAbsent where the files are not there, BadRatings where memory does not suffice."""
+    """Raises BadInput where the files are not there, or memory does not suffice."""
     check_files(size)
     ratings = SIZES[size].ratings
     memory.require(ratings * (pairs.BYTES_PER_LINK + 8), f"reading movielens/{size}", "take a smaller one")
@@ -95,7 +95,7 @@ def build(size: str, seed: int) -> Ratings:
     evaluated = np.sort(enough[: max(1, round(EVALUATED_SHARE * links.row_count))])
     trained = np.setdiff1d(np.arange(links.row_count), evaluated)
     if not len(evaluated) or not len(trained):
-        raise DataAbsent(f"{folder(size)} holds too few ratings to be split; delete it and run the preparation again")
+        raise BadInput(f"{folder(size)} holds too few ratings to be split; delete it and run the preparation again")
     history, heldout = split_rows(links.of_rows(evaluated), seed + 1)
     return Ratings(links.of_rows(trained), history, heldout, merged)
 
@@ -113,7 +113,7 @@ def _links(size: str) -> tuple[Links, int]:
             count += _add(gathered, users, movies, place)
     count += _add(gathered, users, movies, place)
     if count != SIZES[size].ratings:
-        raise DataAbsent(
+        raise BadInput(
             f"{place} holds {count:,} ratings and not {SIZES[size].ratings:,}; delete it and run "
             f"python -m workloads.prepare movielens/{size}"
         )

@@ -14,12 +14,13 @@ import functools
 from pathlib import Path
 from typing import NamedTuple
 
+from results.bad_input import BadInput
 from workloads.datasets import link_files
 from workloads.datasets.link_files import HOW, Header, Shape, size_text
 from workloads.factorization import memory, pairs
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import BadRatings, Ratings, Source, evaluation, file_digest, left_out, short
+from workloads.factorization.ratings import Ratings, Source, evaluation, file_digest, left_out, short
 
 READER = 1  # counts the versions of what follows and of link_files; part of the data's identity
 
@@ -36,9 +37,9 @@ def source(path: str, heldout: str, history: str | None = None) -> Source:
     """The data set of these files."""
     for role, text in (("path", path), ("heldout", heldout), ("history", history or " ")):
         if not text:
-            raise BadRatings(f"ratings.{role} is missing; it names a file: {HOW}")
+            raise BadInput(f"ratings.{role} is missing; it names a file: {HOW}")
         if not isinstance(text, str):
-            raise BadRatings(f"ratings.{role}={text!r} is no name of a file: {HOW}")
+            raise BadInput(f"ratings.{role}={text!r} is no name of a file: {HOW}")
     files = Files(Path(path).expanduser(), Path(heldout).expanduser(), Path(history).expanduser() if history else None)
     calls = (functools.partial(call, files) for call in (version, check, build))
     return Source("ratings", *calls)  # type: ignore[arg-type]
@@ -52,7 +53,7 @@ def version(files: Files) -> str:
 
 
 def check(files: Files) -> None:
-    """Raises BadRatings if a file cannot be read, shapes differ, or memory does not suffice; reads no links."""
+    """Raises BadInput if a file cannot be read, shapes differ, or memory does not suffice; reads no links."""
     headers = {file: link_files.header(file) for file in files if file}
     shape, _ = _common_shape(headers)
     links = sum(one.links for one in headers.values())
@@ -74,7 +75,7 @@ def build(files: Files) -> Ratings:
             name, last, size = (
                 ("row", found.rows, shape[0]) if found.rows > shape[0] else ("col", found.columns, shape[1])
             )
-            raise BadRatings(f"{file}: {name} {last - 1} is out of range; {matrix} has {size} of them")
+            raise BadInput(f"{file}: {name} {last - 1} is out of range; {matrix} has {size} of them")
     if shape is None:
         shape = (max(found.rows for found in gathered.values()), max(found.columns for found in gathered.values()))
         memory.require(
@@ -88,11 +89,11 @@ def _ratings(files: Files, by_file: dict[Path, tuple[Links, int]]) -> Ratings:
     train, heldout = by_file[files.path][0], by_file[files.heldout][0]
     for file, links in ((files.path, train), (files.heldout, heldout)):
         if not len(links.columns):
-            raise BadRatings(f"{file} holds no links")
+            raise BadInput(f"{file} holds no links")
     merged = sum(count for _, count in by_file.values())
     history, new, known = evaluation(train, by_file[files.history][0] if files.history else None, heldout)
     if not new.row_count:
-        raise BadRatings(f"every link of {files.heldout} is known already; held-out links must be in no other file")
+        raise BadInput(f"every link of {files.heldout} is known already; held-out links must be in no other file")
     return Ratings(train, history, new, merged, left_out(known))
 
 
@@ -103,7 +104,7 @@ def _common_shape(headers: dict[Path, Header]) -> tuple[Shape | None, Path | Non
         if one.shape is None:
             continue
         if shape is not None and one.shape != shape:
-            raise BadRatings(
+            raise BadInput(
                 f"{file} is {size_text(one.shape)} and {first} is {size_text(shape)}; all files must be of one shape"
             )
         first, shape = file, one.shape

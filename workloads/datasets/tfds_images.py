@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workloads.workload import DataAbsent, Examples, Splits
+from results.bad_input import BadInput
+from workloads.workload import Examples, Splits
 
 
 class Source(NamedTuple):
@@ -73,18 +74,18 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises DataAbsent unless array_record files of both splits are there; looks at names of files alone."""
+    """Raises BadInput unless array_record files of both splits are there; looks at names of files alone."""
     place = folder(name, within)
     described = (place / "dataset_info.json").is_file()
     if described and all(any(place.glob(f"{name}-{split}.array_record*")) for split in ("train", "test")):
         return
     if any(place.glob("*.tfrecord*")):
-        raise DataAbsent(
+        raise BadInput(
             f"{place} holds {name} as tfrecord files, which only TensorFlow reads; python -m workloads.prepare {name} "
             "--data-dir DIR writes array_record files elsewhere, and TFDS_DATA_DIR=DIR has them found"
         )
     what = "holds no complete array_record files" if place.exists() else "does not exist"
-    raise DataAbsent(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
+    raise BadInput(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
 
 
 @functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row
@@ -97,7 +98,7 @@ def _read(name: str, place: Path, source: Source) -> Splits:
     expected = {"train": carve + source.validation_examples, "test": source.test_examples}
     found = {split: len(examples.labels) for split, examples in images.items()}
     if found != expected:
-        raise DataAbsent(
+        raise BadInput(
             f"{place} holds {found} examples and not {expected}; delete it and run python -m workloads.prepare {name}"
         )
     inputs, labels = images["train"]

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from results.bad_input import BadInput
 from workloads.datasets import array_records
 from workloads.factorization import memory, pairs
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import BadRatings, Ratings, Source, evaluation, left_out, short
-from workloads.workload import DataAbsent
+from workloads.factorization.ratings import Ratings, Source, evaluation, left_out, short
 
 VERSION = "1.0.0"  # of TFDS
 READER = 1  # counts the versions of what follows; part of the data's identity
@@ -61,7 +61,7 @@ VARIANTS: dict[str, Variant] = {
 def source(variant: str) -> Source:
     """The data set of a key of VARIANTS."""
     if variant not in VARIANTS:
-        raise BadRatings(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
+        raise BadInput(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
     calls = (functools.partial(call, variant) for call in (version, check, build))
     return Source(f"web_graph-{variant}", *calls)  # type: ignore[arg-type]
 
@@ -72,7 +72,7 @@ def folder(variant: str, within: Path | None = None) -> Path:
 
 
 def check_files(variant: str, within: Path | None = None) -> None:
-    """Raises DataAbsent unless all splits are there."""
+    """Raises BadInput unless all splits are there."""
     array_records.check(f"web_graph/{variant}", folder(variant, within), SPLITS)
 
 
@@ -96,7 +96,7 @@ def study_bytes(variant: str, dim: int = 128) -> int:
 
 
 def check(variant: str) -> None:
-    """Raises DataAbsent where the files are not there, BadRatings where memory does not suffice."""
+    """Raises BadInput where the files are not there, or memory does not suffice."""
     check_files(variant)
     stored = array_records.stored_bytes(f"web_graph/{variant}", folder(variant), READ)
     links = min(VARIANTS[variant].links, stored // BYTES_OF_A_LINK)
@@ -110,7 +110,7 @@ def build(variant: str) -> Ratings:
     found = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, sought)}
     expected = {split: VARIANTS[variant].rows[split] for split in READ}
     if found != expected:
-        raise DataAbsent(
+        raise BadInput(
             f"{folder(variant)} holds {found} rows and not {expected}; delete it and run python -m workloads.prepare "
             f"web_graph/{variant}"
         )
@@ -118,7 +118,7 @@ def build(variant: str) -> Ratings:
     (links, *merged), (history, *more), (heldout, *most) = (part.links(shape) for part in (train, known, sought))
     history, heldout, seen = evaluation(links, history, heldout)
     if not heldout.row_count or not len(links.columns):
-        raise DataAbsent(f"{folder(variant)} holds no links; delete it and run the preparation again")
+        raise BadInput(f"{folder(variant)} holds no links; delete it and run the preparation again")
     return Ratings(links, history, heldout, sum(merged + more + most), left_out(seen))
 
 
@@ -147,7 +147,7 @@ def _gather(variant: str, split: str, known: Pairs, sought: Pairs | None = None)
         try:
             rows.append(row_tag(record))
         except ValueError:
-            raise DataAbsent(
+            raise BadInput(
                 f"{place} cannot be read (record {count} of {split} is no row); delete it and run "
                 f"python -m workloads.prepare web_graph/{variant}"
             ) from None

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from results.bad_input import BadInput
 from workloads.factorization import memory
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import MOST_IDS
-from workloads.factorization.ratings import BadRatings, Ratings, Source, random_bits, short, split_rows
+from workloads.factorization.ratings import Ratings, Source, random_bits, short, split_rows
 
 GENERATOR = 1  # counts the versions of what follows; part of the data's identity
 TOPIC = 16  # communities of a topic
@@ -57,10 +58,10 @@ class WebGraph:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise BadRatings(f"{field.name} must be a number, not {value!r}")
+                raise BadInput(f"{field.name} must be a number, not {value!r}")
             if field.name != "exponent":
                 if value != value or int(value) != value:
-                    raise BadRatings(f"{field.name} must be a whole number, not {value!r}")
+                    raise BadInput(f"{field.name} must be a whole number, not {value!r}")
                 object.__setattr__(self, field.name, int(value))
         for name, low, high in (
             ("rows", 1, MOST_IDS),
@@ -71,9 +72,9 @@ class WebGraph:
             ("seed", 0, 2**63 - 1),
         ):
             if not low <= getattr(self, name) <= high:
-                raise BadRatings(f"{name} must be from {low:,} to {high:,}, not {getattr(self, name):,}")
+                raise BadInput(f"{name} must be from {low:,} to {high:,}, not {getattr(self, name):,}")
         if not 2 < self.exponent <= 100:
-            raise BadRatings(f"exponent must be above 2, where degrees have a mean, up to 100, not {self.exponent}")
+            raise BadInput(f"exponent must be above 2, where degrees have a mean, up to 100, not {self.exponent}")
 
 
 def source(
@@ -85,7 +86,7 @@ def source(
     heldout_rows: int = 5_000,
     seed: int = 0,
 ) -> Source:
-    """The data set with these parameters of ``WebGraph``; raises BadRatings if one of them makes no sense."""
+    """The data set with these parameters of ``WebGraph``; raises BadInput if one of them makes no sense."""
     graph = WebGraph(rows, columns, links, communities, exponent, heldout_rows, seed)
     return Source(
         "webgraph_synthetic",
@@ -107,7 +108,7 @@ def needed_bytes(graph: WebGraph) -> int:
 
 
 def check(graph: WebGraph) -> None:
-    """Raises BadRatings if the graph does not fit in memory."""
+    """Raises BadInput if the graph does not fit in memory."""
     what = f"a synthetic web graph of {graph.links:,} links, {graph.rows:,} rows and {graph.columns:,} columns"
     memory.require(needed_bytes(graph), what, "ask for fewer")
 

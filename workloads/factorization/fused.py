@@ -14,14 +14,16 @@ import os
 import shutil
 import stat
 import subprocess
-import uuid
+import tempfile
 from pathlib import Path
 
 import jax
 import numpy as np
 from jax import Array
 
-from workloads.factorization.prepared import cache_home, sync
+from results import durable
+from results.bad_input import BadInput
+from workloads import caches
 
 SOURCE = Path(__file__).with_name("fused.cc")
 # What lets sums be taken in any order, but keeps what is not a number.
@@ -31,18 +33,14 @@ SECONDS = 300
 NAME = "scaling_limits_fused"
 
 
-class Unavailable(Exception):
-    """The kernel cannot be had on this machine; the text says why in one line."""
-
-
 def compiler() -> str:
-    """The C++ compiler: CXX, or the first of c++, g++ and clang++ that is there; Unavailable if none is."""
+    """The C++ compiler: CXX, or the first of c++, g++ and clang++ that is there; BadInput if none is."""
     named = os.environ.get("CXX")
     for name in (named,) if named else ("c++", "g++", "clang++"):
         if path := shutil.which(name):
             return path
     what = f"CXX={named}, which is not there" if named else "a C++ compiler, and c++, g++ and clang++ are not there"
-    raise Unavailable(f"als.kernel=fused needs {what}; install one, or take als.kernel=xla")
+    raise BadInput(f"als.kernel=fused needs {what}; install one, or take als.kernel=xla")
 
 
 def rows(
@@ -70,7 +68,7 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
     """The kernel for vectors of one length, compiled unless it is kept from before, and a name for it.
 
     Raises:
-      Unavailable: there is no compiler, or it cannot do this, or the cache cannot be written, or others can write it.
+      BadInput: there is no compiler, or it cannot do this, or the cache cannot be written, or others can write it.
     """
     command = compiler()
     machine = _output([command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])  # version, instructions of the processor
@@ -82,9 +80,7 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
         _build([command, *FLAGS, *LINKED, f"-DDIM={dim}", "-I", jax.ffi.include_dir(), str(SOURCE), "-o"], path)
         loaded = _loaded(path)
     if loaded is None:
-        raise Unavailable(
-            f"als.kernel=fused: what {command} made of {SOURCE.name} cannot be loaded; take als.kernel=xla"
-        )
+        raise BadInput(f"als.kernel=fused: what {command} made of {SOURCE.name} cannot be loaded; take als.kernel=xla")
     return name, loaded
 
 
@@ -104,11 +100,11 @@ def _registered(dim: int) -> str:
 
 
 def _folder() -> Path:
-    return cache_home() / "kernels"
+    return caches.folder("kernels")
 
 
 def _own_folder() -> Path:
-    """The folder of kept kernels; Unavailable if others could have put something there, or it cannot be made."""
+    """The folder of kept kernels; BadInput if others could have put something there, or it cannot be made."""
     folder = _folder()
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -116,15 +112,15 @@ def _own_folder() -> Path:
     except OSError as error:
         raise _unwritable(error) from None
     if not stat.S_ISDIR(told.st_mode) or told.st_uid != os.geteuid() or told.st_mode & 0o022:
-        raise Unavailable(
+        raise BadInput(
             f"als.kernel=fused: {folder} is no folder that you alone can write to; remove it, or put it elsewhere by "
             "SCALING_LIMITS_CACHE=DIR"
         )
     return folder
 
 
-def _unwritable(error: OSError) -> Unavailable:
-    return Unavailable(
+def _unwritable(error: OSError) -> BadInput:
+    return BadInput(
         f"als.kernel=fused: {_folder()} cannot be written ({error.strerror}); SCALING_LIMITS_CACHE=DIR puts it "
         "elsewhere"
     )
@@ -148,31 +144,24 @@ def _loaded(path: Path) -> ctypes.CDLL | None:
 
 
 def _build(command: list[str], path: Path) -> None:
-    """Runs a compiler, with the file to write as the last word, and renames what it made, with its hash beside it."""
-    unfinished = path.with_name(f".{uuid.uuid4().hex}.so")
+    """Runs a compiler, with the file to write as the last word, and keeps what it made, with its hash beside it."""
     try:
-        _output([*command, str(unfinished)])
-        _beside(unfinished).write_bytes(_digest(unfinished))
-        for made, final in ((unfinished, path), (_beside(unfinished), _beside(path))):
-            with open(made, "rb") as file:
-                os.fsync(file.fileno())
-            made.replace(final)
-        sync(path.parent)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=durable.TEMPORARY) as folder:
+            made = Path(folder) / path.name
+            _output([*command, str(made)])
+            durable.replace(path, made.read_bytes())
+            durable.replace(_beside(path), _digest(made))
     except OSError as error:
         raise _unwritable(error) from None
-    finally:
-        for left in (unfinished, _beside(unfinished)):
-            with contextlib.suppress(OSError):
-                left.unlink()
 
 
 def _output(command: list[str]) -> bytes:
     try:
         done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"als.kernel=fused: {command[0]} cannot be run ({error}); take als.kernel=xla") from None
+        raise BadInput(f"als.kernel=fused: {command[0]} cannot be run ({error}); take als.kernel=xla") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines()
         why = next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {done.returncode}")
-        raise Unavailable(f"als.kernel=fused: {command[0]} cannot compile it ({why[:200]}); take als.kernel=xla")
+        raise BadInput(f"als.kernel=fused: {command[0]} cannot compile it ({why[:200]}); take als.kernel=xla")
     return done.stdout

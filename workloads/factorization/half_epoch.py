@@ -114,18 +114,37 @@ def objective_terms(
 
 
 def half_epoch(
-    mesh: Mesh, *, places: Places, other_rows: int, numerics: Numerics, donate: tuple[int, ...] = (0, 1)
+    mesh: Mesh, *, places: Places, other_rows: int, numerics: Numerics
 ) -> Callable[[Array, Array, Route, Weights], tuple[Array, Array]]:
-    """``solved_rows`` over all cores of ``mesh``, compiled at its first call; by default donates both tables.
+    """``solved_rows`` over all cores of ``mesh``, compiled at its first call; donates both tables.
 
     Its arguments are those of ``solved_rows`` with tables [cores · slots, d] sharded by rows and the arrays of the
     route with their axis of cores.
     """
+    return _half_epoch(mesh, places, other_rows, numerics, lambda both: both, (0, 1))
+
+
+def folding_in(
+    mesh: Mesh, *, places: Places, other_rows: int, numerics: Numerics
+) -> Callable[[Array, Array, Route, Weights], Array]:
+    """``half_epoch`` of rows that are not trained: gives them alone, and donates no other table."""
+    return _half_epoch(mesh, places, other_rows, numerics, lambda both: both[0], (0,))
+
+
+def _half_epoch(
+    mesh: Mesh,
+    places: Places,
+    other_rows: int,
+    numerics: Numerics,
+    kept: Callable[[tuple[Array, Array]], Any],
+    donated: tuple[int, ...],
+) -> Callable[[Array, Array, Route, Weights], Any]:
+    """Over all cores of ``mesh`` what is ``kept`` of the two tables of ``solved_rows``."""
 
     @in_full
-    def of_core(own: Array, other: Array, work: Route, weights: Weights) -> tuple[Array, Array]:
+    def of_core(own: Array, other: Array, work: Route, weights: Weights) -> Any:
         mine = jax.tree.map(lambda array: array[0], work)
-        return solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, numerics=numerics)
+        return kept(solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, numerics=numerics))
 
     spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
     return jax.jit(
@@ -133,10 +152,10 @@ def half_epoch(
             of_core,
             mesh=mesh,
             in_specs=(spread, spread, spread, everywhere),
-            out_specs=(spread, spread),
+            out_specs=spread,
             check_vma=False,
         ),
-        donate_argnums=donate,
+        donate_argnums=donated,
         compiler_options=compiler_options(mesh),
     )
 
@@ -262,7 +281,8 @@ def _of_hubs(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hub
 def _fetch(other: Array, exchange: bool) -> Callable[[Array | None], Array]:
     """What gives a block its table of columns: everybody's shards at once, or what this block needs of them."""
     if not exchange:
-        everything = jax.lax.all_gather(other, AXIS, tiled=True)
+        alone = jax.lax.axis_size(AXIS) == 1  # whose shard would be copied
+        everything = other if alone else jax.lax.all_gather(other, AXIS, tiled=True)
         return lambda send: everything
     return lambda send: jax.lax.all_to_all(other[send], AXIS, 0, 0).reshape(-1, other.shape[1])
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from workloads.factorization.ratings import BadRatings
+from results.bad_input import BadInput
 
 MEMINFO = Path("/proc/meminfo")
 OWN_GROUP = Path("/proc/self/cgroup")
@@ -11,7 +11,7 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def require(needed: int, what: str, instead: str) -> None:
-    """Raises BadRatings unless ``needed`` bytes are free.
+    """Raises BadInput unless ``needed`` bytes are free.
 
     Args:
       needed: bytes.
@@ -20,7 +20,7 @@ def require(needed: int, what: str, instead: str) -> None:
     """
     free = available()
     if free is not None and needed > free:
-        raise BadRatings(f"{what} needs about {_text(needed)} of memory and {_text(free)} are free; {instead}")
+        raise BadInput(f"{what} needs about {_text(needed)} of memory and {_text(free)} are free; {instead}")
 
 
 def available() -> int | None:

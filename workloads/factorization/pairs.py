@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from results.bad_input import BadInput
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import BadRatings
 
 MOST_IDS = 2**31 - 2**16  # of rows and of columns; they are stored as int32
 BLOCK = 1 << 22  # pairs handled at once
@@ -23,7 +23,7 @@ class Pairs:
         self._blocks: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray, columns: np.ndarray, where: str) -> None:
-        """Adds links; raises BadRatings, beginning with ``where``, if an id is negative or too large.
+        """Adds links; raises BadInput, beginning with ``where``, if an id is negative or too large.
 
         Args:
           rows, columns: integer[pairs].
@@ -82,7 +82,7 @@ class Pairs:
 def _count(ids: np.ndarray, name: str, where: str) -> int:
     low, high = int(ids.min()), int(ids.max())
     if low < 0:
-        raise BadRatings(f"{where}: {name} {low} is negative; ids start at 0")
+        raise BadInput(f"{where}: {name} {low} is negative; ids start at 0")
     if high >= MOST_IDS:
-        raise BadRatings(f"{where}: {name} {high} is out of range; ids go to {MOST_IDS - 1}")
+        raise BadInput(f"{where}: {name} {high} is out of range; ids go to {MOST_IDS - 1}")
     return high + 1

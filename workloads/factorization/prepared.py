@@ -2,39 +2,25 @@
 
 import hashlib
 import json
-import os
 import shutil
-import time
 import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from results import durable
+from results.bad_input import BadInput
+from workloads import caches
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import BadRatings, Ratings, Source
+from workloads.factorization.ratings import Ratings, Source
 
 FORMAT = 1  # of the folders; another one is another folder
 PARTS = ("train", "history", "heldout")
-TEMPORARY = ".tmp-"
-LEFTOVER_SECONDS = 24 * 3600
 
 
 class Corrupted(Exception):
     """A folder that is not what was written; the text says what of it."""
-
-
-def cache_home() -> Path:
-    """The folder of everything that can be made again: SCALING_LIMITS_CACHE, or else within the user's cache folder."""
-    home = os.environ.get("SCALING_LIMITS_CACHE")
-    if not home:
-        home = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scaling-limits")
-    return Path(home).expanduser()
-
-
-def cache_dir() -> Path:
-    """The folder of all prepared ratings."""
-    return cache_home() / "ratings"
 
 
 def check(source: Source) -> None:
@@ -70,52 +56,41 @@ def load(source: Source) -> Ratings:
         loaded = _read(place)
     except (OSError, Corrupted) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise BadRatings(
+        raise BadInput(
             f"prepared ratings cannot be kept in {place.parent}: {reason}; SCALING_LIMITS_CACHE=DIR puts them elsewhere"
         ) from None
     return loaded._replace(remarks=remarks + loaded.remarks)
 
 
 def _place(source: Source) -> Path:
-    return cache_dir() / f"{source.name}-{FORMAT}-{source.version().removeprefix('sha256:')}"
+    return caches.folder("ratings") / f"{source.name}-{FORMAT}-{source.version().removeprefix('sha256:')}"
 
 
 def _write(place: Path, ratings: Ratings) -> None:
-    """Writes beside the place, flushes and renames; if somebody else was faster, theirs stays."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(place.parent)
-    folder = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-    folder.mkdir()
+    """Writes all of it or nothing; if somebody else was faster, theirs stays."""
+    durable.make_folder(place.parent)
+    durable.remove_leftovers(place.parent)
     try:
-        files = {}
-        for part in PARTS:
-            links: Links = getattr(ratings, part)
-            for name, array in (("starts", links.starts), ("columns", links.columns)):
-                path = folder / f"{part}.{name}.npy"
-                with open(path, "xb") as file:
-                    np.save(file, array)
-                    file.flush()
-                    os.fsync(file.fileno())
-                files[path.name] = _digest(path)
-        contents = {
-            "columns": ratings.train.column_count,
-            "merged": ratings.merged,
-            "remarks": list(ratings.remarks),
-            "files": files,
-        }
-        with open(folder / "contents.json", "x") as file:
-            json.dump(contents | {"sha256": _seal(contents)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        sync(folder)
-        try:
-            folder.rename(place)
-        except OSError:
-            if not place.is_dir():
-                raise
-        sync(place.parent)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with durable.new_folder(place) as folder:
+            files = {}
+            for part in PARTS:
+                links: Links = getattr(ratings, part)
+                for name, array in (("starts", links.starts), ("columns", links.columns)):
+                    path = folder / f"{part}.{name}.npy"
+                    np.save(path, array)
+                    durable.sync(path)
+                    files[path.name] = _digest(path)
+            contents = {
+                "columns": ratings.train.column_count,
+                "merged": ratings.merged,
+                "remarks": list(ratings.remarks),
+                "files": files,
+            }
+            text = json.dumps(contents | {"sha256": _seal(contents)}, indent=1)
+            durable.create(folder / "contents.json", text.encode())
+    except OSError:
+        if not place.is_dir():
+            raise
 
 
 def _read(place: Path) -> Ratings:
@@ -157,34 +132,14 @@ def _seal(contents: dict[str, Any]) -> str:
 
 def _discard(place: Path) -> None:
     """Takes a folder away in one step, so that nobody finds half of it."""
-    grave = place.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
+    grave = place.parent / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     try:
         place.rename(grave)
     except FileNotFoundError:  # somebody else did
         return
     except OSError as error:
-        raise BadRatings(f"{place} is corrupted and cannot be removed: {error.strerror}; remove it") from None
+        raise BadInput(f"{place} is corrupted and cannot be removed: {error.strerror}; remove it") from None
     if grave.is_dir():
         shutil.rmtree(grave, ignore_errors=True)
     else:
         grave.unlink(missing_ok=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Removes what killed processes left, once it is old."""
-    for leftover in folder.glob(f"{TEMPORARY}*"):
-        try:
-            old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
-        except FileNotFoundError:
-            continue
-        if old:
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def sync(folder: Path) -> None:
-    """Makes names that a folder was given last."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

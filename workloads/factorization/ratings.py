@@ -14,10 +14,6 @@ HELDOUT_SHARE = 0.2  # of the links of an evaluation row, where a data set does 
 HALVES_SEED = 1
 
 
-class BadRatings(ValueError):
-    """Data that cannot be used; the text is one line: what is wrong, where, and what would be right."""
-
-
 class Ratings(NamedTuple):
     """What a study of factorizations needs to know. A link is a link: ratings have no values.
 
@@ -54,7 +50,7 @@ class Source(NamedTuple):
     Attributes:
       name: of files and messages, without a slash.
       version: hash of the content, ``sha256:`` and 16 hex digits; part of every study's identity.
-      check: raises BadRatings or DataAbsent where ``build`` would, as far as that can be told without reading it all:
+      check: raises BadInput where ``build`` would, as far as that can be told without reading it all:
         among others where memory is too small.
       build: makes the ratings from the original data; slow, use ``prepared.load``.
     """

@@ -21,6 +21,7 @@ ROWS = 256  # of a batch, at most
 FEWEST = 64  # blocks are no larger than for so many, as their columns are copied
 SCORES = 1 << 22  # of a batch and a block, float32: 16 MiB of a core
 GROUP = 16  # columns of which only the best score is looked at before those of the best groups are
+FEW = 16  # groups of a block that a row's best are joined with, where no row of the batch has more that matter
 
 
 class Batches(NamedTuple):
@@ -134,9 +135,10 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 def _better(scores: Array, columns: Array, score: Array, found: Array) -> tuple[Array, Array]:
     """The best so far and those of a block, joined.
 
-    The best k of a block are in the k groups whose best ones are best, as each group before another has a column before
-    all of that one's; so few columns have to be sorted. One group more, as one may hold places without a column, which
-    make it look better than it is.
+    A block adds nothing from a group whose best is not above the last of the best so far; the best k of a block are in
+    the k groups whose best ones are best, as each group before another has a column before all of that one's. One group
+    more, as one may hold places without a column, which make it look better than it is. Later blocks have few groups
+    that add anything, and are joined with those alone.
 
     Args:
       scores: [rows, GROUP · groups], in the order of ``Batches.slots``.
@@ -145,13 +147,23 @@ def _better(scores: Array, columns: Array, score: Array, found: Array) -> tuple[
     """
     rows, best = score.shape
     by_group = scores.reshape(rows, GROUP, -1)
-    _, chosen = jax.lax.top_k(_real(by_group.max(axis=1), columns[:, 0]), min(best + 1, len(columns)))
-    chosen = jnp.sort(chosen, axis=1)
-    near = jnp.take_along_axis(by_group, chosen[:, None], axis=2).swapaxes(1, 2)
-    score = jnp.concatenate([score, _real(near, columns[chosen]).reshape(rows, -1)], axis=1)
-    found = jnp.concatenate([found, columns[chosen].reshape(rows, -1)], axis=1)
-    score, at = jax.lax.top_k(score, best)
-    return score, jnp.take_along_axis(found, at, axis=1)
+    highest = _real(by_group.max(axis=1), columns[:, 0])
+    highest = jnp.where(highest > score[:, -1:], highest, -jnp.inf)
+
+    def joined(count: int) -> tuple[Array, Array]:
+        _, chosen = jax.lax.top_k(highest, count)
+        chosen = jnp.sort(chosen, axis=1)
+        near = jnp.take_along_axis(by_group, chosen[:, None], axis=2).swapaxes(1, 2)
+        scores = jnp.concatenate([score, _real(near, columns[chosen]).reshape(rows, -1)], axis=1)
+        numbers = jnp.concatenate([found, columns[chosen].reshape(rows, -1)], axis=1)
+        first, at = jax.lax.top_k(scores, best)
+        return first, jnp.take_along_axis(numbers, at, axis=1)
+
+    most = min(best + 1, len(columns))
+    if most <= FEW:
+        return joined(most)
+    few = jnp.sum(highest > -jnp.inf, axis=1).max() <= FEW
+    return jax.lax.cond(few, lambda: joined(FEW), lambda: joined(most))
 
 
 def _real(scores: Array, columns: Array) -> Array:

@@ -235,8 +235,3 @@ def _padded(slots: np.ndarray, first: np.ndarray, there: np.ndarray, length: int
         own = slice(start, start + rows)
         found[own] = slots[np.where(within < there[own, None], first[own, None] + within, len(slots) - 1)]
     return found
-
-
-def padding(links: Links, made: Route) -> float:
-    """Gathered links, padding included, over links that there are."""
-    return sum(columns.size for columns in (*made.columns, made.hub_columns)) / max(1, len(links.columns))

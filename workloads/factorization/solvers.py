@@ -7,7 +7,7 @@ A row x of the factors minimizes Σ_observed (1 − x·v)² + α Σ_all (x·v)²
 
 import functools
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 Name = Literal["cg", "rotated_cg", "cholesky", "lu", "qr"]
-NAMES: tuple[Name, ...] = ("cg", "rotated_cg", "cholesky", "lu", "qr")
+NAMES: tuple[Name, ...] = get_args(Name)
 CONJUGATE = ("cg", "rotated_cg")  # which need no row's matrix
 
 

@@ -116,9 +116,7 @@ class Training:
         )
         self.evaluated = self._side(self._history, sides[2], sides[1])
         exact = numerics._replace(solver="cholesky", solver_dtype=jnp.float32, kernel="xla")
-        self._fold_in = half_epoch.half_epoch(
-            mesh, places=sides[2], other_rows=column_count, numerics=exact, donate=(0,)
-        )
+        self._fold_in = half_epoch.folding_in(mesh, places=sides[2], other_rows=column_count, numerics=exact)
         self._ranked = recall.program(mesh, min(BEST, column_count))
         self._drawn = _start(mesh, options.dim, options.table_dtype)
         self._gathered = jax.jit(lambda both: both, out_shardings=self._everywhere)
@@ -149,7 +147,7 @@ class Training:
 
     def found(self, tables: Tables, weights: Weights) -> np.ndarray:
         """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
-        folded, _ = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
+        folded = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
         ranked = np.asarray(self._ranked(folded, tables.columns, self._batches))
         return ranked.reshape(-1, ranked.shape[-1])[: self._history.row_count]
 

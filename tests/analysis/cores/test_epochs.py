@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.cores import core_counts, epochs, factorizations
-from analysis.named import scaling_figures
+from analysis.figures import scaling_figures
 from results import store
 
 from ..conftest import Ran, plan, publish

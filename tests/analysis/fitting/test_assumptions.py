@@ -6,7 +6,7 @@ import pytest
 from analysis.fitting import assumptions, curves, regimes
 from analysis.fitting.curves import Points
 from analysis.fitting.samples import Sample
-from analysis.searches.edges import Edge
+from analysis.trials.edges import Edge
 
 SIZES = 2.0 ** np.arange(13)
 NOISE = np.random.default_rng(3).normal(0, 0.02, len(SIZES))

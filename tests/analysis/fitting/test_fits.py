@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from analysis.fitting import curves, fits
-from analysis.searches import steps
-from results import confirmation
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from analysis.trials import steps
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
+from results.rules import confirmation
 
 from ..conftest import BATCH_SIZES, TRUTH, Ran, plan, publish, sweep
 
@@ -192,14 +192,15 @@ def test_points_keep_their_columns_and_order(tmp_path, door):
 def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
     rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
     rows[0], rows[3] = "1,", "8,"
-    (row,) = fits.of_points(write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))).to_dict("records")
+    file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))
+    (row,) = fits.table(*fits.judged_points(file)).to_dict("records")
     assert row["verdict"] == "identified"
     assert row["reason"].endswith("no trial reached the target at batch size 1, 8, dropped")
 
 
 def test_what_steps_writes_can_be_fitted(swept, door, tmp_path):
     _, out, _ = door("steps", "--store", swept, "--csv")
-    from_points, from_store = fits.of_points(write_points(tmp_path, out)), fits.of_store(swept)
+    from_points, from_store = fits.table(*fits.judged_points(write_points(tmp_path, out))), fits.of_store(swept)
     assert list(from_points.columns) == list(from_store.columns)
     ratio = from_points["critical_batch_size"] / from_store["critical_batch_size"]
     assert (np.abs(np.log2(ratio)) < 0.1).all()  # weights differ
@@ -207,7 +208,8 @@ def test_what_steps_writes_can_be_fitted(swept, door, tmp_path):
 
 def test_the_same_batch_size_twice_is_refused(tmp_path):
     rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
-    (row,) = fits.of_points(write_points(tmp_path, "\n".join(["batch_size,steps", *rows, rows[2]]))).to_dict("records")
+    file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows, rows[2]]))
+    (row,) = fits.table(*fits.judged_points(file)).to_dict("records")
     assert (row["verdict"], row["reason"].split("; ")[-1]) == (
         "not_identified",
         "several rows at batch size 4: add a column that tells their curves apart",
@@ -259,7 +261,7 @@ def test_a_reader_that_stops_early_hears_no_complaint(swept):
 
 def test_reading_results_needs_no_accelerator_stack():
     code = (
-        "import sys, analysis.__main__, analysis.figures; "
+        "import sys, analysis.__main__, analysis.figures.registry; "
         "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'optax', 'hydra')))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(fits.__file__).parents[2]).returncode == 0

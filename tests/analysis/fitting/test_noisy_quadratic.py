@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from analysis.fitting import noisy_quadratic
-from results.batch_study import BatchStudy
-from results.search_space import Range, SearchSpace
-from results.study import Target
+from results.plans.batch_study import BatchStudy
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
 
 from ..conftest import plan
 

@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.drawing import draw
-from analysis.drawing.picture import Picture
-from analysis.fitting import by_k, pairs
-from analysis.named import batch_figures, best_of_figures
-from analysis.searches import luck
-from results.asked import APART
+from analysis.figures import batch_figures, best_of_figures
+from analysis.fitting import by_k, fits, luck, pairs
+from analysis.plotting.picture import Picture
+from results.plans.asked import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 
@@ -76,7 +74,7 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, door: Door) -> None:
     assert told[2].judged is found[0].judged
     words = by_k.table(told)
     assert list(words.columns) == [8, 16, 24] and len(words) == 3
-    assert words.iloc[0, 2] == draw.critical_in_words(found[0].judged)
+    assert words.iloc[0, 2] == fits.critical_in_words(found[0].judged)
     steps = np.array([at.judged.points.high for at in told[:3] if len(at.judged.points.high) == len(BATCH_SIZES)])
     assert (np.diff(steps, axis=0) <= 0).all(), "a minimum falls with k"
     _, out, err = door("fit", "--store", folder, "--best-of", "24,8", "--csv")

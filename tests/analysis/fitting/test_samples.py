@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from analysis.fitting import assumptions, curves, fits, samples
-from analysis.searches import steps
-from results.search_space import Range, SearchSpace
+from analysis.trials import steps
+from results.plans.search_space import Range, SearchSpace
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from analysis.report import gathered, page
-from results.factorization import Factorization
-from results.search_space import Range, SearchSpace
+from analysis.report import contents, page
+from results.plans.factorization import Factorization
+from results.plans.search_space import Range, SearchSpace
 
 from ..conftest import Ran, plan, publish, sweep
 
@@ -75,7 +75,7 @@ def paged() -> Callable[..., Page]:
     """The page of a store, with a stand-in for what draws its charts, which takes a second to bundle."""
 
     def make(folder: Path, asked: tuple[str, float] | None = None) -> Page:
-        return parsed(page.rendered(gathered.gather(folder, asked, lambda _: None), "/* charts */"))
+        return parsed(page.rendered(contents.gather(folder, asked, lambda _: None), "/* charts */"))
 
     return make
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from analysis.report import goals, page
+from analysis.report import page, targets
 from results import store
 from results.importers import mlperf_rcp
-from results.ledger import Ledger
+from results.rules.ledger import Ledger
 
 from ..conftest import Ran, plan, publish
 from .conftest import EVIL, Page, parsed
@@ -50,19 +50,19 @@ def test_every_answer_is_a_point_with_its_study_trial_and_metaparameters(paged: 
 
 
 def _steps(folder: Path) -> list[dict[str, Any]]:
-    from analysis.searches import steps
+    from analysis.trials import steps
 
     return steps.table(*steps.load(folder)).to_dict("records")
 
 
 def test_verdicts_and_regimes_are_those_of_the_fit(paged: Paged, swept: Path) -> None:
     said = paged(swept).said()
-    found = goals.of_store(swept)
+    found = targets.of_store(swept)
     assert [goal.series for goal in found] == ["momentum", "nesterov", "sgd"]
     for goal in found:
-        assert goals.critical(goal) in said
-        ((_, judged),) = goals.answers(goal)
-        runs = goals.regimes_in_words(judged)
+        assert targets.critical(goal) in said
+        ((_, judged),) = targets.answers(goal)
+        runs = targets.regimes_in_words(judged)
         assert [words for _, words in runs if words not in said] == []
         assert runs[0][1].startswith("perfect scaling ")
     assert said.count("identified") >= 6
@@ -218,7 +218,7 @@ def test_without_the_charts_a_line_says_how_to_get_them(
 
 
 def test_a_release_gives_the_page_of_its_store(paged: Paged, swept: Path, tmp_path: Path) -> None:
-    from results import release
+    from results.release import release
 
     assert release.export(swept, tmp_path / "release", lambda _: None) == 0
     assert paged(tmp_path / "release").text == paged(swept).text
@@ -228,7 +228,7 @@ def test_a_store_may_grow_while_it_is_read(
     paged: Paged, folder: Path, put: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(folder, plan(batch_size=16, trials=1), {0: Ran([(8, 0.1)])})
-    read = goals.of_store
+    read = targets.of_store
 
     def grows(*arguments: Any) -> Any:
         found = read(*arguments)
@@ -236,7 +236,7 @@ def test_a_store_may_grow_while_it_is_read(
         put(cores=2, trials=1)
         return found
 
-    monkeypatch.setattr(goals, "of_store", grows)
+    monkeypatch.setattr(targets, "of_store", grows)
     made = paged(folder)
     assert "3 planned = 2 complete + 1 missing. It adds up." in made.said()
     assert [group["kind"] for group in made.data["groups"]] == ["batch", "cores"]

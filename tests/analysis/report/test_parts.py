@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.cores import factorizations
-from analysis.report import books, charts, cores, goals, marks
+from analysis.report import charts, cores, ledger_html, marks, targets
 from analysis.report.markup import Html, joined, number, row, table, tag
 
 
@@ -30,8 +30,8 @@ def test_cells_know_what_they_are_sorted_by() -> None:
 @pytest.mark.parametrize("packages", ["no JSON", "[1, 2]", "7", "[" * 100_000])
 def test_versions_of_packages_that_are_not_told_are_left_out(packages: str) -> None:
     run = {"package_versions": packages, "python_version": "3.11"}
-    assert books._software(run) == "Python 3.11"
-    assert books._software(run | {"package_versions": '{"jax": "0.10"}'}) == "Python 3.11, jax 0.10"
+    assert ledger_html._software(run) == "Python 3.11"
+    assert ledger_html._software(run | {"package_versions": '{"jax": "0.10"}'}) == "Python 3.11, jax 0.10"
 
 
 def test_thirty_series_look_different() -> None:
@@ -76,11 +76,11 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
 
 
 def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
-    found = {goal.series: goal for goal in goals.of_store(swept)}
+    found = {goal.series: goal for goal in targets.of_store(swept)}
     for name, goal in found.items():
         assert goal.line and goal.line.judged.fit, name
         fit = goal.line.judged.fit
-        shares = goals.extent(goal.line.judged, (1, 1024))
+        shares = targets.extent(goal.line.judged, (1, 1024))
         assert shares is not None
         low, middle, high = shares
         assert middle is not None
@@ -89,9 +89,9 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
         ]
         assert 0 < low < middle < high < 1
     line = found["sgd"].line
-    assert line is not None and goals.extent(line.judged, (4, 32)) is not None
-    assert goals.extent(line.judged._replace(fit=None), (1, 1024)) is None
-    assert goals.answers(found["sgd"]._replace(line=None)) == []
+    assert line is not None and targets.extent(line.judged, (4, 32)) is not None
+    assert targets.extent(line.judged._replace(fit=None), (1, 1024)) is None
+    assert targets.answers(found["sgd"]._replace(line=None)) == []
 
 
 def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:

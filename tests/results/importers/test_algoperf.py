@@ -11,9 +11,11 @@ import pytest
 from upath import UPath
 
 import results.__main__ as results_door
-from results import commits, store, verify
+from results import store
 from results.bad_input import BadInput
+from results.checks import verify
 from results.importers import algoperf, algoperf_trials, algoperf_workloads
+from results.storage import commits
 
 STUDY = "algoperf_v05/logs/external_tuning/amos/study_0"
 OGBG = "ogbg_jax"

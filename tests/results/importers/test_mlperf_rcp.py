@@ -12,7 +12,7 @@ from results import store
 from results.bad_input import BadInput
 from results.importers import mlperf_rcp, mlperf_records
 from results.importers.untrusted import Holes
-from results.recorded import Recorded
+from results.plans.recorded import Recorded
 
 # A copy of mlperf_logging/rcp_checker, or of some of its releases.
 SHARED = Path(os.environ.get("MLPERF") or Path(__file__).resolve().parents[4] / "shared" / "reference" / "mlperf_rcp")

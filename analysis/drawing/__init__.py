@@ -1,1 +1,0 @@
-"""What every picture is made of."""

@@ -1,0 +1,1 @@
+"""Figures: the registry of them, and what draws each."""

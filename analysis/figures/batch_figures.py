@@ -1,0 +1,204 @@
+"""Figures of studies of batch sizes: steps to target, as they were selected and as they were confirmed."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.fitting import confirmations, curves, fits, pairs
+from analysis.fitting.curves import Curve, Points
+from analysis.fitting.fits import Judged
+from analysis.fitting.pairs import ANSWERS, CONFIRMED, SELECTED, Fitted
+from analysis.plotting import draw, verdicts
+from analysis.plotting.draw import INK, Style
+from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Skipped, axes, keep_inside, panels
+from analysis.plotting.verdicts import Told
+
+WITHIN_AXES = 4  # more curves have their legend beside the axes
+CRITICAL = "critical batch size"
+# Of a legend beneath the axes, inches: a line, from the axes down to it, and the room for three lines.
+LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
+LOOKS = {SELECTED: draw.SELECTED, CONFIRMED: draw.CONFIRMED}
+
+
+def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
+    """One picture per curve: its points, fits, bands, regimes and critical batch sizes."""
+    for one in found:
+        curve, points = one.curve, one.judged.points
+        if not len(points.batch_size):
+            yield Skipped(f"steps_to_target of {_workload(curve)}, {_sought(curve)}", _why_nothing(points))
+            continue
+        goal = _goal(curve, [points.trials], [curve.pruned], [curve.distinction])
+        strips, both = sum(each.judged.fit is not None for each in told(one)), one.confirmed is not None
+        figure, ax = axes(_workload(curve), goal, strips=strips, below=ROOM if both else 0)
+        draw_curve(ax, one)
+        beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
+        legend(ax, **({"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3} if both else {}))
+        names = (curve.dataset, curve.model, curve.optimizer, *_target(curve))
+        yield Picture((*names, curve.distinction) if curve.distinction else names, figure)
+
+
+def told(one: Fitted) -> list[Told]:
+    """The fits of a curve as pictures call them: one, or what was selected and what was confirmed."""
+    if one.confirmed is None:
+        return [Told(CRITICAL, INK, one.judged)]
+    pairs = zip(ANSWERS, (one.judged, one.confirmed), strict=True)
+    return [Told(f"{name}:", LOOKS[name].color, judged) for name, judged in pairs]
+
+
+def draw_curve(ax: Axes, one: Fitted) -> None:
+    """Draws steps to target with fit, band, regimes and critical batch size, as selected and as confirmed."""
+    points = one.judged.points
+    missed, budgets = curves.unreached(one.curve, points)
+    heights = [*draw.heights(points), *budgets, *confirmations.heights(one.again)]
+    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
+    draw.measured(ax, points, draw.SELECTED, None)
+    if missed:
+        draw.not_reached(ax, missed, budgets, draw.SELECTED)
+    both = one.confirmed is not None
+    fit = one.judged.fit
+    examples = fit.e_min if fit else float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
+    _fit(ax, one.judged, draw.SELECTED, examples, "selected, and fit" if both else "measured, and fit", both=both)
+    if one.confirmed is not None:
+        draw.confirmed(ax, one.again, draw.CONFIRMED)
+        again = one.confirmed.fit
+        label = "confirmed: median, range, and fit"
+        _fit(ax, one.confirmed, draw.CONFIRMED, again.e_min if again else None, label, both=True)
+    verdicts.regime_spans(ax, told(one))
+    verdicts.critical_batch_sizes(ax, told(one))
+
+
+def _fit(ax: Axes, judged: Judged, style: Style, examples: float | None, label: str, *, both: bool) -> None:
+    """A fit with its band and line of perfect scaling; one of ``both`` has them in its colour."""
+    ax.add_line(draw.entry(style, label if judged.fit else label.removesuffix(", and fit")))
+    first = style is draw.SELECTED
+    if judged.fit:
+        draw.band(ax, judged.fit, style, alpha=0.18 if both else 0.25, label="90 % region" if first else None)
+        draw.fitted(ax, judged.fit, style, None)
+    if examples is not None:
+        draw.perfect_scaling(ax, examples, style.color if both else INK, "perfect scaling" if first else None)
+
+
+def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
+    """One picture per data set, model and target: all optimizers, selected on the left and confirmed on the right."""
+    for names, group in pairs.alike(found, "optimizer", "targets"):
+        workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
+        what = f"optimizers of {workload}, {' · '.join([_sought(group[0].curve), *names[4:]])}"
+        drawn = [one for one in group if len(one.judged.points.batch_size)]
+        if len({one.curve.optimizer for one in drawn}) < 2:
+            yield Skipped(what, "fewer than two optimizers have a curve")
+            continue
+        for one in (one for one in group if not len(one.judged.points.batch_size)):
+            yield Skipped(f"{one.curve.optimizer} among {what}", _why_nothing(one.judged.points))
+        counts = [one.judged.points.trials for one in drawn]
+        goal = _goal(drawn[0].curve, counts, [one.curve.pruned for one in drawn], names[4:])
+        both = any(one.confirmed for one in drawn)
+        entries = _entries(drawn, *names[4:])
+        draw_all = _side_by_side if both else _alone
+        yield Picture(names, draw_all(workload, goal, drawn, entries))
+
+
+def _alone(workload: str, goal: str, drawn: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
+    """All optimizers on one pair of axes."""
+    crowded = len(drawn) > WITHIN_AXES
+    figure, ax = axes(workload, goal, beside=crowded)
+    _limits(ax, drawn)
+    _all(ax, drawn, SELECTED)
+    options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
+    options |= {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "alignment": "left"}
+    ax.legend(handles=entries, title=f"{CRITICAL} (ring) [90 % interval]", **options)
+    return figure
+
+
+def _side_by_side(workload: str, goal: str, drawn: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
+    """What was selected on the left, what was confirmed on the right, on the same axes, and a legend beneath."""
+    rows = -(-len(drawn) // 2)
+    figure, both = panels(workload, goal, (1, 1), across=9.6, below=0.2 + (rows + 1) * LINE)
+    for ax, name in zip(both, ANSWERS, strict=True):
+        box = ax.get_position()
+        ax.set_position((box.x0, box.y0, box.width, box.height * 0.955))  # with room for its name
+        _limits(ax, drawn)
+        _all(ax, drawn, name)
+        ax.set_title(name, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=4)
+    both[1].set_ylabel("")
+    options: dict[str, Any] = {"ncols": 2, "loc": "upper left", "alignment": "left", "columnspacing": 2.4}
+    box = both[0].get_position()
+    at = (box.x0 - 0.045, box.y0 - (BENEATH + 0.05) / figure.get_figheight())
+    title = f"{CRITICAL} (ring) [90 % interval]; an open triangle: the median of its repeats never reached"
+    figure.legend(handles=entries, title=title, bbox_to_anchor=at, borderaxespad=0, **options)
+    return figure
+
+
+def _limits(ax: Axes, drawn: Sequence[Fitted]) -> None:
+    every = [one.judged.points for one in drawn]
+    heights = [steps for points in every for steps in draw.heights(points)]
+    heights += [steps for one in drawn for each in one.again for steps in each.median if 0 < steps < np.inf]
+    draw.batch_size_axes(ax, [size for points in every for size in points.batch_size], heights)
+
+
+def _all(ax: Axes, drawn: Sequence[Fitted], name: str) -> None:
+    """What was selected of all optimizers, or what was confirmed."""
+    for one, style in zip(drawn, draw.styles(), strict=False):
+        judged = one.judged if name == SELECTED else one.confirmed
+        if judged is None:
+            continue
+        if name == SELECTED:
+            draw.measured(ax, judged.points, style, None)
+        else:
+            draw.confirmed(ax, one.again, style, bars=False)
+        if judged.fit:
+            draw.fitted(ax, judged.fit, style, None)
+            draw.knee(ax, judged, style)
+
+
+def _entries(drawn: Sequence[Fitted], above: str = "") -> list[Line2D]:
+    """What a legend says of each: its name with what tells it apart, unless that stands ``above`` all, and its critical
+    batch sizes.
+    """
+    entries = []
+    for one, style in zip(drawn, draw.styles(), strict=False):
+        apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
+        name = one.curve.optimizer + (f" ({', '.join(apart)})" if apart else "")
+        entries.append(draw.entry(style, f"{name}: {fits.both_in_words(one.judged, one.confirmed)}"))
+    return entries
+
+
+def legend(ax: Axes, **options: Any) -> None:
+    """Measurements first, then what was made of them, then whatever had no room; smaller where it is wide."""
+    order = [draw.NEVER_AGAIN, "90 % region", "perfect scaling"]
+    handles, labels = ax.get_legend_handles_labels()
+    first = [label for label in labels if label.startswith(("measured", SELECTED, "confirmed: median, "))]
+    entries = sorted(zip(handles, labels, strict=True), key=lambda e: (*first, *order, e[1]).index(e[1]))
+    framed = {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "loc": "upper right"}
+    drawn = ax.legend(*zip(*entries, strict=True), **framed | options)
+    keep_inside(drawn)
+    drawn.set_zorder(6)
+
+
+def _workload(curve: Curve) -> str:
+    return f"{curve.dataset} · {curve.model} · {curve.optimizer}"
+
+
+def _why_nothing(points: Points) -> str:
+    return points.refusal or "no trial reached the target at any batch size"
+
+
+def _sought(curve: Curve) -> str:
+    return f"{curve.target.metric} ≤ {curve.target.value:g}"
+
+
+def _target(curve: Curve) -> tuple[str, str]:
+    return curve.target.metric, f"{curve.target.value:g}"
+
+
+def _goal(curve: Curve, trials: Sequence[int | None], pruned: Sequence[bool], more: Sequence[str]) -> str:
+    """What the points are: the target, best of how many trials, pruned or not."""
+    counts = sorted({count for count in trials if count})
+    best = f"best of {'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} trial{'s' * (counts[-1] > 1)}"
+    cut = "pruned" if all(pruned) else "some pruned" if any(pruned) else "not pruned"
+    shown = " · ".join([_sought(curve), best, cut, *filter(None, more)])
+    return textwrap.shorten(shown, CHARACTERS_ACROSS * 4 // 3, placeholder=" …")

@@ -1,0 +1,122 @@
+"""Definitions: what the figures of Shallue et al. 2018 show, line by line, from a table in `results/papers`.
+
+The table says what the notebook released with arXiv 1811.03600 draws: workloads, targets, budgets, normalisation.
+"""
+
+import csv
+import functools
+from collections.abc import Sequence
+from importlib import resources
+from typing import NamedTuple
+
+from results.plans.study import Target
+
+FILE = resources.files("results") / "papers" / "shallue2018_figures.csv"
+TITLES = {
+    1: "Steps to target against batch size",
+    2: "Steps to several targets",
+    3: "Models, and sizes of models",
+    4: "Optimizers",
+    5: "Data sets",
+    6: "Parts of data sets",
+    7: "Label smoothing: ResNet-50 on ImageNet",
+    8: "Effective learning rate of the best trial against batch size",
+    9: "Which trials reach the goal: Transformer on LM1B",
+    10: "Which trials reach the goal: four sizes of Transformers",
+    11: "Best validation error within budgets of steps and epochs",
+}
+STEPS, BEST, METAPARAMETERS, TRIALS = "steps", "best", "metaparameters", "trials"
+
+
+class Defined(NamedTuple):
+    """One line of a panel.
+
+    Attributes:
+      place: row and column of the panel.
+      title: of the panel.
+      series: what the legend calls the line; empty where there is one only.
+      draws: steps, best (errors within budgets), metaparameters, or trials (in the plane of metaparameters).
+      dataset, model, optimizer: as the archive names them.
+      first: so many COMPLETE trials of each study count; None: all of them.
+      metric: that is looked at.
+      value: of the target; None where best errors are drawn.
+      batch_size: of the study, where it is one.
+      step_budget, example_budget: the most steps or examples of a trial that are looked at; None where that is open.
+      split: metaparameter and value of the trials that count; None: all.
+      relative_to: the batch size whose steps all others are divided by; None: none are.
+      perfect: the series whose perfect scaling is drawn, ``each``, or nothing.
+    """
+
+    place: tuple[int, int]
+    title: str
+    series: str
+    draws: str
+    dataset: str
+    model: str
+    optimizer: str
+    first: int | None
+    metric: str
+    value: float | None
+    batch_size: int | None
+    step_budget: float | None
+    example_budget: float | None
+    split: tuple[str, float] | None
+    relative_to: int | None
+    perfect: str
+
+    @property
+    def workload(self) -> tuple[str, str, str]:
+        return self.dataset, self.model, self.optimizer
+
+    @property
+    def target(self) -> Target:
+        assert self.value is not None, "best errors have no target"
+        return Target(self.metric, self.value)
+
+
+@functools.cache
+def figures() -> dict[int, dict[tuple[int, int], Sequence[Defined]]]:
+    """The lines of every panel, by the number of the figure and the panel's row and column."""
+    found: dict[int, dict[tuple[int, int], list[Defined]]] = {}
+    with FILE.open() as file:
+        for row in csv.DictReader(file):
+            one = _defined(row)
+            found.setdefault(int(row["figure"]), {}).setdefault(one.place, []).append(one)
+    return {number: {place: tuple(lines) for place, lines in panels.items()} for number, panels in found.items()}
+
+
+def targets(dataset: str, model: str, optimizer: str) -> list[Target]:
+    """The targets that figures have for a workload, in the order of the figures."""
+    every = [one for panels in figures().values() for lines in panels.values() for one in lines]
+    own = [one for one in every if one.workload == (dataset, model, optimizer) and one.value is not None]
+    return list(dict.fromkeys(one.target for one in own))
+
+
+def metrics(dataset: str, model: str, optimizer: str) -> list[str]:
+    """The metrics that figures show of a workload."""
+    every = [one for panels in figures().values() for lines in panels.values() for one in lines]
+    return list(dict.fromkeys(one.metric for one in every if one.workload == (dataset, model, optimizer)))
+
+
+def _defined(row: dict[str, str]) -> Defined:
+    split = (row["metaparameter"], float(row["metaparameter_value"])) if row["metaparameter"] else None
+    return Defined(
+        place=(int(row["row"]), int(row["column"])),
+        **{name: row[name] for name in ("title", "series", "draws", "dataset", "model", "optimizer", "metric")},
+        first=_whole(row["first_trials"]),
+        value=_number(row["target_value"]),
+        batch_size=_whole(row["batch_size"]),
+        step_budget=_number(row["step_budget"]),
+        example_budget=_number(row["example_budget"]),
+        split=split,
+        relative_to=_whole(row["relative_to_batch_size"]),
+        perfect=row["perfect_scaling"],
+    )
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text else None
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None

@@ -1,0 +1,113 @@
+"""Learning curves: every trial of one study, the best so far, and the interval in which it crosses the target."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from analysis import text
+from analysis.plotting import draw, ticks
+from analysis.plotting.draw import INK
+from analysis.plotting.picture import Picture, Skipped, axes
+from results.plans.study import Target
+from results.rules import answers
+from results.rules.confirmation import CONFIRM, SEARCH
+from results.storage.commits import Commit, read_table
+
+BEST, AGAIN, CROSSING = draw.STYLES[0].color, draw.STYLES[1].color, "#F9E6C4"
+TRIAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zorder": 2}
+REPEAT: dict[str, Any] = {"color": AGAIN, "linewidth": 0.9, "alpha": 0.9, "zorder": 3}
+LOST: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": "#000000", "markersize": 4.5, "zorder": 4}
+HIGHEST = 2.0  # times what the first evaluation measured, in the middle of all trials: what is above is cut off
+
+
+def of_study(commit: Commit, target: Target) -> Iterator[Picture | Skipped]:
+    """One picture: the metric of ``target`` against steps.
+
+    Args:
+      commit: a visible study over batch sizes.
+      target: metric and value.
+    """
+    study = commit.study
+    title = f"{study.dataset} · {study.model_label} · {study.optimizer} · batch size {study.batch_size or 0:,}"
+    if target.metric not in commit.metrics:
+        yield Skipped(f"learning curves of {title}", f"it did not measure {target.metric}")
+        return
+    rows = read_table(commit, "measurements").select(["study", "trial", "step", target.metric]).to_pandas()
+    ended = read_table(commit, "trials").select(["trial", "role", "status"]).to_pandas()
+    rows = rows.merge(ended, on="trial")
+    searched, repeats = (rows[rows["role"] == role] for role in (SEARCH, CONFIRM))
+    if not np.isfinite(searched.loc[searched["step"] > 0, target.metric]).any():
+        yield Skipped(f"learning curves of {title}", "no trial measured anything")
+        return
+    goal = f"{target.metric.replace('_', ' ')} of {searched['trial'].nunique()} trials at every evaluation"
+    figure, ax = axes(title, goal, beside=True)
+    _axes(ax, rows, target)
+    for some, look in ((searched, TRIAL), (repeats, REPEAT)):
+        for _, own in some.groupby("trial"):
+            ax.plot(own["step"], own[target.metric], **look)
+    lost = _lost(searched, target.metric)
+    ax.plot(lost["step"], lost[target.metric].clip(upper=0.98 * ax.get_ylim()[1]), **LOST)
+    best = best_so_far(searched, target.metric)
+    ax.step(best["step"], best[target.metric], where="post", color=BEST, linewidth=1.8, zorder=3.5)
+    ax.axhline(target.value, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2.5)
+    handles = _legend(len(lost), repeats["trial"].nunique(), target)
+    found = answers.best(answers.intervals(searched, target)).get(study.name)
+    if found:
+        if found.steps_high:
+            ax.axvspan(max(found.steps_low, 0.5), found.steps_high, color=CROSSING, linewidth=0, zorder=0.6)
+        words = f"trial {found.trial} was first: {text.interval(found.steps_low, found.steps_high)}"
+        handles.append(Patch(facecolor=CROSSING, label=words))
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    yield Picture((study.dataset, study.model_label, study.optimizer, f"b{study.batch_size}", target.metric), figure)
+
+
+def best_so_far(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The lowest value that any trial had measured up to every step: columns step and the metric, sorted."""
+    lowest = rows.groupby("step")[metric].min().cummin().dropna()
+    return lowest.reset_index()
+
+
+def _lost(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The last number of each trial that diverged."""
+    numbers = rows[(rows["status"] == "INFEASIBLE") & np.isfinite(rows[metric])]
+    return numbers.drop_duplicates("trial", keep="last")
+
+
+def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
+    values = rows[target.metric][np.isfinite(rows[target.metric])]
+    first = rows.drop_duplicates("trial")[target.metric]
+    low = min(float(values.min()), target.value)
+    high = min(float(values.max()), HIGHEST * float(first[np.isfinite(first)].median()))
+    ax.set_xscale("log", base=2)
+    after = rows.loc[rows["step"] > 0, "step"]  # step 0 has no place on the axis: curves come from its left end
+    ax.set_xlim(float(after.min()) / 1.25, float(after.max()) * 1.25)
+    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
+    if low > 0:
+        ax.set_yscale("log")
+        ax.set_ylim(low / 1.25, max(high, low * 2) * 1.25)
+        ticks.in_decades(ax.yaxis, ax.get_ylim())
+    else:
+        room = 0.05 * (high - low) or 0.5
+        ax.set_ylim(low - room, high + room)
+    ax.set_xlabel("steps")
+    ax.set_ylabel(target.metric.replace("_", " "))
+    ax.grid(**draw.GRID)
+
+
+def _legend(lost: int, repeats: int, target: Target) -> list[Any]:
+    handles: list[Any] = [
+        Line2D([], [], label="a trial of the search", **TRIAL),
+        Line2D([], [], color=BEST, linewidth=1.8, label="the best so far"),
+    ]
+    if repeats:
+        handles.append(Line2D([], [], label=f"its best trial again, {repeats} fresh seeds", **REPEAT))
+    if lost:
+        handles.append(Line2D([], [], label=f"diverged soon after ({lost})", **LOST))
+    dashes = (0, (4, 3))
+    handles.append(Line2D([], [], color=INK, linewidth=0.9, linestyle=dashes, label=f"target {target.value:g}"))
+    return handles

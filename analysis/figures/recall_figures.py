@@ -1,0 +1,257 @@
+"""Figures of factorizations that ask how good they are: recall, number formats, solvers, tuning."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from analysis import text
+from analysis.cores import core_counts, epochs
+from analysis.cores.factorizations import SPLITS, TEST, Measured
+from analysis.plotting import draw, labels
+from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.picture import Picture, Skipped, panels
+from results.plans.study import canonical
+
+FEWEST_TRIALS = 3  # in a plane
+FORMATS, SOLVERS = ("table_dtype", "solver_dtype"), ("solver", "cg_steps")
+WAYS = ("dim", *SOLVERS, *FORMATS, "ridge", "gather", "kernel", "epochs", "space", "seed")  # to factorize the same data
+WIDE = 9.0  # inches
+STEEP = 3.0  # an objective that falls by this factor is shown on a logarithmic axis
+APART = 5.0  # courses whose seconds differ by this factor are shown on a logarithmic axis
+DIVERGED = "#D55E00"
+WHITE: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+MARK: dict[str, Any] = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.5}
+
+
+class Axis(NamedTuple):
+    """What a course of epochs is drawn over: of the epochs of a trial the values, in words, and if they are times."""
+
+    values: Callable[[pd.DataFrame], pd.Series]
+    label: str
+    timed: bool
+
+
+EPOCHS = Axis(lambda frame: frame["epoch"], "epoch", False)
+SECONDS = Axis(lambda frame: frame["elapsed"], "seconds of solving", True)
+
+
+def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+    """One picture per data set: Recall@20 and @50 of every way to factorize it, on test rows, over numbers of cores."""
+    for group in _alike(held, WAYS):
+        rows = _alike(group, ())
+        after = labels.span([one.study.epochs for one in group], "epoch")
+        cores = labels.span([one.study.cores for one in group], "core")
+        best = "best trial of each" if any(len(one.trials) > 1 for one in group) else ""
+        figure, (ax,) = panels(
+            f"Recall on {group[0].study.dataset}",
+            labels.line(labels.size(group[0]), f"after {after}", best, f"on {cores}"),
+            (1.0,),
+            across=WIDE,
+        )
+        names = labels.apart([members[0] for members in rows], always=3)
+        left = min(0.5, 0.03 + 0.0088 * max(map(len, names)))
+        ax.set_position((left, 0.115, 0.82 - left, 0.7))
+        inch = 1 / (WIDE * (0.82 - left))
+        for k, column, style in ((20, 1 + 0.4 * inch, draw.STYLES[0]), (50, 1 + 1.05 * inch, draw.STYLES[1])):
+            at: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
+            for y, members in enumerate(rows):
+                found = [one.result(f"recall_{k}") for one in members if one.chosen is not None]
+                ax.plot(found, [y] * len(found), linestyle="none", marker=style.marker, color=style.color, **WHITE)
+                ax.text(column, y, f"{np.mean(found):.4f}" if found else "diverged", fontsize=8, **at)
+            ax.plot([], [], linestyle="none", marker=style.marker, color=style.color, label=f"Recall@{k}", **WHITE)
+            at["transform"] = ax.transAxes
+            ax.text(column, 1.04, f"@{k}", fontsize=8, fontweight="bold", **at)
+        ax.set_yticks(range(len(rows)), names)
+        ax.set_ylim(len(rows) - 0.4, -0.6)
+        ax.set_xlim(
+            0, 1.08 * max((one.result("recall_50") for one in group if one.chosen is not None), default=0) or 1.0
+        )
+        ax.set_xlabel("recall of held-out links, test rows")
+        ax.grid(**GRID)
+        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
+        yield Picture((group[0].study.dataset,), figure)
+
+
+def precision(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+    """One picture per factorization: recall and objective epoch by epoch, in every number format it was run in."""
+    several = by_format(held)
+    if not several:
+        yield Skipped("precision", "no two factorizations differ in number format alone")
+    for group in several:
+        one = group[0]
+        title = f"{one.study.dataset} · d = {one.study.dim} · {labels.solver(one)}"
+        yield Picture(
+            (one.study.dataset, f"d{one.study.dim}", one.study.solver), _courses(title, group, labels.formats, EPOCHS)
+        )
+
+
+def solvers(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+    """One picture per factorization: recall and objective against seconds, with every solver.
+
+    On the fewest cores that several solvers ran on, each of them a core of its own.
+    """
+    every = _differing(held, SOLVERS)
+    several = by_solver(held)
+    emulated = [] if several else [epochs.emulated(one) for group in every for one in group]
+    if emulated:
+        why = f"times of more cores than there are say nothing about speed: {text.some(emulated)}"
+        yield Skipped("solvers on emulated cores", why)
+    elif not every:
+        yield Skipped("solvers", "no two factorizations differ in solver alone")
+    for group in several:
+        one = group[0]
+        cores = labels.span([one.study.cores], "core")
+        title = f"{one.study.dataset} · d = {one.study.dim} · {labels.formats(one)} · {cores}"
+        yield Picture(labels.names(one, "solver"), _courses(title, group, labels.solver, SECONDS))
+
+
+def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+    """One picture per factorization: the recall that chooses its best trial over unobserved weight and norm penalty."""
+    enough = by_trial(held)
+    if not enough:
+        yield Skipped("tuning", f"no factorization has {FEWEST_TRIALS} trials; ask for more with trials=16")
+    for members in enough:
+        one = members[0]  # on every number of cores the trials are the same
+        last, study = one.last, one.study
+        ended = last[(last["status"] != "INFEASIBLE") & last[one.chosen_by].notna()]
+        lost = one.trials[one.trials["status"] == "INFEASIBLE"]
+        goal = labels.line(labels.size(one), f"{len(one.trials)} trials of {labels.span([study.epochs], 'epoch')}")
+        figure, (ax,) = panels(labels.title(one), goal, (1.0,))
+        ax.set_position((0.115, 0.115, 0.66, 0.70))
+        for set_scale, name in ((ax.set_xscale, "unobserved_weight"), (ax.set_yscale, "norm_penalty")):
+            set_scale("linear" if study.space[name].scale in ("LINEAR", "INTEGER") else "log")
+        where = (ended["unobserved_weight"], ended["norm_penalty"])
+        dots = ax.scatter(
+            *where, c=ended[one.chosen_by], cmap="cividis", s=50, edgecolors="white", linewidths=0.6, zorder=3
+        )
+        if one.chosen is not None:
+            best = last.loc[one.chosen]
+            alpha, penalty = best["unobserved_weight"], best["norm_penalty"]
+            label = f"best: α = {alpha:.2g}, λ = {penalty:.2g}, {recalls(one, 'Recall@20')}"
+            ring: dict[str, Any] = MARK | {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK}
+            ax.plot([alpha], [penalty], marker="o", label=label, zorder=4, **ring)
+        if len(lost):
+            x, y = lost["unobserved_weight"], lost["norm_penalty"]
+            ax.plot(x, y, marker="x", color=DIVERGED, label=f"diverged ({len(lost)})", zorder=4, **MARK)
+        if len(ended):
+            bar = figure.colorbar(dots, cax=figure.add_axes((0.80, 0.115, 0.025, 0.70)))
+            bar.set_label(f"Recall@20 of {SPLITS[one.chosen_by]} at the last epoch")
+        ax.set_xlabel("unobserved weight α")
+        ax.set_ylabel("norm penalty λ")
+        ax.margins(0.08)
+        ax.grid(**GRID)
+        ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.2)
+        yield Picture(labels.names(one), figure)
+
+
+def by_format(held: Sequence[Measured]) -> list[list[Measured]]:
+    """Groups of factorizations that differ in number format alone."""
+    return _differing([members[0] for members in _alike(held, ())], (*FORMATS, "cores"))
+
+
+def by_solver(held: Sequence[Measured]) -> list[list[Measured]]:
+    """Groups that differ in solver alone, on the fewest real cores that several solvers ran on."""
+    several = _differing([one for one in held if core_counts.is_real(one)], SOLVERS)
+    fewest = {canonical(_without(group[0], (*SOLVERS, "cores"))): group for group in reversed(several)}
+    return list(reversed(fewest.values()))
+
+
+def by_trial(held: Sequence[Measured]) -> list[list[Measured]]:
+    """Factorizations with enough trials to tell of their plane, each on all numbers of cores."""
+    return _alike([one for one in held if len(one.trials) >= FEWEST_TRIALS], ())
+
+
+def best_of(group: Sequence[Measured]) -> Measured:
+    """The factorization with the best Recall@20, by what chooses its trials."""
+    return max(group, key=lambda one: -1.0 if one.chosen is None else one.result(one.chosen_by))
+
+
+def recalls(one: Measured, name: str) -> str:
+    """Recall@20 of the chosen trial, called ``name``, on the rows that chose it and on those it is reported on."""
+    told = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
+    return f"{name} {', '.join(told)}"
+
+
+def trial_of(best: Measured) -> int:
+    """Its best trial, which is shown of all of its group; the first where all diverged."""
+    return int(best.trials.index[0]) if best.chosen is None else best.chosen
+
+
+def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], str], axis: Axis) -> Figure:
+    """The same trial, that which is best in the best of ``group``, in each of them: recall and objective."""
+    best = best_of(group)
+    trial = trial_of(best)
+    drawn = best.trials.loc[trial]
+    choice = f"trial {trial}: α = {drawn['unobserved_weight']:.2g}, λ = {drawn['norm_penalty']:.2g}"
+    of = f", the best of {len(best.trials)}" if len(best.trials) > 1 else ""
+    figure, (left, right) = panels(title, labels.line(labels.size(best), choice + of), (1.0, 1.0))
+    objectives = pd.concat([one.of(trial)["objective"] for one in group])
+    for one, style in zip(group, draw.styles(), strict=False):
+        _course(left, right, one, trial, style, label(one), axis)
+    left.set_ylabel("Recall@20, test rows")
+    left.set_ylim(bottom=0)
+    right.set_ylabel("objective")
+    if objectives.max() > STEEP * objectives.min() > 0:
+        right.set_yscale("log")
+        right.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        right.yaxis.set_minor_locator(NullLocator())
+    right.yaxis.set_major_formatter(EngFormatter(sep=""))
+    ends = [axis.values(one.of(trial)).max() for one in group if len(one.of(trial))]
+    spread = axis.timed and ends and max(ends) > APART * min(ends) > 0
+    for ax in (left, right):
+        ax.set_xlabel(axis.label)
+        if spread:
+            ax.set_xscale("log")
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        else:
+            ax.set_xlim(left=0)
+        ax.grid(**GRID)
+        if not axis.timed:
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    left.legend(loc="best")
+    return figure
+
+
+def _course(left: Axes, right: Axes, one: Measured, trial: int, style: Style, label: str, axis: Axis) -> None:
+    """A trial's recall and objective; a cross where its numbers stopped being any."""
+    frame = one.of(trial)
+    seconds = frame["seconds"].median()
+    notes = [f"{text.number(seconds)} s an epoch"] if axis.timed and len(frame) else []
+    notes += ["diverged"] if one.trials["status"].get(trial) == "INFEASIBLE" else []
+    shown = label + (f": {', '.join(notes)}" if notes else "")
+    x = axis.values(frame).to_numpy(float)
+    for ax, name in ((left, "recall_20"), (right, "objective")):
+        y = frame[name].to_numpy()
+        line: dict[str, Any] = {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "label": shown}
+        ax.plot(x, y, marker=style.marker, markersize=5, zorder=3, **line, **WHITE)
+        there = np.flatnonzero(np.isfinite(y))
+        if len(there) and len(there) < len(y):
+            ax.plot(
+                x[there[-1:]], y[there[-1:]], marker="x", color=style.color, zorder=5, **(MARK | {"markersize": 10})
+            )
+
+
+def _differing(held: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
+    """Groups of two studies or more that differ in ``fields`` alone."""
+    return [group for group in _grouped(held, fields) if len(group) > 1]
+
+
+def _alike(held: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
+    """Groups of studies that differ in ``fields`` and the number of cores alone."""
+    return _grouped(held, (*fields, "cores"))
+
+
+def _grouped(held: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
+    found: dict[str, list[Measured]] = {}
+    for one in held:
+        found.setdefault(canonical(_without(one, fields)), []).append(one)
+    return list(found.values())
+
+
+def _without(one: Measured, fields: Sequence[str]) -> dict[str, Any]:
+    return {field: value for field, value in one.study.plan().items() if field not in fields}

@@ -1,0 +1,199 @@
+"""Figures of factorizations over cores: seconds per epoch, speed-up and efficiency."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+
+from analysis import text
+from analysis.cores import core_counts, epochs, scaling
+from analysis.cores.core_counts import Curve, Judged
+from analysis.cores.factorizations import Measured
+from analysis.plotting import draw, labels, ticks
+from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.picture import Picture, Skipped, panels
+from results.papers import published_points
+
+FEWEST = 2  # numbers of cores, for a picture
+WEB = "web"  # data sets called so are web graphs, as those of ALX are
+PUBLISHED = "alx2022"
+IDEAL: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
+
+
+def epochs_against_cores(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+    """One picture per curve: its seconds per epoch, the ideal, the fit and, of web graphs, ALX's beside them."""
+    drawn, skipped = _long_enough(held, "epochs")
+    yield from skipped
+    for curve in drawn:
+        judged, place = core_counts.judge(curve), curve.any.place
+        over = labels.span([len(one.seconds) for one in curve.members], "epoch")
+        told = labels.line(
+            labels.size(curve.any), place and place.device_kind, f"median of {over} and their middle half"
+        )
+        web = curve.any.study.dataset.startswith(WEB)
+        goal = labels.line(told, curve.distinction)
+        figure, (ax, *beside) = panels(labels.title(curve.any), goal, (1.0, 0.4) if web else (1.0,))
+        _cores_axes(ax, curve.cores, np.concatenate([one.seconds for one in curve.members]))
+        _points(ax, curve, draw.STYLES[0], curve.seconds, "measured")
+        if judged.fit:
+            across = np.geomspace(curve.cores[0], curve.cores[-1], 201)
+            label = "fit: serial + parallel / c + communication · (c − 1)"
+            ax.plot(
+                across, judged.fit.seconds(across), color=draw.STYLES[0].color, linewidth=1.6, label=label, zorder=3
+            )
+        edges = np.array(ax.get_xlim())
+        ax.plot(edges, curve.seconds[0] * curve.cores[0] / edges, label="perfect scaling", **IDEAL)
+        ax.text(0.03, 0.035, verdict(judged), transform=ax.transAxes, fontsize=8.5, color=INK, linespacing=1.4)
+        handles, names = ax.get_legend_handles_labels()
+        order = sorted(range(len(names)), key=lambda i: names[i] != "measured")
+        ax.legend([handles[i] for i in order], [names[i] for i in order], loc="upper right")
+        for other in beside:
+            _published(other)
+        yield Picture(labels.names(curve.any), figure)
+
+
+def speedup(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+    """One picture per kind of device: speed-up and efficiency of all its curves."""
+    drawn, skipped = _long_enough(held, "speedup")
+    yield from skipped
+    kinds: dict[tuple[str, ...], list[Curve]] = {}
+    for curve in drawn:
+        place = curve.any.place
+        told = (place.backend, place.device_kind) if place else ()
+        kinds.setdefault(tuple(dict.fromkeys(name for name in told if name)), []).append(curve)
+    for names, alike in kinds.items():
+        short = all(len(curve.cores) < scaling.FEWEST_COUNTS for curve in alike)
+        law = "two numbers of cores show no law" if short else ""
+        title = f"Speed-up and efficiency on {' · '.join(names) or 'an unknown device'}"
+        figure, (left, right) = panels(title, labels.line("medians over epochs and their middle half", law), (1, 1))
+        cores = np.concatenate([curve.cores for curve in alike])
+        gains = [curve.speedup * curve.cores[0] for curve in alike]
+        _cores_axes(left, cores, np.concatenate([*gains, cores]), "speed-up")
+        left.plot(left.get_xlim(), left.get_xlim(), **IDEAL)
+        _cores_axes(right, cores, cores, "efficiency")
+        _percentages(right, max(float(curve.efficiency.max()) for curve in alike))
+        right.axhline(1.0, label="perfect scaling", **IDEAL)
+        for curve, gain, label, style in zip(alike, gains, _labelled(alike), draw.styles(), strict=False):
+            for ax, values in ((left, gain), (right, curve.efficiency)):
+                ax.plot(curve.cores, values, color=style.color, linestyle=style.line, linewidth=1.2, zorder=3)
+                _points(ax, curve, style, values, label, falls=True)
+        right.legend(loc="lower left", fontsize=7.5)
+        yield Picture(names, figure)
+
+
+def _long_enough(held: Sequence[Measured], what: str) -> tuple[list[Curve], list[Skipped]]:
+    """The curves that make a picture, and what is not drawn: in one line emulated cores, in another that nothing is."""
+    found = core_counts.of(held)
+    drawn, skipped = [curve for curve in found if len(curve.members) >= FEWEST], []
+    emulated = [epochs.emulated(one) for curve in found for one in curve.emulated]
+    if emulated:
+        why = f"times of more cores than there are say nothing about speed: {text.some(emulated)}"
+        skipped.append(Skipped(f"{what} on emulated cores", why))
+    if not drawn:
+        why = "no factorization was timed on two numbers of real cores; sweep cores=1,2"
+        skipped.append(Skipped(what, why))
+    return drawn, skipped
+
+
+def _labelled(alike: Sequence[Curve]) -> list[str]:
+    return labels.apart([curve.any for curve in alike])
+
+
+def verdict(judged: Judged) -> str:
+    """What the picture can show and what it cannot, a line each."""
+    curve = judged.curve
+    counts = ", ".join(str(one.study.cores) for one in curve.emulated)
+    lines = [f"not drawn: {counts} cores, which were emulated"] if counts else []
+    if judged.fit is None:
+        first, last = curve.cores[0], curve.cores[-1]
+        gain = (
+            f"{last:g} cores are {curve.speedup[-1]:.2f} × as fast as {first:g}: efficiency {curve.efficiency[-1]:.0%}"
+        )
+        law = "Two numbers of cores show this, but no law:\nwhat more cores would bring is not identified."
+        return "\n".join([*lines, gain, law])
+    words = core_counts.in_words(judged)
+    told = {
+        "identified": f"half of the cores' time is lost at {words} cores",
+        "at_least": f"less than half of the cores' time is lost up to {words.removeprefix('at least ')} cores",
+        "at_most": f"half of the cores' time is lost at {words.removeprefix('at most ')} cores or fewer",
+        "not_identified": "where half of the cores' time is lost is not identified",
+    }
+    doubt = [judged.fit.doubt] if judged.fit.doubt else []
+    return "\n".join([*lines, told[judged.verdict], *doubt])
+
+
+def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "seconds per epoch") -> None:
+    """Scales and labels both axes, in powers of two."""
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xlim(cores.min() / 2**0.4, cores.max() * 2**0.4)
+    low, high = math.log2(values.min()) - 0.8, math.log2(values.max()) + 0.6
+    lack = max(0.0, 3 - (high - low)) / 2
+    ax.set_ylim(2 ** (low - lack), 2 ** (high + lack))
+    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
+    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim())
+    ax.set_xlabel("cores")
+    ax.set_ylabel(label)
+    ax.grid(**GRID)
+
+
+def _percentages(ax: Axes, most: float) -> None:
+    """Makes the axis upwards one of fractions up to ``most``, and to 1 at least."""
+    top = 1.12 * max(1.0, most)
+    ax.set_yscale("linear")
+    ax.set_ylim(0, top)
+    ax.yaxis.set_major_locator(FixedLocator(np.arange(0, top, 0.25).tolist()))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(PercentFormatter(1, 0))
+
+
+def _points(
+    ax: Axes, curve: Curve, style: Style, values: np.ndarray, label: str | None, *, falls: bool = False
+) -> None:
+    """Points ``values`` [n] over the middle half of the epochs of each; ``falls`` says: the more seconds, the less."""
+    quartiles = np.array([np.quantile(one.seconds, (0.25, 0.75)) for one in curve.members])  # [n, 2]
+    relative = quartiles / curve.seconds[:, None]
+    ends = np.sort(values[:, None] * (1 / relative if falls else relative), axis=1)
+    ax.errorbar(
+        curve.cores,
+        values,
+        yerr=[values - ends[:, 0], ends[:, 1] - values],
+        fmt=style.marker,
+        color=style.color,
+        markersize=5.5,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        elinewidth=1.6,
+        label=label,
+        zorder=4,
+    )
+
+
+def _published(ax: Axes) -> None:
+    """ALX's seconds per epoch, which are of other data and other devices and so on axes of their own."""
+    points = published_points.points(PUBLISHED)
+    points = points[points["seconds_per_epoch"].notna() & points["cores"].notna()]
+    cores, seconds = points["cores"].to_numpy(float), points["seconds_per_epoch"].to_numpy(float)
+    _cores_axes(ax, cores, seconds, "")
+    ax.set_ylim(seconds.min() / 2.6, seconds.max() * 2)
+    ax.yaxis.set_major_locator(FixedLocator([600 * 2.0**power for power in range(-8, 12)]))
+    ax.yaxis.set_major_formatter(lambda second, _: f"{second / 60:g} min")
+    ax.yaxis.set_minor_locator(NullLocator())
+    style = draw.STYLES[1]
+    for row in points.to_dict("records"):
+        ends, bound = (row["cores"], row["seconds_per_epoch"]), row["bound"] == "at_most"
+        if bound:
+            arrow = {"arrowstyle": "<-", "color": style.color}
+            ax.annotate("", ends, xytext=(0, -24), textcoords="offset points", arrowprops=arrow)
+        marker: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": style.color, "markeredgewidth": 1.4}
+        ax.plot(*([end] for end in ends), linestyle="none", marker="s", markersize=6.5, zorder=4, **marker)
+        side = "right" if row["cores"] ** 2 > cores.min() * cores.max() else "left"
+        about = f"{'at most' if bound else 'about'} {row['seconds_per_epoch'] / 60:g} min"
+        beside = (5 if side == "right" else -5, 8)
+        words = f"{row['dataset']}\n{about}"
+        ax.annotate(words, ends, xytext=beside, textcoords="offset points", ha=side, fontsize=7.5, color=INK)
+    words = "published: ALX (2021),\nother data, TPU cores"
+    ax.text(0.05, 0.035, words, transform=ax.transAxes, fontsize=7.5, color=INK, fontstyle="italic")

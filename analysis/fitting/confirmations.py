@@ -1,0 +1,190 @@
+"""Confirmations: what a search selected, and what its answer takes on fresh seeds, which nobody chose for what it took.
+
+The best of many trials is also the luckiest. Where its best few were run again, one of them was *chosen* by half of
+the repeats, and the other half of the chosen one's *reports*: the median of these is what was *confirmed*. Where the
+best trial alone was run again nothing was chosen, and all of its repeats report. The rule stands in
+``results.rules.confirmation``.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.fitting import curves, fits
+from analysis.fitting.curves import Points
+from analysis.fitting.fits import Judged
+from analysis.trials import steps, trials
+from analysis.trials.trials import StudyTrials
+from results import store
+from results.plans.asked import APART
+from results.plans.plan import Plan
+from results.plans.study import Target
+from results.reading.overview import Overview
+from results.rules import confirmation
+from results.storage.commits import Commit
+
+SEARCH, CONFIRM = trials.ROLES
+
+
+class Confirmed(NamedTuple):
+    """The answer of a search, and what was confirmed. Steps are intervals (low, high], +inf where not reached.
+
+    Attributes:
+      study: its name.
+      batch_size: examples.
+      best: the trial with the fewest steps to target in the search.
+      selected: its steps there.
+      chosen: the trial that was run again to report: the best one, or one of the best few.
+      choosing: median of the repeats it was chosen by; None where nothing was chosen.
+      repeats: how many report.
+      reached: how many of them reached the target.
+      median: of those that report; what is confirmed.
+      least, most: of those that report.
+    """
+
+    study: str
+    batch_size: int
+    best: int
+    selected: tuple[float, float]
+    chosen: int
+    choosing: tuple[float, float] | None
+    repeats: int
+    reached: int
+    median: tuple[float, float]
+    least: tuple[float, float]
+    most: tuple[float, float]
+
+    @property
+    def ratio(self) -> float:
+        """Confirmed over selected steps: above 1 is the winner's curse; +inf if half of the repeats never reached."""
+        return middle(self.median) / middle(self.selected)
+
+
+def of(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
+    """The studies whose answer to a target was confirmed, sorted by batch size."""
+    found = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
+    told = [one for each in found.values() if (one := of_study(each)) is not None]
+    return sorted(told, key=lambda one: (one.batch_size, one.study))
+
+
+def of_study(one: StudyTrials) -> Confirmed | None:
+    """Selected and confirmed steps of a study; None if no trial of its search reached, or none that reports ran.
+
+    A study chooses for its first target. What reports is unbiased for any other target, too, but of a trial that may
+    not be the one to take. So it confirms another target only if the choice for that would have been the same: its best
+    trial is among those run again, and the chosen one is the best of these by the repeats that chose.
+    """
+    searched, repeats = (one.rows[one.rows["role"] == role] for role in (SEARCH, CONFIRM))
+    reached = searched[searched["outcome"] == trials.REACHED]
+    if not len(reached):
+        return None
+    best = reached.iloc[int(np.argmin(reached["steps_high"].to_numpy()))]
+    reports = repeats["trial"].isin(confirmation.reporting(one.study.asked, repeats["trial"]))
+    decided = repeats["outcome"] != trials.UNDECIDED
+    own, before = repeats[reports & decided], repeats[~reports & decided]
+    if not len(own):
+        return None
+    chosen = int(own["trial"].iloc[0] % APART)
+    if one.target != one.study.targets[0] and chosen != _choice(one.study, int(best["trial"]), before, searched):
+        return None
+    least, median, most = _order(own)
+    choosing = before[before["trial"] % APART == chosen]
+    return Confirmed(
+        study=one.study.name,
+        batch_size=one.study.batch_size or 0,
+        best=int(best["trial"]),
+        selected=(float(best["steps_low"]), float(best["steps_high"])),
+        chosen=chosen,
+        choosing=_order(choosing)[1] if len(choosing) else None,
+        repeats=len(own),
+        reached=int((own["outcome"] == trials.REACHED).sum()),
+        median=median,
+        least=least,
+        most=most,
+    )
+
+
+def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFrame) -> int | None:
+    """Which trial repeats would choose.
+
+    Args:
+      study: the plan.
+      best: of the search; the choice where nothing was repeated to choose by.
+      repeats: rows of those that choose.
+      searched: rows of the search.
+
+    Returns:
+      None if the best of the search is not among the trials that were repeated.
+    """
+    if not len(repeats):
+        return best
+    before, after = (
+        dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True)) for rows in (searched, repeats)
+    )
+    there = sorted({at % APART for at in after}, key=lambda trial: (before[trial], trial))
+    return confirmation.choice(there, study.asked.repeats, after) if best in there else None
+
+
+def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
+    """Intervals of the least, the median and the most steps of n >= 1 trials."""
+    low, high = (np.sort(ends) for ends in trials.bounds(rows))
+    n = len(rows)  # of an even number the median is between the two in the middle
+    return [(float(low[first]), float(high[last])) for first, last in ((0, 0), ((n - 1) // 2, n // 2), (-1, -1))]
+
+
+def middle(ends: tuple[float, float]) -> float:
+    """Of an interval of steps; before the first evaluation 0 counts as 0.5."""
+    return (max(ends[0], 0.5) + ends[1]) / 2
+
+
+def beside(table: pd.DataFrame, held: Overview | None) -> pd.DataFrame:
+    """A table of answers, with ``steps.CONFIRMED`` beside them.
+
+    Args:
+      table: rows (study, target_metric, target_value, ...).
+      held: the store; None: nothing is confirmed, as the answers are not by the rule minimum.
+    """
+    commits = [commit for commit in store.catalogue(held.folder) if commit.repeats.confirm] if held else []
+    found: dict[tuple[str, Target], Confirmed] = {}
+    for target in {Target(*pair) for pair in zip(table["target_metric"], table["target_value"], strict=True)}:
+        found |= {(one.study, target): one for one in of(commits, target)}
+    keys = zip(table["study"], map(Target, table["target_metric"], table["target_value"]), strict=True)
+    told = [found.get(key) for key in keys]
+    values = [
+        (*one.median, one.chosen, one.repeats, one.reached) if one else (np.nan,) * len(steps.CONFIRMED) for one in told
+    ]
+    columns = np.array(values, np.float64).reshape(-1, len(steps.CONFIRMED))
+    columns[np.isinf(columns)] = np.nan
+    return table.join(pd.DataFrame(columns, table.index, list(steps.CONFIRMED)).astype("Int64"))
+
+
+def heights(found: Sequence[Confirmed]) -> list[float]:
+    """Steps that a picture of them has to reach."""
+    ends = [end for one in found for end in (one.least[0], *one.median, *one.most)]
+    return [max(end, 0.5) for end in ends if np.isfinite(end)]
+
+
+def points(found: Sequence[Confirmed]) -> Points:
+    """What was confirmed as points of a curve: what is left of it once nothing is selected any more.
+
+    Args:
+      found: of the studies of a curve, sorted by batch size. Those half of whose repeats, or more, never reached are
+        dropped, and a note says so.
+    """
+    reached = [one for one in found if np.isfinite(one.median[1])]
+    if not reached:
+        return curves.nothing(refusal="no trial was run again whose repeats reached the target")
+    dropped = [f"{one.batch_size:,}" for one in found if one not in reached]
+    missed = f"half of the repeats or more never reached the target at batch size {', '.join(dropped)}, dropped"
+    sizes, low, high = np.array([(one.batch_size, *one.median) for one in reached], np.float64).T
+    counts = sorted({one.repeats for one in reached})
+    span = "–".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+    notes = (f"medians of {span} fresh seed{'s' * (counts[-1] > 1)}", *([missed] if dropped else []))
+    return Points(sizes, low, high, np.ones(len(reached)), None, notes, "")
+
+
+def judge(found: Sequence[Confirmed], distinction: str = "") -> Judged | None:
+    """The fit of what was confirmed, by the procedure of any curve; None where nothing was."""
+    return fits.judge(points(found), distinction) if found else None

@@ -1,0 +1,108 @@
+"""Growth: by which power of the batch size the learning rate of the best trials grows, beside two rules of thumb.
+
+By the linear rule it grows like the batch size, by the square-root rule like its root. The trials of a batch size that
+needed up to ``NEARLY`` times the fewest steps are nearly as good as the best: their geometric mean moves less by luck
+than the best one's rate does. The power is the slope of its logarithm over that of the batch size, by least squares,
+with an interval of Student's t from the residuals.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from analysis.fitting import regimes
+from analysis.fitting.line import Line
+from analysis.fitting.profiles import LEVEL
+from analysis.trials import metaparameters, trials
+from analysis.trials.metaparameters import Quantity
+
+FEWEST = 4  # batch sizes
+NEARLY = 1.25  # trials that needed up to so many times the fewest steps are nearly as good
+POWERS = {"linear rule": 1.0, "square-root rule": 0.5}  # of the batch size that rules of thumb scale the rate by
+COLUMNS = {
+    "dataset": "name of the data set",
+    "model": "name of the model, then its options",
+    "optimizer": "name of the optimizer",
+    "rate": "the learning rate, or the effective one, learning rate / (1 − momentum)",
+    "batch_sizes": "those with a trial at the target, as far as asked",
+    "power": "of the batch size that the rate grows by: 1 is the linear rule, 0.5 that of the square root",
+    "power_low": "its 90 % interval ...",
+    "power_high": "... each end alone is a 95 % bound",
+    "agrees_with": "the rules of thumb inside the interval",
+}
+
+
+class Growth(NamedTuple):
+    """The power with its 90 % interval, and the n batch sizes it is from."""
+
+    power: float
+    low: float
+    high: float
+    batch_size: np.ndarray
+
+    @property
+    def agrees_with(self) -> list[str]:
+        """The rules of thumb that the interval holds."""
+        return [name for name, power in POWERS.items() if self.low <= power <= self.high]
+
+
+def of(line: Line, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
+    """How a quantity of the best trials of a workload grows; None with fewer than four batch sizes to tell.
+
+    Args:
+      line: the workload.
+      quantity: a rate.
+      up_to: the largest batch size that counts, such as the critical one.
+    """
+    found = {size: value for size in sorted(line.trials) if size <= up_to and (value := _best(line, size, quantity))}
+    if len(found) < FEWEST:
+        return None
+    ln_batch, ln_rate = np.log(list(found)), np.log(list(found.values()))
+    across = ln_batch - ln_batch.mean()
+    power = float(across @ ln_rate / (across @ across))
+    residuals = ln_rate - ln_rate.mean() - power * across
+    free = len(found) - 2
+    error = math.sqrt(residuals @ residuals / free / (across @ across))
+    half = float(stdtrit(free, 1 - (1 - LEVEL) / 2)) * error
+    return Growth(power, power - half, power + half, np.array(list(found), np.float64))
+
+
+def table(found: Sequence[Line], *, up_to_critical: bool = False) -> pd.DataFrame:
+    """A row of ``COLUMNS`` for every rate of every workload; what is too little to tell is empty.
+
+    Args:
+      found: workloads.
+      up_to_critical: only batch sizes up to the critical one count, where that is identified; else all.
+    """
+    rows = []
+    for line in found:
+        fit = line.judged.fit
+        known = up_to_critical and fit is not None and line.judged.verdict == "identified"
+        limit = fit.critical_batch_size if fit and known else math.inf
+        for quantity in _rates(line):
+            grown = of(line, quantity, limit)
+            told = (grown.power, grown.low, grown.high, ", ".join(grown.agrees_with) or "neither") if grown else ()
+            count = len(grown.batch_size) if grown else 0
+            rows.append((line.dataset, line.model, line.optimizer, quantity.label, count, *(told or (math.nan,) * 3)))
+            rows[-1] += () if grown else ("",)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _rates(line: Line) -> list[Quantity]:
+    found = [metaparameters.own(metaparameters.LEARNING_RATE, log=True)]
+    return [*found, metaparameters.effective()] if metaparameters.MOMENTUM in line.tuned else found
+
+
+def _best(line: Line, batch_size: int, quantity: Quantity) -> float | None:
+    """Geometric mean over the trials that are nearly as good as the best; None if none reached the target."""
+    rows = line.trials[batch_size]
+    rows = rows[rows["outcome"] == trials.REACHED]
+    if not len(rows):
+        return None
+    steps = (regimes.from_zero(rows["steps_low"].to_numpy()) + rows["steps_high"].to_numpy()) / 2
+    values = quantity.of(rows[steps <= NEARLY * steps.min()])
+    return float(np.exp(np.log(values).mean()))

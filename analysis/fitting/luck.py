@@ -1,0 +1,157 @@
+"""Luck: by how much the answers of searches are better than they turn out on fresh seeds, and where that is known.
+
+``ratios`` and ``summary`` are of a store. ``simulated`` is of searches whose configurations are all equal, so that
+whatever they select is luck alone: what was selected lies below the truth, what reports does not.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analysis.fitting import confirmations
+from analysis.fitting.confirmations import Confirmed
+from analysis.fitting.pairs import Fitted
+from analysis.trials import trials
+from analysis.trials.trials import StudyTrials
+from results.plans.batch_study import BatchStudy
+from results.plans.search_space import Range, SearchSpace
+from results.plans.study import Target
+from results.rules import confirmation
+
+RATIOS = {
+    "dataset": "name of the data set",
+    "model": "name of the model, then its options",
+    "optimizer": "name of the optimizer",
+    "batch_size": "examples",
+    "selected": "steps of the best trial of the search",
+    "confirmed": "median steps of the repeats that report; infinite if half of them or more never reached",
+    "ratio": "confirmed over selected",
+    "same": "whether the trial that was confirmed is the best one of the search",
+    "repeats": "that report",
+    "reached": "how many of these reached the target",
+}
+SUMMARY = {
+    "studies": "whose answer was confirmed",
+    "never": "of these, in how many the median of repeats never reached the target",
+    "ratio": "median of confirmed over selected steps, of the others",
+    "small": "likewise, at batch sizes up to 16",
+    "large": "likewise, above 16",
+    "same": "share of the studies that confirmed the best trial of their search",
+}
+ALL = "all"
+SMALL = 16  # the largest batch size that is called small
+
+TARGET = Target("test_error", 0.1)
+
+
+def ratios(found: Sequence[Fitted]) -> pd.DataFrame:
+    """A row of ``RATIOS`` for every study of these curves whose answer was confirmed."""
+    rows = [
+        (
+            *(one.curve.dataset, one.curve.model, one.curve.optimizer, each.batch_size),
+            *(confirmations.middle(each.selected), confirmations.middle(each.median), each.ratio),
+            *(each.chosen == each.best, each.repeats, each.reached),
+        )
+        for one in found
+        for each in one.again
+    ]
+    return pd.DataFrame(rows, columns=list(RATIOS))
+
+
+def summary(table: pd.DataFrame, by: str = "dataset") -> pd.DataFrame:
+    """A row of ``SUMMARY`` for every value of a column of ``ratios``, and one for all; these are the index."""
+    groups = [*((str(name), own) for name, own in table.groupby(by, sort=False)), (ALL, table)]
+    return pd.DataFrame([_summary(own) for _, own in groups], index=pd.Index([name for name, _ in groups], name=by))
+
+
+def _summary(table: pd.DataFrame) -> dict[str, float]:
+    told = table[np.isfinite(table["ratio"])]
+    small = told["batch_size"] <= SMALL
+    return {
+        "studies": len(table),
+        "never": len(table) - len(told),
+        "ratio": told["ratio"].median(),
+        "small": told.loc[small, "ratio"].median(),
+        "large": told.loc[~small, "ratio"].median(),
+        "same": table["same"].mean(),
+    }
+
+
+def simulated(
+    searches: int, seed: int = 0, *, trials: int = 64, confirm: int = 6, top: int = 5, spread: float = 0.15
+) -> list[Confirmed]:
+    """Searches whose configurations are all equal: a trial needs 10,000 exp(spread z) steps, z standard normal.
+
+    Candidates, the choice among them, and what reports are those of ``results.rules.confirmation``; what is read of
+    them is what ``confirmations`` reads of a study.
+
+    Args:
+      searches: how many.
+      seed: of all of them.
+      trials: of each.
+      confirm, top: as of a study.
+      spread: standard deviation of ln steps.
+    """
+    rng = np.random.default_rng(seed)
+    study = _study(trials, confirm, top)
+    return [_search(study, rng, spread) for _ in range(searches)]
+
+
+TRUTH = 10_000.0  # median steps of every configuration of ``simulated``
+
+
+def bias(found: Sequence[Confirmed]) -> pd.Series:
+    """Over the median steps that any configuration takes: medians of what searches selected, chose by and confirmed."""
+    told = {
+        "selected": [confirmations.middle(one.selected) for one in found],
+        "median that chose": [confirmations.middle(one.choosing) for one in found if one.choosing],
+        "confirmed": [confirmations.middle(one.median) for one in found],
+    }
+    return pd.Series({name: float(np.median(steps)) / TRUTH for name, steps in told.items() if steps})
+
+
+def _study(count: int, confirm: int, top: int) -> BatchStudy:
+    space = SearchSpace({"learning_rate": Range("LOG", 1e-3, 1.0)})
+    return BatchStudy(
+        dataset="digits",
+        dataset_version="",
+        model="fully_connected",
+        model_options={},
+        optimizer="sgd",
+        schedule="constant",
+        batch_size=1,
+        space=space,
+        targets=(TARGET,),
+        budget_steps=10**9,
+        evaluation_ratio=1.1,
+        evaluation_spacing=0.0,
+        seed=0,
+        pruning="off",
+        trials=count,
+        confirm=confirm,
+        confirm_top=top,
+    )
+
+
+def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confirmed:
+    """One search, its repeats as they are asked for, and what is read of them."""
+    ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
+    while len(ids) < study.asked.planned:
+        asked = confirmation.missing(study, *_tables(study, ids, steps))
+        ids, steps = [*ids, *asked], np.append(steps, _steps(rng, len(asked), spread))
+    rows = pd.DataFrame({"trial": ids, "role": [confirmation.role(i) for i in ids], "outcome": trials.REACHED})
+    read = confirmations.of_study(StudyTrials(study, TARGET, rows.assign(steps_low=steps - 1, steps_high=steps)))
+    assert read is not None  # as every trial reached
+    return read
+
+
+def _steps(rng: np.random.Generator, count: int, spread: float) -> np.ndarray:
+    return np.round(TRUTH * np.exp(spread * rng.standard_normal(count)))
+
+
+def _tables(study: BatchStudy, ids: Sequence[int], steps: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Tables of trials and of measurements: one each, at the target."""
+    role = [confirmation.role(i) for i in ids]
+    measured = {"study": study.name, "trial": ids, "step": steps.astype(np.int64), TARGET.metric: np.float32(0)}
+    return pd.DataFrame({"trial": ids, "role": role, "reason": None}), pd.DataFrame(measured)

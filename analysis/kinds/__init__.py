@@ -1,1 +1,0 @@
-"""Kinds of figures that can be drawn of any workloads over batch sizes."""

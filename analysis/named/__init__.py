@@ -1,1 +1,0 @@
-"""Figures by name, of whole stores."""

@@ -1,1 +1,0 @@
-"""Panels: pictures of many, and what each of them draws."""

@@ -1,1 +1,0 @@
-"""Figures of papers, drawn again from a store."""

@@ -1,0 +1,1 @@
+"""What every picture is made of: axes, ticks, labels, panels and grids of them."""

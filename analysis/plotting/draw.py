@@ -1,0 +1,230 @@
+"""Drawing on axes: batch size across, steps to target up, both in powers of two. Effects stay on the axes given."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.lines import Line2D
+
+from analysis.fitting import regimes
+from analysis.fitting.confirmations import Confirmed, middle
+from analysis.fitting.curves import Points
+from analysis.fitting.fits import Judged
+from analysis.plotting import ticks
+
+
+class Style(NamedTuple):
+    """How one curve is told from another, by colour and in grey print."""
+
+    color: str
+    marker: str
+    line: tuple[float, tuple[float, ...]]
+
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers; brown and grey stand in for yellow, too pale here.
+STYLES = (
+    Style("#0072B2", "o", (0, ())),
+    Style("#D55E00", "s", (0, (6, 2))),
+    Style("#009E73", "^", (0, (1, 1.2))),
+    Style("#CC79A7", "D", (0, (6, 2, 1, 2))),
+    Style("#E69F00", "v", (0, (3, 1))),
+    Style("#56B4E9", "P", (0, (4, 1, 1, 1, 1, 1))),
+    Style("#000000", "X", (0, (8, 3))),
+    Style("#8C510A", "<", (0, (2, 1))),
+    Style("#7F7F7F", ">", (0, (5, 1, 1, 1))),
+)
+INK = "#333333"
+GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
+SELECTED, CONFIRMED = STYLES[:2]  # of one curve alone
+DASHES = (0.0, (4.0, 1.6))  # of what was confirmed, where colours tell curves apart
+NEVER_AGAIN = "confirmed: median never reached"
+FURTHEST = 4.0  # a bar of an evaluation interval that goes further than this factor below its middle may be cut
+
+
+def styles() -> Iterator[Style]:
+    """One style after the other; once all are used, their colours return with other markers."""
+    for round_number in itertools.count():
+        for i, style in enumerate(STYLES):
+            yield style._replace(marker=STYLES[(i + round_number) % len(STYLES)].marker)
+
+
+def ordered_styles(count: int) -> list[Style]:
+    """Styles of things that come in an order, from dark to light along viridis, without its palest end."""
+    colors = colormaps["viridis"](np.linspace(0, 0.82, max(count, 2)))
+    return [Style(to_hex(colors[i]), STYLES[i % len(STYLES)].marker, (0, ())) for i in range(count)]
+
+
+def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], *, compact: bool = False) -> None:
+    """Scales and labels both axes to hold the given batch sizes (examples) and steps; ``compact`` in small panels."""
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
+    low, high = math.log2(min(steps)) - 0.9, math.log2(max(steps)) + 0.6
+    lack = max(0.0, 3 - (high - low)) / 2  # a flat curve should look flat
+    ax.set_ylim(2 ** (low - lack), 2 ** (high + lack))
+    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=compact)
+    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=compact)
+    ax.set_xlabel("batch size (examples)")
+    ax.set_ylabel("steps to target")
+    ax.grid(**GRID)
+
+
+def heights(points: Points) -> np.ndarray:
+    """Steps that axes have to hold to show what was measured, of which bars that reach far down are cut."""
+    low = regimes.from_zero(points.low)
+    return np.concatenate([np.maximum(low, (low + points.high) / 2 / FURTHEST), points.high])
+
+
+def measured(
+    ax: Axes, points: Points, style: Style, label: str | None, *, factor: float = 1.0, size: float = 5.0
+) -> None:
+    """Steps to target, over ``factor``, with bars over the evaluation intervals they lie in."""
+    low, high = regimes.from_zero(points.low) / factor, points.high / factor
+    middle = (low + high) / 2
+    ax.errorbar(
+        points.batch_size,
+        middle,
+        yerr=[middle - low, high - middle],
+        fmt=style.marker,
+        color=style.color,
+        markersize=size,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        elinewidth=1.6,
+        capsize=0,
+        label=label,
+        zorder=4,
+    )
+
+
+def confirmed(
+    ax: Axes,
+    found: Sequence[Confirmed],
+    style: Style,
+    *,
+    size: float = 5.0,
+    hollow: bool = False,
+    bars: bool = True,
+) -> None:
+    """Markers at the median steps of repeats on fresh seeds, with ``bars`` over their range.
+
+    A bar that leaves the axes is of repeats some of which never reached; with a triangle up there, half of them or
+    more. ``hollow`` where the colour is that of what was selected, too.
+    """
+    rows = [
+        (one.batch_size, max(one.least[0], 0.5), middle(one.median), one.most[1] if bars else -1.0) for one in found
+    ]
+    repeated(ax, rows, style, size=size, hollow=hollow)
+
+
+def repeated(
+    ax: Axes,
+    rows: Sequence[tuple[float, float, float, float]],
+    style: Style,
+    *,
+    size: float = 5.0,
+    hollow: bool = False,
+) -> None:
+    """Markers with bars, in axes whose limits are set; for a row (across, least, middle, most), +inf is above.
+
+    A row whose most is less than its least has no bar.
+    """
+    top, never = ax.get_ylim()[1], NEVER_AGAIN
+    edge = style.color if hollow else "white"
+    face = "white" if hollow else style.color
+    for across, least, median, most in rows:
+        if least < most:
+            bar = [least, min(most, top)]
+            ax.plot([across] * 2, bar, color=style.color, linewidth=0.9, solid_capstyle="butt", zorder=3.6)
+        look: dict[str, Any] = {"markersize": size, "markerfacecolor": face, "markeredgecolor": edge, "zorder": 3.9}
+        if math.isfinite(median):
+            width = 0.9 if hollow else 0.6
+            ax.plot([across], [median], marker=style.marker, markeredgewidth=width, **look)
+            continue
+        look |= {"markerfacecolor": "white", "markeredgecolor": style.color, "linestyle": "none", "label": never}
+        ax.plot([across], [0.97], transform=ax.get_xaxis_transform(), marker="^", **look)
+        never = "_"
+
+
+def not_reached(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
+    """Open triangles at the budgets of batch sizes whose trials never reached the target."""
+    ax.plot(
+        batch_size,
+        budget,
+        linestyle="none",
+        marker="^",
+        markersize=6.5,
+        markerfacecolor="white",
+        markeredgecolor=style.color,
+        label="not reached within this budget",
+        zorder=4,
+    )
+
+
+def fitted(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, factor: float = 1.0) -> None:
+    """The fitted curve, over ``factor``, between the smallest and the largest batch size."""
+    across = _between(fit)
+    ax.plot(
+        across,
+        regimes.curve(fit, across) / factor,
+        color=style.color,
+        linestyle=style.line,
+        linewidth=1.6,
+        label=label,
+        zorder=3,
+    )
+
+
+def band(
+    ax: Axes,
+    fit: regimes.Fit,
+    style: Style,
+    *,
+    factor: float = 1.0,
+    alpha: float = 0.25,
+    label: str | None = "90 % region",
+) -> None:
+    """Everything between the curves of the 90 % region, over ``factor``."""
+    if not (fit.profile.misfit <= fit.bound).any():
+        return  # a fit so close that its region lies between the points of its grid: it is as wide as the line
+    across = _between(fit)
+    low, high = (end / factor for end in regimes.band(fit, across))
+    ax.fill_between(across, low, high, color=style.color, alpha=alpha, linewidth=0, label=label, zorder=2)
+
+
+def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | None = "perfect scaling") -> None:
+    """The line on which twice the batch size takes half the steps; ``examples`` is batch size times steps on it."""
+    across = np.array(ax.get_xlim())
+    ax.plot(across, examples / across, color=color, linestyle=(0, (4, 3)), linewidth=1, label=label, zorder=2.5)
+
+
+def knee(ax: Axes, judged: Judged, style: Style, *, factor: float = 1.0) -> None:
+    """An open ring where the fitted curve, over ``factor``, passes its critical batch size, if that is identified."""
+    fit = judged.fit
+    if fit is None or judged.verdict != "identified":
+        return
+    size = np.array([fit.critical_batch_size])
+    ring: dict[str, Any] = {
+        "markersize": 12,
+        "markerfacecolor": "none",
+        "markeredgecolor": style.color,
+        "markeredgewidth": 1.4,
+    }
+    ax.plot(size, regimes.curve(fit, size) / factor, linestyle="none", marker="o", zorder=5, **ring)
+
+
+def entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
+    """What stands for a curve in a legend: its marker on its line."""
+    marker: dict[str, Any] = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
+    marker |= {"markerfacecolor": "white", "markeredgecolor": style.color} if hollow else {}
+    marker["markeredgewidth"] = 0.9 if hollow else 0.6
+    return Line2D([], [], color=style.color, linestyle=style.line, linewidth=1.6, label=label, **marker)
+
+
+def _between(fit: regimes.Fit) -> np.ndarray:
+    return np.geomspace(fit.batch_size[0], fit.batch_size[-1], 201)

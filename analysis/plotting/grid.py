@@ -1,0 +1,161 @@
+"""A grid: many panels under one title, each with its legend beneath it, so that no legend lies over data."""
+
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from analysis.plotting.draw import INK
+from analysis.plotting.picture import PNG_DPI, keep_inside
+
+# Inches.
+WIDTHS = {1: 5.4, 2: 4.2, 3: 3.3}  # of a panel with its margins, by the number of columns
+HEIGHTS = {1: 3.4, 2: 2.6, 3: 2.25}  # of its axes
+LEFT, RIGHT, ABOVE, BELOW, LINE, FOOT = 0.72, 0.14, 0.36, 0.52, 0.155, 0.06
+CHARACTER, SWATCH = 0.060, 0.50  # of a legend: a character, and what is before its words
+BOLD = 0.079  # a bold character of a panel's title
+TITLE, WORDS, SMALL = 12.0, 9.0, 7.8  # points
+
+
+class Panel(NamedTuple):
+    """One pair of axes of a grid.
+
+    Attributes:
+      title: above it.
+      draw: draws on its axes.
+      legend: what stands beneath it, with labels.
+    """
+
+    title: str
+    draw: Callable[[Axes], None]
+    legend: Sequence[Artist] = ()
+
+
+def absent(title: str, why: str) -> Panel:
+    """The place of a panel that could not be drawn."""
+
+    def draw(ax: Axes) -> None:
+        ax.set_axis_off()
+        ax.text(0.5, 0.5, textwrap.fill(why, 38), ha="center", va="center", color="#777777", transform=ax.transAxes)
+
+    return Panel(title, draw)
+
+
+def grid(
+    title: str, goals: Sequence[str], panels: Mapping[tuple[int, int], Panel], symbols: Sequence[Artist] = ()
+) -> Figure:
+    """A figure with panels by (row, column).
+
+    Args:
+      title, goals: lines above all of them.
+      panels: of any number of rows and up to three columns.
+      symbols: of a legend under the title, of what all panels show.
+    """
+    rows, columns = (1 + max(place[i] for place in panels) for i in (0, 1))
+    width, height = WIDTHS[columns], HEIGHTS[columns]
+    beneath = [
+        max((_lines(panels[place].legend, width) for place in panels if place[0] == row), default=0) * LINE
+        for row in range(rows)
+    ]
+    across = columns * width + 0.1
+    told = [line for goal in goals for line in textwrap.wrap(goal, int((across - 0.2) / 0.0655))]
+    head = 0.36 + 0.17 * len(told)
+    named, kept = _rows(symbols, across)
+    head += 0.19 * named + (0.08 if named else 0)
+    down = head + rows * (ABOVE + height + BELOW) + sum(beneath) + 0.06 * sum(map(bool, beneath)) + FOOT
+    figure = Figure(figsize=(across, down), dpi=PNG_DPI)
+    FigureCanvasAgg(figure)
+    _title(figure, title, told, symbols, kept, named)
+    longest = max(len(panel.title) for panel in panels.values())
+    size = min(WORDS, WORDS * (width - LEFT) / (longest * BOLD))
+    top = down - head
+    for row in range(rows):
+        top -= ABOVE
+        for column in range(columns):
+            if (row, column) in panels:
+                box = (column * width + LEFT, top - height, width - LEFT - RIGHT, height)
+                ax = figure.add_axes((box[0] / across, box[1] / down, box[2] / across, box[3] / down))
+                _fill(ax, panels[row, column], width, size)
+        top -= height + BELOW + beneath[row] + (0.06 if beneath[row] else 0)
+    _share_labels(figure)
+    return figure
+
+
+def _title(figure: Figure, title: str, told: Sequence[str], symbols: Sequence[Artist], columns: int, rows: int) -> None:
+    across, down = figure.get_size_inches()
+    head = figure.text(LEFT / 2 / across, 1 - 0.28 / down, title, fontsize=TITLE, fontweight="bold", color=INK)
+    keep_inside(head)
+    for i, line in enumerate(told):
+        figure.text(LEFT / 2 / across, 1 - (0.47 + 0.17 * i) / down, line, fontsize=WORDS, color=INK)
+    if symbols:
+        figure.legend(
+            handles=list(symbols),
+            loc="upper left",
+            bbox_to_anchor=(LEFT / 2 / across, 1 - (0.5 + 0.17 * len(told) - 0.07) / down),
+            ncols=columns,
+            borderaxespad=0,
+            borderpad=0.2,
+            columnspacing=1.6,
+            fontsize=SMALL + 0.4,
+        )
+
+
+def _fill(ax: Axes, panel: Panel, width: float, size: float) -> None:
+    ax.set_title(panel.title, fontsize=size, fontweight="bold", color=INK, loc="left", pad=5, y=1.0)
+    ax.tick_params(labelsize=SMALL)
+    panel.draw(ax)
+    figure, box = ax.get_figure(), ax.get_position()
+    assert isinstance(figure, Figure)
+    across, down = box.width * figure.get_figwidth(), box.height * figure.get_figheight()
+    # In places of their own, which is how they line up; to find places takes as long as everything else.
+    ax.xaxis.set_label_coords(0.5, -0.27 / down)
+    ax.yaxis.set_label_coords(-0.53 / across, 0.5)
+    ax.xaxis.label.set(fontsize=WORDS - 0.6, verticalalignment="top")
+    ax.yaxis.label.set_fontsize(WORDS - 0.6)
+    if panel.legend:
+        needed = max(len(str(entry.get_label())) for entry in panel.legend) * CHARACTER + SWATCH
+        ax.legend(
+            handles=list(panel.legend),
+            loc="upper left",
+            bbox_to_anchor=(-0.3 / across, -(BELOW - 0.03) / down),
+            ncols=_columns(panel.legend, width),
+            fontsize=(SMALL - 0.4) * min(1.0, (width - LEFT / 2) / needed),
+            borderaxespad=0,
+            borderpad=0,
+            columnspacing=1.2,
+            handlelength=2.2,
+            labelspacing=0.35,
+        )
+
+
+def _columns(legend: Sequence[Artist], width: float) -> int:
+    longest = max(len(str(entry.get_label())) for entry in legend)
+    return max(1, min(len(legend), int((width - 0.3) / (longest * CHARACTER + SWATCH))))
+
+
+def _lines(legend: Sequence[Artist], width: float) -> int:
+    return math.ceil(len(legend) / _columns(legend, width)) if legend else 0
+
+
+def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:
+    """How many rows and columns a legend of all panels takes."""
+    if not symbols:
+        return 0, 0
+    columns = _columns(symbols, across)
+    return math.ceil(len(symbols) / columns), columns
+
+
+def _share_labels(figure: Figure) -> None:
+    """Takes a label of an axis away where the panel to the left says the same."""
+    said: dict[float, str] = {}
+    for ax in figure.axes:
+        height = round(ax.get_position().y0, 4)
+        if ax.get_ylabel() and said.get(height) == ax.get_ylabel():
+            ax.set_ylabel("")
+        else:
+            said[height] = ax.get_ylabel()

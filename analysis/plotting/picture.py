@@ -1,0 +1,133 @@
+"""A picture: a figure with axes under two lines of title, and how it becomes files."""
+
+import io
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.text import Text
+
+from analysis import output
+from analysis.plotting import draw
+
+PNG_DPI = 200
+SMALLEST = 4.0  # letters, points
+CHARACTERS_ACROSS = 88  # of the second line of title at its full size
+SETTINGS: dict[Any, Any] = {
+    "svg.hashsalt": "scaling-limits",  # the same picture is the same file
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": draw.INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
+
+
+class Picture(NamedTuple):
+    """A figure to be written; ``names`` become its file name."""
+
+    names: tuple[str, ...]
+    figure: Figure
+
+
+class Skipped(NamedTuple):
+    """Something that could not be drawn, and why."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below: float = 0) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes under two lines of title.
+
+    Args:
+      title, goal: the lines.
+      strips: of regimes above the axes, that there is room for.
+      beside: whether there is room for words beside the axes.
+      below: inches of room beneath the axes.
+    """
+    width, down = 9.0 if beside else 6.4, 4.6 + below
+    figure = Figure(figsize=(width, down), dpi=PNG_DPI)
+    FigureCanvasAgg(figure)
+    narrower = 6.4 / width
+    bottom, height = (0.115 * 4.6 + below) / down, (0.755 - 0.055 * strips) * 4.6 / down
+    ax = figure.add_axes((0.115 * narrower, bottom, 0.865 * narrower, height))
+    _write_title(figure, title, goal, CHARACTERS_ACROSS)
+    return figure, ax
+
+
+def panels(
+    title: str, goal: str, widths: Sequence[float], *, across: float = 0, below: float = 0
+) -> tuple[Figure, list[Axes]]:
+    """A figure with axes side by side, of relative ``widths``, under two lines of title.
+
+    It is ``across`` inches wide, and has ``below`` inches of room beneath the axes.
+    """
+    count, down = len(widths), 4.6 + below
+    across = across or (6.4 if count == 1 else 9.0)
+    figure = Figure(figsize=(across, down), dpi=PNG_DPI)
+    FigureCanvasAgg(figure)
+    left, gap = 0.115 * 6.4 / across, 0.105
+    room = (0.98 - left - gap * (count - 1)) / sum(widths)
+    starts = [left + sum(widths[:i]) * room + i * gap for i in range(count)]
+    bottom, height = (0.115 * 4.6 + below) / down, 0.735 * 4.6 / down
+    made = [figure.add_axes((start, bottom, width * room, height)) for start, width in zip(starts, widths, strict=True)]
+    _write_title(figure, title, goal, CHARACTERS_ACROSS * across / 6.4)
+    return figure, made
+
+
+def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
+    """Writes both lines, smaller where they have more characters than there is ``room`` for."""
+    left = 0.115 * 6.4 / figure.get_figwidth()
+    down = figure.get_figheight()
+    lines = ((0.253, title, 11.0, "bold", 0.7 * room), (0.4692, goal, 9.0, "normal", room))
+    for under, words, size, weight, fits in lines:
+        fitting = min(size, size * fits / max(1, len(words)))
+        written = figure.text(left, 1 - under / down, words, fontsize=fitting, fontweight=weight, color=draw.INK)
+        keep_inside(written)
+
+
+def keep_inside(words: Text | Legend) -> None:
+    """Makes letters smaller until ``words`` end within their figure, or cannot be read."""
+    texts = [words] if isinstance(words, Text) else words.get_texts()
+    size = texts[0].get_fontsize()
+    assert isinstance(size, float)
+    while words.get_window_extent().x1 > words.figure.bbox.width and size > SMALLEST:
+        size *= 0.98
+        for each in texts:
+            each.set_fontsize(size)
+
+
+def slug(names: Sequence[str]) -> str:
+    """A file name made of ``names``."""
+    return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)
+
+
+def free(stem: str, taken: set[str]) -> str:
+    """``stem``, with a number if a curve that looks alike has it already."""
+    numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
+    free = next(candidate for candidate in numbered if candidate not in taken)
+    taken.add(free)
+    return free
+
+
+def write(path: Path, figure: Figure) -> Path:
+    """Writes a picture in the format that its name ends in; BadInput if it cannot be written."""
+    picture = io.BytesIO()
+    if path.suffix == ".svg":
+        figure.savefig(picture, format="svg", metadata={"Date": None})
+    else:
+        figure.savefig(picture, format="png", dpi=PNG_DPI)
+    output.write(path, picture.getvalue(), "DIR")
+    return path

@@ -1,0 +1,168 @@
+"""Verdicts on axes: regimes in strips above them, critical batch sizes along their bottom and in words."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from analysis.fitting import fits, regimes
+from analysis.fitting.fits import Judged
+from analysis.plotting.draw import INK
+
+REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
+STRIP = 0.085  # height of a strip of names above the axes, of the height of the axes
+APART = 0.065  # of critical batch sizes along the bottom, of the height of the axes
+WORDS = 0.42  # what the critical batch size in words takes of the width of the axes
+CHARACTERS_ACROSS = 88  # of the size of the names, in the width of the axes
+
+
+class Told(NamedTuple):
+    """A fit on the axes: what it is called, its colour, and what it says."""
+
+    label: str
+    color: str
+    judged: Judged
+
+
+def regime_spans(ax: Axes, told: Sequence[Told]) -> None:
+    """Names the regimes of those that have a fit in strips above the axes, ``?`` where none is probable enough.
+
+    The axes are shaded where all agree. Of several, each strip has its name and colour beside it.
+    """
+    edges = np.geomspace(*ax.get_xlim(), 241)
+    middles = np.sqrt(edges[1:] * edges[:-1])
+    strips = [(one, regimes.named(one.judged.fit, middles)) for one in told if one.judged.fit]
+    if not strips:
+        return
+    first_names = strips[0][1]
+    same = np.all([names == first_names for _, names in strips], axis=0)
+    for first, last in _runs(np.where(same, first_names, "")):
+        if same[first] and (first_names[first] != "?" or len(told) == 1):
+            color = REGIME_COLORS[str(first_names[first])]
+            ax.axvspan(edges[first], edges[last], color=color, alpha=0.45, linewidth=0, zorder=0)
+    named = set[str]()
+    for row, (one, names) in enumerate(strips, 1):
+        bottom = 1.0 + (len(strips) - row) * STRIP
+        for first, last in _runs(names):
+            _strip(ax, str(names[first]), (edges[first], edges[last]), bottom, (last - first) / len(names), named)
+        if len(told) > 1:
+            words: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 7.5, "color": one.color}
+            ax.text(-0.008, bottom + STRIP / 2, one.label.rstrip(":"), transform=ax.transAxes, **words)
+
+
+def _runs(names: np.ndarray) -> list[tuple[int, int]]:
+    """Where runs of equal names begin, and where they end."""
+    starts = np.flatnonzero(np.append(True, names[1:] != names[:-1])).tolist()
+    return list(zip(starts, [*starts[1:], len(names)], strict=True))
+
+
+def _strip(ax: Axes, name: str, ends: tuple[float, float], bottom: float, share: float, named: set[str]) -> None:
+    """One regime in a strip; a name that has no room, and is not ``named`` before, is in the legend."""
+    left, right = ends
+    strip = Rectangle((left, bottom), right - left, STRIP, transform=ax.get_xaxis_transform(), clip_on=False)
+    strip.set(facecolor=REGIME_COLORS[name], edgecolor="white", linewidth=1.0)
+    ax.add_patch(strip)
+    shown = _fitting(name, share)
+    if not shown and name != "?" and name not in named:
+        strip.set_label(name)  # for the legend
+    named.add(name)
+    words: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5, "linespacing": 1.0, "color": INK}
+    ax.text(math.sqrt(left * right), bottom + STRIP / 2, shown, transform=ax.get_xaxis_transform(), **words)
+
+
+def critical_batch_sizes(ax: Axes, told: Sequence[Told]) -> None:
+    """Critical batch sizes with their intervals, the first above the others along the bottom, and in words.
+
+    Arrows are where an end is out of sight.
+    """
+    height = 0.05
+    for one in reversed(told):
+        height += APART * _critical(ax, one, height)
+
+
+def interval(ax: Axes, one: Told, height: float, size: float = 7.0) -> tuple[float, float] | None:
+    """The interval of a critical batch size as a bar at a height of the axes; its ends, None if there is nothing."""
+    _, color, judged = one
+    fit = judged.fit
+    if fit is None or judged.verdict == "not_identified":
+        return None
+    left, right = ax.get_xlim()
+    at: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
+    low = left if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, left)
+    high = right if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, right)
+    ax.plot([low, high], [height] * 2, linewidth=2, solid_capstyle="butt", **at)
+    for end, marker in ((low, "|" if low == fit.low else "<"), (high, "|" if high == fit.high else ">")):
+        ax.plot([end], [height], marker=marker, markersize=size, clip_on=False, **at)
+    return low, high
+
+
+def upright(ax: Axes, across: float, one: Told, marker: str) -> None:
+    """A critical batch size as a marker with its interval upwards; an end that is open goes on to that of the axes."""
+    _, color, judged = one
+    fit = judged.fit
+    if fit is None or judged.verdict == "not_identified":
+        return
+    bottom, top = ax.get_ylim()
+    low = bottom if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, bottom)
+    high = top if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, top)
+    ax.plot([across] * 2, [low, high], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
+    for end, open_ in ((low, low == bottom), (high, high == top)):
+        look: dict[str, Any] = {"marker": ("v" if end == low else "^") if open_ else "_", "markersize": 4.5}
+        ax.plot([across], [end], color=color, zorder=3, clip_on=False, **look)
+    if judged.verdict == "identified":
+        look = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
+        ax.plot([across], [fit.critical_batch_size], marker=marker, color=color, zorder=4, **look)
+
+
+def _critical(ax: Axes, one: Told, height: float) -> int:
+    """How many rows it takes: two where the words have no room beside the interval, and stand above it."""
+    _, color, judged = one
+    words = f"{one.label} {fits.critical_in_words(judged)}"
+    ends, fit = interval(ax, one, height), judged.fit
+    if ends is None or fit is None:
+        ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=color, va="center")
+        return 1
+    (left, right), (low, high) = ax.get_xlim(), ends
+    at_bottom = ax.get_xaxis_transform()
+    if left < fit.critical_batch_size < right and judged.verdict == "identified":
+        foot_and_knee = [ax.get_ylim()[0], float(regimes.curve(fit, np.array(fit.critical_batch_size)))]
+        ax.plot([fit.critical_batch_size] * 2, foot_and_knee, color=color, linewidth=0.9, linestyle=":", zorder=1.5)
+        ax.plot(
+            [fit.critical_batch_size], [height], transform=at_bottom, marker="D", color=color, markersize=5, zorder=6
+        )
+    before, after = (math.log(end / left) / math.log(right / left) for end in (low, high))
+    if before > WORDS:  # where they keep clear of the line of perfect scaling
+        anchor, side, shift = low, "right", (-8, 0)
+    elif after < 1 - WORDS:
+        anchor, side, shift = high, "left", (8, 0)
+    else:
+        anchor, side, shift = math.sqrt(left * right), "center", (0, 14)
+    ax.annotate(
+        words,
+        (anchor, height),
+        xycoords=at_bottom,
+        xytext=shift,
+        textcoords="offset points",
+        ha=side,
+        va="center",
+        fontsize=8.5,
+        color=color,
+        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
+        zorder=5,
+    )
+    return 2 if side == "center" else 1
+
+
+def _fitting(name: str, share: float) -> str:
+    """A regime's name on one or two lines, or nothing, as fits into a share of the width of the axes."""
+    room = share * CHARACTERS_ACROSS
+    words = name.split(" ")
+    splits = ["\n".join([" ".join(words[:i]), " ".join(words[i:])]) for i in range(1, len(words))]
+    wrapped = min(splits, key=lambda lines: max(map(len, lines.split("\n"))), default=name)
+    for lines in (name, wrapped):
+        if max(map(len, lines.split("\n"))) + 1 <= room:
+            return lines
+    return ""

@@ -1,0 +1,200 @@
+"""Sections: curves of steps to target and workloads with their verdicts, as HTML."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from analysis.fitting import fits, pairs
+from analysis.fitting.assumptions import Check
+from analysis.fitting.fits import Judged
+from analysis.report import marks, targets
+from analysis.report.markup import Cell, Html, joined, number, row, section, table, tag
+from analysis.report.panels import Panel
+from analysis.report.targets import Goal
+
+OUTCOMES = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
+WORKLOADS = (
+    "workload",
+    "batch sizes#",
+    "trials each#",
+    "critical batch size, selected#",
+    "critical batch size, confirmed#",
+    "regimes by batch size, and what was not reached",
+)
+HINT = "critical batch size [90 % interval]; choose one to look at it"
+TITLE = "Steps to target against batch size"
+READING = (
+    "What was selected is the best of all trials at a batch size, tuned for it; the bar is the interval between two "
+    "evaluations that holds the truth. Open markers are bounds: ↑ not reached within so many steps, ↓ reached before "
+    "the first evaluation that is known. What was confirmed, on the same axes, is the median of runs on fresh seeds, "
+    "which nobody chose for what they took, with their range; ↑ half of them or more never reached. A ring is a "
+    "critical batch size that the data identify. On grey diagonals twice the batch takes half the steps. Choose a "
+    "workload to see its fits with their 90 % regions, its lines of perfect scaling (dashed), and its regimes."
+)
+OF_WORKLOADS = (
+    "The critical batch size is where the line of perfect scaling meets the plateau, with its 90 % interval; the "
+    "verdict says what the data prove of it. "
+) + " ".join(fits.LIMITS.split("\n")).replace("`fit --checks`", "the checks of each fit")
+
+
+def curves(found: Sequence[Panel]) -> Html:
+    """Charts of steps to target; their places are filled by page.js."""
+    nothing = tag("p", "No study over batch sizes has a target that any trial reached.", class_="none")
+    before = itertools.accumulate((len(one.charts) for one in found), initial=0)
+    made = [_panel(i, one) for i, one in zip(before, found, strict=False)]
+    content = tag("div", *made, class_="panels") if made else nothing
+    members = [place for one in found for place, _ in one.members]
+    return section("curves", TITLE, content, said=READING if made else None, groups=members if made else None)
+
+
+def _panel(i: int, one: Panel) -> Html:
+    """A panel; its charts are the i-th of the page, and the next."""
+    several = len(one.charts) > 1
+    drawn = [
+        tag(
+            "figure",
+            tag("figcaption", name) if several else "",
+            tag("div", class_="chart", data_chart=str(at), role="group", aria_label=f"{one.title}, {name}, {one.goal}"),
+        )
+        for at, name in enumerate(one.charts, i)
+    ]
+    chips = [
+        tag(
+            "button",
+            marks.swatch(mark),
+            tag("span", goal.series),
+            tag("small", targets.critical(goal)),
+            type="button",
+            class_="chip",
+            aria_pressed="false",
+            data_group=str(place),
+        )
+        for (place, goal), mark in zip(one.members, one.looks, strict=True)
+    ]
+    notes = [
+        tag("p", f"{goal.series}: no curve, {goal.line.why_nothing}.", data_groups=str(place), class_="note")
+        for place, goal in one.without
+        if goal.line
+    ]
+    details = [_detail(place, goal) for place, goal in one.members]
+    return tag(
+        "article",
+        tag("h3", one.title),
+        tag("p", one.goal, class_="goal"),
+        tag("div", *drawn, class_="both" if several else None),
+        tag("p", HINT, class_="hint") if len(chips) > 1 else "",
+        tag("div", *chips, class_="chips"),
+        *details,
+        *notes,
+        class_="panel wide" if several else "panel",
+        data_groups=" ".join(dict.fromkeys(str(place) for place, _ in [*one.members, *one.without])),
+    )
+
+
+def _detail(place: int, goal: Goal) -> Html:
+    """What is said of a workload that is looked at."""
+    answers = targets.answers(goal)
+    told = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in targets.shortcomings(goal)]
+    for name, judged in answers:
+        identified = ": identified" if judged.verdict == "identified" else ""
+        of = f", {name}," if len(answers) > 1 else ""
+        told += [
+            tag("p", f"Critical batch size{of} {fits.critical_in_words(judged)}{identified}."),
+            _regimes(judged),
+            *_checks(judged.checks),
+            tag("p", f"Of the points: {judged.reason}.", class_="note"),
+        ]
+    return tag("div", tag("h4", goal.series), *told, class_="detail", data_detail=str(place), hidden="")
+
+
+def _regimes(judged: Judged) -> Html:
+    """The regimes of a fit in their colours."""
+    runs = [tag("span", words, class_=f"regime r{place}") for place, words in targets.regimes_in_words(judged)]
+    return tag("div", *runs, class_="regimes") if runs else Html("")
+
+
+def _checks(checks: Sequence[Check]) -> list[Html]:
+    if not checks:
+        return []
+    counts = ", ".join(
+        f"{sum(check.outcome == outcome for check in checks)} {outcome}"
+        for outcome in OUTCOMES
+        if any(check.outcome == outcome for check in checks)
+    )
+    items = [tag("li", f"{OUTCOMES[check.outcome]} {check.assumption}: {check.seen}") for check in checks]
+    return [tag("details", tag("summary", f"What the fit assumes: {counts}"), tag("ul", *items, class_="checks"))]
+
+
+def workloads(found: Sequence[tuple[int, Goal]]) -> Html:
+    """The table of workloads with their verdicts."""
+    sizes = [size for _, goal in found for size in goal.sizes]
+    ends = (min(sizes), max(sizes)) if len(set(sizes)) > 1 else (1, 2)
+    rows = [_workload(place, goal, ends) for place, goal in found]
+    if not rows:
+        return section("workloads", "Workloads", tag("p", "No study over batch sizes.", class_="none"))
+    return section(
+        "workloads",
+        "Workloads and verdicts",
+        table(WORKLOADS, rows, look="workloads"),
+        said=OF_WORKLOADS,
+        groups=[p for p, _ in found],
+    )
+
+
+def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
+    judged = goal.line.judged if goal.line else None
+    one = goal.workload
+    title = tag(
+        "span",
+        tag("button", one.optimizer, type="button", class_="show", title="show its curve"),
+        tag("span", f"{one.dataset} · {one.model}"),
+        *([tag("span", one.distinction)] if one.distinction else []),
+        tag("span", goal.sought),
+        class_="name",
+    )
+    sizes = goal.sizes
+    told = [*targets.shortcomings(goal), targets.best_in_words(goal)]
+    told += [judged.reason] if judged and not judged.fit else []
+    fits_of = dict(targets.answers(goal))
+    runs = [_regimes(each) for each in fits_of.values()]
+    cells: list[Cell | str] = [
+        Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
+        number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
+        number(_trials(goal)),
+        *(_critical(fits_of.get(name), ends) for name in pairs.ANSWERS),
+        Cell(joined([*runs, *(tag("p", words) for words in told if words)]), "", "words"),
+    ]
+    return row(cells, WORKLOADS, data_groups=str(place), data_look=str(place))
+
+
+def _critical(judged: Judged | None, ends: tuple[float, float]) -> Cell:
+    """A critical batch size with its interval, as a bar too, its verdict, and what is in doubt."""
+    if judged is None or not len(judged.points.batch_size):
+        return Cell("", "", "number")
+    fit, verdict = judged.fit, judged.verdict.replace("_", " ")
+    middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
+    words = fits.critical_in_words(judged) if judged.verdict != "not_identified" else ""
+    doubts = fits.doubts(judged)
+    said = [tag("span", words), _extent(judged, ends), tag("b", verdict, class_=f"verdict {judged.verdict}")]
+    return Cell(joined([*said, *_doubted(doubts)]), middle or "", "number")
+
+
+def _extent(judged: Judged, ends: tuple[float, float]) -> Html:
+    """The interval of the critical batch size as a bar between the smallest and the largest batch size on the page."""
+    found = targets.extent(judged, ends)
+    if not found:
+        return Html("")
+    low, middle, high = found
+    bar = [tag("i", style=f"left:{low:.2%};width:{high - low:.2%}")]
+    bar += [tag("b", style=f"left:{middle:.2%}")] if middle is not None else []
+    return tag("div", *bar, class_="extent", title=f"between batch sizes {ends[0]:,} and {ends[1]:,}, in octaves")
+
+
+def _doubted(doubts: Sequence[str]) -> list[Html]:
+    return [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
+
+
+def _trials(goal: Goal) -> int:
+    if goal.line and goal.line.judged.points.trials:
+        return goal.line.judged.points.trials
+    return max(commit.trials for commit in goal.workload.commits)

@@ -1,0 +1,85 @@
+"""Head: what the page is about in a few numbers, the way through it, and its filters; as HTML."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from analysis import studies
+from analysis.report import ledger_html
+from analysis.report.contents import Gathered
+from analysis.report.filter_groups import Group
+from analysis.report.markup import Html, tag
+
+TITLE = "How far does more parallelism pay off?"
+FILTERS = ("kind", "dataset", "model", "optimizer")
+WORDS = {"kind": "kind of study", "dataset": "data set"}
+
+
+def header(held: Gathered) -> Html:
+    """Title, and what was measured."""
+    trials, measurements = (
+        sum(commit.files[name].rows for commit in held.commits) for name in ("trials", "measurements")
+    )
+    facts = [
+        (f"{len(held.commits):,}", "study" if len(held.commits) == 1 else "studies"),
+        (f"{len(held.groups):,}", "workloads"),
+        (f"{trials:,}", "trials"),
+        (f"{measurements:,}", "measurements"),
+    ]
+    cards = [tag("div", tag("dt", noun), tag("dd", count)) for count, noun in facts]
+    theme = tag("button", "Dark", type="button", id="theme", aria_label="switch between dark and light")
+    return tag(
+        "header",
+        tag("div", tag("p", "scaling-limits", class_="brand"), theme, class_="top"),
+        tag("h1", TITLE),
+        tag("p", _measured(held.runs, {group.kind for group in held.groups}), class_="lede"),
+        tag("dl", *cards, class_="facts"),
+    )
+
+
+def _measured(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> str:
+    """On what, when and with what it was measured, in a sentence or two."""
+    own = [run for run in runs if run["started_at"]]
+    days = sorted(str(run["started_at"])[:10] for run in own)
+    devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})
+    versions = sorted({str(run["code_version"]) for run in own if run["code_version"]})
+    told = " ".join(row.question for kind, row in studies.KINDS.items() if kind in kinds)
+    if days:
+        when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"
+        where = f" on {', '.join(devices)}" if devices else ""
+        what = f" with scaling-limits {', '.join(versions)}" if versions else ""
+        told += f" Measured {when}{where}{what}."
+    return told
+
+
+def navigation(sections: Sequence[tuple[str, str]]) -> Html:
+    """Links to the sections."""
+    return tag("nav", *(tag("a", words, href=f"#{name}") for name, words in sections), aria_label="Sections")
+
+
+def filters(groups: Sequence[Group]) -> Html:
+    """What is to be shown."""
+    fields = []
+    for name in FILTERS:
+        values = (
+            ledger_html.kinds(groups)
+            if name == "kind"
+            else [(v, v) for v in sorted({getattr(g, name) for g in groups})]
+        )
+        options = [tag("option", "all", value=""), *(tag("option", words, value=value) for value, words in values)]
+        fields.append(tag("label", tag("span", WORDS.get(name, name)), tag("select", *options, name=name)))
+    search = tag(
+        "input", type="search", name="q", placeholder="muon, at least, …", autocomplete="off", spellcheck="false"
+    )
+    fields.append(tag("label", tag("span", "search"), search))
+    count = tag("output", "", id="count", aria_live="polite")
+    reset = tag("button", "Reset", type="reset")
+    return tag("form", *fields, tag("div", count, reset, class_="outcome"), id="filter", aria_label="Filter")
+
+
+def noscript() -> Html:
+    """What is not there without scripts."""
+    words = (
+        "Scripts are off, so the charts, the filters and sorting are missing. All tables are here: workloads with "
+        "critical batch sizes and verdicts, factorizations, ledger, provenance and licences."
+    )
+    return tag("noscript", tag("p", words, class_="noscript"))

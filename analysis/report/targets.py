@@ -1,0 +1,268 @@
+"""Goals: what came of every workload over batch sizes and its target, and how that reads."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis import workloads
+from analysis.figures import asked as asking
+from analysis.figures import definitions
+from analysis.figures.asked import Asked
+from analysis.fitting import fits, pairs, regimes
+from analysis.fitting import line as lines
+from analysis.fitting.confirmations import Confirmed, middle
+from analysis.fitting.fits import Judged
+from analysis.fitting.line import Line
+from analysis.trials import budgets, trials
+from analysis.workloads import Workload
+from results.durable import Folder
+from results.plans.study import METRICS, Target
+from results.storage.commits import Commit, read_table
+
+SHORTFALL = "validation_shortfall"  # 0 once a benchmark's own target is met, so that 0 is the target
+MOST_METAPARAMETERS = 10
+UNCLEAR = "unclear"
+REGIMES = (*regimes.REGIMES, UNCLEAR)
+
+
+class Goal(NamedTuple):
+    """A workload and a target.
+
+    Attributes:
+      workload: the studies.
+      target: None of a workload that has none.
+      line: points, fit and trials; None without a target.
+      metric: the error that is looked at; None where nothing was measured.
+      best: its lowest value at batch sizes where no trial reached the target, or at all without one.
+    """
+
+    workload: Workload
+    target: Target | None
+    line: Line | None
+    metric: str | None
+    best: Mapping[int, float]
+
+    @property
+    def kind(self) -> str:
+        return self.workload.commits[0].kind
+
+    @property
+    def sizes(self) -> list[int]:
+        """Its batch sizes, sorted."""
+        return sorted({commit.study.batch_size or 0 for commit in self.workload.commits})
+
+    @property
+    def sought(self) -> str:
+        """The target in words."""
+        return self.line.sought if self.line else "no target"
+
+    @property
+    def series(self) -> str:
+        """What tells it from the others in its panel."""
+        one = self.workload
+        return f"{one.optimizer} ({one.distinction})" if one.distinction else one.optimizer
+
+
+def of_store(
+    folder: Folder, asked: tuple[str, float] | None = None, move: Callable[[int], None] = lambda _: None
+) -> list[Goal]:
+    """Every workload of a store or a release over batch sizes, once for each of its targets.
+
+    Args:
+      folder: of the store.
+      asked: metric and value of a target other than the studies' own.
+      move: takes how many studies are done.
+    """
+    found, done = [], 0
+    for workload in workloads.of_store(folder):
+        targets = _targets(workload, asked)
+        found += [_with_target(workload, target) for target in targets] or [_without(workload)]
+        done += len(workload.commits)
+        move(done)
+    return found
+
+
+def answers(goal: Goal) -> list[tuple[str, Judged]]:
+    """What there is of a goal: selected, and confirmed if anything was, each with its fit."""
+    line = goal.line
+    if line is None:
+        return []
+    return [(pairs.SELECTED, line.judged), *([(pairs.CONFIRMED, line.confirmed)] if line.confirmed else [])]
+
+
+def extent(judged: Judged, ends: tuple[float, float]) -> tuple[float, float | None, float] | None:
+    """Where between two batch sizes, in octaves, the interval begins, its best value lies, and it ends: shares of 1.
+
+    Args:
+      judged: a fit.
+      ends: smallest and largest batch size.
+
+    Returns:
+      None unless anything is said of the critical batch size; the second is None if only an end of it is.
+    """
+    if not judged.fit or judged.verdict == "not_identified":
+        return None
+
+    def share(size: float, otherwise: float) -> float:
+        place = math.log(size / ends[0]) / math.log(ends[1] / ends[0]) if math.isfinite(size) else otherwise
+        return min(1.0, max(0.0, place))
+
+    fit = judged.fit
+    low = 0.0 if judged.verdict == "at_most" else share(fit.low, 0.0)
+    high = 1.0 if judged.verdict == "at_least" else share(fit.high, 1.0)
+    return low, share(fit.critical_batch_size, 0.0) if judged.verdict == "identified" else None, high
+
+
+def critical(goal: Goal) -> str:
+    """The critical batch size, such as ``64 [58, 70]``, or both of them; empty where none was asked for."""
+    line = goal.line
+    return fits.both_in_words(line.judged, line.confirmed) if line and line.drawable else ""
+
+
+def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
+    """Which regime the measured batch sizes are in, such as ``perfect scaling 1 … 16``; nothing without a fit.
+
+    Returns:
+      For every run of batch sizes the place of its regime in ``REGIMES``, and words.
+    """
+    fit = judged.fit
+    if not fit:
+        return []
+    named = zip(fit.batch_size.tolist(), regimes.named(fit, fit.batch_size).tolist(), strict=True)
+    runs = [
+        (REGIMES.index(name if name in REGIMES else UNCLEAR), [size for size, _ in own])
+        for name, own in itertools.groupby(named, key=lambda pair: pair[1])
+    ]
+    return [(place, f"{REGIMES[place]} {_span(sizes)}") for place, sizes in runs]
+
+
+def shortcomings(goal: Goal) -> list[str]:
+    """What was not reached, and how near it came."""
+    line = goal.line
+    if line is None:
+        return []
+    told = []
+    for size, budget in sorted(line.missed.items()):
+        within = f"not reached at batch size {size:,.0f} within {budget:,.0f} steps"
+        told.append(within + (f": best {_error(goal, int(size))}" if int(size) in goal.best else ""))
+    if not line.drawable and line.judged.points.refusal:
+        told.append(f"no curve: {line.judged.points.refusal}")
+    return told
+
+
+def best_in_words(goal: Goal) -> str:
+    """The lowest error of a workload without target; empty for others."""
+    if goal.line or not goal.best:
+        return ""
+    size = min(goal.best, key=lambda each: goal.best[each])
+    return f"best {_error(goal, size)} at batch size {size:,}"
+
+
+def told_of(goal: Goal, size: int) -> list[tuple[str, str]]:
+    """What is known of what was selected at a batch size, as pairs of a word and what it stands for."""
+    assert goal.line is not None
+    line, points = goal.line, goal.line.judged.points
+    at = np.flatnonzero(points.batch_size == size)
+    commits = [commit for commit in goal.workload.commits if commit.study.batch_size == size]
+    told = [("batch size", f"{size:,} examples")]
+    if len(at):
+        told.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
+    else:
+        told.append(("steps to target", f"more than {line.missed[size]:,.0f}: not reached within the budget"))
+        told += [("best error", _error(goal, size))] if size in goal.best else []
+    best = lines.best(line).get(size)
+    if best is not None:
+        of = f"{int(best['trial'])}, the best of {points.trials}"
+        told += [("trial", of), *_metaparameters(best)]
+    told += [(pairs.CONFIRMED, _again(one)) for one in line.again if one.batch_size == size]
+    return [*told, *(("study", commit.name) for commit in commits)]
+
+
+def told_again(one: Confirmed) -> list[tuple[str, str]]:
+    """What is known of what was confirmed at a batch size, likewise."""
+    which = "the best of the search" if one.chosen == one.best else "chosen among the best of the search"
+    told = [
+        ("batch size", f"{one.batch_size:,} examples"),
+        (pairs.CONFIRMED, _again(one)),
+        ("trial", f"{one.chosen}, {which}"),
+    ]
+    told += [("median that chose it", _steps(one.choosing))] if one.choosing else []
+    return [*told, (pairs.SELECTED, _interval(*one.selected)), ("study", one.study)]
+
+
+def _targets(workload: Workload, asked: tuple[str, float] | None) -> list[Target]:
+    if asked:
+        metric, value = asked
+        return asking.targets(workload, Asked("steps", metric=metric, values=(value,)))
+    own = asking.targets(workload, Asked("steps"))
+    short = any(SHORTFALL in commit.metrics for commit in workload.commits)
+    return own or ([Target(SHORTFALL, 0.0)] if short else [])
+
+
+def _with_target(workload: Workload, target: Target) -> Goal:
+    line = lines.of("", workload.commits, target)
+    best: dict[int, float] = {}
+    for commit in workload.commits:
+        size = commit.study.batch_size or 0
+        if size in line.missed:
+            _lowest(best, commit, target.metric, line.trials[size]["trial"].tolist())
+    return Goal(workload, target, line, target.metric, best)
+
+
+def _without(workload: Workload) -> Goal:
+    there = {metric for commit in workload.commits for metric in commit.metrics if metric in METRICS}
+    named = definitions.metrics(workload.dataset, workload.model, workload.optimizer)
+    known = [metric for metric in [*named, *sorted(there, key=_told_first)] if metric in there]
+    best: dict[int, float] = {}
+    for commit in workload.commits if known else ():
+        _lowest(best, commit, known[0], read_table(commit, "trials")["trial"].to_pylist())
+    return Goal(workload, None, None, known[0] if known else None, best)
+
+
+def _told_first(metric: str) -> tuple[int, bool, int]:
+    split = ("validation", "test", "train").index(metric.partition("_")[0])
+    return split, metric.endswith("_loss"), METRICS.index(metric)
+
+
+def _lowest(best: dict[int, float], commit: Commit, metric: str, counted: Sequence[int]) -> None:
+    size = commit.study.batch_size or 0
+    error = float(budgets.within(commit, metric, counted, [math.inf]).errors[0])
+    if math.isfinite(error):
+        best[size] = min(error, best.get(size, math.inf))
+
+
+def _error(goal: Goal, size: int) -> str:
+    assert goal.metric is not None
+    metric, value = lines.shown(goal.metric, goal.best[size])
+    return f"{metric.replace('_', ' ')} {value:.4g}"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"at most {high:,.0f}" if low <= 0 else f"more than {low:,.0f}, at most {high:,.0f}"
+
+
+def _metaparameters(best: pd.Series) -> list[tuple[str, str]]:
+    names = [str(name) for name in best.index if name not in trials.COLUMNS]
+    known = [name for name in names if math.isfinite(best[name])]
+    return [(name.replace("_", " "), f"{best[name]:.4g}") for name in known[:MOST_METAPARAMETERS]]
+
+
+def _again(one: Confirmed) -> str:
+    seeds = f"{one.repeats} fresh seed{'s' * (one.repeats > 1)}"
+    if not one.reached:
+        return f"{seeds}, none reached the target"
+    steps = f"median {_steps(one.median)}"
+    most = f"{one.most[1]:,.0f}" if math.isfinite(one.most[1]) else "never"
+    return f"{steps}, {one.least[1]:,.0f} … {most}; {one.reached} of {seeds} reached"
+
+
+def _steps(ends: tuple[float, float]) -> str:
+    return f"{middle(ends):,.0f} steps" if math.isfinite(ends[1]) else "never reached"
+
+
+def _span(sizes: Sequence[float]) -> str:
+    return f"{sizes[0]:,.0f}" if len(sizes) == 1 else f"{sizes[0]:,.0f} … {sizes[-1]:,.0f}"

@@ -1,0 +1,1 @@
+"""What the trials of a search tell: when each reached a target, and what is chosen from them."""

@@ -1,0 +1,217 @@
+"""Medians: what a search of so many trials needs half of the time, with a band, and whether more would change it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis import text, workloads
+from analysis.trials import best_of, edges, steps, trials
+from analysis.trials.steps import MEDIAN_COLUMNS, MEDIANS, NAMING
+from analysis.trials.trials import StudyTrials
+from results import doors, store
+from results.plans.study import Target, digest
+from results.reading.overview import Overview
+from results.rules.about import About
+from results.rules.confirmation import SEARCH
+from results.storage.commits import Commit
+
+COUNTS = ("batch_size", "best_of", "trials", "reached", "undecided")
+WHOLE = (*COUNTS, "steps_low", "steps_high", "band_low", "band_high")
+LEGEND = """\
+best of: so many trials; half of all searches of so many need no more steps than the median. trials: as many of each
+study of a curve. sampled enough: no, if the best of half of the trials is worse than that of all by more than a tenth.
+An optimum at an edge of its search space may be beyond it: widen the range; with ? it may also be some way off."""
+
+
+class Counts(NamedTuple):
+    """How many trials are looked at, where that is asked for.
+
+    Attributes:
+      trials: of every study, the first that count; None: as many as the study with the fewest of its curve has.
+      best_of: of the median best of so many; None: the most for which the band has a lower end.
+    """
+
+    trials: int | None = None
+    best_of: int | None = None
+
+
+ALL = Counts()
+
+
+class Summary(NamedTuple):
+    """What one study tells by the rule median; numbers that are not known are NaN.
+
+    Attributes: as ``steps.MEDIANS``; the edges are those of ``edges.of_best``.
+    """
+
+    median: best_of.Median
+    best_of: int
+    trials: int
+    reached: int
+    undecided: int
+    success: tuple[float, float]
+    expected_steps: tuple[float, float]
+    fall: float
+    sampled_enough: str
+    edges: list[edges.Edge] | None
+
+
+def equal_counts(studies: Sequence[StudyTrials]) -> int:
+    """The smallest number of trials that count over the studies of a curve that have any; 0 if none has."""
+    return min((counted for each in studies if (counted := each.counted)), default=0)
+
+
+def summarize(of: StudyTrials, count: int, best: int) -> Summary:
+    """What the first ``count`` trials of a study tell of the best of ``best`` ones; 1 ≤ best ≤ count ≤ counting."""
+    rows = of.counting.iloc[:count]
+    low, high = trials.bounds(rows)
+    reached, undecided = int(np.isfinite(high).sum()), int((np.isfinite(low) & ~np.isfinite(high)).sum())
+    values = {name: rows[name].to_numpy() for name in of.metaparameters}
+    return Summary(
+        median=best_of.median(low, high, best),
+        best_of=best,
+        trials=count,
+        reached=reached,
+        undecided=undecided,
+        success=best_of.share(reached, undecided, count),
+        expected_steps=best_of.expected_steps(low, high),
+        fall=best_of.fall(high),
+        sampled_enough=best_of.sampled_enough(low, high),
+        edges=edges.of_best(values, high, of.study.space),
+    )
+
+
+def answer(held: Overview, asked: Target | None = None, counts: Counts = ALL) -> tuple[pd.DataFrame, list[str]]:
+    """The medians of a store, and what a reader of them has to know, a sentence each.
+
+    Returns:
+      The table of ``steps.MEDIAN_COLUMNS`` followed by ``study`` (its name), of the studies that were not pruned. Whole
+      numbers are Int64; of a study with fewer trials than asked for, what needs them is empty.
+
+    Raises:
+      BadInput: all studies were pruned, or none has a target and none was asked for.
+    """
+    held, notes = steps.unpruned(held, asked, "--rule median")
+    commits = {commit.name: commit for commit in store.catalogue(held.folder) if commit.name in held.abouts}
+    rows: list[dict[str, Any]] = []
+    few, short, left_out = dict[str, int](), dict[str, int](), dict[str, int]()
+    for target, abouts in steps.targets(held, asked).items():
+        found = trials.of_commits([commits[about.study] for about in abouts], target)
+        for members in _curves(abouts, commits):
+            counted = {about.study: found[about.study].counted for about in members}
+            count = counts.trials or equal_counts([found[name] for name in counted])
+            best = counts.best_of or best_of.largest_with_band(count)
+            few |= {name: number for name, number in counted.items() if number < max(count, best, 1)}
+            if not counts.trials and 2 * count < max(counted.values()):
+                short |= {name: number for name, number in counted.items() if number == count}
+            left_out |= {name: number for name in counted if (number := _left_out(found[name]))}
+            rows += [_row(about, found[about.study], count, best) for about in members]
+    told = {
+        "without an answer, as too few of their trials count": few,
+        "few trials of these count, and so no more of the others of their curves; --k N counts more": short,
+        "trials that were lost, failed or never got to an evaluation are left out": left_out,
+    }
+    notes += [f"{what}: {text.some([f'{name} ({n})' for name, n in who.items()])}" for what, who in told.items() if who]
+    shown = _table(rows)
+    return shown, notes + steps.notes_by_any_rule(held, shown, asked)
+
+
+def readable(table: pd.DataFrame) -> str:
+    """The table for a reader: intervals in one column each, verdicts in words, and what these mean."""
+    header = ["dataset", "model", "optimizer", "target", "batch size", "best of", "median steps", "90 % band"]
+    header += ["trials", "reached", "90 %", "expected steps", "sampled enough?", "optimum at an edge?"]
+    rows = [
+        [
+            *(row["dataset"], row["model"], row["optimizer"]),
+            f"{row['target_metric']} ≤ {row['target_value']:g}",
+            *(_whole(row[name]) for name in ("batch_size", "best_of")),
+            _median(row),
+            _band(row),
+            _whole(row["trials"]),
+            *_success(row),
+            _interval(text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])),
+            row["sampled_enough"],
+            row["at_edge"],
+        ]
+        for row in table.to_dict("records")
+    ]
+    return doors.table(header, rows, left=[*header[:4], *header[-2:]]) + "\n\n" + LEGEND
+
+
+def _curves(abouts: Sequence[About], commits: Mapping[str, Commit]) -> list[list[About]]:
+    """Studies by the curve they are of."""
+    found: dict[str, list[About]] = {}
+    for about in abouts:
+        found.setdefault(digest(workloads.shared_plan(commits[about.study].study)), []).append(about)
+    return list(found.values())
+
+
+def _row(about: About, of: StudyTrials, count: int, best: int) -> dict[str, Any]:
+    naming = (about.dataset, about.model, about.optimizer, about.batch_size, of.target.metric, of.target.value)
+    row = dict(zip(NAMING, naming, strict=True)) | {"study": about.study, "best_of": best, "trials": of.counted}
+    if not 1 <= best <= count <= of.counted:
+        return row | {"sampled_enough": "unclear", "at_edge": "unclear"}
+    told = summarize(of, count, best)
+    return row | {
+        "steps_low": told.median.low,
+        "steps_high": told.median.high,
+        "band_low": told.median.band_low,
+        "band_high": told.median.band_high,
+        "trials": count,
+        "reached": told.reached,
+        "undecided": told.undecided,
+        "success": round(told.reached / count, 4),
+        "success_low": round(told.success[0], 4),
+        "success_high": round(told.success[1], 4),
+        "expected_steps_low": round(told.expected_steps[0], 1),
+        "expected_steps_high": round(told.expected_steps[1], 1),
+        "fall": round(told.fall, 4),
+        "sampled_enough": told.sampled_enough,
+        "at_edge": "unclear" if told.edges is None else "; ".join(map(str, told.edges)) or "no",
+    }
+
+
+def _left_out(of: StudyTrials) -> int:
+    """How many trials of its search do not count."""
+    return int((~of.rows["counts"] & (of.rows["role"] == SEARCH)).sum())
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    order = ("dataset", "model", "optimizer", "target_metric", "target_value", "batch_size", "study")
+    ordered = sorted(rows, key=lambda row: [row[name] for name in order])
+    columns: dict[str, Any] = {name: [row.get(name) for row in ordered] for name in (*MEDIAN_COLUMNS, "study")}
+    for name in MEDIANS.keys() - {"sampled_enough", "at_edge"}:
+        numbers = np.array(columns[name], np.float64)  # None is NaN
+        columns[name] = np.where(np.isfinite(numbers), numbers, np.nan)
+    for name in WHOLE:
+        columns[name] = pd.array(columns[name], "Int64")
+    return pd.DataFrame(columns)
+
+
+def _median(row: Mapping[Any, Any]) -> str:
+    if pd.isna(row["steps_low"]):
+        return "" if pd.isna(row["reached"]) else "not reached"
+    return _interval(_whole(row["steps_low"]), _whole(row["steps_high"]))
+
+
+def _band(row: Mapping[Any, Any]) -> str:
+    low, high = _whole(row["band_low"]), _whole(row["band_high"])
+    return _interval(low, high) if low or high else ""
+
+
+def _interval(low: str, high: str) -> str:
+    """An interval open below; an end that is not known is two dots, and nothing if neither is."""
+    at_start = high != "" and not high.strip("0.")
+    return f"{'[' if at_start else '('}{low or '..'}, {high}{']' if high else '..)'}" if low or high else ""
+
+
+def _success(row: Mapping[Any, Any]) -> tuple[str, str]:
+    if pd.isna(row["reached"]):
+        return "", ""
+    return f"{row['success']:.0%}", f"{row['success_low']:.0%} .. {row['success_high']:.0%}"
+
+
+def _whole(number: Any) -> str:
+    return "" if pd.isna(number) else f"{number:,}"

@@ -1,0 +1,255 @@
+"""Steps to target: the answers of a store, one per study and target."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import studies, text
+from results import doors, store
+from results.bad_input import BadInput, check_choice
+from results.durable import Folder
+from results.plans import kinds
+from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
+from results.plans.study import Target
+from results.reading import overview
+from results.reading.overview import Overview
+from results.rules.about import About
+from results.rules.answers import MINIMUM, Rule
+from results.rules.choice import check_chooses
+from results.storage.commits import read_table
+
+COLUMNS = {
+    "dataset": "name of the data set",
+    "model": "name of the model, then its options",
+    "optimizer": "name of the optimizer",
+    "batch_size": "global batch size, examples",
+    "target_metric": "the error that has to come down",
+    "target_value": "how far down: reached at or below this value; by --rule released, below it",
+    "steps_low": "the best trial crossed the target after more steps than this ...",
+    "steps_high": "... and at most this many; both empty if no trial reached the target, 0 if met at the start",
+    "trial": "the trial that needed the fewest steps; of equals the one with the smallest number",
+    "complete": "trials that reached every target or used up their budget",
+    "infeasible": "trials that diverged",
+    "incomplete": "trials that were pruned, lost, failed or ran out of time",
+    "seconds_per_epoch": "of the newest run that measured it; empty where devices were emulated",
+}
+
+# What repeats on fresh seeds say beside it, by the rule minimum; see ``searches.confirmations``.
+CONFIRMED = {
+    "confirmed_low": "the median of the repeats that report lies above this number of steps ...",
+    "confirmed_high": "... and at or below this; empty if half of them or more never reached the target",
+    "confirmed_trial": "the trial that they repeat; empty, as all of these are, where none reports",
+    "repeats": "that report, each on a fresh seed",
+    "repeats_reached": "how many of these reached the target",
+}
+NAMING = tuple(COLUMNS)[:6]
+# After the naming columns, by the rule median.
+MEDIANS = {
+    "steps_low": "the median of the best of so many trials lies above this number of steps ...",
+    "steps_high": "... and at or below this; both empty if half of such searches, or more, never reach the target",
+    "band_low": "95 % sure: the true median is above this; empty if best_of is too large for a lower end",
+    "band_high": "95 % sure: the true median is at or below this; empty if too few trials ran or reached",
+    "best_of": "so many trials: k' of the median best of k'",
+    "trials": "trials it is estimated from: the first that count, equally many of every study of a curve",
+    "reached": "how many of these reached the target",
+    "undecided": "how many were stopped before they could tell; every interval holds whatever they had come to",
+    "success": "share of the trials that reached",
+    "success_low": "95 % sure: a trial reaches with more than this probability ...",
+    "success_high": "... and with less than this",
+    "expected_steps_low": "E[steps | reached] / P(reached): above this many steps until a trial reaches ...",
+    "expected_steps_high": "... and at most this many, without the error of sampling; empty if nobody knows",
+    "fall": "how much worse the best of half of the trials is than that of all: .1 is 10 %; empty: it may miss",
+    "sampled_enough": "yes: the best no longer falls from half of the trials to all; no: it does; or unclear",
+    "at_edge": "ends of ranges the best trials crowd at: learning_rate high; with ? perhaps; no; or unclear",
+}
+MEDIAN_COLUMNS = {name: COLUMNS[name] for name in NAMING} | MEDIANS
+
+
+def load(
+    folder: Folder, asked: tuple[str, float] | None = None, rule: Rule = MINIMUM
+) -> tuple[Overview, Target | None]:
+    """A store that holds at least one run, and the target (metric, value) asked for instead of its own.
+
+    Raises:
+      BadInput: there is no store, nothing in it has run yet, no study recorded the metric, or it is of test where a
+        study of ours has validation.
+    """
+    held = overview.survey(folder, rule)
+    there = held.abouts
+    held = held._replace(abouts={name: each for name, each in there.items() if studies.KINDS[each.kind].answers})
+    if there and not held.abouts:
+        raise BadInput(f"no study in {folder} is of a kind that has steps to target")
+    if not there:
+        raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
+    if asked is None:
+        return held, None
+    check_choice("metric", asked[0], recorded_metrics(held))
+    for about in held.abouts.values():
+        if about.source is None and asked[0] in about.metrics:
+            check_chooses(asked[0], about.metrics)
+    return held, Target(*asked)
+
+
+def recorded_metrics(held: Overview) -> list[str]:
+    """Metrics measured by any study, sorted."""
+    return sorted({metric for about in held.abouts.values() for metric in about.metrics})
+
+
+def targets(held: Overview, asked: Target | None) -> dict[Target, list[About]]:
+    """The studies that each target is of: their own, or the one asked for where the workload has the metric.
+
+    Raises:
+      BadInput: no study has a target and none was asked for.
+    """
+    found: dict[Target, list[About]] = {}
+    if asked is not None:
+        workloads = {_workload(about) for about in held.abouts.values() if asked.metric in about.metrics}
+        return {asked: [about for about in held.abouts.values() if _workload(about) in workloads]}
+    for about in held.abouts.values():
+        for own in about.targets:
+            found.setdefault(Target(*own), []).append(about)
+    if not found:
+        known = ", ".join(recorded_metrics(held))
+        raise BadInput(f"no study has a target; ask for one with --metric and --value (recorded metrics: {known})")
+    return found
+
+
+def unpruned(held: Overview, asked: Target | None, what: str) -> tuple[Overview, list[str]]:
+    """The studies that tell how all of their trials fare, and a note that names the others, if any.
+
+    Raises:
+      BadInput: there are only others, and ``what`` needs whole curves.
+    """
+    names = {about.study for abouts in targets(held, asked).values() for about in abouts}
+    ours = {name for name in names if held.abouts[name].source is None}  # nobody publishes pruned studies
+    commits = store.catalogue(held.folder) if ours else []
+    pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
+    why = f"{what} needs whole curves, and pruning cut those of losing trials short: {text.some(pruned)}; "
+    why += "run them with pruning=off, or ask for --rule minimum"
+    if len(pruned) == len(names):
+        raise BadInput(why)
+    whole = {name: about for name, about in held.abouts.items() if name not in pruned}
+    return held._replace(abouts=whole), [f"not in the table, as {why}"] if pruned else []
+
+
+def table(held: Overview, asked: Target | None = None) -> pd.DataFrame:
+    """The table of ``COLUMNS`` followed by ``study`` (its name).
+
+    Whole numbers are Int64, so that a study that never reached its target has empty cells.
+    """
+    rows = []
+    for target, abouts in targets(held, asked).items():
+        found = held.answers(target, {about.study for about in abouts})
+        for about in abouts:
+            workload = (*_workload(about), target.metric, target.value, about.batch_size, about.study)
+            answer = found.get(about.study, (None, None, None))
+            rows.append(
+                (*workload, *answer, about.complete, about.infeasible, about.incomplete, about.seconds_per_epoch)
+            )
+    names = ["dataset", "model", "optimizer", "target_metric", "target_value", "batch_size", "study"]
+    names += ["steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete", "seconds_per_epoch"]
+    whole = {"batch_size", "steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete"}
+    columns: dict[str, Any] = dict(zip(names, zip(*sorted(rows, key=lambda row: row[:7]), strict=True), strict=True))
+    columns |= {name: pd.array(columns[name], "Int64") for name in whole}
+    columns["seconds_per_epoch"] = np.array(columns["seconds_per_epoch"], np.float64)  # None is NaN
+    return pd.DataFrame({name: columns[name] for name in (*COLUMNS, "study")})
+
+
+def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
+    """Whether a study measured enough to tell, whose trials stop once they have decided the targets ``own``."""
+    values = [t.value for t in own if t.metric == target.metric]
+    return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
+
+
+def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
+    """What a reader of the table ``shown`` has to know, a sentence each."""
+    found, rule = [], held.rule
+    abouts = [held.abouts[name] for name in dict.fromkeys(shown["study"])]
+    ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in abouts}
+    inexact = [name for name, own in ends_at.items() if asked and not is_exact(own, asked, rule)]
+    if inexact:
+        found.append(
+            "trials stopped once they had decided their own targets, so steps to this one may be too many or missing: "
+            + text.some(inexact)
+        )
+    few = [about for about in abouts if rule.first is not None and about.complete < rule.first]
+    if few:
+        counts = [f"{about.study} ({about.complete})" for about in few]
+        found.append(f"fewer than {rule.first} trials are COMPLETE, and all of them count: {text.some(counts)}")
+    return notes_by_any_rule(held, shown, asked) + found
+
+
+def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
+    """What a reader of any table of answers ``shown`` (study, steps_high) has to know, a sentence each."""
+    found = []
+    if held.waiting:
+        found.append(f"not in the table, as no run has ended yet: {text.some(held.waiting)}")
+    published = [name for name, about in held.abouts.items() if about.source is not None and not about.targets]
+    if published and asked is None:
+        found.append(
+            "not in the table, as published studies have no targets of their own; --metric and --value ask for one: "
+            + text.some(published)
+        )
+    reached = set(shown.loc[shown["steps_high"].notna(), "study"])
+    single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.abouts[name])]
+    ends = [name for name in single if name in reached]
+    at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
+    if at_start:
+        found.append(f"met at the start, before any step, and so in no fit: {text.some(at_start)}")
+    if ends:
+        found.append(
+            "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
+            f"nothing: {text.some(ends)}"
+        )
+    return found + (_lists(held, single) if single else [])
+
+
+def _lists(held: Overview, names: Collection[str]) -> list[str]:
+    """Which of these studies are of the same list of a source, and which of several that it says are one."""
+    commits = [commit for commit in store.catalogue(held.folder) if commit.name in names]
+    again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
+    joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
+    told = {
+        "the very same runs, listed under contradicting metaparameters": [" and ".join(pair) for pair in again],
+        f"joined from several lists of the same runs, see {SOURCE_LISTS} in the table of trials": joined,
+    }
+    return [f"{what}: {'; '.join(which)}" for what, which in told.items() if which]
+
+
+def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
+    """The table for a reader: interval and target in one column each."""
+    whole = ["trial", "complete", "infeasible", "incomplete"]
+    header = ["dataset", "model", "optimizer", "target", "batch size", "steps", "confirmed", *whole, "seconds/epoch"]
+    rows = [
+        [
+            *(row["dataset"], row["model"], row["optimizer"]),
+            f"{row['target_metric']} {rule.sign} {row['target_value']:g}",
+            "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
+            "not reached" if pd.isna(row["steps_high"]) else text.interval(row["steps_low"], row["steps_high"]),
+            _confirmed(row),
+            *("" if pd.isna(row[column]) else f"{row[column]:,}" for column in whole),
+            text.number(row["seconds_per_epoch"]),
+        ]
+        for row in table.to_dict("records")
+    ]
+    return doors.table(header, rows, left=header[:4])
+
+
+def _confirmed(row: Mapping[Any, Any]) -> str:
+    """The median of repeats as an interval, or that most of them never got there; empty if there are none."""
+    if pd.isna(row.get("repeats")):  # a table that was not asked for them has no such column
+        return ""
+    if pd.isna(row["confirmed_high"]):
+        return f"{row['repeats_reached']} of {row['repeats']} reached"
+    return text.interval(row["confirmed_low"], row["confirmed_high"])
+
+
+def _workload(about: About) -> tuple[str, str, str]:
+    return about.dataset, about.model, about.optimizer
+
+
+def _only_ends(about: About) -> bool:
+    """Whether a study that others measured has no more than one measurement a trial."""
+    return about.source is not None and about.rows <= about.complete + about.infeasible + about.incomplete

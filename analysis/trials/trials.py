@@ -1,0 +1,162 @@
+"""Trials: when each trial of a study reached a target, or what is known if it did not, and its metaparameters."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.trials import steps
+from results import store
+from results.durable import Folder
+from results.plans import schema
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.study import REASONS, Target
+from results.reading import scan
+from results.rules.answers import MINIMUM, Rule
+from results.rules.confirmation import ROLES, SEARCH
+from results.storage.commits import Commit, read_table
+
+COLUMNS = ("trial", "role", "status", "reason", "steps", "counts", "outcome", "steps_low", "steps_high")
+STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")
+STRICT = Rule("released")  # strictly below the target; of all trials, as it has no ``first``
+
+ACCIDENTS = ("lost", "failed")  # reasons that tell nothing of a trial: its machine was at fault, or this software
+
+REACHED, NOT_REACHED, UNDECIDED = "reached", "not_reached", "undecided"
+OUTCOMES = {
+    REACHED: "an evaluation was at the target: it needed more than steps_low and at most steps_high steps",
+    NOT_REACHED: "it diverged, or used up its budget: it never will",
+    UNDECIDED: "it was stopped sooner, after steps_low steps: it may have needed any number above, or never reached",
+}
+
+_WORDS = {"role": ROLES, "status": STATUSES, "reason": REASONS, "outcome": tuple(OUTCOMES)}
+_TYPES = {name: pd.CategoricalDtype(list(words)) for name, words in _WORDS.items()}
+
+
+class StudyTrials(NamedTuple):
+    """What the trials of one study tell of one target.
+
+    Attributes:
+      study: the plan: its name, batch_size, space (the ranges of metaparameters) and pruning.
+      target: metric and value.
+      rows: one per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
+        role is search, or confirm (the best trial again, with another seed); steps are those taken at the last
+        evaluation; counts says whether it is one of ``counting``. outcome is one of ``OUTCOMES``. steps_low and
+        steps_high, float64, are NaN where a trial is not_reached; steps_high is NaN where it is undecided. Words are
+        categories, which compare like text.
+    """
+
+    study: Plan
+    target: Target
+    rows: pd.DataFrame
+
+    @property
+    def metaparameters(self) -> list[str]:
+        """Names of the metaparameters that any of the trials has."""
+        return list(self.rows.columns[len(COLUMNS) :])
+
+    @property
+    def counted(self) -> int:
+        """How many trials count."""
+        return int(self.rows["counts"].to_numpy().sum())
+
+    @property
+    def counting(self) -> pd.DataFrame:
+        """The rows that tell how the search fares: its own, not those that confirm its best trial.
+
+        A trial that met an accident, or none of whose evaluations is known, is left out, whatever it came to. One that
+        a time limit stopped, or that ended nobody says why, counts: it may have been stopped for how it went, so that
+        leaving it out would flatter the search. What it may have come to is in ``bounds``.
+        """
+        return self.rows[self.rows["counts"].to_numpy()]
+
+
+def of_store(
+    folder: Folder, target: Target, *, names: Collection[str] | None = None, strict: bool = False
+) -> dict[str, StudyTrials]:
+    """The trials of the visible studies of a store or a release, by name of the study, sorted.
+
+    Args:
+      folder: of the store.
+      target: metric and value.
+      names: of the studies wanted; None: of all.
+      strict: a trial is at the target once it is below it, as in the published analysis; else at or below.
+
+    Raises:
+      BadInput: there is no store, or it is damaged.
+    """
+    commits = [commit for commit in store.catalogue(folder) if names is None or commit.name in names]
+    return of_commits(commits, target, strict=strict)
+
+
+def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = False) -> dict[str, StudyTrials]:
+    """The trials of these studies, as ``of_store`` has them; one pass over the measurements of all of them."""
+    reached = scan.intervals(commits, target, STRICT if strict else MINIMUM, role=None)
+    name = reached["study"].to_numpy(str)
+    found = {}
+    for commit in sorted(commits, key=lambda commit: commit.name):
+        own = slice(np.searchsorted(name, commit.name), np.searchsorted(name, commit.name, "right"))
+        found[commit.name] = _of_study(commit, target, reached[own], strict)
+    return found
+
+
+def bounds(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Between which numbers of steps each trial is at the target: (low, high], +inf where it never is.
+
+    Args:
+      rows: of ``StudyTrials``.
+
+    Returns:
+      float64[n] each. Both are +inf for a trial that did not reach; high alone is for one that is undecided.
+    """
+    low, high = (rows[name].to_numpy() for name in ("steps_low", "steps_high"))
+    return np.where(np.isnan(low), np.inf, low), np.where(np.isnan(high), np.inf, high)
+
+
+def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: bool) -> StudyTrials:
+    study, table = commit.study, read_table(commit, "trials")
+    trial, last = table["trial"].to_numpy(), table["steps"].fill_null(0).to_numpy()
+    status, reason = (table[name].to_numpy(zero_copy_only=False) for name in ("status", "reason"))
+    role = table["role"].to_numpy(zero_copy_only=False)
+    place = np.searchsorted(trial, reached["trial"].to_numpy())
+    low, high = np.full(len(trial), np.nan), np.full(len(trial), np.nan)
+    low[place], high[place] = reached["steps_low"], reached["steps_high"]
+    at_target = ~np.isnan(high)
+    ended = _is_over(study, target, status, last, strict) & (target.metric in commit.metrics) & ~at_target
+    told = (status != "INCOMPLETE") | ((last > 0) | at_target) & ~np.isin(reason.astype(str), ACCIDENTS)
+    columns = {
+        "trial": trial,
+        "role": _categories("role", role),
+        "status": _categories("status", status),
+        "reason": _categories("reason", reason),
+        "steps": last,
+        "counts": told & (role == SEARCH),
+        "outcome": _categories("outcome", np.where(at_target, REACHED, np.where(ended, NOT_REACHED, UNDECIDED))),
+        "steps_low": np.where(at_target | ended, low, last),
+        "steps_high": high,
+    }
+    named = {column.name for column in schema.TRIALS} | columns.keys()
+    drawn = {name: table[name].to_numpy() for name in table.column_names if name not in named}
+    return StudyTrials(study, target, pd.DataFrame(columns | drawn))
+
+
+def _categories(name: str, words: np.ndarray) -> pd.Categorical:
+    """Words of a column as categories; None is none of them. Faster than to have pandas look for them."""
+    codes = np.full(len(words), -1, np.int8)
+    for code, word in enumerate(_WORDS[name]):
+        codes[words == word] = code
+    return pd.Categorical.from_codes(codes, dtype=_TYPES[name], validate=False)
+
+
+def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
+    """Whether trials that are not at the target diverged or used up their budget, bool[n].
+
+    A trial is also COMPLETE once it has reached every target of its own study, which need not decide another one.
+    """
+    budget_used = np.ones(len(last), bool)
+    if not KINDS[study.kind].recorded:
+        own = bool(study.ends_at) and steps.is_exact(study.ends_at, target, STRICT if strict else MINIMUM)
+        budget_used = budget_used if own else last >= study.budget_steps
+    return (status == "INFEASIBLE") | ((status == "COMPLETE") & budget_used)

@@ -1,0 +1,346 @@
+"""What must hold of a study's commits: files as listed, tables as planned, ledgers that add up."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results import durable
+from results.bad_input import BadInput
+from results.checks import table_checks
+from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
+from results.checks.table_checks import Rows
+from results.durable import Damaged, Folder
+from results.plans import schema
+from results.plans.asked import NO_REPEATS, Asked, Repeats
+from results.plans.kinds import from_plan
+from results.plans.plan import Plan
+from results.rules import ledger
+from results.rules.confirmation import SEARCH
+from results.rules.ledger import Ending
+from results.storage import envelope, migrations
+from results.storage.commits import Commit, File, check_rows, commit_of, record_of
+from results.storage.compaction import TABLES, Piece
+from results.storage.entries import Entry
+from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file
+
+IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then
+
+Source: TypeAlias = pa.Buffer | Folder
+
+
+def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
+    """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
+    try:
+        study = from_plan(plan, trials, repeats, name)
+        derived = study.name
+    except BadInput:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        raise BadInput("holds a plan that is none") from None
+    if derived != name:
+        raise BadInput(f"holds the plan of another study, {derived[:100]}")
+    return study
+
+
+def commits(
+    folder: Folder,
+    listing: Listing,
+    records: Mapping[str, Any],
+    files: Mapping[str, Entry],
+    found: Findings,
+    on_bytes: OnBytes,
+    *,
+    rebuild: bool,
+) -> set[str]:
+    """Looks at every commit with its files, newest first; returns the names of all files that records list."""
+    listed: set[str] = set()
+    for number in reversed(listing.commits):
+        path, record = folder / commit_file(number), records[commit_file(number)]
+        if record is None:
+            continue
+        try:
+            commit = commit_of(record, folder, path)
+            same = found.plans.get(commit.trials) == commit.plan and not commit.repeats.confirm
+            study = (
+                found.studies[commit.trials]
+                if same
+                else study_of(commit.plan, commit.trials, folder.name, commit.repeats)
+            )
+        except BadInput as error:
+            found.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
+            continue
+        wrong = list(_unlike(record, commit, number, folder, listing, found))
+        found.faults += [Fault(path, what) for what in wrong]
+        if wrong:
+            continue
+        there = {table: files[file.path.name] for table, file in commit.files.items() if file.path.name in files}
+        listed |= {file.path.name for file in commit.files.values()}
+        if found.commit is None:
+            if whole(commit, study, path, there, found, on_bytes, runs=runs(listing, found), rebuild=rebuild):
+                found.commit = commit
+            continue
+        found.leftovers["replaced"] += 1 + len(there)
+        for table, entry in there.items():
+            _is_listed(commit.files[table], entry, found, on_bytes)
+    return listed
+
+
+def runs(listing: Listing, found: Findings) -> frozenset[int] | None:
+    """Numbers of the claims that runs can have; None if a claim is not intact."""
+    if len(found.claims) < len(listing.claims):
+        return None
+    return frozenset(number for number, claim in found.claims.items() if claim.purpose != "commit")
+
+
+def whole(
+    commit: Commit,
+    study: Plan,
+    record: Folder,
+    there: Mapping[str, Entry],
+    found: Findings,
+    on_bytes: OnBytes,
+    *,
+    runs: frozenset[int] | None,
+    rebuild: bool,
+) -> bool:
+    """Looks at all that a commit lists: files byte for byte, then what the tables hold.
+
+    Args:
+      commit: as its record tells.
+      study: its plan.
+      record: the file that lists the others.
+      there: those of the listed files that are there, by what they hold.
+      found: takes the faults, and how the trials ended.
+      on_bytes: told how many bytes more have been looked at.
+      runs: numbers of the claims that runs can have; None if nothing tells.
+      rebuild: whether to make the envelope again and compare, which takes ten times as long as all the rest.
+
+    Returns:
+      Whether the tables are, byte for byte, those that are listed.
+    """
+    sources = {
+        table: source
+        for table, file in commit.files.items()
+        if (source := _is_listed(file, there.get(table), found, on_bytes)) is not None
+    }
+    if not set(TABLES) <= sources.keys():
+        return False
+    found.faults += content(commit, study, record, sources, found.ended, runs, rebuild=rebuild)
+    found.believed += "envelope" in sources and not rebuild
+    return True
+
+
+def remade(
+    folder: Folder, number: int, parts: int, plan: Mapping[str, Any], asked: Asked, runs: frozenset[int] | None
+) -> dict[str, Any] | None:
+    """The record of a commit that is lost, from its tables; None unless they hold, and its envelope is of these tables.
+
+    Args:
+      folder: of the study.
+      number: of the commit.
+      parts: how many it held.
+      plan: of the study.
+      asked: what may have been asked of it then.
+      runs: numbers of the claims that runs can have; None if nothing tells.
+    """
+    names = {table: f"{table}-{number:06d}.parquet" for table in TABLES} | {"envelope": envelope.file_name(number)}
+    try:
+        study = study_of(plan, asked.trials, folder.name, asked.repeats)
+        sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
+        opened = {table: _open(sources[table]) for table in TABLES}
+        rows = {table: file.metadata.num_rows for table, file in opened.items()}
+        rows["envelope"] = len(pa.ipc.open_stream(sources["envelope"]).read_all())
+        ended = outcomes(table_checks.held(opened["trials"]))
+        metrics = list(opened["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
+        commit = Commit(
+            name=folder.name,
+            number=number,
+            parts=parts,
+            plan=plan,
+            trials=asked.trials,
+            files={
+                table: File(folder / names[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
+                for table, source in sources.items()
+            },
+            metrics={field.name: str(field.type) for field in metrics},
+            ledger=ledger.tally(asked, ended),
+            repeats=asked.repeats,
+        )
+        if content(commit, study, folder, sources, {}, runs):
+            return None
+        return record_of(commit, schema.version(opened["studies"].schema_arrow), names)
+    except Exception:  # files that nobody vouches for can do anything to their reader
+        return None
+
+
+def _is_listed(file: File, entry: Entry | None, found: Findings, on_bytes: OnBytes) -> Source | None:
+    """Where to read a listed file from: memory, if it is small; None, and a fault, if it is not what is listed."""
+    if entry is None:
+        found.fault(file.path, "is missing, and is listed", torn=True)
+    elif entry.bytes != file.bytes:
+        found.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
+    else:
+        try:
+            source: Source = file.path
+            if file.bytes > IN_MEMORY:
+                digest = sha256(file.path, on_bytes)
+            else:
+                data = file.path.read_bytes()
+                on_bytes(len(data))
+                source, digest = pa.py_buffer(data), hashlib.sha256(data).hexdigest()
+            if digest == file.sha256:
+                return source
+            found.fault(file.path, TORN, torn=True)
+        except OSError as error:
+            found.fault(file.path, f"cannot be read ({error.strerror})")
+    return None
+
+
+def content(
+    commit: Commit,
+    study: Plan,
+    record: Folder,
+    sources: Mapping[str, Source],
+    ended: dict[int, Ending],
+    runs: frozenset[int] | None,
+    *,
+    rebuild: bool = True,
+) -> list[Fault]:
+    """What does not hold of the tables and the envelope of a commit whose files are as listed.
+
+    Args:
+      commit: as its record tells.
+      study: its plan.
+      record: the file that lists the others.
+      sources: where to read them, by what they hold.
+      ended: takes how the trials ended.
+      runs: numbers of the claims that runs can have; None if nothing tells.
+      rebuild: whether to make the envelope again and compare.
+    """
+    faults = _tables(commit, study, record, sources, ended, runs)
+    if "envelope" in sources and not faults:
+        faults = _envelope(commit, study, sources, rebuild)
+    return faults
+
+
+def _tables(
+    commit: Commit,
+    study: Plan,
+    record: Folder,
+    sources: Mapping[str, Source],
+    ended: dict[int, Ending],
+    runs: frozenset[int] | None,
+) -> list[Fault]:
+    rows: dict[str, Rows] = {}
+    faults = []
+    for table in TABLES:
+        file = commit.files[table]
+        try:
+            opened = _open(sources[table])
+            _check_rows(commit, study, table, opened.metadata.num_rows)
+            rows[table] = (table_checks.held if table == "trials" else table_checks.in_parquet)(opened)
+        except Damaged as error:
+            faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
+            continue
+        except Exception as error:  # a file that nobody vouches for can do anything to its reader
+            faults.append(Fault(file.path, f"is no Parquet file that can be read ({brief(error)})"))
+            continue
+        if rows[table].length != file.rows:
+            faults.append(Fault(file.path, f"holds {rows[table].length:,} rows, and is listed with {file.rows:,}"))
+    if faults:
+        return faults
+    measured = list(rows["measurements"].schema)[len(schema.MEASUREMENTS) :]
+    if {field.name: str(field.type) for field in measured} != commit.metrics:
+        faults.append(Fault(record, "does not list the metrics that the measurements have"))
+    try:
+        flaws = list(table_checks.flaws(study, rows, runs, whole=True))
+        now = outcomes(rows["trials"])
+    except Exception as error:
+        return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
+    faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
+    ended |= now
+    counted = ledger.tally(commit.asked, now)
+    if not flaws and (counted != commit.ledger or not counted.adds_up):
+        faults.append(Fault(record, "has a ledger that its trials do not add up to"))
+    return faults
+
+
+def _check_rows(commit: Commit, study: Plan, table: str, rows: int) -> None:
+    """Raises Damaged if a table says that it has more rows than its bytes can hold, or its plan can make."""
+    file = commit.files[table]
+    check_rows(table, file.path, file.bytes, rows)
+    if table == "measurements":
+        most = commit.asked.planned * study.most_evaluations
+        if rows > most:
+            raise Damaged(f"{file.path} says that it holds {rows:,} rows, of {most:,} that were planned")
+
+
+def _envelope(commit: Commit, study: Plan, sources: Mapping[str, Source], rebuild: bool) -> list[Fault]:
+    """What does not hold of the envelope of a commit whose files are as listed and hold what they must."""
+    file, source = commit.files["envelope"], sources["envelope"]
+    try:
+        hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
+        table = pa.ipc.open_stream(source if isinstance(source, pa.Buffer) else source.read_bytes()).read_all()
+        head = json.loads(table.schema.metadata[envelope.KEY])
+        if head["sha256"] != hashes or len(table) != file.rows:
+            return [Fault(file.path, "was not made from the tables that it is listed with")]
+        if not envelope.is_readable(head):
+            return [Fault(file.path, f"is of format {head['format']} and schema {head['schema']}, which there are not")]
+        if envelope.has_empty_interval(table):
+            return [Fault(file.path, "has an empty interval, which no trial has")]
+        if rebuild:
+            made, _ = envelope.build(study, Piece(*(_read(commit, t, sources[t]) for t in TABLES)), hashes)
+            if not envelope.is_same(made, table):
+                return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
+    except Exception as error:  # a file that nobody vouches for can do anything to its reader
+        return [Fault(file.path, f"is no envelope that can be read ({brief(error)})")]
+    return []
+
+
+def outcomes(rows: Rows) -> dict[int, Ending]:
+    """How each trial ended, by its id."""
+    told = ["trial", *Ending._fields] if "role" in rows.schema.names else ["trial", "status", "reason"]
+    columns = pa.concat_tables(rows.read(told)).to_pydict()
+    roles = columns.get("role") or [SEARCH] * len(columns["trial"])  # there was none before schema 3
+    ended = zip(columns["trial"], roles, columns["status"], columns["reason"], strict=True)
+    return {trial: Ending(*how) for trial, *how in ended}
+
+
+def _read(commit: Commit, table: str, source: Source) -> pa.Table:
+    return migrations.upgrade(table, _open(source).read(use_threads=False), commit.files[table].path)
+
+
+def _open(source: Source) -> pq.ParquetFile:
+    if isinstance(source, pa.Buffer):
+        return pq.ParquetFile(pa.BufferReader(source))
+    # What has just been hashed is in memory already, and is not copied again.
+    return pq.ParquetFile(pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb"))
+
+
+def _unlike(
+    record: Mapping[str, Any], commit: Commit, number: int, folder: Folder, listing: Listing, found: Findings
+) -> Iterator[str]:
+    """How a commit record differs from what is written for this study, under this number."""
+    if (commit.name, commit.number) != (folder.name, number):
+        yield f"is the record of commit {commit.number} of {commit.name[:100]}"
+    names = {table: file["file"] for table, file in record["files"].items()}
+    for table, name in names.items():
+        wanted = f"{table[:20]}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
+        if name != wanted:
+            yield f"lists a file that is not {wanted}"
+            return
+    if record_of(commit, record["schema"], names) != record:
+        yield "is not a record as it would be written"
+    if number in found.claims and found.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
+        yield f"holds {commit.parts} parts, which is not what {claim_file(number)} is for"
+    if commit.trials not in listing.plans:
+        found.fault(folder / plan_file(commit.trials), "is missing, and a commit is of as many trials", torn=True)
+    elif found.plans.get(commit.trials, commit.plan) != commit.plan:
+        yield f"holds another plan than {plan_file(commit.trials)}"
+    if commit.repeats.confirm and commit.repeats not in listing.confirms:
+        found.fault(folder / confirm_file(commit.repeats), "is missing, and a commit has as many repeats", torn=True)

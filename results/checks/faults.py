@@ -1,0 +1,106 @@
+"""What may be wrong with a file, and everything that looking at a study's folder brings up."""
+
+import collections
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from results import durable
+from results.bad_input import BadInput, shown
+from results.durable import Folder
+from results.plans.asked import Repeats
+from results.plans.plan import Plan
+from results.rules.ledger import Ending, Ledger
+from results.storage.commits import Commit
+from results.storage.entries import Entry
+from results.storage.parts import Part
+
+OnBytes = Callable[[int], None]
+
+TORN = "is not what was written: torn, or a byte has changed"
+CHUNK = 1 << 18  # stays in a processor's cache between being read and being hashed
+
+
+class Fault(NamedTuple):
+    """Something that is wrong with a file; ``torn`` if it is not what was written, and so means nothing any more."""
+
+    path: Folder
+    what: str
+    torn: bool = False
+
+    @property
+    def line(self) -> str:
+        return shown(f"{self.path}: {self.what}")
+
+
+class Claimed(NamedTuple):
+    """What a claim says: its cut-off and what it was made for."""
+
+    parts: int
+    purpose: str
+
+
+@dataclasses.dataclass
+class Findings:
+    """What looking at a study's folder brought up.
+
+    Attributes:
+      place: the study's folder, or another that was looked at.
+      faults: in the order they were met.
+      leftovers: how many files there are that nobody needs, and that are no fault, by kind.
+      files, bytes: that were looked at.
+      ledger: of the study, with the parts that no commit holds yet.
+      plans, studies: that are intact, by their number of trials.
+      confirms: what repeats of the best trials were asked for, by what is intact.
+      claims: that are intact, by their number.
+      commit: the newest that is intact with all its files.
+      parts: that are intact.
+      ended: how every trial that counts ended, by its id.
+      believed: how many envelopes were believed for their hashes, and not made again.
+    """
+
+    place: Folder
+    faults: list[Fault] = dataclasses.field(default_factory=list)
+    leftovers: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    files: int = 0
+    bytes: int = 0
+    ledger: Ledger | None = None
+    plans: dict[int, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    studies: dict[int, Plan] = dataclasses.field(default_factory=dict)
+    confirms: list[Repeats] = dataclasses.field(default_factory=list)
+    claims: dict[int, Claimed] = dataclasses.field(default_factory=dict)
+    commit: Commit | None = None
+    parts: list[Part] = dataclasses.field(default_factory=list)
+    ended: dict[int, Ending] = dataclasses.field(default_factory=dict)
+    believed: int = 0
+
+    def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
+        self.faults.append(Fault(path, what, torn))
+
+    def temporary(self, path: Folder, entry: Entry) -> None:
+        """Takes a temporary file for that of a writer at work, unless it is too old for that."""
+        if time.time() - entry.modified > durable.LEFTOVER_SECONDS:
+            self.fault(path, "was left by a killed process more than a day ago", torn=True)
+        else:
+            self.leftovers["temporary"] += 1
+
+
+def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
+    """The hash of a file, or of its first ``until`` bytes, as hex."""
+    digest, buffer, left = hashlib.sha256(), memoryview(bytearray(CHUNK)), until
+    with open(path, "rb", buffering=0) if isinstance(path, Path) else path.open("rb") as opened:
+        file: Any = opened
+        while count := file.readinto(buffer if left is None or left > CHUNK else buffer[:left]):
+            digest.update(buffer[:count])
+            on_bytes(count)
+            left = None if left is None else left - count
+    return digest.hexdigest()
+
+
+def brief(error: Exception) -> str:
+    """An error in a few words, with the name of its kind if somebody else's software raised it."""
+    words = (str(error).splitlines() or [""])[0]
+    return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]

@@ -1,0 +1,341 @@
+"""Repairing a store: what is torn is dropped, what others tell of it is made anew, and nothing intact is touched.
+
+A study stays as complete as what is intact of it; the sweep or the import that asked for it runs what is missing then.
+
+- A torn or missing commit record is made anew from its tables, if its envelope agrees with them: it holds their hashes.
+- One that cannot be is dropped, and so is one that lists a torn or missing table. The commit before it counts again,
+  if it is still there, with the parts since; its tables stay, though nobody can tell any more whether they are intact.
+- A torn envelope is dropped, and the study committed again, with the same tables and an envelope.
+- A torn part that counts becomes an empty one, because parts are numbered without holes.
+- A torn claim is made anew from what its number and the other names in the folder say about it; then a further claim
+  cuts off whoever wrote before the repair.
+- A torn plan is made anew from another plan, a commit or a part; dropped if there is none.
+- What asks for repeats of the best trial is made anew from its name.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from results import durable, store
+from results.bad_input import BadInput, shown
+from results.checks import commit_checks, release_checks, study_checks, verify
+from results.checks.commit_checks import study_of
+from results.checks.faults import Findings
+from results.durable import Folder
+from results.plans import schema
+from results.plans.asked import NO_REPEATS, Asked
+from results.storage import compaction, envelope, parts
+from results.storage.claims import Claim, claim_bytes
+from results.storage.commits import commit_of, listed
+from results.storage.compaction import Piece
+from results.storage.entries import entries
+from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
+
+MOST_ANEW = 10_000  # files; whoever lacks more of a study has to fetch it again
+
+Report = Callable[[str], None]
+
+EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS)))
+
+
+class Action(NamedTuple):
+    """Something that was done: a line for the user, and whether writers from before have to be cut off."""
+
+    line: str
+    fence: bool = False
+
+
+class Told(NamedTuple):
+    """A plan, and a number of trials it was asked for with."""
+
+    plan: Mapping[str, Any]
+    trials: int
+
+
+def run(folder: Folder, report: Report) -> int:
+    """Prints a line for everything that is dropped or made anew, and for every fault that is left.
+
+    Args:
+      folder: of the store.
+      report: takes lines about progress.
+
+    Returns:
+      0 if no fault is left, 1 if there are any, none of which is torn.
+
+    Raises:
+      BadInput: this is no store of this machine, or a release, which is never changed.
+    """
+    if not isinstance(folder, Path):
+        raise BadInput(f"{folder} is not on this machine; copy it here, repair it, and copy it back")
+    if release_checks.is_release({entry.name for entry in entries(folder)}):
+        raise BadInput(f"{folder} is a release, which never changes; fetch it again, or export it again")
+    found = verify.examine(folder, report)
+    acted = 0
+    for findings in found:
+        place = folder / findings.place.name if findings.place != folder else folder
+        for line in _around(findings) if place == folder else _study(place, findings, report):
+            print(shown(line))
+            acted += 1
+    left = [fault for findings in (verify.examine(folder, report) if acted else found) for fault in findings.faults]
+    for fault in left:
+        print(f"{fault.line}; left alone, because only what is torn is dropped")
+    print(f"{acted:,} files dropped or made anew; {len(left) or 'no'} faults left")
+    return 1 if left else 0
+
+
+def _around(findings: Findings) -> Iterator[str]:
+    """Drops what is torn in the store's own folder."""
+    for fault in findings.faults:
+        if fault.torn:
+            fault.path.unlink(missing_ok=True)
+            yield f"{fault.path}: dropped; it {fault.what}"
+
+
+def _study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
+    """Mends a study until nothing in it is torn, having taken it; a process that writes to it is waited for."""
+    if not any(fault.torn for fault in findings.faults):
+        return
+    if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):
+        yield from _removed(folder)
+        return
+    if store.running(folder.parent, folder.name):
+        report(f"waiting for the process that writes {shown(folder)}")
+    with store.lock(folder.parent, folder.name):
+        for fault in findings.faults:
+            if fault.path == folder / study_checks.LOCK and fault.torn:  # taking it has emptied it
+                yield f"{fault.path}: emptied; it {fault.what}"
+        fence = False
+        while acted := list(_round(folder, study_checks.check(folder))):
+            yield from (action.line for action in acted)
+            fence |= any(action.fence for action in acted)
+        mended = study_checks.check(folder)
+        newest = max(mended.claims, default=0)
+        fence |= newest > 0 and mended.claims[newest].parts > _count(mended, listed(folder))
+        fence |= any(fault.torn and fault.path == folder / commit_file(newest) for fault in mended.faults)
+        if fence:
+            yield from _fenced(folder, mended)
+        yield from _envelopes(folder, mended)
+
+
+def _round(folder: Path, findings: Findings) -> list[Action]:
+    """One round of mending; what it brings to light is for the next."""
+    listing = listed(folder)
+    torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
+    plan = _plan(folder, findings, listing)
+    acted = [*_plans(folder, torn, listing, plan), *_confirms(folder, torn)]
+    acted += [*_claims(folder, findings, listing), *_records(folder, findings, torn, listing, plan)]
+    acted = acted or list(_commits(folder, torn))
+    acted = acted or list(_parts(folder, findings, torn, listing, plan))
+    return acted or list(_holes(folder, findings, listing) if plan else ())
+
+
+def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: Told | None) -> Iterator[Action]:
+    """Temporary files and plans."""
+    for name, what in torn.items():
+        path = folder / name
+        if name.startswith(durable.TEMPORARY):
+            path.unlink(missing_ok=True)
+            yield Action(f"{path}: dropped; it {what}")
+        elif parts.listing([name]).plans:
+            if plan:
+                durable.replace(path, durable.seal({"trials": parts.listing([name]).plans[0], "plan": plan.plan}))
+            else:
+                path.unlink(missing_ok=True)
+            yield Action(f"{path}: {'made anew' if plan else 'dropped, as nothing tells what it said'}; it {what}")
+    if plan and plan.trials not in listing.plans and plan_file(plan.trials) not in torn:
+        path = folder / plan_file(plan.trials)
+        durable.create(path, durable.seal({"trials": plan.trials, "plan": plan.plan}))
+        yield Action(f"{path}: made anew; it was missing")
+
+
+def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
+    """What asks for repeats; its name says all that it holds."""
+    for name, what in torn.items():
+        for repeats in parts.listing([name]).confirms:
+            durable.replace(folder / name, durable.seal(repeats.record()))
+            yield Action(f"{folder / name}: made anew; it {what}")
+
+
+def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
+    """Claims that are torn or missing, from the newest, with the cut-off they must have had."""
+    known = {number: claim.parts for number, claim in findings.claims.items()}
+    odd = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, and not ours to judge
+    torn = [number for number in listing.claims if number not in known and claim_file(number) not in odd]
+    numbers = sorted([*torn, *study_checks.missing_claims(listing)], reverse=True)
+    for number in numbers if len(numbers) <= MOST_ANEW else []:
+        written = [part.seq for part in listing.parts if part.token == number]
+        purpose = "run" if written else "repair"
+        path = folder / commit_file(number)
+        if number in listing.commits and (record := _record(path)) is not None:
+            cutoff, purpose = commit_of(record, folder, path).parts, "commit"
+        elif written:
+            cutoff = min(written)  # whoever has a claim writes on from its cut-off
+        elif number + 1 in known:
+            cutoff = known[number + 1]  # without a part of this claim, the next one counted as many
+        else:
+            cutoff = _count(findings, listing)
+        known[number] = cutoff
+        path = folder / claim_file(number)
+        was = "was torn" if path.exists() else "was missing"
+        durable.replace(path, claim_bytes(number, cutoff, purpose))
+        yield Action(f"{path}: made anew, with a cut-off of {cutoff} parts; it {was}", fence=True)
+
+
+def _records(
+    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: Told | None
+) -> Iterator[Action]:
+    """The newest commit record, if it is torn, or was and is gone."""
+    for number in sorted(findings.claims, reverse=True):
+        path, claim = folder / commit_file(number), findings.claims[number]
+        if number in listing.commits and path.name not in torn:
+            return  # the others were replaced
+        is_lost = path.name in torn or _count(findings, listing) < claim.parts
+        if plan is None or not is_lost or claim.purpose not in ("commit", "merge"):
+            continue
+        for asked in _asked(plan, listing):
+            runs = commit_checks.runs(listing, findings)
+            made = commit_checks.remade(folder, number, claim.parts, plan.plan, asked, runs)
+            if made is not None:
+                durable.replace(path, durable.seal(made))
+                what = torn.get(path.name, "was missing")
+                yield Action(f"{path}: made anew from its tables and its envelope, which agree; it {what}")
+                return
+
+
+def _asked(plan: Told, listing: Listing) -> list[Asked]:
+    """All that a commit may have been of, the most first."""
+    trials = sorted({plan.trials, *listing.plans}, reverse=True)
+    return [
+        Asked(each, repeats) for each in trials for repeats in sorted({NO_REPEATS, *listing.confirms}, reverse=True)
+    ]
+
+
+def _commits(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
+    """Commit records, and those that list what is torn or missing."""
+    for name, what in torn.items():
+        number = commit_number(name)
+        if number is None or name == envelope.file_name(number):
+            continue
+        for path in (folder / name, folder / commit_file(number)):
+            if path.exists():
+                path.unlink()
+                yield Action(f"{path}: dropped; {'it' if path.name == name else name} {what}", fence=True)
+
+
+def _parts(
+    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: Told | None
+) -> Iterator[Action]:
+    counting = _counting(findings, listing)
+    for part in listing.parts:
+        if part.file not in torn:
+            continue
+        path = folder / part.file
+        if plan and part in counting:
+            durable.replace(path, compaction.part_bytes(EMPTY))
+        else:
+            path.unlink()
+        how = "replaced by an empty part" if plan and part in counting else "dropped"
+        yield Action(f"{path}: {how}; it {torn[part.file]}", fence=True)
+
+
+def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
+    """Parts that are missing before others."""
+    there = {part.seq for part in _counting(findings, listing)}
+    merged = findings.commit.parts if findings.commit else 0
+    missing = [seq for seq in range(merged, max(there, default=0)) if seq not in there]
+    for seq in missing if len(missing) <= MOST_ANEW else []:
+        # The claim under which it was written: the last that did not count it.
+        token = max((number for number, claim in findings.claims.items() if claim.parts <= seq), default=0)
+        path = folder / Part(seq, token).file
+        if token and findings.claims[token].purpose != "commit" and not path.exists():
+            durable.create(path, compaction.part_bytes(EMPTY))
+            yield Action(f"{path}: made anew as an empty part; it was missing", fence=True)
+
+
+def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
+    """Envelopes; that of the newest commit is made again with all else by another commit of the same tables."""
+    for path, what, torn in findings.faults:
+        number = commit_number(path.name)
+        if not torn or number is None or path.name != envelope.file_name(number):
+            continue
+        path.unlink(missing_ok=True)
+        yield f"{path}: dropped; it {what}"
+        if findings.commit and findings.commit.number == number:
+            Claim(folder.parent, folder.name).commit(findings.commit.study)
+            record = folder / commit_file(max(listed(folder).commits))
+            yield f"{record}: made, with the same tables and an envelope"
+
+
+def _fenced(folder: Path, findings: Findings) -> Iterator[str]:
+    """A claim after which nobody writes who wrote before the repair, and that says how many parts there are now."""
+    listing = listed(folder)
+    number = max(listing.claims, default=0) + 1
+    path = folder / claim_file(number)
+    durable.create(path, claim_bytes(number, _count(findings, listing), "repair"))
+    yield f"{path}: made, with the parts there are now, so that nobody goes on who counted others"
+
+
+def _counting(findings: Findings, listing: Listing) -> list[Part]:
+    merged = findings.commit.parts if findings.commit else 0
+    cutoffs = {number: claim.parts for number, claim in findings.claims.items()}
+    return parts.not_cut_off(listing.parts, cutoffs, merged)
+
+
+def _count(findings: Findings, listing: Listing) -> int:
+    """How many parts there are, up to the first that is missing."""
+    there = {part.seq for part in _counting(findings, listing)}
+    count = findings.commit.parts if findings.commit else 0
+    while count in there:
+        count += 1
+    return count
+
+
+def _plan(folder: Path, findings: Findings, listing: Listing) -> Told | None:
+    """The plan of the study, and the most trials that it was asked for with, from whatever is intact."""
+    told = [Told(plan, trials) for trials, plan in findings.plans.items()]
+    for number in listing.commits:
+        path = folder / commit_file(number)
+        record = _record(path)
+        if record is not None:
+            commit = commit_of(record, folder, path)
+            told.append(Told(commit.plan, commit.trials))
+    for part in findings.parts:
+        studies = compaction.read_part(folder / part.file).studies
+        for row in studies.select(["plan", "planned_trials"]).to_pylist():
+            trials = max([row["planned_trials"] or 0, *listing.plans])
+            if trials and row["plan"]:
+                told.append(Told(json.loads(row["plan"]), trials))
+    return max((each for each in told if _is_of(each.plan, folder)), key=lambda each: each.trials, default=None)
+
+
+def _is_of(plan: Mapping[str, Any], folder: Path) -> bool:
+    try:
+        study_of(plan, 1, folder.name)
+    except BadInput:
+        return False
+    return True
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    """The commit record in a file, or None if it is not what was written."""
+    try:
+        record = durable.read_sealed(path)
+        commit_of(dict(record), path.parent, path)
+        return record
+    except BadInput:
+        return None
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether a study's folder holds nothing but claims."""
+    found = listed(folder)
+    return not (found.plans or found.parts or found.commits or set(found.others) - {study_checks.LOCK})
+
+
+def _removed(folder: Path) -> Iterator[str]:
+    for entry in entries(folder):
+        (folder / entry.name).unlink()
+    folder.rmdir()
+    yield f"{folder}: dropped; it had been without a plan for more than a day"

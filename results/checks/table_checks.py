@@ -1,0 +1,317 @@
+"""What must hold of the three tables of a study, whoever measured it and wherever they lie."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from results.plans import kinds, schema
+from results.plans.asked import APART
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.schema import Column
+from results.plans.search_space import Range
+from results.plans.study import METRICS, REASONS_TO_RERUN
+from results.rules import confirmation
+from results.rules.confirmation import CONFIRM, SEARCH
+from results.storage import migrations
+
+COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
+_TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
+_METRIC_TYPES = (pa.float32(), pa.float64())  # ours are the first, what others published may be either
+
+
+class Rows(NamedTuple):
+    """A table, to be read in pieces.
+
+    Attributes:
+      schema: as it was written.
+      length: number of rows.
+      read: given names of columns, these in pieces of bounded size.
+      values: given the name of a text column, its distinct values.
+    """
+
+    schema: pa.Schema
+    length: int
+    read: Callable[[Sequence[str]], Iterator[pa.Table]]
+    values: Callable[[str], set]
+
+
+class Flaw(NamedTuple):
+    """Something that does not hold of a table: studies, trials or measurements."""
+
+    table: str
+    what: str
+
+
+def in_memory(table: pa.Table) -> Rows:
+    return Rows(
+        table.schema,
+        len(table),
+        lambda columns: iter([table.select(list(columns))]),
+        lambda column: set(table[column].unique().to_pylist()),
+    )
+
+
+def held(file: pq.ParquetFile) -> Rows:
+    """A Parquet file whose columns are read once, when they are first asked for."""
+    columns: dict[str, pa.ChunkedArray] = {}
+
+    def read(names: Sequence[str]) -> Iterator[pa.Table]:
+        new = [name for name in names if name not in columns]
+        columns.update(zip(new, file.read(new, use_threads=False).columns if new else (), strict=True))
+        yield pa.table({name: columns[name] for name in names}, metadata=file.schema_arrow.metadata)
+
+    return Rows(
+        file.schema_arrow,
+        file.metadata.num_rows,
+        read,
+        lambda column: set(next(read([column]))[column].unique().to_pylist()),
+    )
+
+
+def in_parquet(file: pq.ParquetFile) -> Rows:
+    """A Parquet file, read one row group after the other; one constant in a row group is told by its statistics."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.Table]:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, list(columns), use_threads=False)
+
+    def values(column: str) -> set:
+        found = set()
+        for group in range(file.num_row_groups):
+            told = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
+            if told and told.has_min_max and told.has_null_count and not told.null_count and told.min == told.max:
+                found.add(told.min)
+            else:
+                table = file.read_row_group(group, [column], use_threads=False)
+                found |= set(table[column].unique().to_pylist())
+        return found
+
+    return Rows(file.schema_arrow, file.metadata.num_rows, read, values)
+
+
+def flaws(
+    study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
+) -> Iterator[Flaw]:
+    """What does not hold of the tables of a study.
+
+    Args:
+      study: the plan, with the trials planned.
+      tables: studies, trials and measurements.
+      runs: numbers of the claims that runs can have; None if nothing tells.
+      whole: whether they are all there is of the study, and not a part of it.
+    """
+    wrong = [Flaw(table, what) for table in COLUMNS for what in _shape(table, tables[table].schema, study)]
+    if wrong:
+        yield from wrong
+        return
+    recorded = KINDS[study.kind].recorded
+    drawn = [] if recorded else tables["trials"].schema.names[len(schema.TRIALS) :]
+    studies = _needed("studies", tables["studies"], _TOLD)
+    trials = _needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *drawn])
+    names = {"studies": set(studies["study"].unique().to_pylist()), "trials": set(trials["study"].unique().to_pylist())}
+    names["measurements"] = tables["measurements"].values("study")
+    for table, found in names.items():
+        for name in sorted(map(str, found - {study.name}))[:1]:
+            yield Flaw(table, f"holds rows of another study, {name[:80]!r}")
+    for table, rows in (("studies", studies), ("trials", trials)):
+        nulls = [column for column in schema.NEVER_NULL if column in rows.column_names and rows[column].null_count]
+        for column in nulls:
+            yield Flaw(table, f"{rows[column].null_count} rows have no {column}")
+        if nulls:
+            return
+    for what in _studies(study, studies, runs):
+        yield Flaw("studies", what)
+    of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
+    of_trials += _roles(study, trials, whole)
+    yield from (Flaw("trials", what) for what in of_trials)
+    curves = scan(tables["measurements"], 0 if recorded else 1)  # ours have nothing to say at 0
+    for what in curves.flaws:
+        yield Flaw("measurements", what)
+    ids = trials["trial"].to_numpy()
+    orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
+    if len(orphans):
+        yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, which trials lacks")
+    if not recorded and not (of_trials or curves.flaws or len(orphans)):
+        for what in _ends(trials, curves):
+            yield Flaw("trials", what)
+
+
+def _needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
+    """The rows of a small table, in today's schema, with the columns that are looked at."""
+    today = schema.version(rows.schema) == schema.SCHEMA_VERSION
+    found = (
+        pa.concat_tables(rows.read(columns if today else rows.schema.names))
+        if rows.length
+        else rows.schema.empty_table()
+    )
+    return found if today else migrations.upgrade(table, found, table)
+
+
+class Curves(NamedTuple):
+    """Measurements by trial.
+
+    Attributes:
+      trials: ids, int32[trials], sorted if there are no flaws.
+      last: last step of each, int32[trials].
+      flaws: what is wrong with the rows.
+    """
+
+    trials: np.ndarray
+    last: np.ndarray
+    flaws: list[str]
+
+
+def scan(rows: Rows, earliest: int) -> Curves:
+    """Reads who was measured when, and whether rows are sorted by (trial, step), each once, from ``earliest`` on."""
+    trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # of stretches of rows of one trial
+    wrong, at, twice, before = 0, 0, False, 0
+    for table in rows.read(["trial", "step"]):
+        if table["trial"].null_count or table["step"].null_count:
+            return Curves(trials[0], last[0], ["rows have no trial or no step"])
+        trial, step = (table[name].combine_chunks().to_numpy() for name in ("trial", "step"))
+        change = trial[1:] != trial[:-1]
+        ends, back = np.flatnonzero(change), np.flatnonzero(step[1:] <= step[:-1])
+        odd = np.union1d(back[~change[back]], ends[trial[ends + 1] < trial[ends]]) + 1
+        if before and len(table) and (trial[0], step[0]) <= (trials[-1][-1], last[-1][-1]):
+            odd = np.append(0, odd)
+        if len(odd) and not wrong:
+            at, here = before + int(odd[0]), int(odd[0])
+            pair = (trials[-1][-1], last[-1][-1]) if not here else (trial[here - 1], step[here - 1])
+            twice = pair == (trial[here], step[here])
+        wrong += len(odd)
+        before += len(table)
+        if len(table):
+            trials.append(trial[np.append(0, ends + 1)])
+            first.append(step[np.append(0, ends + 1)])
+            last.append(step[np.append(ends, len(step) - 1)])
+    flaws = []
+    if wrong:
+        how = "are there twice" if twice else "are not sorted by (trial, step)"
+        flaws.append(f"{wrong} or more rows {how}; the first is row {at}")
+    ids, starts, stops = map(np.concatenate, (trials, first, last))
+    if np.any(starts < earliest) or np.any(ids < 0):
+        flaws.append(f"rows have a step below {earliest} or a trial below 0")
+    whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may go on in the next row group
+    return Curves(ids[whole], stops[whole], flaws)
+
+
+def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
+    """What is wrong with the columns of a table: our own first, in order, then metaparameters or metrics."""
+    columns: tuple[Column, ...] = COLUMNS[table]
+    kind, reserved = KINDS[study.kind], kinds.reserved()
+    own = {column.name: column.type for column in kind.columns}
+    found = written
+    if (written.metadata or {}).get(schema.VERSION_KEY) != str(schema.SCHEMA_VERSION).encode():
+        found = migrations.upgrade(table, written.empty_table(), table).schema
+    if [(field.name, field.type) for field in found][: len(columns)] != [column[:2] for column in columns]:
+        for column, field in zip(columns, found, strict=False):
+            if (field.name, field.type) != (column.name, column.type):
+                yield f"has column {field.name} ({field.type}) where {column.name} ({column.type}) belongs"
+                return
+    if len(found) < len(columns):
+        yield f"lacks the column {columns[len(found)].name}"
+    for field in list(found)[len(columns) :]:
+        if table == "studies" or (table == "trials" and field.name in reserved):
+            yield f"has a column {field.name[:80]!r} that does not belong there"
+        elif table == "trials" and field.type != pa.float64():
+            yield f"has the metaparameter {field.name} as {field.type}, not double"
+        elif table == "measurements" and field.name in own:
+            if field.type != own[field.name]:
+                yield f"has {field.name} as {field.type}, not {own[field.name]}"
+        elif table == "measurements" and field.name not in METRICS:
+            yield f"has a column {field.name[:80]!r}, which is no metric"
+        elif table == "measurements" and field.type not in _METRIC_TYPES[: 2 if kind.recorded else 1]:
+            yield f"has the metric {field.name} as {field.type}"
+    if len(set(found.names)) < len(found.names):
+        yield "has two columns of one name"
+
+
+def _studies(study: Plan, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
+    told = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
+    for column, value in zip(("dataset", "model", "optimizer", "batch_size", "plan"), told, strict=True):
+        if set(table[column].to_pylist()) - {value, None}:
+            yield f"has another {column} than the plan"
+    run = table["run"].to_numpy()
+    if np.any(np.diff(run) <= 0):
+        yield "does not have every run once, in order"
+    if runs is not None and set(run.tolist()) - runs:
+        yield f"has {_some('run', np.array(sorted(set(run.tolist()) - runs)))}, under which nobody claimed the study"
+
+
+def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
+    ids, steps = table["trial"].to_numpy(), pc.fill_null(table["steps"], 0).to_numpy()
+    if np.any(np.diff(ids) <= 0) or np.any(ids < 0):
+        yield "does not have every trial once, in order, from 0"
+    if set(table["run"].unique().to_pylist()) - runs:
+        yield "has trials of a run that studies lacks"
+    ways = list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
+    for status, reason in sorted(set(ways) - KINDS[study.kind].endings, key=str):
+        rows = np.array([way == (status, reason) for way in ways])
+        yield f"{_some('trial', ids[rows])} ended as {str(status)[:40]}({str(reason)[:40]}), which there is not"
+    wrong = {"have fewer steps than none": steps < 0}
+    if not KINDS[study.kind].recorded:
+        repeats = study.asked.repeats
+        wrong["were never asked for"] = (ids % APART >= study.trials) | (ids // APART > repeats.confirm)
+        wrong["have more steps than the budget"] = steps > study.budget_steps
+        wrong["have no steps"] = pc.is_null(table["steps"]).to_numpy()
+        wrong["have no seed"] = pc.is_null(table["seed"]).to_numpy()
+        metaparameters = table.schema.names[len(schema.TRIALS) :]
+        if len(table) and sorted(metaparameters) != sorted(study.space):
+            yield f"has the metaparameters {', '.join(metaparameters)}, and not those of the plan"
+        for name in set(metaparameters) & set(study.space):
+            wrong[f"have a {name} outside of its range"] = _outside(study.space[name], table[name].to_numpy())
+    for what, found in wrong.items():
+        if found.any():
+            yield f"{_some('trial', ids[found])} {what}"
+
+
+def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
+    """Repeats are known by their ids, and have the metaparameters of the trial they repeat, the best of the search."""
+    ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
+    repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else ids >= APART
+    odd = roles != np.where(repeats, CONFIRM, SEARCH)
+    if odd.any():
+        yield f"{_some('trial', ids[odd])} have a role that is not theirs: {str(roles[odd][0])[:40]}"
+    if not repeats.any():
+        return
+    repeated = len(np.unique(ids[repeats] % APART))
+    if whole and repeated > (most := study.asked.repeats.candidates(study.trials)):
+        yield f"has repeats of {repeated} trials, and the best are {most}"
+    if whole and len({at % APART for at in confirmation.reporting(study.asked, ids[repeats].tolist())}) > 1:
+        yield "has repeats that report of several trials, and only one was chosen"
+    at = np.minimum(np.searchsorted(ids, ids[repeats] % APART), len(ids) - 1)
+    there = ids[at] == ids[repeats] % APART
+    if whole and not there.all():
+        yield f"{_some('trial', ids[repeats][~there])} repeat a trial that is not there"
+    for name in table.schema.names[len(schema.TRIALS) :]:
+        values = table[name].to_numpy()
+        unlike = there & ~((values[at] == values[repeats]) | (np.isnan(values[at]) & np.isnan(values[repeats])))
+        if unlike.any():
+            yield f"{_some('trial', ids[repeats][unlike])} have another {name} than the trial they repeat"
+
+
+def _ends(trials: pa.Table, curves: Curves) -> Iterator[str]:
+    """Of studies of our own: a trial's steps are those of its last measurement; without one it has yet to be run."""
+    ids, steps = trials["trial"].to_numpy(), trials["steps"].to_numpy()
+    last = np.zeros(len(ids), steps.dtype)
+    last[np.searchsorted(ids, curves.trials)] = curves.last
+    to_rerun = pc.is_in(trials["reason"], pa.array(REASONS_TO_RERUN)).to_numpy()
+    if np.any(last != steps):
+        yield f"{_some('trial', ids[last != steps])} ended at other steps than at the last measurement"
+    if np.any((last == 0) & ~to_rerun):
+        yield f"{_some('trial', ids[(last == 0) & ~to_rerun])} ended without any measurement"
+
+
+def _outside(ranged: Range, values: np.ndarray) -> np.ndarray:
+    if ranged.scale == "DISCRETE":
+        return ~np.isin(values, ranged.values)
+    return ~((values >= ranged.low) & (values <= ranged.high))
+
+
+def _some(what: str, ids: np.ndarray) -> str:
+    return f"{what} {ids[0]}" if len(ids) == 1 else f"{len(ids)} {what}s, first {ids[0]},"

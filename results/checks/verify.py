@@ -1,0 +1,205 @@
+"""Verifying: is every byte what was written, does every table hold what it must, does every ledger add up?"""
+
+import collections
+import itertools
+import os
+import random
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from results import durable, progress
+from results.bad_input import BadInput
+from results.checks import release_checks, study_checks
+from results.checks.faults import Findings, OnBytes, brief
+from results.durable import Folder
+from results.rules.ledger import Ledger
+from results.storage import migrations
+from results.storage.entries import Entry, entries
+
+Report = Callable[[str], None]
+T = TypeVar("T")
+
+REBUILD_BYTES = 32 << 20  # of studies whose envelopes are made again and compared; a second or two
+
+_LEFTOVERS = {
+    "temporary": "temporary files of writers at work",
+    "unplanned": "studies about to be asked for",
+    "replaced": "files that a newer commit replaced",
+    "cut off": "parts that a newer claim cut off",
+    "uncommitted": "tables without a commit record",
+}
+
+
+def run(folder: Folder, report: Report, *, full: bool = False) -> int:
+    """Prints a line for every fault in a store or a release, then a summary.
+
+    Args:
+      folder: of the store, or of the release.
+      report: takes lines about progress.
+      full: whether to make all envelopes again, and not only those of a sample of what is large.
+
+    Returns:
+      0 if there is no fault, 1 if there is any.
+    """
+    found = examine(folder, report, full=full)
+    faults = [fault for findings in found for fault in findings.faults]
+    for fault in faults:
+        print(fault.line)
+    print(summary(found))
+    return 1 if faults else 0
+
+
+def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
+    """What looking at a store or a release brings up; see ``run``."""
+    within = entries(folder)
+    if release_checks.is_release({entry.name for entry in within}):
+        return release(folder, report, full=full)
+    return store(folder, within, report, full=full)
+
+
+def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
+    """The studies whose envelopes are made again: all, or of what is large as many as take a second or two.
+
+    Envelopes are a short cut to the tables. Those of the others are only seen to be what was written for these tables.
+
+    Args:
+      sizes: bytes of every study, by its name; which are drawn is a function of these.
+      full: whether to take all.
+    """
+    names, total = sorted(sizes), sum(sizes.values())
+    if full or total <= REBUILD_BYTES:
+        return frozenset(names)
+    random.Random(total).shuffle(names)
+    upto = itertools.accumulate(sizes[name] for name in names)
+    return frozenset(names[: max(1, sum(end <= REBUILD_BYTES for end in upto))])
+
+
+def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
+    """What looking at a release brings up: at its lists, then at every file, then at the tables of every study."""
+    listed = release_checks.lists(folder)
+    sizes = {commit.name: sum(file.bytes for file in commit.files.values()) for commit in listed.commits}
+    rebuilt = sample(sizes, full=full)
+    with progress.shown("verifying", listed.around.bytes, "B", report) as show:
+        on_bytes = tally(show)
+        documents = at_once(
+            listed.documents, lambda path: release_checks.check_file(folder / path, listed.documents[path], on_bytes)
+        )
+        studies = at_once(
+            listed.commits,
+            lambda commit: release_checks.check_study(
+                folder, commit, listed.sizes, on_bytes, rebuild=commit.name in rebuilt
+            ),
+        )
+    return [listed.around, *documents, *studies]
+
+
+def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:
+    """What looking at a store brings up: at its own folder, then at every study.
+
+    Args:
+      folder: of the store.
+      within: what lies in it.
+      report: takes lines about progress.
+      full: whether to make all envelopes again.
+
+    Raises:
+      BadInput: this is no store, or one of a layout that is no longer written.
+    """
+    studies = [folder / entry.name for entry in within if entry.kind == "folder" and not entry.name.startswith(".")]
+    if not studies:
+        raise BadInput(
+            f"{folder} holds no study, so it is no store; name the folder that a sweep or an import wrote to"
+        )
+    if migrations.studies_of_1(folder):
+        raise BadInput(
+            f"{folder} has schema 1, without hashes; bring it over with `python -m results merge {folder} --store DIR`"
+        )
+    lying = {study: _within(study) for study in studies}
+    sizes = {study.name: sum(entry.bytes for entry in lying[study] or ()) for study in studies}
+    rebuilt = sample(sizes, full=full)
+    with progress.shown("verifying", sum(sizes.values()), "B", report) as show:
+        on_bytes = tally(show)
+        found = at_once(studies, lambda study: _guarded(study, lying[study], on_bytes, rebuild=study.name in rebuilt))
+    return [_around(folder, within), *found]
+
+
+def at_once(items: Iterable[T], check: Callable[[T], Findings]) -> list[Findings]:
+    """Looks at several things at a time, one per processor; hashing and decoding leave Python's lock."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with ThreadPoolExecutor(processors) as pool:
+        return list(pool.map(check, items))
+
+
+def tally(show: Callable[[int], object]) -> OnBytes:
+    """Adds up what threads tell, for a function that takes the sum."""
+    lock, done = threading.Lock(), 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        with lock:
+            done += count
+            show(done)
+
+    return add
+
+
+def summary(found: Iterable[Findings]) -> str:
+    """The last line: what was looked at, the ledger of it all, what is left over, how many faults there are."""
+    found = list(found)
+    ledgers = [findings.ledger for findings in found if findings.ledger]
+    whole = Ledger(*(sum(counts) for counts in zip(*ledgers, strict=True))) if ledgers else Ledger(*[0] * 9)
+    leftovers: collections.Counter[str] = collections.Counter()
+    for findings in found:
+        leftovers += findings.leftovers
+    faults = sum(len(findings.faults) for findings in found)
+    believed = sum(findings.believed for findings in found)
+    megabytes = sum(findings.bytes for findings in found) / 1e6
+    return "; ".join(
+        [
+            f"{len(ledgers):,} studies, {sum(findings.files for findings in found):,} files, {megabytes:,.1f} MB",
+            in_words(whole),
+            *(f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())),
+            *([f"{believed:,} envelopes believed for their hashes (--full makes all again)"] if believed else []),
+            f"{faults:,} faults" if faults else "no faults",
+        ]
+    )
+
+
+def in_words(ledger: Ledger) -> str:
+    """planned = complete + infeasible + incomplete, by reason, + missing."""
+    reasons = {reason: count for reason, count in list(ledger._asdict().items())[3:-1] if count}
+    by_reason = f" ({', '.join(f'{reason} {count:,}' for reason, count in reasons.items())})" if reasons else ""
+    return (
+        f"planned {ledger.planned:,} = complete {ledger.complete:,} + infeasible {ledger.infeasible:,}"
+        f" + incomplete {sum(reasons.values()):,}{by_reason} + missing {ledger.missing:,}"
+    )
+
+
+def _around(folder: Folder, within: list[Entry]) -> Findings:
+    """What lies in a store's own folder, beside the studies."""
+    found = Findings(folder)
+    for entry in within:
+        path = folder / entry.name
+        if entry.kind == "file" and entry.name.startswith(durable.TEMPORARY):
+            found.temporary(path, entry)
+        elif entry.kind != "folder" or entry.name.startswith("."):
+            found.fault(path, f"is none of ours; an extra {entry.kind}")
+    return found
+
+
+def _guarded(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *, rebuild: bool) -> Findings:
+    try:
+        return study_checks.check(study, within, on_bytes, rebuild=rebuild)
+    except Exception as error:  # one study that nobody foresaw must not hide what is wrong with the others
+        found = Findings(study)
+        found.fault(study, f"cannot be looked at ({brief(error)})")
+        return found
+
+
+def _within(folder: Folder) -> list[Entry] | None:
+    try:
+        return entries(folder)
+    except BadInput:  # which will be told when it is looked at
+        return None

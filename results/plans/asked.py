@@ -1,0 +1,80 @@
+"""What is asked of a study beside its plan: how many trials, and how often the best of them are run again."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from results.bad_input import BadInput
+
+APART = 1_000_000  # trial k · APART + i repeats trial i; see ``results.rules.confirmation``
+MOST_REPEATS = 1_000
+MOST_CANDIDATES = 100
+
+
+class Repeats(NamedTuple):
+    """How the best of a search are to be run again; of two that were asked for, the larger tuple counts.
+
+    Attributes:
+      top: how many of the best are candidates.
+      confirm: with one candidate how often it is repeated; with several, half of that chooses among them, and the other
+        half reports the one that was chosen.
+    """
+
+    top: int = 1
+    confirm: int = 0
+
+    @property
+    def half(self) -> int:
+        """The repeats of every candidate that choose among several; the further ones of the chosen report."""
+        return self.confirm // 2
+
+    def candidates(self, trials: int) -> int:
+        """How many candidates a search of so many trials has."""
+        return min(self.top, trials)
+
+    def width(self, repeat: int, trials: int) -> int:
+        """Of how many trials there is a k-th repeat, from 1."""
+        return self.candidates(trials) if repeat <= self.half else 1
+
+    def record(self) -> dict[str, int]:
+        """As plain data, with what the first records of them had if there is but one candidate."""
+        return {"confirm": self.confirm} if self.top == 1 else {"confirm": self.confirm, "confirm_top": self.top}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "Repeats":
+        """What ``record`` gave; none where it says nothing."""
+        return cls(int(record.get("confirm_top", 1)), int(record.get("confirm", 0)))
+
+
+NO_REPEATS = Repeats()
+
+
+class Asked(NamedTuple):
+    """So many trials of the search, and repeats of the best of them."""
+
+    trials: int
+    repeats: Repeats = NO_REPEATS
+
+    @property
+    def planned(self) -> int:
+        """Trials in all."""
+        repeats = self.repeats
+        return self.trials + sum(repeats.width(k, self.trials) for k in range(1, repeats.confirm + 1))
+
+
+def most(asked: Iterable[Asked]) -> Asked:
+    """The most trials, and the most repeats, of any that were asked for."""
+    found = list(asked)
+    return Asked(max(one.trials for one in found), max(one.repeats for one in found))
+
+
+def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
+    """Raises BadInput unless so many repeats of so many candidates make sense."""
+    if confirm > MOST_REPEATS:
+        raise BadInput(f"confirm must be at most {MOST_REPEATS}, not {confirm}")
+    if top > MOST_CANDIDATES:
+        raise BadInput(f"confirm_top must be at most {MOST_CANDIDATES}, not {top}")
+    if top > 1 and pruned:
+        raise BadInput(f"confirm_top={top}: exact pruning knows the winner alone; use confirm_top=1 or pruning=off")
+    if top > 1 and confirm % 2:
+        how = f"half of the repeats choose among confirm_top={top} trials, half report"
+        raise BadInput(f"confirm must be even, not {confirm}: {how}")

@@ -1,0 +1,162 @@
+"""BatchStudy: the plan of a study of kind ``batch``, one workload tuned at one batch size."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from results.bad_input import BadInput, check_choice
+from results.plans.asked import APART, NO_REPEATS, Asked, Repeats, check_repeats
+from results.plans.plan import Plan
+from results.plans.search_space import SearchSpace, finite
+from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+
+SCHEDULES = ("constant", "linear", "cosine")
+PRUNING = ("exact", "off")
+STOPS = ("target", "budget")
+
+_NOT_IN_0_1 = {"stop"}  # plans of that software lack it: all trials end at their targets
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchStudy(Plan):
+    """The trials of one workload at one batch size: everything that decides a result, and nothing else.
+
+    Attributes:
+      dataset, model, optimizer: names in the registries of ``workloads``.
+      dataset_version: which data these are, where their name does not say it.
+      model_options: the model's own numbers, such as ``{"widths": [64]}``.
+      schedule: how the learning rate decays over a trial: constant, linear or cosine.
+      batch_size: global, in examples.
+      space: the ranges metaparameters are drawn from.
+      targets: what to reach; None: every trial runs to its budget.
+      budget_steps: the most steps a trial takes.
+      evaluation_ratio: evaluations are at steps growing by this factor, which bounds the relative error of
+        steps to target.
+      evaluation_spacing: steps there are for every evaluation so far, which bounds their cost; 0 is no bound.
+      seed: of the search and of every trial.
+      pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` does not.
+      trials: how many trials are asked for. Not part of the identity: asking for more later adds only the new ones.
+      comparable: Major.Minor of the software; results of different ones are not comparable.
+      stop: a trial ends once it reached all of its targets (``target``), or goes on to its budget (``budget``), so that
+        any target can be read from its curve.
+      confirm: how often the best is run again on fresh seeds, see ``results.rules.confirmation``. Not part of the
+        identity, like ``trials``.
+      confirm_top: among how many of the best half of these repeats choose. Likewise.
+      digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.called``.
+    """
+
+    dataset: str
+    dataset_version: str
+    model: str
+    model_options: Mapping[str, Any]
+    optimizer: str
+    schedule: str
+    batch_size: int
+    space: SearchSpace
+    targets: tuple[Target, ...]
+    budget_steps: int
+    evaluation_ratio: float
+    evaluation_spacing: float
+    seed: int
+    pruning: str
+    trials: int
+    comparable: str = COMPARABLE
+    stop: str = "target"
+    confirm: int = 0
+    confirm_top: int = 1
+    digits: int = DIGITS[-1]
+
+    kind: ClassVar[str] = "batch"
+    ASKED: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
+    NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they end trials, no more
+    source: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        whole("batch_size", self.batch_size, 1, MOST_STEPS)
+        whole("trials", self.trials, 1, APART)
+        whole("confirm", self.confirm, 0)
+        whole("confirm_top", self.confirm_top, 1)
+        check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")
+        whole("budget_steps", self.budget_steps, 1, MOST_STEPS)
+        whole("seed", self.seed, 0)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("pruning", self.pruning, PRUNING)
+        check_choice("stop", self.stop, STOPS)
+        object.__setattr__(self, "evaluation_ratio", finite("evaluation_ratio", self.evaluation_ratio))
+        if not 1 < self.evaluation_ratio <= 2:
+            raise BadInput(f"evaluation_ratio must be above 1 and at most 2, not {self.evaluation_ratio:g}")
+        spacing = finite("evaluation_spacing", self.evaluation_spacing)
+        object.__setattr__(self, "evaluation_spacing", spacing)
+        if spacing < 0:
+            raise BadInput(f"evaluation_spacing must be at least 0, not {spacing:g}")
+        if len({(t.metric, t.value) for t in self.targets}) < len(self.targets):
+            raise BadInput("a target is given twice; keep one of them")
+        if self.pruning == "exact" and not self.targets:
+            raise BadInput("pruning=exact needs a target to prune against; give one or use pruning=off")
+        if self.pruning == "exact" and self.stop == "budget":
+            raise BadInput("pruning=exact ends trials before their budget; use stop=target or pruning=off")
+        if self.confirm and not self.targets:
+            raise BadInput("confirm needs a target, which says what trial is the best; give one or use confirm=0")
+
+    @classmethod
+    def identity(cls, comparable: object) -> list[str]:
+        """Names of the fields that make up the identity of a plan which software of ``comparable`` wrote."""
+        return [name for name in super().identity(comparable) if comparable != "0.1" or name not in _NOT_IN_0_1]
+
+    @classmethod
+    def asking(cls, asked: Asked) -> dict[str, Any]:
+        """The fields that say what is asked of it."""
+        return {"trials": asked.trials, "confirm": asked.repeats.confirm, "confirm_top": asked.repeats.top}
+
+    @property
+    def asked(self) -> Asked:
+        """What is asked of it beside its plan."""
+        return Asked(self.trials, Repeats(self.confirm_top, self.confirm) if self.confirm else NO_REPEATS)
+
+    @property
+    def ends_at(self) -> tuple[Target, ...]:
+        """The targets that end a trial once it reached them all."""
+        return self.targets if self.stop == "target" else ()
+
+    @property
+    def slug(self) -> str:
+        """The readable part of its name."""
+        return f"{self.dataset}-{self.model}-{self.optimizer}-b{self.batch_size}"
+
+    @property
+    def model_label(self) -> str:
+        """The model's name, then its options in the order of their names, as tables show it: fully_connected_64."""
+        values = [self.model_options[name] for name in sorted(self.model_options)]
+        numbers = [n for v in values for n in (v if isinstance(v, list | tuple) else [v])]
+        return "_".join([self.model, *map(str, numbers)])
+
+    @property
+    def evaluations(self) -> np.ndarray:
+        """The steps a trial is evaluated at, int32[evaluations]."""
+        return evaluation_steps(self.budget_steps, self.evaluation_ratio, self.evaluation_spacing)
+
+    @property
+    def most_evaluations(self) -> int:
+        """No fewer than there are of a trial, told in no time whatever the plan says."""
+        growing = 1 / (self.evaluation_ratio - 1)  # the step from which on each is further off than the next step
+        alone = min(self.budget_steps, growing + 1)
+        return int(alone + math.log(self.budget_steps / alone) / math.log(self.evaluation_ratio)) + 2
+
+
+def evaluation_steps(budget_steps: int, ratio: float, spacing: float = 0.0) -> np.ndarray:
+    """The steps a trial is evaluated at: each the next whole step at or past ``ratio`` times the last.
+
+    The k-th is at step k · ``spacing`` or later, so that evaluations never cost more than a share of the training so
+    far, wherever a trial stops. The last is the budget's end.
+
+    Returns:
+      int32[evaluations], strictly increasing, at most ``budget_steps``.
+    """
+    steps = [0]
+    while steps[-1] < budget_steps:
+        after = max(steps[-1] + 1, math.ceil(steps[-1] * ratio), math.ceil(len(steps) * spacing))
+        steps.append(min(budget_steps, after))
+    return np.asarray(steps[1:], np.int32)

@@ -1,0 +1,77 @@
+"""Recorded: the plan of a study that somebody else measured and published."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from results.bad_input import BadInput
+from results.plans.asked import APART
+from results.plans.plan import Plan
+from results.plans.search_space import SearchSpace
+from results.plans.study import DIGITS, MOST_STEPS, Target, whole
+
+SOURCE_LISTS = "source_lists"  # a column of trials of studies that join lists of their source: how many hold the run
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded(Plan):
+    """A study somebody else measured and published: what its source tells of it.
+
+    Attributes:
+      source: where it is from: shallue2018, mlperf-rcp, algoperf.
+      dataset, model, optimizer: as the source names them; ``/`` is allowed.
+      batch_size: global, in examples.
+      space: the ranges metaparameters were drawn from; empty where the source does not tell.
+      details: whatever else tells this study from others or is needed to read it, as plain JSON data.
+      trials: how many trials the source holds. Not part of the identity.
+      digits: how many hex digits of the plan's hash its name has. Likewise.
+    """
+
+    source: str
+    dataset: str
+    model: str
+    optimizer: str
+    batch_size: int
+    space: SearchSpace
+    details: Mapping[str, Any]
+    trials: int
+    digits: int = DIGITS[-1]
+
+    kind: ClassVar[str] = "recorded"
+    targets: ClassVar[tuple[Target, ...]] = ()
+    ends_at: ClassVar[tuple[Target, ...]] = ()
+    stop: ClassVar[str] = "target"
+    pruning: ClassVar[str] = "off"
+    budget_steps: ClassVar[int] = MOST_STEPS  # its source need not tell
+    most_evaluations: ClassVar[int] = MOST_STEPS
+
+    def __post_init__(self) -> None:
+        for field in ("source", "dataset", "model", "optimizer"):
+            if not _NAME.fullmatch(getattr(self, field)):
+                raise BadInput(
+                    f"{field} must be a name of letters, digits, _ . + - and /, not {getattr(self, field)!r}"
+                )
+        whole("batch_size", self.batch_size, 1, MOST_STEPS)
+        whole("trials", self.trials, 0, APART)
+
+    @property
+    def slug(self) -> str:
+        """The readable part of its name."""
+        words = f"{self.dataset}-{self.model}-{self.optimizer}".replace("/", "-")
+        return f"{words}-b{self.batch_size}"
+
+    @property
+    def model_label(self) -> str:
+        """The model's name."""
+        return self.model
+
+
+def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:
+    """Names of studies that a source lists with the very same runs, as far as it tells: those of each list together."""
+    found: dict[tuple[object, ...], list[str]] = {}
+    for study in studies:
+        if isinstance(runs := study.details.get("runs"), str):
+            found.setdefault((study.source, study.dataset, study.model, study.batch_size, runs), []).append(study.name)
+    return [names for names in found.values() if len(names) > 1]

@@ -1,0 +1,143 @@
+"""The three tables of a store: every column with its type, its unit and its meaning."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from results.bad_input import BadInput
+from results.plans.study import METRICS
+
+SCHEMA_VERSION = 3
+VERSION_KEY = b"scaling_limits_schema"
+
+
+class Column(NamedTuple):
+    name: str
+    type: pa.DataType
+    meaning: str
+    otherwise: str | None = None  # what is written where nothing is said
+
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+STUDIES = (
+    Column("study", _TEXT, "name of the study: readable slug and short hash of its plan"),
+    Column("run", pa.int32(), "number of the run, the claim under which it wrote; a study grows by runs"),
+    Column("dataset", pa.string(), "name of the data set"),
+    Column("model", pa.string(), "name of the model, then its options"),
+    Column("optimizer", pa.string(), "name of the optimizer"),
+    Column("batch_size", pa.int32(), "global batch size, examples; null where all data are taken at once"),
+    Column("budget_steps", pa.int32(), "the most steps a trial takes"),
+    Column("evaluation_ratio", pa.float64(), "evaluations are at steps growing by this factor"),
+    Column("evaluation_spacing", pa.float64(), "steps per evaluation that the cap on their cost left at least"),
+    Column("pruning", pa.string(), "exact: curves of losing trials are cut short; off: they are not"),
+    Column("planned_trials", pa.int32(), "trials asked for when the run was made"),
+    Column("plan", pa.string(), "the whole identity of the study, JSON"),
+    Column("started_at", pa.string(), "when the run began, UTC, ISO 8601"),
+    Column("code_version", pa.string(), "version of this software"),
+    Column("git_commit", pa.string(), "commit of this software, with +dirty for uncommitted changes; null outside git"),
+    Column("python_version", pa.string(), "version of Python"),
+    Column("package_versions", pa.string(), "versions of the packages that computed, JSON"),
+    Column("backend", pa.string(), "cpu, gpu or tpu; null if the run failed before it had one"),
+    Column("device_kind", pa.string(), "what JAX calls the device; of a CPU, the model of the processor"),
+    Column("device_count", pa.int32(), "devices the run used"),
+    Column("emulated", pa.bool_(), "more devices than physical cores: times say nothing about speed"),
+    Column("physical_cores", pa.int32(), "physical cores the process could run on"),
+    Column("affinity", pa.string(), "logical processors the process was bound to, such as 0,1"),
+    Column("lanes", pa.int32(), "trials advanced by one program call"),
+    Column("lane_strategy", pa.string(), "map (one after the other) or vmap (batched)"),
+    Column("compile_seconds", pa.float64(), "seconds spent building programs, cached or not"),
+    Column("run_seconds", pa.float64(), "seconds from the first program call to the last, without compiling"),
+    Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps"),
+    Column("evaluate_seconds", pa.float64(), "the part of run_seconds inside evaluations"),
+    Column("trial_steps", pa.int64(), "training steps taken, summed over trials"),
+    Column(
+        "seconds_per_step", pa.float64(), "train_seconds / trial_steps; with several lanes the reciprocal of throughput"
+    ),
+    Column(
+        "seconds_per_epoch",
+        pa.float64(),
+        "seconds_per_step times training examples over batch size; null without epochs",
+    ),
+)
+
+TRIALS = (
+    Column("study", _TEXT, "name of the study"),
+    Column("trial", pa.int32(), "number of the trial within its study, from 0; k million + i repeats trial i"),
+    Column("run", pa.int32(), "number of the run that made the trial, as in studies"),
+    Column(
+        "role", pa.string(), "search, or confirm: one of the best trials of the search again, on a fresh seed", "search"
+    ),
+    Column("seed", pa.uint32(), "seed of its initial parameters and data order; null if not published"),
+    Column("status", pa.string(), "COMPLETE, INFEASIBLE or INCOMPLETE"),
+    Column("reason", pa.string(), "of INCOMPLETE: pruned, time_limit, lost, failed or unstated; else null"),
+    Column("steps", pa.int32(), "steps taken at its last evaluation"),
+)  # then one float64 column per metaparameter, under its own name
+
+MEASUREMENTS = (
+    Column("study", _TEXT, "name of the study"),
+    Column("trial", pa.int32(), "number of the trial within its study"),
+    Column("step", pa.int32(), "training steps taken before this evaluation; of a factorization, epochs"),
+)  # then one column per metric, under its own name: float32 as computed here, float64 as published elsewhere
+
+_MEAN = "without compiling; the mean of the epochs since the measurement before"
+# Of measurements of factorizations, after their metrics: what these epochs took.
+COSTS = (
+    Column("row_half_seconds", pa.float32(), f"seconds of solving all rows, {_MEAN}"),
+    Column("column_half_seconds", pa.float32(), f"seconds of solving all columns, {_MEAN}"),
+    Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling"),
+    Column("bytes_per_core", pa.int64(), "bytes of both tables and all work that each core holds"),
+    Column("peak_bytes_per_core", pa.int64(), "bytes that each core holds at most, as the compiler tells"),
+)
+
+NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables
+
+# A metaparameter becomes a column of `trials`, so it may not be called like one; see ``kinds.reserved``, too.
+RESERVED = frozenset(c.name for c in (*STUDIES, *TRIALS, *MEASUREMENTS)) | frozenset(METRICS)
+
+
+def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[str, pa.DataType]) -> pa.Table:
+    """An Arrow table of ``columns`` followed by ``extra`` ones, with the schema version in its metadata.
+
+    Args:
+      columns: STUDIES, TRIALS or MEASUREMENTS.
+      data: lists or arrays by column name, all of one length; a column of ``columns`` that is not there is null,
+        or what it is ``otherwise``.
+      extra: types of the further columns: metaparameters of trials, metrics of measurements.
+    """
+    fields = [pa.field(c.name, c.type) for c in columns]
+    fields += [pa.field(name, kind) for name, kind in extra.items()]
+    schema = pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
+    rows = len(next(iter(data.values()), ()))
+    told = {c.name: [c.otherwise] * rows for c in columns if c.otherwise is not None} | dict(data)
+    return pa.Table.from_arrays([_array(told.get(f.name), f.type, rows) for f in schema], schema=schema)
+
+
+def constant(column: pa.Field, value: object, rows: int) -> pa.Array:
+    """An array of one value, ``rows`` times, in a column's type."""
+    if column.type == _TEXT:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))
+    return pa.repeat(pa.scalar(value, column.type), rows)
+
+
+def version(schema: pa.Schema) -> int:
+    """The schema version a file was written under; 0 if it is none of ours."""
+    return int((schema.metadata or {}).get(VERSION_KEY, b"0"))
+
+
+def check_number(path: object, number: int) -> None:
+    """Raises BadInput unless ``number`` is the version of a schema that this software reads."""
+    if number < 1:
+        raise BadInput(f"{path} has schema {number}, which there never was")
+    if number > SCHEMA_VERSION:
+        raise BadInput(f"{path} has schema {number}, this software reads up to {SCHEMA_VERSION}; install a newer one")
+
+
+def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:
+    if values is None:
+        return pa.nulls(rows, kind)
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.cast(kind)
+    return pa.array(values, pa.string()).dictionary_encode() if kind == _TEXT else pa.array(values, kind)

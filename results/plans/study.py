@@ -1,0 +1,90 @@
+"""What studies of every kind share: metrics, targets, trials, and how a plan becomes a hash."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from results.bad_input import BadInput, check_choice
+from results.plans.search_space import finite
+
+# Major.Minor of the release whose results these are comparable with (CHANGELOG.md). Part of every plan.
+COMPARABLE = "0.2"
+
+# Kinds of errors; lower is better, always: a quality q in [0, 1] that is to grow is kept as the error 1 − q.
+METRIC_KINDS = {
+    "loss": "what training minimizes, without regularization",
+    "error": "fraction of examples classified wrongly",
+    "average_precision_error": "1 − average precision",
+    "word_error_rate": "word errors per word of the reference",
+    "ssim_error": "1 − structural similarity",
+    "bleu_error": "1 − BLEU, with BLEU in [0, 1]",
+    "recall_20_error": "1 − Recall@20 of held-out links",
+    "recall_50_error": "1 − Recall@50 of held-out links",
+    "objective": "what a factorization minimizes, with its ridge",
+    "shortfall": "0 once a benchmark's own quality target is met; of sources that tell nothing else",
+}
+SPLITS = ("train", "validation", "test")
+METRICS = tuple(f"{split}_{kind}" for split in SPLITS for kind in METRIC_KINDS)
+
+REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a source that does not say why
+# Trials that ended for one of these reasons are run again when the study is asked for again.
+REASONS_TO_RERUN = ("time_limit", "lost", "failed")
+
+MOST_STEPS = 2**31 - 1  # and most of whatever else is a column of whole numbers
+
+DIGITS = (8, 16)  # hex digits of a plan's sha256 that end a study's name: those of older stores, and of today's
+
+
+def whole(what: str, value: object, least: int, most: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")
+    if most is not None and value > most:
+        raise BadInput(f"{what} must be at most {most}, not {str(value)[:20]}")
+    return int(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A metric and the value to reach; every metric is an error, so reaching is being at or below ``value``."""
+
+    metric: str
+    value: float
+
+    def __post_init__(self) -> None:
+        check_choice("metric", self.metric, METRICS)
+        object.__setattr__(self, "value", finite(f"target on {self.metric}", self.value))
+
+    def reached(self, measured: np.ndarray) -> np.ndarray:
+        """Whether each measured value is at or below the target, compared in the column's own type; NaN never is.
+
+        Args:
+          measured: values of the metric, any shape, float32 or float64.
+
+        Returns:
+          bool array of the same shape.
+        """
+        measured = np.asarray(measured)
+        return measured <= measured.dtype.type(self.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One training run: its number within the study, its seed (uint32) and its choice of metaparameters."""
+
+    id: int
+    seed: int
+    metaparameters: Mapping[str, float]
+
+
+def canonical(plan: Mapping[str, Any]) -> str:
+    """Plain data as JSON with sorted keys and no spaces."""
+    return json.dumps(plan, sort_keys=True, separators=(",", ":"))
+
+
+def digest(plan: Mapping[str, Any]) -> str:
+    """sha256 of plain data in its canonical form, as hex."""
+    return hashlib.sha256(canonical(plan).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Reading many studies at once: scans, overviews, and the contents of releases."""

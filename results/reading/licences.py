@@ -1,0 +1,56 @@
+"""Licences: on which terms a study may be passed on, by where it is from."""
+
+import importlib.metadata
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from results.plans.kinds import KINDS, kind_of
+
+OWN = "scaling-limits"  # the source of what this software measured itself
+OWN_LICENCE = "CC-BY-4.0"
+# Sources that may be converted locally and never be redistributed, whatever a plan says of them.
+WITHHELD = ("shallue2018",)
+
+_URLS = {
+    "CC-BY-4.0": "https://creativecommons.org/licenses/by/4.0/",
+    "Apache-2.0": "https://www.apache.org/licenses/LICENSE-2.0",
+}
+_SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,39}")
+
+
+class Terms(NamedTuple):
+    """Where studies are from.
+
+    Attributes:
+      source: who measured: this software, or a source of published studies.
+      licence: SPDX identifier; None if there is none, so that the studies cannot be passed on.
+      citation: of a published source.
+    """
+
+    source: str
+    licence: str | None
+    citation: str | None
+
+    @property
+    def url(self) -> str:
+        """Of the licence's text."""
+        return _URLS.get(self.licence or "", f"https://spdx.org/licenses/{self.licence}.html")
+
+
+def terms(plan: Mapping[str, Any]) -> Terms:
+    """The terms of a study, from its plan: published studies carry their licence and citation in their details."""
+    if not KINDS[kind_of(plan)].recorded:
+        return Terms(OWN, OWN_LICENCE, None)
+    source, details = str(plan["source"]), plan["details"]
+    licence = str(details.get("licence", ""))
+    known = source not in WITHHELD and _SPDX.fullmatch(licence)
+    citation = details.get("citation")
+    return Terms(source, licence if known else None, str(citation) if citation else None)
+
+
+def apache_text() -> bytes:
+    """The text of Apache-2.0, which has to go with what is under it; this software is, too."""
+    packaged = importlib.metadata.distribution("scaling-limits").read_text("licenses/LICENSE")
+    return packaged.encode() if packaged else (Path(__file__).parents[2] / "LICENSE").read_bytes()

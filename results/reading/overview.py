@@ -1,0 +1,140 @@
+"""An overview of a store: what tables of answers say of its studies, and the answers.
+
+Both come from the envelopes. Where a study has none that is valid, its tables are read and its measurements scanned.
+"""
+
+import os
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from results import durable, store
+from results.durable import Damaged, Folder
+from results.plans.study import Target
+from results.rules import about, answers
+from results.rules.about import About
+from results.rules.answers import MINIMUM, Answer, Rule
+from results.storage import envelope
+from results.storage.commits import MANIFEST, Commit, committed, listed, read_table, steady
+from results.storage.envelope import Envelope
+
+ENOUGH = 16 * 1024  # bytes of an envelope for the rule minimum; of one with many metrics more is read
+
+
+class Overview(NamedTuple):
+    """The studies of a store or a release.
+
+    Attributes:
+      folder: of the store.
+      abouts: of every visible study, by name, sorted.
+      envelopes: that are valid, by name.
+      commits: of the studies without, by name.
+      waiting: names of studies that were asked for and are not visible yet.
+      rule: that the answers are by.
+    """
+
+    folder: Folder
+    abouts: Mapping[str, About]
+    envelopes: Mapping[str, Envelope]
+    commits: Mapping[str, Commit]
+    waiting: Sequence[str]
+    rule: Rule
+
+    def answers(self, target: Target, names: Container[str]) -> dict[str, Answer]:
+        """The answers of studies, by name of the study; those that never reached the target have none."""
+        enveloped = [each for name, each in self.envelopes.items() if name in names]
+        others = [commit for name, commit in self.commits.items() if name in names]
+        found = envelope.answers(enveloped, target, self.rule)
+        if others:
+            from results.reading import scan  # takes longer to import than the envelopes take to answer
+
+            found |= answers.best(scan.intervals(others, target, self.rule))
+        return found
+
+
+def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
+    """Looks at all studies of a store or a release, for answers by ``rule``.
+
+    Raises:
+      BadInput: there is none, it was written under a newer schema, or it is damaged.
+    """
+    try:
+        return steady(lambda: _survey(folder, rule))
+    except FileNotFoundError as error:
+        raise Damaged(f"{error.filename or error} is missing; look closer with `python -m results verify`") from None
+
+
+def _survey(folder: Folder, rule: Rule) -> Overview:
+    found: dict[str, Envelope | Commit] = {}
+    waiting = []
+    if folder.is_dir() and not (folder / MANIFEST).exists():
+        for name in sorted(name for name in _names(folder) if not name.startswith(".")):
+            each = _newest_envelope(folder, name, rule) or committed(folder, name)
+            if each:
+                found[name] = each
+            elif listed(folder / name).plans:
+                waiting.append(name)
+    if not found:  # a release, or there may be a reason
+        found = {commit.name: _listed_envelope(commit, rule) or commit for commit in store.catalogue(folder)}
+    return Overview(
+        folder,
+        {name: each.about if isinstance(each, Envelope) else _about(each) for name, each in found.items()},
+        {name: each for name, each in found.items() if isinstance(each, Envelope)},
+        {name: each for name, each in found.items() if isinstance(each, Commit)},
+        waiting,
+        rule,
+    )
+
+
+def _about(commit: Commit) -> About:
+    studies, trials = read_table(commit, "studies"), read_table(commit, "trials")
+    return about.of_study(commit.study, studies, trials, commit.metrics, commit.files["measurements"].rows)
+
+
+def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
+    """The envelope of a study's newest commit. The record of that is not parsed: hundreds are read for one answer."""
+    newest = max((file for file in _names(folder, name) if file.startswith("commit-")), default=None)
+    if newest is None:
+        return None
+    try:
+        record = _content(folder, name, newest)
+        file = newest.replace("commit", "envelope").replace(".json", ".arrow")
+        for most in (ENOUGH, -1) if rule.first is None else (-1,):
+            found = envelope.parse(_content(folder, name, file, most), record, rule)
+            if found and found.about.study == name:
+                return found
+    except (OSError, MemoryError):  # there is none, or it is no file, or absurd
+        pass
+    return None
+
+
+def _listed_envelope(commit: Commit, rule: Rule) -> Envelope | None:
+    hashes = " ".join(file.sha256 for file in commit.files.values()).encode()
+    try:
+        return envelope.parse(durable.read(commit.files["envelope"].path), hashes, rule)
+    except (KeyError, FileNotFoundError, Damaged):
+        return None
+
+
+# Local files without ``Path``, which takes longer than they do.
+
+
+def _names(folder: Folder, name: str = "") -> list[str]:
+    """Names in a folder of the store; none if it is a file."""
+    if not isinstance(folder, Path):
+        return [each.name for each in (folder / name).iterdir()]
+    try:
+        return os.listdir(f"{folder}/{name}")
+    except NotADirectoryError:
+        return []
+
+
+def _content(folder: Folder, name: str, file: str, most: int = -1) -> bytes:
+    """A file, or no more than ``most`` bytes of its start."""
+    if not isinstance(folder, Path):
+        return (folder / name / file).read_bytes()
+    handle = os.open(f"{folder}/{name}/{file}", os.O_RDONLY | os.O_NONBLOCK)  # waits for no pipe
+    try:
+        return os.read(handle, os.fstat(handle).st_size if most < 0 else most)
+    finally:
+        os.close(handle)

@@ -1,0 +1,112 @@
+"""The scan: when the trials of many studies reached a target, from their files, in little memory.
+
+It starts threads, so that a process that forks afterwards must not scan again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+
+from results import durable
+from results.durable import Damaged
+from results.plans.asked import APART
+from results.plans.study import Target
+from results.rules import answers
+from results.rules.answers import MINIMUM, Rule
+from results.rules.confirmation import CONFIRM, SEARCH
+from results.storage.commits import Commit, read_table
+
+# By what a commit record calls the types of metrics. A target is compared in the column's own type.
+_TYPES: dict[str, tuple[Any, type[np.floating]]] = {
+    "float": (pl.Float32, np.float32),
+    "double": (pl.Float64, np.float64),
+}
+
+
+def intervals(
+    commits: Sequence[Commit], target: Target, rule: Rule = MINIMUM, role: str | None = SEARCH
+) -> pd.DataFrame:
+    """First evaluation at the target, for every trial that ``rule`` counts and that reached it.
+
+    Args:
+      commits: visible studies; those without the metric have no rows.
+      target: metric and value.
+      rule: which trials count, and how they are compared.
+      role: of the trials: search, or confirm for the repeats of the best; None: of both.
+
+    Returns:
+      As ``answers.intervals``.
+
+    Raises:
+      Damaged: a file cannot be read.
+    """
+    found = [pl.DataFrame(schema=dict(zip(answers.COLUMNS, (pl.String, pl.Int32, pl.Int32, pl.Int32), strict=True)))]
+    for kind, (column_type, dtype) in _TYPES.items():
+        measured = [commit for commit in commits if commit.metrics.get(target.metric) == kind]
+        value = answers.in_type(target.value, dtype)
+        columns = {"trial": pl.Int32, "step": pl.Int32, target.metric: column_type}
+        for rows in _rows(measured, "measurements", columns):
+            found.append(_collected(_first_rows(rows, target.metric, value, rule), commits))
+    reached = pl.concat(found)
+    if role is not None:
+        confirmed = [commit.name for commit in commits if commit.repeats.confirm]
+        repeats = pl.col("study").is_in(confirmed) & (pl.col("trial") >= APART)
+        reached = reached.filter(repeats if role == CONFIRM else ~repeats)
+    if rule.first is not None and len(reached):
+        reached = reached.join(_first_complete(commits, rule.first), on=["study", "trial"])
+    return reached.sort("study", "trial").to_pandas()
+
+
+def _first_rows(rows: pl.LazyFrame, metric: str, value: np.floating, rule: Rule) -> pl.LazyFrame:
+    """The first row at the target of every trial, in no order, from rows sorted by trial and step in each study."""
+    measured, target = pl.col(metric), pl.lit(value)
+    reached = measured < target if rule.strict else measured <= target  # NaN is neither
+    goes_on = (pl.col("trial") == pl.col("trial").shift(1)) & (pl.col("study") == pl.col("study").shift(1))
+    before = pl.when(goes_on).then(pl.col("step").shift(1)).otherwise(0)
+    found = rows.with_columns(before.alias("steps_low")).filter(reached).group_by("study", "trial")
+    # Both are larger in later rows of a trial, so that the smallest are those of its first.
+    return found.agg(pl.col("steps_low").min(), pl.col("step").min().alias("steps_high"))
+
+
+def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
+    """Study and trial of the ``first`` COMPLETE trials by id of each study."""
+    complete = [
+        _collected(rows.filter(pl.col("status") == "COMPLETE").select("study", "trial"), commits)
+        for rows in _rows(commits, "trials", {"trial": pl.Int32, "status": pl.String})
+    ]
+    return pl.concat(complete).filter(pl.col("trial").rank().over("study") <= first)
+
+
+def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> Iterator[pl.LazyFrame]:
+    """Rows of a table with these columns and ``study``: the path of a local file, all of them at once, or the name."""
+    paths = [(commit, commit.files[table].path) for commit in commits]
+    here = [path for _, path in paths if isinstance(path, Path)]
+    for local in here:
+        durable.check_file(local)
+    if here:
+        yield pl.scan_parquet(
+            here,
+            schema=dict(columns),
+            extra_columns="ignore",
+            include_file_paths="study",
+            hive_partitioning=False,
+            glob=False,
+        )
+    for commit, path in paths:
+        if not isinstance(path, Path):
+            frame = pl.DataFrame(read_table(commit, table).select(list(columns)))
+            yield frame.lazy().with_columns(study=pl.lit(commit.name))
+
+
+def _collected(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
+    names = {str(file.path): commit.name for commit in commits for file in commit.files.values()}
+    try:
+        found = rows.collect(engine="streaming")
+    except (FileNotFoundError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise Damaged(f"a file of the store cannot be read ({reason}); look with `python -m results verify`") from None
+    return found.with_columns(pl.col("study").replace(names))

@@ -1,0 +1,216 @@
+"""The documents of a release that people read: README.md, DICTIONARY.md, LICENCES.md and CITATION.cff."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+from results.plans.study import METRIC_KINDS
+from results.reading import contents
+from results.reading.contents import Contents
+from results.reading.licences import OWN
+from results.release import croissant
+
+TITLE = "scaling-limits: scaling studies, every trial and every measurement"
+AUTHORS = "The scaling-limits authors"
+
+_README = """\
+# {title}
+
+How far does adding parallelism keep paying off? This release holds {studies:,} studies of {trials:,} trials with
+{measurements:,} measurements. A *study* is the trials of one workload (data set, model, optimizer) at one batch size,
+with metaparameters tuned for it; a *trial* is one training run; a *measurement* is its metrics at one step.
+
+{ledgers}
+
+Planned = complete + infeasible + incomplete + missing, always. INFEASIBLE is a trial that diverged: a result, not a
+gap. The reason of every INCOMPLETE one is in `trials`.
+
+## Files
+
+- `studies.parquet`: a row is {about[studies]}.
+- `trials/`: a row is {about[trials]}. A file per study, in folders
+  `dataset=…/model=…/optimizer=…/batch_size=…` whose names are percent-encoded.
+- `measurements/`: a row is {about[measurements]}. In the same folders.
+- `columns/`: files without rows that have every column of every file, for readers that want to know them first.
+- {others}: likewise, what else a store keeps of a study.
+- `DICTIONARY.md`: every column with its type, unit and meaning.
+- `LICENCES.md`, `CITATION.cff`: on which terms, and how to cite.
+- `manifest.json`: every study with its plan, its ledger, and its files with sha256.
+- `croissant.json`: the same for machines, in MLCommons's format.
+- `SHA256SUMS`: of every file; its last line is its own.
+
+## Reading
+
+Studies differ in their metaparameters and metrics, so a reader has to be told all columns. With polars:
+
+    import polars as pl
+    table = pl.scan_parquet(
+        "measurements/**/*.parquet",
+        hive_partitioning=True,
+        schema=pl.read_parquet_schema("columns/measurements.parquet"),
+        missing_columns="insert",
+        cast_options=pl.ScanCastOptions(float_cast="upcast"),
+    )
+
+With pyarrow:
+
+    import pyarrow.dataset as ds, pyarrow.parquet as pq
+    table = ds.dataset("trials", schema=pq.read_schema("columns/trials.parquet"), partitioning="hive")
+
+With scaling-limits, the software the release is from, it is read like a store:
+
+    from pathlib import Path
+    from results import store
+    studies, trials, measurements = store.read(Path("."))      # pandas
+    # python -m analysis steps --store .                       # steps to target, study by study
+
+## Before drawing conclusions
+
+- Every metric is an error: lower is better. Steps to target is the first measured step at or past the target; the truth
+  lies between the evaluation before and that one.
+- Metrics measured by this software are float32, published ones float64 as their source has them. Compare with a target
+  in the column's own type: as a float32, 0.12 is less than 0.12.
+- Where `pruning` is `exact`, curves of trials that could no longer be the first to a target are cut short. The answers
+  are those of whole curves; the curves are not whole.
+- Trials whose `role` is `confirm` repeat the best of their study on fresh seeds: trial k million + i is the k-th repeat
+  of trial i. They are no part of the search, and of no minimum over it. Where several trials were repeated, the first
+  half of the repeats chose one of them, and only the further ones of the chosen report without bias.
+- Where a plan has `stop` as `budget`, trials went on beyond their targets: harder ones can be read from their curves.
+- Where `emulated` is true there were more devices than physical cores: times say nothing about speed.
+- Results whose plans differ in `comparable` are not to be put into one curve.
+
+## Is it intact?
+
+    sha256sum -c SHA256SUMS
+    python -m results verify --store .
+"""
+
+
+def readme(held: Contents) -> bytes:
+    """The dataset card, with the front matter that the Hugging Face hub reads."""
+    others = sorted({table for commit in held.commits for table in commit.files} - {"trials", "measurements"})
+    text = _README.format(
+        title=TITLE,
+        studies=len(held.commits),
+        trials=held.rows("trials"),
+        measurements=held.rows("measurements"),
+        ledgers=_ledgers(held),
+        about=contents.TABLES,
+        others=", ".join(f"`{table}/`" for table in others),
+    )
+    return (_front_matter(held) + text).encode()
+
+
+def dictionary(held: Contents) -> bytes:
+    """The data dictionary: every column of every table."""
+    lines = ["# Data dictionary", "", "Metrics are named `<split>_<kind>`:", ""]
+    lines += _table(("kind", "what it is"), METRIC_KINDS.items())
+    for table, about in contents.TABLES.items():
+        rows = [(f"`{column.name}`", column.type, column.meaning) for column in contents.described(held, table)]
+        lines += ["", f"## {table}", "", f"A row is {about}.", "", *_table(("column", "type", "meaning"), rows)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def licence_list(held: Contents) -> bytes:
+    """Which rows of which table are under which licence."""
+    lines = ["# Licences", "", "By table and by the source of its rows; a study's source is in its plan.", ""]
+    rows = [
+        (f"`{table}`", terms.source, f"[{terms.licence}]({terms.url})")
+        for table in contents.TABLES
+        for terms in held.sources
+    ]
+    lines += _table(("table", "rows from", "licence"), rows)
+    for terms in held.sources:
+        if terms.source != OWN:
+            lines += ["", f"{terms.source}: converted into these tables by scaling-limits from {terms.citation}."]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def citation(held: Contents, manifest_sha256: str) -> bytes:
+    """CITATION.cff of the release."""
+    lines = [
+        "cff-version: 1.2.0",
+        "type: dataset",
+        f"title: {json.dumps(TITLE)}",
+        'message: "If you use these data, please cite them, and the sources they name."',
+        "authors:",
+        f"  - name: {json.dumps(AUTHORS)}",
+        f"version: {json.dumps(held.version)}",
+        "identifiers:",
+        "  - type: other",
+        f"    value: sha256:{manifest_sha256}",
+        '    description: "sha256 of manifest.json, which holds that of every table"',
+    ]
+    if held.newest:
+        lines.append(f'date-released: "{held.newest}"')
+    if len(held.licences) == 1:
+        lines.append(f"license: {held.licences[0].licence}")
+    lines += [
+        "references:",
+        "  - type: article",
+        '    title: "Measuring the Effects of Data Parallelism on Neural Network Training"',
+        "    authors:",
+        "      - {family-names: Shallue, given-names: Christopher J.}",
+        "      - {family-names: Lee, given-names: Jaehoon}",
+        "      - {family-names: Antognini, given-names: Joseph}",
+        "      - {family-names: Sohl-Dickstein, given-names: Jascha}",
+        "      - {family-names: Frostig, given-names: Roy}",
+        "      - {family-names: Dahl, given-names: George E.}",
+        "    year: 2019",
+        "    journal: Journal of Machine Learning Research",
+        '    notes: "arXiv 1811.03600; defines the studies"',
+    ]
+    for terms in held.sources:
+        if terms.source != OWN:
+            lines += ["  - type: data", f"    title: {json.dumps(terms.citation or terms.source)}", "    authors:"]
+            lines += [f"      - name: {json.dumps(terms.source)}"]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def bibtex(held: Contents) -> str:
+    """How to cite the release, for croissant.json."""
+    year = f", year = {{{held.newest[:4]}}}" if held.newest else ""
+    return (
+        f"@misc{{scaling_limits, title = {{{TITLE}}}, author = {{{{{AUTHORS}}}}}, version = {{{held.version}}}{year}}}"
+    )
+
+
+def _front_matter(held: Contents) -> str:
+    licences = [terms.licence.lower() for terms in held.licences if terms.licence]
+    lines = ["---", f"pretty_name: {croissant.NAME}", "license:", *(f"- {licence}" for licence in licences)]
+    lines += ["tags:", *(f"- {word.replace(' ', '-')}" for word in croissant.KEYWORDS)]
+    lines += ["size_categories:", f"- {_size(held.rows('measurements'))}", "configs:"]
+    for table in contents.TABLES:
+        files = "studies.parquet" if table == "studies" else f"{table}/**/*.parquet"
+        lines += [f"- config_name: {table}", f'  data_files: "{files}"']
+        lines += ["  default: true"] * (table == "studies")
+    lines.append("dataset_info:")  # without it the hub's reader takes the columns of the first file for those of all
+    for table in contents.TABLES:
+        lines += [f"- config_name: {table}", "  features:"]
+        for name, kind in contents.in_files(held, table):
+            lines += [f"  - name: {json.dumps(name)}", f"    dtype: {kind}"]
+    return "\n".join([*lines, "---", "", ""])
+
+
+def _size(rows: int) -> str:
+    """The hub's word for how many rows there are."""
+    ends = ["1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T"]
+    for place, end in enumerate(ends):
+        if rows < 1000 * 10**place:
+            return f"{ends[place - 1]}<n<{end}" if place else "n<1K"
+    return "n>1T"
+
+
+def _ledgers(held: Contents) -> str:
+    heads = ("source", "licence", "studies", "planned", "complete", "infeasible", "incomplete", "missing")
+    rows = []
+    for terms, commits in held.sources.items():
+        counts = contents.total(commits)
+        incomplete = counts.planned - counts.complete - counts.infeasible - counts.missing
+        numbers = [len(commits), counts.planned, counts.complete, counts.infeasible, incomplete, counts.missing]
+        rows.append((terms.source, str(terms.licence), *(f"{number:,}" for number in numbers)))
+    return "\n".join(_table(heads, rows))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
+    return [lines[0], "|---" * len(heads) + "|", *lines[1:]]

@@ -1,0 +1,131 @@
+"""What a merge or an export takes in: the studies of a store, of a release, or of a store of schema 1."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results import durable, store
+from results.bad_input import BadInput
+from results.checks import commit_checks, table_checks
+from results.durable import Damaged, Folder
+from results.plans.plan import Plan
+from results.release.union import only
+from results.storage import compaction, migrations
+from results.storage.commits import Commit, File, released
+from results.storage.compaction import TABLES, Piece
+
+MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is written anew
+
+
+class Incoming(NamedTuple):
+    """A study somewhere else.
+
+    Attributes:
+      study: as it was asked for.
+      commit: its commit record; None if its place has none, or has it under another name.
+      runs: reads its runs, oldest first, once they are seen to be what was written.
+    """
+
+    study: Plan
+    commit: Commit | None
+    runs: Callable[[], list[Piece]]
+
+
+def incoming(folder: Folder) -> dict[str, Incoming]:
+    """The visible studies of a store or a release, of any schema up to today's, by plan.
+
+    Raises:
+      Damaged: one is not what was written, or is there under two names.
+    """
+    if released(folder) is None and folder.is_dir() and (names := migrations.studies_of_1(folder)):
+        found = [
+            Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name)) for name in names
+        ]
+    else:
+        found = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
+    by_plan: dict[str, Incoming] = {}
+    for each in found:
+        if (other := by_plan.setdefault(each.study.plan_json, each)) is not each:
+            raise Damaged(f"{folder} holds one plan twice, as {other.study.name} and {each.study.name}; remove one")
+    return by_plan
+
+
+def called(offer: Incoming, into: Folder) -> Incoming:
+    """The study under the name that it has in a store, or gets there."""
+    study = store.called(into, offer.study)
+    if study.name == offer.study.name:
+        return offer
+    return Incoming(study, None, lambda: [compaction.named(run, study.name) for run in offer.runs()])
+
+
+def checked(commit: Commit) -> dict[str, bytes]:
+    """All files of a study, by what they hold, once all that ``results verify`` looks at is seen to hold of them.
+
+    Raises:
+      Damaged: one is not what the commit record says, or something does not hold; the envelope is made again for that.
+    """
+    data = {name: _bytes(file) for name, file in commit.files.items()}
+    numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
+    sources = {name: pa.py_buffer(content) for name, content in data.items()}
+    folder = commit.files["studies"].path.parent
+    for fault in commit_checks.content(commit, commit.study, folder, sources, {}, numbers):
+        raise Damaged(f"{fault.line}; look closer with `python -m results verify`")
+    return data
+
+
+def parquet_file(data: bytes, table: str, path: Folder) -> pq.ParquetFile:
+    """A table's file in memory; BadInput, naming ``path``, if it is none or of a schema this software does not read."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
+        raise Damaged(f"{path} is no table ({str(error).splitlines()[0]})") from None
+    migrations.upgrade(table, file.schema_arrow.empty_table(), path)
+    return file
+
+
+def _check(study: Plan, tables: Mapping[str, table_checks.Rows], numbers: frozenset[int] | None, path: Folder) -> None:
+    try:
+        flaw = next(table_checks.flaws(study, tables, numbers), None)
+    except BadInput:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a value is no text
+        raise Damaged(f"a table beside {path} cannot be read ({str(error).splitlines()[0]})") from None
+    if flaw:
+        raise Damaged(f"{path.parent}: {flaw.table} of {study.name}: {flaw.what}; look closer with `results verify`")
+
+
+def _bytes(file: File) -> bytes:
+    try:
+        data = durable.read(file.path)
+    except FileNotFoundError:
+        raise Damaged(f"{file.path} is missing; look at all of it with `python -m results verify`") from None
+    if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
+        raise Damaged(f"{file.path} is not what was written; look at all of it with `python -m results verify`")
+    return data
+
+
+def _runs(commit: Commit) -> list[Piece]:
+    data = checked(commit)
+    tables = []
+    for table in TABLES:
+        path = commit.files[table].path
+        tables.append(migrations.upgrade(table, parquet_file(data[table], table, path).read(), path))
+    whole = Piece(*tables)
+    run_of = dict(zip(whole.trials["trial"].to_pylist(), whole.trials["run"].to_pylist(), strict=True))
+    runs = []
+    for row, run in enumerate(whole.studies["run"].to_pylist()):
+        own = only(whole, [trial for trial, number in run_of.items() if number == run])
+        runs.append(own._replace(studies=whole.studies.slice(row, 1)))
+    return runs
+
+
+def _runs_of_1(folder: Folder, name: str) -> list[Piece]:
+    study, runs = migrations.plan_of_1(folder, name), migrations.runs_of_1(folder, name)
+    for tables in runs:
+        path = folder / name / "studies.parquet"
+        _check(study, {table: table_checks.in_memory(rows) for table, rows in tables.items()}, None, path)
+    return [Piece(**tables) for tables in runs]

@@ -1,0 +1,187 @@
+"""The union of what two places hold of one study: which trials one can take from the other, and where they disagree."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from results.plans.asked import APART
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.study import REASONS_TO_RERUN
+from results.storage import compaction
+from results.storage.compaction import Piece, only
+
+_KEYS = {"measurements": ["trial", "step"], "trials": ["trial"]}
+
+
+class Difference(NamedTuple):
+    """Where a trial first differs between two places, in order of steps, then in its row of trials.
+
+    Attributes:
+      what: such as ``validation_loss at step 20``.
+      here, there: what the places say.
+      values: in how many values the trial differs; a row that one place lacks counts as those it has.
+    """
+
+    what: str
+    here: object
+    there: object
+    values: int
+
+    def told(self, here: object, there: object) -> str:
+        """In words, with the names of the places."""
+        return f"{self.what} is {_shown(self.here)} in {here} and {_shown(self.there)} in {there}"
+
+
+class Union(NamedTuple):
+    """What comes of comparing two places.
+
+    Attributes:
+      take: ids of the trials of the other place that are wanted: new ones, those finished there that have yet to be
+        run again here, and those that go on further there.
+      conflicts: by trial, what cannot both be true. Of our own studies where both have finished it; of those of others
+        wherever neither goes on where the other ends.
+      clashes: columns whose types differ; then nothing else was compared.
+      finished: trials that one place has finished and that were to be run again in the other, which gives way.
+      unfinished: by trial, what differs of those that were to be run again in both; the longer stands, or ours.
+      shorter: by trial of a study of others, what differs where ours goes on further than theirs.
+    """
+
+    take: frozenset[int]
+    conflicts: Mapping[int, Difference] = {}
+    clashes: Collection[Difference] = ()
+    finished: frozenset[int] = frozenset()
+    unfinished: Mapping[int, Difference] = {}
+    shorter: Mapping[int, Difference] = {}
+
+
+def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
+    """Compares what two places hold of a study; which run made a trial, where and how fast, is no difference.
+
+    Args:
+      ours, theirs: every trial once, measurements sorted by (trial, step).
+      study: if pruned, curves are compared as far as both together leave them.
+    """
+    clashes = [clash for table in _KEYS for clash in _clashes(getattr(ours, table), getattr(theirs, table))]
+    if clashes:
+        return Union(frozenset(), clashes=clashes)
+    return _of_others(ours, theirs) if KINDS[study.kind].recorded else _of_ours(ours, theirs, study)
+
+
+def _of_others(ours: Piece, theirs: Piece) -> Union:
+    here, there = (set(piece.trials["trial"].to_pylist()) for piece in (ours, theirs))
+    differing = _differing(*(only(piece, here & there) for piece in (ours, theirs)))
+    longer = frozenset(trial for trial in differing if _goes_on(ours, theirs, trial))
+    shorter = {trial: how for trial, how in differing.items() if _goes_on(theirs, ours, trial)}
+    conflicts = {trial: how for trial, how in differing.items() if trial not in longer and trial not in shorter}
+    return Union(frozenset(there - here) | longer, conflicts, shorter=shorter)
+
+
+def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
+    here, there = _to_rerun(ours), _to_rerun(theirs)
+    both = here.keys() & there.keys()
+    better = {trial for trial in both if here[trial] and not there[trial]}
+    unfinished = _differing(*(only(piece, {t for t in both if here[t] and there[t]}) for piece in (ours, theirs)))
+    longer = {trial for trial in unfinished if _steps(theirs, trial) > _steps(ours, trial)}
+    take = frozenset(there.keys() - here.keys() | better | longer)
+    if max(take, default=0) >= APART:  # without what repeats another trial than the best
+        take &= frozenset(compaction.merge([ours, theirs], study).trials["trial"].to_pylist())
+    finished = {trial for trial in both if not here[trial] and not there[trial]}
+    ours, theirs = only(ours, here.keys() - better - longer), only(theirs, take | finished)
+    if study.pruning == "exact":
+        ours, theirs = (compaction.merge(pieces, study) for pieces in ([theirs, ours], [ours, theirs]))
+    conflicts = _differing(only(ours, finished), only(theirs, finished))
+    gave_way = frozenset(trial for trial in both if here[trial] != there[trial])
+    return Union(take, conflicts, finished=gave_way, unfinished=unfinished)
+
+
+def _to_rerun(piece: Piece) -> dict[int, bool]:
+    """Whether each trial ended for a reason worth another try."""
+    reasons = piece.trials["reason"].to_pylist()
+    return {
+        trial: reason in REASONS_TO_RERUN
+        for trial, reason in zip(piece.trials["trial"].to_pylist(), reasons, strict=True)
+    }
+
+
+def _steps(piece: Piece, trial: int) -> int:
+    return _row(piece, trial)["steps"] or 0
+
+
+def _row(piece: Piece, trial: int) -> dict[str, Any]:
+    return _of_trial(piece.trials, trial).to_pylist()[0]
+
+
+def _of_trial(table: pa.Table, trial: int) -> pa.Table:
+    ids = table["trial"].to_numpy()
+    start, end = np.searchsorted(ids, trial), np.searchsorted(ids, trial, "right")
+    return table.slice(start, end - start)
+
+
+def _goes_on(shorter: Piece, longer: Piece, trial: int) -> bool:
+    """Whether a trial that had not ended in one place goes on in the other; of what was lost, anything else does."""
+    ended = _row(shorter, trial)
+    start, whole = (_of_trial(piece.measurements, trial) for piece in (shorter, longer))
+    if ended["status"] != "INCOMPLETE" or len(start) > len(whole):
+        return False
+    found_again = ended["reason"] == "lost" != _row(longer, trial)["reason"]
+    return (len(start) < len(whole) or found_again) and not _cells(start, whole.slice(0, len(start)), "measurements")
+
+
+def _clashes(ours: pa.Table, theirs: pa.Table) -> list[Difference]:
+    return [
+        Difference(f"the type of {name}", ours.schema.field(name).type, theirs.schema.field(name).type, 1)
+        for name in ours.column_names
+        if name in theirs.column_names and ours.schema.field(name).type != theirs.schema.field(name).type
+    ]
+
+
+def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
+    """The trials whose rows are not the same, of those that both have, sorted."""
+    found = _cells(ours.measurements, theirs.measurements, "measurements")
+    for trial, further in _cells(ours.trials, theirs.trials, "trials").items():
+        first = found.get(trial, further)
+        found[trial] = first._replace(values=first.values + (further.values if trial in found else 0))
+    return dict(sorted(found.items()))
+
+
+def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference]:
+    """How the rows of each trial differ, if they do."""
+    if not len(ours) + len(theirs):
+        return {}
+    # Without a column of the other, null.
+    joined = pa.concat_tables([ours, theirs], promote_options="default")
+    frame = joined.drop_columns([name for name in ("study", "run") if name in joined.column_names]).to_pandas()
+    frame = frame.set_index(_KEYS[table])
+    here, there = frame.iloc[: len(ours)], frame.iloc[len(ours) :]
+    held = alone = np.zeros(len(here), bool)
+    if not here.index.equals(there.index):
+        every = here.index.union(there.index)
+        held = every.isin(here.index)
+        alone = held != every.isin(there.index)
+        here, there = here.reindex(every), there.reindex(every)
+    unequal = ~((here == there) | (here.isna() & there.isna())).to_numpy(bool)
+    values = np.maximum(unequal.sum(axis=1), alone)
+    rows = np.flatnonzero(values)
+    trials = here.index.get_level_values("trial").to_numpy()[rows]
+    found: dict[int, Difference] = {}
+    starts = np.flatnonzero(np.append(True, trials[1:] != trials[:-1])[: len(trials)])
+    counts = np.add.reduceat(values[rows], starts) if len(rows) else starts
+    for row, trial, count in zip(rows[starts], trials[starts].tolist(), counts.tolist(), strict=True):
+        step = here.index[row][1] if table == "measurements" else None
+        if alone[row]:
+            told = ("measured", "missing") if held[row] else ("missing", "measured")
+            found[trial] = Difference(f"step {step}", *told, count)
+            continue
+        column = int(np.argmax(unequal[row]))
+        what = str(here.columns[column]) + ("" if step is None else f" at step {step}")
+        found[trial] = Difference(what, here.iat[row, column], there.iat[row, column], count)
+    return found
+
+
+def _shown(value: object) -> object:
+    if value is None or value != value:
+        return "nothing"
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,86 @@
+"""When trials reached a target: the censoring interval their evaluations leave, and the answer of each study."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from results.plans.study import Target
+
+COLUMNS = ("study", "trial", "steps_low", "steps_high")
+RULES = ("minimum", "released")
+
+
+class Rule(NamedTuple):
+    """Which trials count, and what it takes to reach a target.
+
+    Attributes:
+      name: minimum (at or below the target) or released (strictly below, as in the published analysis).
+      first: only so many COMPLETE trials count, those with the smallest ids; None: all trials, however they ended.
+    """
+
+    name: str
+    first: int | None = None
+
+    @property
+    def strict(self) -> bool:
+        return self.name == "released"
+
+    @property
+    def sign(self) -> str:
+        return "<" if self.strict else "≤"
+
+
+MINIMUM = Rule("minimum")
+
+
+class Answer(NamedTuple):
+    """Of a study and a target: the best trial needed more than ``steps_low`` and at most ``steps_high`` steps.
+
+    Both are 0 where it was at the target before its first step, which only studies of others can tell. ``trial`` is the
+    one that was first; of equals the one with the smallest id.
+    """
+
+    steps_low: int
+    steps_high: int
+    trial: int
+
+
+def in_type(value: float, dtype: type[np.floating]) -> np.floating:
+    """A target's value in a column's own type; one beyond its range is its largest finite number."""
+    with np.errstate(over="ignore"):
+        return min(dtype(value), dtype(np.finfo(dtype).max))
+
+
+def intervals(measurements: pd.DataFrame, target: Target) -> pd.DataFrame:
+    """First evaluation at or below the target, for every trial that reached it, whatever its status.
+
+    For tables in memory, in the process's own thread; ``results.reading.scan`` does the same for the files of a store.
+
+    Args:
+      measurements: rows (study, trial, step, metrics), sorted by study, trial, step.
+      target: metric and value.
+
+    Returns:
+      Columns study, trial, steps_low (the evaluation before, 0 if none) and steps_high: steps to target lies in
+      (steps_low, steps_high], or is 0 if both are.
+    """
+    if target.metric not in measurements:
+        return pd.DataFrame(columns=list(COLUMNS))
+    step_before = measurements.groupby(["study", "trial"], observed=True)["step"].shift(fill_value=0)
+    rows = measurements.assign(steps_low=step_before, steps_high=measurements["step"])
+    rows = rows[target.reached(measurements[target.metric].to_numpy())]
+    return rows.drop_duplicates(["study", "trial"])[list(COLUMNS)].reset_index(drop=True)
+
+
+def best(trials: pd.DataFrame) -> Mapping[str, Answer]:
+    """The answer of each study that has one, from the trials that reached its target.
+
+    Args:
+      trials: as ``intervals`` returns them.
+    """
+    winners = trials.sort_values(["study", "steps_high", "trial"]).drop_duplicates("study")
+    lowest = trials.groupby("study", observed=True)["steps_low"].min()
+    rows = zip(winners["study"], winners["steps_high"], winners["trial"], strict=True)
+    return {study: Answer(int(lowest[study]), int(high), int(trial)) for study, high, trial in rows}

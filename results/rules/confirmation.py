@@ -1,0 +1,123 @@
+"""Confirmation: the best trials of a search, run again on fresh seeds, which says how much of their lead was luck.
+
+The answer of a study is a minimum, and a minimum over noisy trials flatters twice: the best of many is lucky in its
+seed, and running it again judges that one configuration, which may be worse than the best there is. So the
+``confirm_top`` best trials of a search are candidates. Each is repeated ``confirm`` / 2 times; the one with the least
+median of these is *chosen*, and repeated as often again. Those last repeats *report*: nothing was chosen by them, and
+so they are unbiased. With one candidate nothing is chosen, and all of its repeats report. Exact pruning knows the
+winner alone.
+
+The k-th repeat of trial i is the trial k · APART + i of the same study: it has the metaparameters of trial i and a seed
+of its own. Its role is ``confirm``; answers, envelopes, pruning and fits are about trials whose role is ``search``.
+
+All of it is about the study's first target. If a larger search finds better trials, the repeats of those before are
+dropped when the study is committed: tables are a function of what was asked for, not of its history.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from results.plans.asked import APART, Asked, Repeats
+from results.plans.plan import Plan
+from results.rules import answers, ledger
+
+SEARCH, CONFIRM = ROLES = ("search", "confirm")
+
+
+def ids(trial: int, first: int, last: int) -> list[int]:
+    """The trials that repeat a trial, from its ``first`` repeat to its ``last``; they count from 1."""
+    return [repeat * APART + trial for repeat in range(first, last + 1)]
+
+
+def role(trial: int) -> str:
+    """The role of a trial of a study of our own, by its id."""
+    return CONFIRM if trial >= APART else SEARCH
+
+
+def reporting(asked: Asked, repeats: Iterable[int]) -> list[int]:
+    """Of the repeats of a study that ran, those that report, in order.
+
+    Args:
+      asked: of the study.
+      repeats: ids of those that ran.
+    """
+    chooses = asked.repeats.candidates(asked.trials) > 1
+    return sorted(at for at in repeats if not chooses or at // APART > asked.repeats.half)
+
+
+def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+    """The best trials of a search, best first, whether trials were pruned or not; as many as it is asked to have.
+
+    Those that reached the study's first target come in the order in which they did, then the others by how low their
+    error came; of equals the one with the smaller id is the better.
+
+    Args:
+      study: the plan, with a target.
+      trials: rows (trial, role), every trial once.
+      measurements: rows (study, trial, step, metrics), sorted.
+    """
+    searched = sorted(trials.loc[trials["role"] == SEARCH, "trial"])
+    target = study.targets[0]
+    measurements = measurements[measurements["trial"].isin(searched)]
+    first = answers.intervals(measurements, target)
+    at = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
+    lowest = measurements.groupby("trial")[target.metric].min() if target.metric in measurements else pd.Series()
+    error = lowest.reindex(searched).fillna(np.inf).to_dict()
+    ranked = sorted(searched, key=lambda i: (at.get(i, np.inf), 0.0 if i in at else error[i], i))
+    return [int(i) for i in ranked[: study.asked.repeats.top]]
+
+
+def wanted(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+    """Ids of the repeats that are asked for: those that choose, and once all of these have ended, those that report.
+
+    Args:
+      study, trials, measurements: as ``candidates`` takes them, of the search and of its repeats; trials also have a
+        reason.
+    """
+    repeats = study.asked.repeats
+    best = candidates(study, trials, measurements)
+    if len(best) < 2:
+        return [at for i in best for at in ids(i, 1, repeats.confirm)]
+    choose = [at for i in best for at in ids(i, 1, repeats.half)]
+    if not ledger.settled(trials).issuperset(choose):
+        return choose
+    first = answers.intervals(measurements[measurements["trial"].isin(choose)], study.targets[0])
+    steps = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
+    return choose + ids(choice(best, repeats, steps), repeats.half + 1, repeats.confirm)
+
+
+def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:
+    """Which candidate is chosen: the one with the least median steps, of equals the better of the search.
+
+    Args:
+      best: candidates, the best of the search first.
+      repeats: as asked for.
+      steps: to target of the repeats that choose, by id; one that is not there never reached.
+    """
+    medians = [float(np.median([steps.get(at, np.inf) for at in ids(i, 1, repeats.half)])) for i in best]
+    return best[int(np.argmin(medians))]
+
+
+def missing(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+    """Ids of the repeats that can be run now, in order; none before all trials of the search have ended.
+
+    Args:
+      study: as asked for.
+      trials: rows (trial, role, reason), every trial once.
+      measurements: rows (study, trial, step, metrics), sorted.
+    """
+    if not study.asked.repeats.confirm or not len(trials):
+        return []
+    settled = ledger.settled(trials)
+    if not settled.issuperset(range(study.trials)):
+        return []
+    return [trial for trial in wanted(study, trials, measurements) if trial not in settled]
+
+
+def to_run(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
+    """How many repeats are still to be run, also of those that wait for what others choose; of an ended search."""
+    settled = ledger.settled(trials)
+    done = sum(trial in settled for trial in wanted(study, trials, measurements))
+    return study.asked.planned - study.trials - done

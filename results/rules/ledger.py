@@ -1,0 +1,78 @@
+"""The ledger of a study: planned = complete + infeasible + incomplete, by reason, + missing.
+
+Planned are the trials of the search and the repeats of its best.
+"""
+
+import collections
+import itertools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from results.plans.asked import APART, Asked
+from results.plans.study import REASONS, REASONS_TO_RERUN
+
+
+class Ending(NamedTuple):
+    """How a trial ended, and whether it was one of the search or a repeat of its best."""
+
+    role: str
+    status: str
+    reason: str | None
+
+
+class Ledger(NamedTuple):
+    """Trials by how they ended; the first is the sum of all others."""
+
+    planned: int
+    complete: int
+    infeasible: int
+    pruned: int
+    time_limit: int
+    lost: int
+    failed: int
+    unstated: int
+    missing: int
+
+    @property
+    def adds_up(self) -> bool:
+        return self.planned == sum(self[1:]) and min(self) >= 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether asking for the study again would run something."""
+        return bool(self.missing or any(getattr(self, reason) for reason in REASONS_TO_RERUN))
+
+
+def settled(trials: pd.DataFrame) -> frozenset[int]:
+    """Ids of the trials that need no other run, of rows (trial, reason); none where there are no rows."""
+    keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
+    return frozenset(int(i) for i in keep)
+
+
+def count(asked: Asked, trials: pd.DataFrame) -> Ledger:
+    """The ledger of a study from the rows of its trials (trial, role, status, reason), every trial once."""
+    if not len(trials):
+        return tally(asked, {})
+    rows = zip(trials["role"], trials["status"], trials["reason"], strict=True)
+    return tally(asked, dict(zip(trials["trial"].tolist(), itertools.starmap(Ending, rows), strict=True)))
+
+
+def tally(asked: Asked, ended: Mapping[int, Ending]) -> Ledger:
+    """The ledger of a study, from how each of its trials ended, by its id, in the order they were stored.
+
+    A larger search may have found other best trials; until a commit drops the repeats of those before, of the k-th
+    repeats as many count as are asked for, those that were stored last.
+    """
+    searched = [how for how in ended.values() if how.role != "confirm"]
+    by_number: dict[int, list[Ending]] = collections.defaultdict(list)
+    for at, how in ended.items():
+        if how.role == "confirm":
+            by_number[at // APART].append(how)
+    repeated = [how for k, found in by_number.items() for how in found[-asked.repeats.width(k, asked.trials) :]]
+    counts = collections.Counter(
+        how.reason if how.status == "INCOMPLETE" else how.status for how in searched + repeated
+    )
+    kinds = {kind.lower(): counts[kind] for kind in ("COMPLETE", "INFEASIBLE", *REASONS)}
+    return Ledger(planned=asked.planned, **kinds, missing=asked.planned - counts.total())

@@ -1,0 +1,275 @@
+"""Claims: taking a study for writing. Its parts count until somebody claims it after; see ``results.storage.parts``."""
+
+import contextlib
+import datetime
+import hashlib
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from results import durable
+from results.durable import Damaged, Folder
+from results.plans import schema
+from results.plans.asked import most
+from results.plans.plan import Plan
+from results.rules import ledger
+from results.storage import compaction, envelope, parts
+from results.storage.commits import Commit, Tables, committed, frame, listed, read_table, steady
+from results.storage.compaction import TABLES, Piece
+from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
+
+
+class TakenOver(Exception):
+    """Somebody else claimed the study since; what this process wrote before that counts, and nothing after."""
+
+
+class Claim:
+    """The right to write to a study, for as long as nobody claims it after; made by ``claim``.
+
+    Attributes:
+      settled: ids of the trials that need no other run.
+      number: of the claim, the token of its parts and the number of its run; None until something is written.
+    """
+
+    def __init__(self, store: Folder, name: str):
+        self._folder, self._name = store / name, name
+
+        def look() -> tuple[Listing, Commit | None, list[Part], pd.DataFrame]:
+            listing, base, parts = state(store, name)
+            return listing, base, parts, outcomes(self._folder, base, parts)
+
+        self._listing, self._base, self._parts, trials = steady(look)
+        self._next = len(self._parts) + (self._base.parts if self._base else 0)
+        self._held: dict[Part, Piece] = {}  # what was written here, and need not be read
+        self.number: int | None = None
+        self.settled = ledger.settled(trials)
+
+    @property
+    def visible(self) -> bool:
+        """Whether everything that counts is in a commit record."""
+        return self._base is not None and not self._parts
+
+    def tables(self) -> Tables:
+        """What is stored of the study, visible or not; empty tables if nothing is."""
+        stored = self._stored()
+        return _frames(stored)
+
+    def write(self, tables: Mapping[str, pa.Table]) -> None:
+        """Stores finished trials with all their rows, durably, as one part.
+
+        Args:
+          tables: studies (one row), trials and measurements, as ``results.plans.schema.build`` makes them.
+
+        Raises:
+          TakenOver: somebody claimed the study since.
+        """
+        if self.number is None:
+            self.number = self._claim("run")
+        self._write(compaction.with_run(Piece(**tables), self.number), self.number)
+
+    def commit(self, study: Plan) -> None:
+        """Merges what was committed with the parts since, and makes that visible.
+
+        Args:
+          study: as asked for; the ledger adds up to the most trials and repeats it was ever asked for with.
+
+        Raises:
+          TakenOver: somebody claimed the study since.
+        """
+        number = self._claim("commit")
+        stored = self._stored()
+        self._check_newest(number)
+        whole = compaction.merge(stored, study)
+        durable.create(self._folder / commit_file(number), durable.seal(self._record(number, study, whole)))
+        self._base = steady(self._newest)
+        _remove_merged(self._base)
+        self.number, self._parts, self._held = None, [], {}
+
+    def _write(self, piece: Piece, number: int) -> None:
+        part = Part(self._next, number)
+        created = durable.create(self._folder / part.file, compaction.part_bytes(piece))
+        assert created, part  # nobody else writes under this token
+        self._check_newest(number)
+        self._next += 1
+        self._parts.append(part)
+        self._held[part] = piece
+
+    def _adopt(self, number: int) -> None:
+        """Writes anew the finished trials of parts that the claim ``number`` cut off although they had been stored.
+
+        Their writer had been told so, as there was no newer claim yet; it stored them after this one had looked. Of the
+        parts that are cut off those of the newest writer hold all that was ever told, as it began with taking over.
+        """
+        merged = self._base.parts if self._base else 0
+        there = [part for part in listed(self._folder).parts if part.seq >= merged and part.token < number]
+        newest = max((part.token for part in there), default=0)
+        found = []
+        for part in sorted(part for part in there if part.token == newest and part not in self._parts):
+            with contextlib.suppress(FileNotFoundError, Damaged):
+                found.append(compaction.read_part(self._folder / part.file))
+        if not found:
+            return
+        counting = ledger.settled(_ended(piece.trials for piece in self._stored()))
+        if wanted := ledger.settled(_ended(piece.trials for piece in found)) - counting:
+            self._write(compaction.only(compaction.merge(found), wanted), number)
+
+    def _stored(self) -> list[Piece]:
+        """All that counts; looks again where a process that had stalled has committed parts meanwhile."""
+
+        def look() -> list[Piece]:
+            try:
+                return pieces(self._folder, self._base, self._parts, self._held)
+            except FileNotFoundError:
+                _, self._base, counting = state(self._folder.parent, self._name)
+                self._parts = [part for part in counting if part.seq < self._next]
+                raise
+
+        return steady(look)
+
+    def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
+        """Writes the tables of a commit, and gives its record."""
+        asked = most([study.asked, *([self._base.asked] if self._base else []), *self._listing.asked])
+        files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
+        made = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
+        files["envelope"] = self._file(envelope.file_name(number), *made)
+        return {
+            "name": self._name,
+            "number": number,
+            "parts": self._next,
+            "schema": schema.SCHEMA_VERSION,
+            "plan": study.plan(),
+            "trials": asked.trials,
+            **(asked.repeats.record() if asked.repeats.confirm else {}),
+            "files": files,
+            "metrics": {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]},
+            "ledger": ledger.count(asked, frame(whole.trials))._asdict(),
+        }
+
+    def _newest(self) -> Commit:
+        """The newest commit; FileNotFoundError if a file of it is not there."""
+        newest = committed(self._folder.parent, self._name)
+        assert newest is not None
+        for file in newest.files.values():
+            file.path.stat()
+        return newest
+
+    def _claim(self, purpose: str) -> int:
+        number = max(self._listing.claims, default=0) + 1
+        durable.make_folder(self._folder)
+        if not durable.create(self._folder / claim_file(number), claim_bytes(number, self._next, purpose)):
+            raise self._taken_over(number)
+        self._listing = self._listing._replace(claims=(*self._listing.claims, number))
+        self._adopt(number)
+        return number
+
+    def _check_newest(self, number: int) -> None:
+        newest = max(listed(self._folder).claims)
+        if newest > number:
+            raise self._taken_over(newest)
+
+    def _taken_over(self, number: int) -> TakenOver:
+        other = durable.read_sealed(self._folder / claim_file(number))
+        return TakenOver(f"{self._name} was taken over by process {other.get('pid')} on {other.get('host')}")
+
+    def _table(self, name: str, table: pa.Table, number: int) -> dict[str, Any]:
+        return self._file(f"{name}-{number:06d}.parquet", compaction.parquet_bytes(table), len(table))
+
+    def _file(self, name: str, data: bytes | memoryview, rows: int) -> dict[str, Any]:
+        durable.create(self._folder / name, data)
+        return {"file": name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
+
+
+def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
+    """A claim of this process as a file; ``parts`` is its cut-off."""
+    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    who = {"host": socket.gethostname(), "pid": os.getpid(), "at": at}
+    return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
+
+
+def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]:
+    """What is in a study's folder: its names, its newest commit, and the parts that count beyond that."""
+
+    def look() -> tuple[Listing, Commit | None, list[Part]]:
+        found = listed(store / name)
+        if len(found.claims) != max(found.claims, default=0):  # a listing is no snapshot; a claim has been missed
+            raise LookupError(f"of claims 1 to {max(found.claims)}, some are missing")
+        base = committed(store, name)
+        merged = base.parts if base else 0
+        waiting = [part for part in found.parts if part.seq >= merged]
+        cutoffs = {number: _cutoff(store / name, number) for number in found.claims} if waiting else {}
+        return found, base, parts.counting(waiting, cutoffs, merged)
+
+    try:
+        return steady(look)
+    except LookupError as error:
+        raise Damaged(f"{store / name}: {error}; mend it with `python -m results repair --store {store}`") from None
+
+
+def _cutoff(folder: Folder, number: int) -> int:
+    path = folder / claim_file(number)
+    parts = durable.read_sealed(path).get("parts")
+    if type(parts) is not int or not 0 <= parts <= MOST:
+        raise Damaged(f"{path} is no claim; look at all of it with `python -m results verify`")
+    return parts
+
+
+def pieces(folder: Folder, base: Commit | None, parts: list[Part], held: Mapping[Part, Piece]) -> list[Piece]:
+    """The tables of a commit and of parts; ``held`` are in memory already."""
+    committed_piece = [Piece(*(read_table(base, table) for table in TABLES))] if base else []
+    return committed_piece + [held.get(part) or compaction.read_part(folder / part.file) for part in parts]
+
+
+def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
+    """What a commit and parts hold; of a trial in several places the last counts."""
+    return _frames(pieces(folder, base, parts, {}))
+
+
+def _frames(stored: list[Piece]) -> Tables:
+    return Tables(*map(frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
+
+
+def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataFrame:
+    """Trial, role, status and reason of all that is stored; of a trial in several places the last counts."""
+    tables = [read_table(base, "trials")] if base else []
+    tables += [compaction.read_part(folder / part.file).trials for part in parts]
+    return _ended(tables)
+
+
+def _ended(tables: Iterable[pa.Table]) -> pd.DataFrame:
+    rows = [table.select(["trial", "role", "status", "reason"]).to_pandas() for table in tables]
+    return pd.concat(rows).drop_duplicates("trial", keep="last") if rows else pd.DataFrame()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what nobody will ask for again, once it is old: temporary files, and what a newer commit replaced.
+
+    Of commits only what has a smaller number than the newest: the tables of a larger one are of a writer at work, who
+    may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file.
+    """
+    found = listed(folder)
+    _remove_old(folder, [name for name in found.others if name.startswith(durable.TEMPORARY)])
+    newest = steady(lambda: committed(folder.parent, folder.name))
+    if newest is None or not all(file.path.exists() for file in newest.files.values()):
+        return
+    tables = [name for name in found.others if (commit_number(name) or newest.number) < newest.number]
+    _remove_old(folder, tables + [part.file for part in found.parts if part.seq < newest.parts])
+    _remove_old(folder, [commit_file(number) for number in found.commits if number < newest.number])
+
+
+def _remove_old(folder: Path, names: list[str]) -> None:
+    for name in names:
+        if durable.is_leftover(folder / name):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _remove_merged(newest: Commit) -> None:
+    """Removes the parts a commit holds. Who listed them before will miss them, look again and see the commit."""
+    folder = newest.files["studies"].path.parent
+    for part in listed(folder).parts:
+        if part.seq < newest.parts:
+            (folder / part.file).unlink(missing_ok=True)

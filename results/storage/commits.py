@@ -1,0 +1,260 @@
+"""Commit records: what makes a study visible, and the reading of what they list."""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results import durable
+from results.bad_input import BadInput
+from results.durable import Damaged, Folder
+from results.plans import schema
+from results.plans.asked import APART, NO_REPEATS, Asked, Repeats
+from results.plans.kinds import from_plan, kind_of
+from results.plans.plan import Plan
+from results.rules import ledger
+from results.storage import migrations, parts
+from results.storage.parts import MOST, Listing, commit_file
+
+T = TypeVar("T")
+
+_COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
+
+MANIFEST = "manifest.json"  # a folder that holds one is a release, and never changes; see ``results.release.release``
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of a study, and so of its folder
+PATH = re.compile(r"(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_.+=%-]+(/[A-Za-z0-9_.+=%-]+)*")  # under a folder, not out of it
+_DATA = re.compile(PATH.pattern + r"((?<=\.parquet)|(?<=\.arrow))")
+
+# Rows of a table that a byte of its Parquet file may stand for. Of studies and trials each has a number of its own, and
+# of measurements a value; ours come to 0.0001, 0.03 and 0.3. What says that it holds more is made to fill the memory.
+ROWS_PER_BYTE = {"studies": 1, "trials": 1, "measurements": 16}
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Tables(NamedTuple):
+    """The three tables of ``results.plans.schema``, of one study or of a whole store."""
+
+    studies: pd.DataFrame
+    trials: pd.DataFrame
+    measurements: pd.DataFrame
+
+
+class File(NamedTuple):
+    """A file that a commit record lists."""
+
+    path: Folder
+    sha256: str
+    bytes: int
+    rows: int
+
+
+class Commit(NamedTuple):
+    """A visible study.
+
+    Attributes:
+      name: of the study.
+      number: of the claim it was sealed under.
+      parts: how many parts it holds.
+      plan: its identity, plain data.
+      trials: how many were planned.
+      repeats: of the best of them.
+      files: by what they hold: studies, trials, measurements.
+      metrics: Arrow's name of the type of every metric, by the name of the metric.
+      ledger: of its trials.
+    """
+
+    name: str
+    number: int
+    parts: int
+    plan: Mapping[str, Any]
+    trials: int
+    files: Mapping[str, File]
+    metrics: Mapping[str, str]
+    ledger: ledger.Ledger
+    repeats: Repeats = NO_REPEATS
+
+    @property
+    def asked(self) -> Asked:
+        """What was asked of the study beside its plan."""
+        return Asked(self.trials, self.repeats)
+
+    @property
+    def kind(self) -> str:
+        """Of ``results.plans.kinds.KINDS``; BadInput if there is none like it."""
+        return kind_of(self.plan)
+
+    @property
+    def study(self) -> Plan:
+        """As it was asked for; BadInput if the plan is of other software, or of another study."""
+        try:
+            study = from_plan(self.plan, self.trials, self.repeats, self.name)
+        except BadInput:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            raise Damaged(f"{self.name} has a plan that is none") from None
+        if study.name != self.name:
+            raise Damaged(f"{self.name} has the plan of {study.name}")
+        return study
+
+
+def committed(store: Folder, name: str) -> Commit | None:
+    """What the newest commit record of a study says; None if there is none yet."""
+    folder = store / name
+    commits = listed(folder).commits
+    if not commits:
+        return None
+    path = folder / commit_file(commits[-1])
+    commit = commit_of(durable.read_sealed(path), folder, path)
+    if commit.name != name:
+        raise Damaged(f"{path} is of the study {commit.name}; look at all of it with `python -m results verify`")
+    return commit
+
+
+def released(folder: Folder) -> list[Commit] | None:
+    """The studies of a release, sorted by name; None if the folder is not one."""
+    path = folder / MANIFEST
+    try:
+        if not path.is_file():
+            return None
+    except ImportError as error:  # fsspec's, of a URL whose file system is not installed
+        raise BadInput(f"{folder} cannot be opened ({error}); gs:// needs `pip install scaling-limits[gcs]`") from None
+    found = durable.read_sealed(path).get("studies")
+    if not isinstance(found, list):
+        raise Damaged(f"{path} is not the manifest of a release")
+    commits = sorted((commit_of(record, folder, path) for record in found), key=lambda commit: commit.name)
+    if len({commit.name for commit in commits}) < len(commits):
+        raise Damaged(f"{path} lists a study twice")
+    return commits
+
+
+def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit:
+    """The commit that a record tells of; Damaged, naming ``path``, if it tells of none.
+
+    Args:
+      record: plain data of nobody's making, as ``record_of`` writes it.
+      folder: which the paths of its files start from.
+      path: where the record is from.
+    """
+    try:
+        schema.check_number(path, record["schema"])
+        files = {
+            _matching(_NAME, table): File(
+                folder / _matching(_DATA, f["file"]),
+                _matching(_SHA256, f["sha256"]),
+                _whole(f["bytes"], 2**63),
+                _whole(f["rows"], 2**63),
+            )
+            for table, f in record["files"].items()
+        }
+        if (
+            not set(Tables._fields) <= files.keys() <= {*Tables._fields, "envelope"}
+            or min(Repeats.of_record(record)) < 0
+        ):
+            raise ValueError
+        return Commit(
+            name=_matching(_NAME, record["name"]),
+            number=_whole(record["number"], MOST),
+            parts=_whole(record["parts"], MOST),
+            plan=dict(record["plan"]),
+            trials=_whole(record["trials"], APART),
+            files=files,
+            metrics=dict(record["metrics"]),
+            ledger=ledger.Ledger(**{kind: int(count) for kind, count in record["ledger"].items()}),
+            repeats=Repeats.of_record(record),
+        )
+    except BadInput:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Damaged(f"{path} is not a record of a study; look at all of it with `python -m results verify`") from None
+
+
+def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str, Any]:
+    """A commit as plain data, as ``commit_of`` reads it.
+
+    Args:
+      commit: a visible study.
+      number: version of the schema that its files were written under.
+      paths: of its files, from the folder the record is for.
+    """
+    files = {table: file._asdict() | {"file": paths[table]} for table, file in commit.files.items()}
+    for file in files.values():
+        del file["path"]
+    record = commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
+    del record["repeats"]
+    return record | (commit.repeats.record() if commit.repeats.confirm else {})
+
+
+def _matching(pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _whole(value: object, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(value)
+    return value
+
+
+def check_rows(table: str, path: Folder, size: int, rows: int) -> None:
+    """Raises Damaged if so many rows of a table, by what it says itself, are more than a file of so many bytes has."""
+    if rows > size * ROWS_PER_BYTE[table]:
+        raise Damaged(f"{path} says that it holds {rows:,} rows, which {size:,} bytes never do")
+
+
+def read_table(commit: Commit, table: str) -> pa.Table:
+    """One table of a visible study, brought up to today's schema.
+
+    Raises:
+      BadInput: it was written under a newer schema.
+      Damaged: it cannot be read.
+    """
+    path = commit.files[table].path
+    durable.check_file(path)
+    try:
+        with path.open("rb") as file:
+            check_rows(table, path, file.seek(0, os.SEEK_END), pq.read_metadata(file).num_rows)
+            file.seek(0)
+            found = migrations.upgrade(table, pq.read_table(file), path)
+        names = found.column_names
+    except (FileNotFoundError, BadInput):
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
+        reason = str(error).splitlines()[0]
+        raise Damaged(f"{path} cannot be read ({reason}); look at all of it with `python -m results verify`") from None
+    columns = [column.name for column in _COLUMNS[table]]
+    if names[: len(columns)] != columns:
+        raise Damaged(f"{path} has other columns than {table}; look at all of it with `python -m results verify`")
+    return found
+
+
+def listed(folder: Folder) -> Listing:
+    try:
+        return parts.listing(os.listdir(folder) if isinstance(folder, Path) else [f.name for f in folder.iterdir()])
+    except (FileNotFoundError, NotADirectoryError):
+        return parts.listing(())
+
+
+def frame(table: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = table.to_pandas()
+    frame["study"] = frame["study"].astype(str)
+    return frame
+
+
+def steady(look: Callable[[], T]) -> T:
+    """What ``look`` sees, looking again if the folder changed under its eyes; Damaged if a file is really missing."""
+    for _ in range(3):
+        with contextlib.suppress(FileNotFoundError, LookupError):
+            return look()
+    try:
+        return look()
+    except FileNotFoundError as error:
+        missing = error.filename or error
+        raise Damaged(f"{missing} is missing; look at all of it with `python -m results verify`") from None

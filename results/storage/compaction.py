@@ -1,0 +1,176 @@
+"""Compaction: the parts of a study, and what was committed before, as one Arrow table and one Parquet file each."""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results import durable
+from results.bad_input import BadInput
+from results.durable import Damaged, Folder
+from results.plans import schema
+from results.plans.asked import APART
+from results.plans.plan import Plan
+from results.rules import confirmation, pruning
+from results.storage import migrations
+
+TABLES = ("studies", "trials", "measurements")
+_DIGEST_BYTES = 32
+
+
+class Piece(NamedTuple):
+    """The tables of one part, or of a commit."""
+
+    studies: pa.Table
+    trials: pa.Table
+    measurements: pa.Table
+
+
+def part_bytes(piece: Piece) -> bytes:
+    """A part as a file: three Arrow streams, one after the other, and the sha256 of all that."""
+    sink = pa.BufferOutputStream()
+    for table in piece:
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+    payload = memoryview(sink.getvalue())
+    return b"".join([payload, hashlib.sha256(payload).digest()])
+
+
+def read_part(path: Folder) -> Piece:
+    """The tables of a part; Damaged if the file is not what was written."""
+    data = durable.read(path)
+    payload, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        raise Damaged(f"{path} is not what was written; drop it with `python -m results repair`")
+    source = pa.BufferReader(payload)
+    tables = []
+    try:
+        for name in TABLES:
+            with pa.ipc.open_stream(source) as stream:
+                tables.append(migrations.upgrade(name, stream.read_all(), path))
+    except BadInput:
+        raise
+    except (ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
+        raise Damaged(f"{path} is no part ({str(error).splitlines()[0]})") from None
+    return Piece(*tables)
+
+
+def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
+    """All pieces as one: of a trial in several of them the last counts, with its measurements and no others'.
+
+    Args:
+      pieces: oldest first.
+      study: if pruned, curves are cut where its answers say; repeats that are not asked for any more are left out.
+
+    Returns:
+      studies with every run once (its last row), trials sorted, measurements sorted by (trial, step).
+    """
+    studies = _joined([piece.studies for piece in pieces])
+    trials = _joined([piece.trials for piece in pieces])
+    piece_of_row = np.repeat(np.arange(len(pieces)), [len(piece.trials) for piece in pieces])
+    last = _last_rows(trials["trial"].to_numpy())
+    if len(last) < len(trials):
+        counts = dict(zip(trials["trial"].to_numpy()[last].tolist(), piece_of_row[last].tolist(), strict=True))
+        measurements = _joined([_only(piece, counts, i) for i, piece in enumerate(pieces)])
+    else:
+        measurements = _joined([piece.measurements for piece in pieces])
+    order = _order(measurements["trial"].to_numpy(), measurements["step"].to_numpy())
+    whole = Piece(
+        studies.take(pa.array(_last_rows(studies["run"].to_numpy()))),
+        trials.take(pa.array(last)),
+        measurements if order is None else measurements.take(pa.array(order)),
+    )
+    if study is not None and study.targets and confirmation.CONFIRM in whole.trials["role"].unique().to_pylist():
+        whole = _confirmed(study, whole)
+    if study is not None and study.pruning == "exact":
+        whole = _settled(study, whole)
+    return whole
+
+
+def parquet_bytes(table: pa.Table) -> memoryview:
+    """A table as the bytes of a Parquet file: floats split by byte and zstd; ids as dictionaries and Snappy.
+
+    Runs of sorted ids leave zstd nothing to gain, and every question reads them: Snappy decodes a third sooner.
+    """
+    floats = [f.name for f in table.schema if pa.types.is_floating(f.type)]
+    texts = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
+    ids = [name for name in ("trial", "step") if name in table.column_names]
+    compression = dict.fromkeys(table.column_names, "zstd") | dict.fromkeys(ids, "snappy")
+    table = table.cast(
+        pa.schema([f.with_nullable(f.name not in schema.NEVER_NULL) for f in table.schema], table.schema.metadata)
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression=compression, use_byte_stream_split=floats, use_dictionary=texts + ids)
+    return memoryview(sink.getvalue())
+
+
+def with_run(piece: Piece, number: int) -> Piece:
+    """The piece with the number of its run filled in."""
+    return piece._replace(studies=_filled(piece.studies, "run", number), trials=_filled(piece.trials, "run", number))
+
+
+def named(piece: Piece, study: str) -> Piece:
+    """The piece under another name of its study."""
+    return Piece(*(_filled(table, "study", study) for table in piece))
+
+
+def only(piece: Piece, trials: Collection[int]) -> Piece:
+    """The rows of some trials; the rows of studies stay."""
+    wanted = np.fromiter(trials, np.int64, len(trials))
+
+    def kept(table: pa.Table) -> pa.Table:
+        return table.filter(pa.array(np.isin(table["trial"].to_numpy(), wanted)))
+
+    return piece._replace(trials=kept(piece.trials), measurements=kept(piece.measurements))
+
+
+def _filled(table: pa.Table, column: str, value: object) -> pa.Table:
+    index = table.schema.get_field_index(column)
+    field = table.schema.field(index)
+    return table.set_column(index, field, schema.constant(field, value, len(table)))
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    # Without a column of another piece, null; dictionaries become one.
+    return pa.concat_tables(tables, promote_options="default").unify_dictionaries().combine_chunks()
+
+
+def _last_rows(ids: np.ndarray) -> np.ndarray:
+    """Row numbers of the last occurrence of every id, in order of the ids."""
+    _, from_the_end = np.unique(ids[::-1], return_index=True)
+    return len(ids) - 1 - from_the_end
+
+
+def _only(piece: Piece, piece_that_counts: Mapping[int, int], number: int) -> pa.Table:
+    own = [trial for trial in piece.trials["trial"].to_pylist() if piece_that_counts[trial] == number]
+    return piece.measurements.filter(pa.array(np.isin(piece.measurements["trial"].to_numpy(), own)))
+
+
+def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
+    """Row numbers that sort by (trial, step); None if the rows are sorted."""
+    further, same = np.diff(trial), np.diff(step)
+    if np.all((further > 0) | ((further == 0) & (same >= 0))):
+        return None
+    return np.lexsort((step, trial))
+
+
+def _confirmed(study: Plan, whole: Piece) -> Piece:
+    wanted = confirmation.wanted(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
+    trials = whole.trials["trial"].to_numpy()
+    stale = trials[(trials >= APART) & ~np.isin(trials, wanted)]
+    return only(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
+
+
+def _settled(study: Plan, whole: Piece) -> Piece:
+    trials, stay = pruning.settle(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
+    if stay.all():
+        return whole
+    table = whole.trials
+    for name in ("status", "reason", "steps"):
+        index = table.schema.get_field_index(name)
+        field = table.schema.field(index)
+        table = table.set_column(index, field, pa.array(trials[name], field.type, from_pandas=True))
+    return whole._replace(trials=table, measurements=whole.measurements.filter(pa.array(stay)))

@@ -1,0 +1,256 @@
+"""The envelope of a study: the few measurements that decide, whatever the target, when the study first reached it.
+
+It is made when the study is committed, and holds rows of the merged tables as they are, of trials of the search alone,
+not of repeats of its best. A row is left out if another
+row says at least as much by every rule: one at no later step, with no higher value, of the same trial or of one with a
+smaller id. Rows are compared by their own step, which decides steps_high, and once more by the step of the evaluation
+before them, which decides steps_low: the least of these over all rows at the target is that of some trial's first. For
+the released rule, which counts the first so many COMPLETE trials, how many is asked later, so that among these a row
+is only left out for the sake of a smaller id.
+
+An envelope is valid for the files whose sha256 it holds and for the rules it names; others are ignored by readers. It
+is an Arrow stream of two batches: what the rule `minimum` takes, so that little has to be read for it, and the rest.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from results.durable import Damaged
+from results.plans import schema
+from results.plans.plan import Plan
+from results.plans.study import METRICS, Target
+from results.rules.about import METRIC_TYPES, About, of_study
+from results.rules.answers import Answer, Rule, in_type
+from results.rules.confirmation import SEARCH
+from results.storage.compaction import Piece
+
+FORMAT = 1
+OLDEST_SCHEMA = 2  # of tables whose envelopes say what they say today
+BATCHES = {"minimum": 1, "released": 2}  # of the stream, from its start, that a rule takes
+KEY = b"scaling_limits_envelope"
+HASHED = ("trials", "measurements")  # what it is made from
+COLUMNS = ("trial", "rank", "step_before", "step")  # then the metrics, in their own types
+NOT_COMPLETE = -1  # as a rank; the others count the COMPLETE trials from 0
+MOST_EDGES = 256  # of a study's steps, where rows are compared; if it has more, rows are kept that need not be
+
+
+class Envelope(NamedTuple):
+    """An envelope as it is read: ``rows`` that a rule takes have ``COLUMNS``, then the metrics of ``about``."""
+
+    about: About
+    rows: Sequence[pa.RecordBatch]
+
+
+def file_name(number: int) -> str:
+    """Of the envelope that belongs to a commit."""
+    return f"envelope-{number:06d}.arrow"
+
+
+def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, int]:
+    """The envelope of a study as a file, and its number of rows.
+
+    Args:
+      study: the plan.
+      whole: its merged tables.
+      hashes: sha256 of the files they are in, by table.
+    """
+    rows, whole = len(whole.measurements), _searched(whole)
+    trial, step = (whole.measurements[name].to_numpy() for name in ("trial", "step"))
+    starts = _starts(trial)
+    complete = whole.trials["trial"].to_numpy()[whole.trials["status"].to_numpy() == "COMPLETE"]
+    rank = np.where(np.isin(trial, complete), np.searchsorted(complete, trial), NOT_COMPLETE).astype(np.int32)
+    metrics = {f.name: str(f.type) for f in whole.measurements.schema if f.name in METRICS}
+    values = {name: whole.measurements[name].to_numpy() for name in metrics}
+    keep = _decisive(starts, step, rank, list(values.values()))
+    columns = dict(zip(COLUMNS, (trial, rank, np.where(starts, 0, np.roll(step, 1)), step), strict=True)) | values
+    head = {
+        "format": FORMAT,
+        "schema": schema.SCHEMA_VERSION,
+        "rules": BATCHES,
+        "sha256": {table: hashes[table] for table in HASHED},
+        "about": of_study(study, whole.studies, whole.trials, metrics, rows).record(),
+    }
+    sink = pa.BufferOutputStream()
+    batches = [pa.record_batch({name: pa.array(column[rows]) for name, column in columns.items()}) for rows in keep]
+    with pa.ipc.new_stream(sink, batches[0].schema.with_metadata({KEY: json.dumps(head)})) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return sink.getvalue().to_pybytes(), sum(len(rows) for rows in keep)
+
+
+def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
+    """What ``rule`` takes of an envelope; None unless that is there, of today's format and of the files of ``record``.
+
+    Args:
+      data: the file, or enough of its start.
+      record: text that has the sha256 of the study's files in it, such as its commit record.
+    """
+    try:
+        stream = pa.ipc.RecordBatchStreamReader(data)
+        head = json.loads(stream.schema.metadata[KEY].decode())
+        if not is_readable(head):
+            return None
+        if any(head["sha256"][table].encode() not in record for table in HASHED):
+            return None
+        about, batches = About.of_record(head["about"]), range(head["rules"][rule.name])
+        return Envelope(about, [stream.read_next_batch() for _ in batches]) if batches and about.is_plain else None
+    except (AttributeError, KeyError, TypeError, ValueError, OSError, StopIteration, RecursionError, pa.ArrowException):
+        return None
+
+
+def is_readable(head: Mapping[str, Any]) -> bool:
+    """Whether an envelope with this head is of a format and a schema that this software reads."""
+    return head["format"] == FORMAT and OLDEST_SCHEMA <= head["schema"] <= schema.SCHEMA_VERSION
+
+
+def has_empty_interval(table: pa.Table) -> bool:
+    """Whether a row says that a trial came from one step to the same, or back; but at step 0, where nothing is before.
+
+    Args:
+      table: the rows of an envelope.
+    """
+    before, step = table["step_before"].to_numpy(), table["step"].to_numpy()
+    return bool(np.any((before < 0) | (before > step) | ((before == step) & (step > 0))))
+
+
+def is_same(made: bytes, table: pa.Table) -> bool:
+    """Whether an envelope says what one says that was just made, and in the same batches.
+
+    Args:
+      made: as ``build`` makes it.
+      table: the other, as all of its stream reads; of any schema that is readable.
+    """
+    ours = pa.ipc.open_stream(made).read_all()
+    heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
+    heads[1]["about"] = {"kind": heads[0]["about"]["kind"]} | heads[1]["about"]  # older ones did not say it
+    lengths = [[len(chunk) for chunk in each["step"].chunks] for each in (ours, table)]
+    if heads[0] != heads[1] or lengths[0] != lengths[1] or not ours.schema.equals(table.schema):
+        return False
+    pairs = zip(ours.columns, table.columns, strict=True)
+    return all(np.array_equal(a.to_numpy(), b.to_numpy(), equal_nan=True) for a, b in pairs)
+
+
+def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[str, Answer]:
+    """The answer of each study that has one, by name; the same as a scan finds.
+
+    Args:
+      envelopes: of studies, read for ``rule``.
+      target: metric and value, compared in the type of each study's column.
+      rule: which trials count, and what it takes to reach the target.
+    """
+    alike: dict[tuple[tuple[str, str], ...], list[Envelope]] = {}
+    for each in envelopes:
+        if target.metric in each.about.metrics:
+            alike.setdefault(tuple(each.about.metrics.items()), []).append(each)
+    found: dict[str, Answer] = {}
+    for metrics, members in alike.items():
+        found |= _answers(members, _rows(members, metrics), target, rule)
+    return found
+
+
+def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> pa.Table:
+    """All rows of envelopes with the same metrics; Damaged unless all have the columns they must."""
+    fields = [(name, pa.int32()) for name in COLUMNS] + [(name, METRIC_TYPES[kind]) for name, kind in metrics]
+    try:
+        table = pa.Table.from_batches([batch for each in envelopes for batch in each.rows], pa.schema(fields))
+        table.validate()
+        if any(column.null_count for column in table.columns):
+            raise ValueError("a value is missing")
+        if has_empty_interval(table):
+            raise ValueError("an interval in it is empty")
+    except (ValueError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise Damaged(f"an envelope is damaged ({reason}); look with `python -m results verify`") from None
+    return table
+
+
+def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rule: Rule) -> dict[str, Answer]:
+    """Of studies with the same columns; all at once, as there may be hundreds. ``table`` has all their rows."""
+    trial, rank, before, step, measured = (table[name].to_numpy() for name in (*COLUMNS, target.metric))
+    value = in_type(target.value, measured.dtype.type)
+    counts = measured < value if rule.strict else measured <= value
+    if rule.first is not None:
+        counts &= (rank != NOT_COMPLETE) & (rank < rule.first)
+    at_target = np.flatnonzero(counts)
+    starts = np.searchsorted(at_target, np.cumsum([0, *(sum(map(len, each.rows)) for each in envelopes)]))
+    reached = np.flatnonzero(starts[1:] > starts[:-1])  # the studies that have a row at the target
+    if not len(reached):
+        return {}
+    by_step_and_trial = step[at_target].astype(np.int64) << 32 | trial[at_target]
+    winner = np.minimum.reduceat(by_step_and_trial, starts[reached]).tolist()
+    low = np.minimum.reduceat(before[at_target], starts[reached]).tolist()
+    return {
+        envelopes[i].about.study: Answer(least, fewest >> 32, fewest & 0xFFFFFFFF)
+        for i, fewest, least in zip(reached.tolist(), winner, low, strict=True)
+    }
+
+
+def _decisive(
+    starts: np.ndarray, step: np.ndarray, rank: np.ndarray, values: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the rows that may decide an answer: by the rule minimum, and beyond these."""
+    steps = np.unique(step)
+    place = (np.searchsorted(steps, step) + 1).astype(np.min_scalar_type(len(steps)))  # few bits are sorted sooner
+    place_before = np.where(starts, 0, np.roll(place, 1)).astype(place.dtype)
+    bounds = [*np.flatnonzero(starts).tolist(), len(step)]
+    minimum, released = np.zeros(len(step), bool), np.zeros(len(step), bool)
+    for value in values:
+        rows = _improving(value, bounds)
+        ranked = rows[rank[rows] != NOT_COMPLETE]
+        for key in (place, place_before):
+            minimum[rows[_first_of_all(key[rows], value[rows])]] = True
+            released[ranked[_first_of_ranks(key[ranked], value[ranked], rank[ranked])]] = True
+    return np.flatnonzero(minimum), np.flatnonzero(released & ~minimum)
+
+
+def _searched(whole: Piece) -> Piece:
+    """The tables of a study without the repeats of its best trial."""
+    role = whole.trials["role"].to_numpy(zero_copy_only=False)
+    if np.all(role == SEARCH):
+        return whole
+    repeats = whole.trials["trial"].to_numpy()[role != SEARCH]
+    measured = whole.measurements
+    return whole._replace(
+        trials=whole.trials.filter(pa.array(role == SEARCH)),
+        measurements=measured.filter(pa.array(~np.isin(measured["trial"].to_numpy(), repeats))),
+    )
+
+
+def _starts(trial: np.ndarray) -> np.ndarray:
+    """Whether each row is the first of its trial."""
+    starts = np.ones(len(trial), bool)
+    np.not_equal(trial[1:], trial[:-1], out=starts[1:])
+    return starts
+
+
+def _improving(value: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
+    """Numbers of the rows that are below all before them in their trial."""
+    finite = np.where(np.isnan(value), np.inf, value)
+    lowest = np.full(len(value) + 1, np.inf, value.dtype)
+    for start, end in itertools.pairwise(bounds):
+        np.minimum.accumulate(finite[start : end - 1], out=lowest[start + 1 : end])
+    return np.flatnonzero(finite < lowest[:-1])
+
+
+def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Numbers of the rows below all that come before by (key, place)."""
+    order = np.argsort(key, kind="stable")
+    in_order = value[order]
+    lowest = np.minimum.accumulate(in_order)
+    return order[np.append(True, in_order[1:] < lowest[:-1])[: len(order)]]
+
+
+def _first_of_ranks(key: np.ndarray, value: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """Whether each row is below all rows of smaller ranks whose key is no larger."""
+    edge = int(key.max(initial=0)) // MOST_EDGES + 1  # every so many keys; a row counts from the next edge on
+    height, width = int(rank.max(initial=-1)) + 2, -(-int(key.max(initial=0)) // edge) + 1
+    lowest = np.full((height, width), np.inf, value.dtype)  # [r, e]: of ranks < r with keys up to e edges
+    np.minimum.at(lowest.reshape(-1), (rank + 1) * width + -(-key.astype(np.int64) // edge), value)
+    np.minimum.accumulate(lowest, axis=1, out=lowest)
+    np.minimum.accumulate(lowest, axis=0, out=lowest)
+    return value < lowest[rank, key // edge]

@@ -1,0 +1,144 @@
+"""The names in a study's folder, and which of its parts count. A stalled writer can do no harm.
+
+    claim-<number>.json          created exclusively; its number is a fencing token, and `parts` its cut-off
+    part-<seq>-<token>.arrows    the seq-th part of the study, written under claim `token`
+    confirm-<number>.json        how often the best trial is asked to be run again; with -<top>, the best of so many
+    commit-<number>.json         the commit record; its number is that of the claim that sealed the study
+
+A claim says how many parts counted at the moment it was made. A part counts unless a later claim cut it off, that is,
+says that fewer parts than up to this one existed. So it does not matter when a late write of a stalled process lands:
+either a later claim saw it, or a later claim cut it off, and everybody who lists the folder comes to the same verdict.
+Whoever claims looks once more and takes over the finished trials that it cut off, as their writer was told they count.
+Sealing a study for its commit is a claim too: from then on the set of parts under it is fixed.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from results.bad_input import BadInput
+from results.plans.asked import NO_REPEATS, Asked, Repeats
+
+MOST = 999_999  # parts of a study, and claims: as many as six digits tell apart
+
+
+class Part(NamedTuple):
+    """A part by its name: its place in the study, and the claim it was written under."""
+
+    seq: int
+    token: int
+
+    @property
+    def file(self) -> str:
+        return f"part-{_digits(self.seq)}-{_digits(self.token)}.arrows"
+
+
+class Listing(NamedTuple):
+    """What the names in a study's folder say.
+
+    Attributes:
+      plans: numbers of trials that were asked for.
+      confirms: how the best trials were asked to be run again.
+      claims, commits: their numbers.
+      parts: all of them, counting or not.
+      others: names of everything else.
+    """
+
+    plans: tuple[int, ...]
+    confirms: tuple[Repeats, ...]
+    claims: tuple[int, ...]
+    commits: tuple[int, ...]
+    parts: tuple[Part, ...]
+    others: tuple[str, ...]
+
+    @property
+    def asked(self) -> list[Asked]:
+        """What was asked for: trials, and repeats of the best of them."""
+        return [Asked(trials, max(self.confirms, default=NO_REPEATS)) for trials in self.plans]
+
+
+def plan_file(trials: int) -> str:
+    return f"plan-{trials:09d}.json"
+
+
+def confirm_file(repeats: Repeats) -> str:
+    among = f"-{repeats.top:03d}" if repeats.top > 1 else ""
+    return f"confirm-{repeats.confirm:06d}{among}.json"
+
+
+def claim_file(number: int) -> str:
+    return f"claim-{_digits(number)}.json"
+
+
+def commit_file(number: int) -> str:
+    return f"commit-{_digits(number)}.json"
+
+
+def commit_number(name: str) -> int | None:
+    """The number of the commit that a record or a table belongs to, by its name; None if it is neither."""
+    match = _OF_COMMIT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def _digits(number: int) -> str:
+    """Six of them; BadInput for a number that has more, as nobody would see a file of such a name."""
+    if number > MOST:
+        raise BadInput(f"a study holds at most {MOST:,} claims and parts; merge it into another store, and go on there")
+    return f"{number:06d}"
+
+
+_KINDS = {
+    "plans": re.compile(r"plan-([0-9]{9})\.json"),
+    "confirms": re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json"),
+    "claims": re.compile(r"claim-([0-9]{6})\.json"),
+    "commits": re.compile(r"commit-([0-9]{6})\.json"),
+    "parts": re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows"),
+}
+_OF_COMMIT = re.compile(r"(?:commit|studies|trials|measurements|envelope)-([0-9]{6})\.(?:json|parquet|arrow)")
+
+
+_MADE_OF: dict[str, Callable[..., Any]] = {
+    "parts": Part,
+    "confirms": lambda confirm, top=1: Repeats(top, confirm),
+}
+
+
+def listing(names: Iterable[str]) -> Listing:
+    """Sorts the names of a study's folder by what they stand for."""
+    found: dict[str, list] = {kind: [] for kind in (*_KINDS, "others")}
+    for name in sorted(names):
+        for kind, pattern in _KINDS.items():
+            if match := pattern.fullmatch(name):
+                numbers = [int(digits) for digits in match.groups() if digits]
+                found[kind].append(_MADE_OF[kind](*numbers) if kind in _MADE_OF else numbers[0])
+                break
+        else:
+            found["others"].append(name)
+    return Listing(**{kind: tuple(members) for kind, members in found.items()})
+
+
+def counting(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
+    """The parts that count beyond a commit, in order.
+
+    Args:
+      parts: as listed.
+      cutoffs: of every claim, by its number.
+      merged: how many parts the commit holds already.
+
+    Raises:
+      LookupError: one is missing between others.
+    """
+    valid = not_cut_off(parts, cutoffs, merged)
+    if [part.seq for part in valid] != list(range(merged, merged + len(valid))):
+        raise LookupError(f"parts {[part.seq for part in valid]} are not all from {merged} on")
+    return valid
+
+
+def not_cut_off(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
+    """As ``counting``, also if some are missing."""
+    return [
+        part
+        for part in sorted(parts)
+        if part.seq >= max(merged, cutoffs.get(part.token, part.seq + 1))
+        and all(part.seq < cutoff for number, cutoff in cutoffs.items() if number > part.token)
+    ]

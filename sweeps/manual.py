@@ -1,0 +1,57 @@
+"""What the command lines of this folder share: how they are read, and what they say of themselves."""
+
+import itertools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import conf
+from results.doors import answer
+from sweeps import overrides
+
+_CONF = Path(conf.__path__[0])
+
+
+def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
+    """Splits a command line; for ``--help`` prints ``about`` and everything that can be said, and exits."""
+    line = overrides.command_line(argv)
+    if {"-h", "--help"} & set(argv):
+        answer(_help(about))
+        sys.exit()
+    return line
+
+
+def _help(about: str) -> str:
+    lines = [about.strip(), "", "examples:"]
+    lines += [
+        "  python -m sweeps task=digits_fc optimizer=nesterov batch_size=64",
+        "  python -m sweeps optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",
+        "  python -m sweeps task=webgraph_synthetic als.dim=64 cores=1,2 -m",
+        "  python -m sweeps task=ratings ratings.path=FILE ratings.heldout=FILE2 als.dim=128 cores=1,2 -m",
+        "  python -m sweeps.plan +experiment=quickstart -m",
+    ]
+    for group in overrides.GROUPS:
+        key = "+experiment" if group == "experiment" else group
+        names = overrides.options(group)
+        width = max(map(len, names)) + 2
+        lines += ["", f"{key}=NAME"]
+        for name in names:
+            first = next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))
+            lines.append(f"  {name:<{width}}{first[2:]}")
+    values = (_CONF / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
+    lines += ["", "values and their defaults (KEY=VALUE; several with commas and -m):", *_said(values)]
+    lines += ["", "what a task says (task.KEY=VALUE), here digits_fc:", *_said(_lines("task", "digits_fc"))]
+    lines += ["", "what an optimizer says (optimizer.KEY=VALUE), here momentum:"]
+    lines += _said(_lines("optimizer", "momentum"))
+    lines += ["", "what a factorization says (ratings.KEY=VALUE, als.KEY=VALUE, cores=N), here webgraph_synthetic:"]
+    lines += _said(_lines("task", "webgraph_synthetic"))
+    return "\n".join(lines)
+
+
+def _lines(group: str, name: str) -> list[str]:
+    return (_CONF / group / f"{name}.yaml").read_text().strip().splitlines()
+
+
+def _said(lines: Sequence[str]) -> list[str]:
+    """What a YAML file says, without what it says of itself at its head."""
+    return [f"  {line}" for line in itertools.dropwhile(lambda line: line.startswith("#"), lines)]

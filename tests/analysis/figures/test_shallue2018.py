@@ -1,0 +1,171 @@
+"""The eleven figures of Shallue et al. 2018, from an archive in the published format."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from analysis import workloads
+from analysis.figures import definitions, registry, shallue2018
+from analysis.fitting import line as lines
+from analysis.plotting.picture import Skipped
+from results.plans.study import Target
+from results.rules.answers import Rule
+
+from ..conftest import Ran, plan, publish
+
+
+@pytest.fixture(scope="module")
+def held(paper: Any) -> list[workloads.Workload]:
+    return workloads.of_store(paper.folder)
+
+
+def has_data(ax: Axes) -> bool:
+    """Whether anything is drawn at a place of its own in the data."""
+    drawn = [line for line in ax.get_lines() if line.get_transform() == ax.transData and line.get_marker() != "None"]
+    return any(np.isfinite(np.asarray(line.get_xydata(), float)).any() for line in drawn)
+
+
+def test_the_table_of_figures_is_that_of_the_notebook() -> None:
+    figures = definitions.figures()
+    assert {number: len(panels) for number, panels in registry.items()} == {
+        1: 9, 2: 3, 3: 6, 4: 3, 5: 3, 6: 2, 7: 2, 8: 9, 9: 12, 10: 4, 11: 8,
+    }  # fmt: skip
+    every = [one for panels in registry.values() for members in panels.values() for one in members]
+    assert len(every) == 163
+    precision = {one.value for one in every if "precision" in one.metric and one.value is not None}
+    assert precision == {0.69}
+    assert definitions.targets("imagenet", "vgg_11", "nesterov_momentum") == [Target("validation_error", 0.35)]
+    (epoch,) = {one.example_budget for one in figures[9][0, 0]}
+    assert epoch == 30_301_028
+
+
+@pytest.mark.parametrize("number", sorted(definitions.TITLES))
+def test_every_panel_is_drawn_with_every_line(held: list[workloads.Workload], number: int) -> None:
+    (picture,) = shallue2018.figure(shallue2018.of(held), number)
+    assert not isinstance(picture, Skipped)
+    panels = definitions.figures()[number]
+    axes = picture.figure.axes
+    assert len(axes) == len(panels)
+    assert all(has_data(ax) for ax in axes)
+    by_title: dict[str, Axes] = {ax.get_title(loc="left"): ax for ax in axes}
+    for members in panels.values():
+        ax = by_title[members[0].title]
+        legend = ax.get_legend()
+        named = [text.get_text() for text in legend.get_texts()] if legend else []
+        assert len(named) == (len(members) if len(members) > 1 else 0)
+        assert all(any(text.startswith(one.series) for text in named) for one in members if len(members) > 1)
+
+
+def test_points_are_those_of_the_released_analysis(paper: Any, held: list[workloads.Workload]) -> None:
+    target = Target("validation_error", 0.01)
+    known = {answer.path: (answer.steps, answer.trial) for answer in paper.answers if answer.value == target.value}
+    found = {}
+    for workload in held:
+        for commit in workload.commits:
+            path = f"{workload.dataset}/{workload.model}/{workload.optimizer}/{commit.study.batch_size}"
+            if path in known:
+                line = lines.of("", [commit], target, Rule("released", 100))
+                best = list(lines.best(line).values())
+                found[path] = (int(best[0]["steps_high"]), int(best[0]["trial"])) if best else (None, None)
+                assert line.judged.points.high.tolist() == [steps for steps in found[path][:1] if steps]
+    assert found == known
+    assert sum(steps is not None for steps, _ in known.values()) > 30
+
+
+def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloads.Workload]) -> None:
+    workload = next(one for one in held if one.dataset == "mnist" and one.optimizer == "nesterov_momentum")
+    line = lines.of("", workload.commits, Target("validation_error", 0.01), Rule("released", 5))
+    assert {len(rows) for rows in line.trials.values()} == {5}
+    best = lines.best(line)
+    points = line.judged.points
+    assert points.trials == 5
+    assert points.high.tolist() == [best[int(size)]["steps_high"] for size in points.batch_size]
+    more = lines.of("", workload.commits, Target("validation_error", 0.01), Rule("released", 100))
+    assert {len(rows) for rows in more.trials.values()} == {more.judged.points.trials}
+    assert (more.judged.points.trials or 0) > 5
+
+
+def test_an_average_precision_is_turned_back(held: list[workloads.Workload]) -> None:
+    (workload,) = [one for one in held if one.dataset == "open_images_v4"]
+    target = Target("validation_average_precision_error", 0.69)
+    line = lines.of("", workload.commits, target, Rule("released", 100))
+    assert line.sought == "validation average precision > 0.31"
+    sizes, steps = lines.published(line)
+    assert (len(sizes), steps[0]) == (10, pytest.approx(773_468.7, rel=1e-3))
+
+
+def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workloads.Workload]) -> None:
+    some = [one for one in held if one.optimizer == "nesterov_momentum" and one.dataset in ("mnist", "cifar_10")]
+    made = list(shallue2018.figure(shallue2018.of(some), 4))
+    told = [str(one) for one in made if isinstance(one, Skipped)]
+    assert told == [
+        "shallue2018/figure4, panel 'Simple CNN on MNIST': not in the store: mnist/simple_cnn_base/sgd, "
+        "mnist/simple_cnn_base/momentum",
+        "shallue2018/figure4, panel 'Transformer Shallow on LM1B': not in the store: lm1b/transformer_shallow/sgd, "
+        "lm1b/transformer_shallow/momentum, lm1b/transformer_shallow/nesterov_momentum",
+        "shallue2018/figure4, panel 'ResNet-8 on CIFAR-10': not in the store: cifar_10/resnet_8/sgd",
+    ]
+    picture = made[-1]
+    assert not isinstance(picture, Skipped)
+    assert [has_data(ax) for ax in picture.figure.axes] == [True, False, True]
+    (missing,) = map(str, shallue2018.figure(shallue2018.of(some), 10))
+    assert missing.startswith("shallue2018/figure10: none of its workloads is in the store: lm1b/transformer_wide/")
+
+
+def test_figures_by_name_through_the_door(paper: Any, tmp_path: Any, door: Any) -> None:
+    code, out, err = door("figures", "--store", paper.folder, "--out", tmp_path, "--name", "shallue2018/figure5")
+    assert (code, err) == (0, "")
+    assert [line.rpartition("/")[2] for line in out.splitlines()] == [
+        "shallue2018-figure5.png",
+        "shallue2018-figure5.svg",
+    ]
+    assert "Fashion MNIST, 0.1" in (tmp_path / "shallue2018-figure5.svg").read_text()
+
+
+def test_a_store_of_published_trials_alone_gives_the_figures_of_the_paper(
+    paper: Any, tmp_path: Any, door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definitions, "TITLES", {5: "Data sets"})
+    monkeypatch.setattr(
+        registry, "FIGURES", {name: registry.FIGURES[name] for name in ("optimizers", "shallue2018/figure5")}
+    )
+    code, out, err = door("figures", "--store", paper.folder, "--out", tmp_path)
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert err.startswith("not drawn: optimizers: no study has a target; ask for one with --metric and --value")
+
+
+def test_what_was_measured_here_is_drawn_under_the_names_of_the_paper(folder: Any) -> None:
+    options = {"channels": [32, 64], "width": 1024}
+    target = Target("validation_error", 0.01)
+    for size in (1, 2, 8, 32, 128, 512):
+        study = plan(
+            dataset="mnist", model="simple_cnn", model_options=options, optimizer="nesterov", batch_size=size,
+            targets=(target,),
+        )  # fmt: skip
+        publish(folder, study, {0: Ran([(9, 0.5), (10 + 1024 // size, 0.01)])}, ["validation_error"])
+    *told, picture = shallue2018.figure(shallue2018.of_store(folder), 1)
+    assert len(told) == 8
+    assert not isinstance(picture, Skipped)
+    assert [has_data(ax) for ax in picture.figure.axes] == [True] + 8 * [False]
+    assert "Of studies measured here all trials count" in " ".join(text.get_text() for text in picture.figure.texts)
+
+
+def test_without_the_paper_nothing_is_said_of_it_unless_asked(swept: Any, tmp_path: Any, door: Any) -> None:
+    code, out, err = door("figures", "--store", swept, "--out", tmp_path, "--name", "shallue2018")
+    assert (code, out) == (0, "")
+    lines = err.splitlines()
+    assert len(lines) == 11
+    assert all(line.startswith("not drawn: shallue2018/figure") and "none of its workloads" in line for line in lines)
+
+
+def test_a_batch_size_that_all_are_relative_to_may_be_missing(paper: Any, held: list[workloads.Workload]) -> None:
+    (mnist,) = [one for one in held if one.title == "mnist · fc_1024 · sgd"]
+    cut = mnist._replace(commits=tuple(commit for commit in mnist.commits if commit.study.batch_size != 2))
+    others = [one for one in held if one.dataset == "mnist" and one.model.startswith("fc") and one is not mnist]
+    told = [str(one) for one in shallue2018.figure(shallue2018.of([cut, *others]), 3) if isinstance(one, Skipped)]
+    assert (
+        "shallue2018/figure3, panel 'Fully Connected sizes on MNIST': FC-1024: no steps at batch size 2, "
+        "which all are relative to" in told
+    )

@@ -1,0 +1,73 @@
+"""By which power of the batch size good learning rates grow."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis import workloads
+from analysis.fitting import growth
+from analysis.fitting import line as lines
+from analysis.fitting.line import Line
+from analysis.trials import metaparameters
+from results.plans.search_space import Range, SearchSpace
+
+from ..conftest import BATCH_SIZES, ERROR, Ran, plan, publish
+
+RATE = metaparameters.own("learning_rate", log=True)
+SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-6, 1e6), "momentum": Range("REVERSE_LOG", 0.0, 0.99)})
+
+
+def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATCH_SIZES)) -> Line:
+    """A workload whose quickest trials have rates around 0.1 times this power of the batch size; momentum is 0.9."""
+    rng = np.random.default_rng(0)
+    for place, batch_size in enumerate(BATCH_SIZES):
+        best, steps = 0.1 * batch_size**power * math.exp(noise * rng.standard_normal()), max(64, 4096 // batch_size)
+        crossing = 0.05 if place < reached else 0.5
+        ran = {i: Ran([(at - 4, 0.5), (at, crossing)]) for i, at in enumerate((steps, steps + 1, 2 * steps))}
+        drawn = {"learning_rate": [best / 2, best * 2, 1e-6], "momentum": [0.9] * 3}
+        publish(folder, plan(batch_size=batch_size, trials=3, space=SPACE, optimizer="momentum"), ran, drawn=drawn)
+    (workload,) = workloads.of_store(folder)
+    return lines.of("", workload.commits, ERROR)
+
+
+@pytest.mark.parametrize(("power", "rule"), [(1.0, ["linear rule"]), (0.5, ["square-root rule"]), (0.0, [])])
+def test_the_power_that_was_put_in_is_found(folder: Path, power: float, rule: list[str]) -> None:
+    found = growth.of(line(folder, power, noise=0.1), RATE)
+    assert found
+    assert found.low <= power <= found.high
+    assert 0 < found.high - found.low < 0.2
+    assert found.agrees_with == rule
+    assert found.batch_size.tolist() == list(BATCH_SIZES)
+
+
+def test_only_batch_sizes_that_count_and_reached_are_taken(folder: Path) -> None:
+    one = line(folder, 1.0, reached=6)
+    found, few = growth.of(one, RATE), growth.of(one, RATE, up_to=4)
+    assert found
+    assert found.batch_size.tolist() == list(BATCH_SIZES[:6])
+    assert few is None, "three batch sizes have no slope to speak of"
+
+
+def test_the_table_has_both_rates_of_momentum(folder: Path) -> None:
+    one = line(folder, 0.5, noise=0.01)
+    critical = one.judged.fit and one.judged.fit.critical_batch_size
+    assert critical
+    assert one.judged.verdict == "identified"
+    assert 32 < critical < 128
+    table = growth.table([one])
+    assert list(table) == list(growth.COLUMNS)
+    assert table["rate"].tolist() == ["learning rate"], "momentum was not tuned"
+    varied = one._replace(tuned=("learning_rate", "momentum"))
+    assert growth.table([varied])["rate"].tolist() == ["learning rate", "effective learning rate"]
+    assert table["batch_sizes"].tolist() == [11]
+    below = growth.table([one], up_to_critical=True)["batch_sizes"].tolist()
+    assert below == [sum(size <= critical for size in BATCH_SIZES)]
+
+
+def test_too_little_to_tell_is_empty(folder: Path) -> None:
+    (row,) = growth.table([line(folder, 1.0, reached=2)]).to_dict("records")
+    assert row["batch_sizes"] == 0
+    assert math.isnan(row["power"])
+    assert row["agrees_with"] == ""

@@ -1,0 +1,144 @@
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from upath import UPath
+
+from results import __main__ as door
+from results.checks import verify
+from results.release import merge, release
+
+from ...attack.test_stores import reenvelope, study_in
+
+ROOT = Path(__file__).parents[3]
+
+
+def faults(folder: Path | UPath) -> list[str]:
+    return [fault.line for findings in verify.examine(folder, print) for fault in findings.faults]
+
+
+def test_a_store_without_faults_and_its_ledger(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert door.main(["verify", "--store", str(whole)]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("3 studies, ")
+    # 8 of the first; of the published one 3, and 2 that it lacks; of the one in progress 5, and 3 that it lacks
+    assert "planned 21 = complete 11 + infeasible 3 + incomplete 2 (pruned 1, unstated 1) + missing 5; " in line
+    assert line.endswith("no faults")
+    remote = UPath("memory://verified/store")
+    for path in whole.rglob("*"):
+        if path.is_file():
+            (remote / path.relative_to(whole).as_posix()).parent.mkdir(parents=True, exist_ok=True)
+            (remote / path.relative_to(whole).as_posix()).write_bytes(path.read_bytes())
+    assert verify.run(remote, print) == 0
+    assert capsys.readouterr().out.splitlines() == [line]
+
+
+def test_a_release_holds_what_it_lists_and_nothing_else(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "release"
+    assert release.export(whole, place, print) == 0
+    assert door.main(["verify", "--store", str(place)]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("3 studies, ")
+    assert (
+        "planned 15 = complete 9 + infeasible 2 + incomplete 2 (pruned 1, unstated 1) + missing 2; " in line
+        and line.endswith("no faults")
+    )
+    back = tmp_path / "back"
+    assert merge.merge([place], back, print) == 0
+    assert faults(back) == []
+    (place / "trials" / "extra").mkdir()
+    assert len(faults(place)) == 1
+    (place / "trials" / "extra" / "notes.txt").write_text("mine")
+    (place / ".DS_Store").touch()
+    (place / "link").symlink_to(place / "README.md")
+    assert len(faults(place)) == 3
+    for name in ("README.md", "manifest.json", "SHA256SUMS"):
+        data = (place / name).read_bytes()
+        (place / name).unlink()
+        assert any(f"{name}: is missing" in line for line in faults(place))
+        (place / name).write_bytes(data)
+
+
+def test_what_cannot_be_read_is_a_fault() -> None:
+    place = Path(tempfile.mkdtemp())  # pytest's own folders can be entered by one user only
+    try:
+        os.chmod(place, 0o755)
+        (place / "study").mkdir()
+        (place / "study" / "claim-000001.json").touch(0o000)
+        (place / "closed").mkdir(0o000)
+        if os.geteuid() == 0:
+            os.seteuid(65534)  # root can read everything
+        try:
+            lines = faults(place)
+        finally:
+            if os.getuid() == 0:
+                os.seteuid(0)
+        assert len(lines) == 2
+        assert "closed cannot be read (Permission denied)" in lines[0]
+        assert lines[1].endswith("claim-000001.json: cannot be read (Permission denied)")
+    finally:
+        shutil.rmtree(place)
+
+
+def test_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    run = tmp_path / "old" / "study" / "000001"
+    run.mkdir(parents=True)
+    (run / "studies.parquet").touch()
+    said = {"file": "no folder", "nothing": "no folder", "empty": "holds no study", "old": "has schema 1"}
+    for name, words in said.items():
+        assert door.main(["verify", "--store", str(tmp_path / name)]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert words in captured.err and captured.err.count("\n") == 1
+
+
+def test_a_store_that_is_written_to_meanwhile_has_no_faults(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    program = ROOT / "tests" / "attack" / "harm.py"
+    command = [sys.executable, str(program), "kill", str(tmp_path / "sources"), str(tmp_path / "made"), "0", "commit"]
+    busy = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        looked = 0
+        deadline = time.monotonic() + 60
+        while looked < 15 and time.monotonic() < deadline:
+            newest = max(
+                tmp_path.glob("made/commit/[0-9]*/store/*/plan-*"), key=lambda path: path.stat().st_mtime, default=None
+            )
+            if newest:
+                assert faults(newest.parent.parent) == []
+                looked += 1
+        assert looked == 15
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+def test_of_a_large_store_a_sample_of_the_envelopes_is_made_again_and_with_full_all(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "store"
+    shutil.copytree(whole, place)
+    study = study_in(place)
+    reenvelope(study, lambda head, rows: (head, rows.set_column(2, "step_before", pc.multiply(rows["step_before"], 0))))
+    sizes = {each.name: sum(file.stat().st_size for file in each.iterdir()) for each in place.iterdir()}
+    drawn = verify.sample(sizes, full=False)
+    assert drawn == verify.sample(sizes, full=True) == sizes.keys()
+    monkeypatch.setattr(verify, "REBUILD_BYTES", 1)
+    (one,) = verify.sample(sizes, full=False)
+    assert one == min(verify.sample(sizes, full=False))
+    assert verify.sample(sizes, full=True) == sizes.keys()
+    assert door.main(["verify", "--store", str(place)]) == int(one == study.name)
+    assert "2 envelopes believed for their hashes (--full makes all again); " in capsys.readouterr().out
+    assert door.main(["verify", "--store", str(place), "--full"]) == 1
+    out = capsys.readouterr().out
+    assert f"{study.name}/envelope-000004.arrow: is not the envelope of the tables" in out and "--full" not in out

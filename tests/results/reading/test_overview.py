@@ -1,0 +1,202 @@
+"""Answers of a whole store: from envelopes where they are valid, and the same ones from a scan where they are not."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from upath import UPath
+
+from results import durable, store
+from results.bad_input import BadInput
+from results.plans import schema
+from results.plans.study import Target
+from results.reading import overview, scan
+from results.release import release
+from results.rules.answers import MINIMUM, Rule
+from results.storage import commits, envelope
+
+from ..by_hand import METRIC, Ran, answer_of, publish, study
+
+RULES = (MINIMUM, Rule("released", 1), Rule("released", 2), Rule("released", 100))
+VALUES = (0.5, 0.3, 0.1, 0.05, 1e39)
+# 0.1 is a tie that float32 and float64 break in different ways: float32(0.1) > 0.1.
+CURVES = {
+    2: Ran("INFEASIBLE", [(3, 0.05), (6, np.nan)]),
+    4: Ran("COMPLETE", [(0, 0.9), (10, 0.3), (20, 0.1), (30, 0.2), (40, 0.05)]),
+    5: Ran("COMPLETE", [(5, 0.4), (20, 0.1)]),
+    7: Ran("INCOMPLETE", []),
+    9: Ran("COMPLETE", [(4, np.inf), (5, np.nan), (6, 0.1), (7, 0.3)]),
+}
+STUDIES = [
+    (study(batch_size=1), CURVES, np.float64),
+    (study(batch_size=2), CURVES, np.float32),
+    (study(batch_size=4), {9: Ran("COMPLETE", [(41, 0.3)])}, np.float64),  # the trial the file before ends with
+    (study(batch_size=8), {4: Ran("INFEASIBLE", [])}, np.float32),
+]
+
+
+def fill(folder: commits.Folder) -> None:
+    for about, trials, dtype in STUDIES:
+        publish(folder, about, trials, dtype)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of STUDIES; not to be written to."""
+    folder = tmp_path_factory.mktemp("filled") / "store"
+    fill(folder)
+    return folder
+
+
+def copied(filled: Path, tmp_path: Path) -> Path:
+    for file in filled.glob("*/*"):
+        copy = tmp_path / "copy" / file.relative_to(filled)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+    return tmp_path / "copy"
+
+
+def check(folder: commits.Folder, *, scanned: int) -> None:
+    """Every question has the answers that every row has; of so many studies from a scan."""
+    for rule in RULES:
+        held = overview.survey(folder, rule)
+        assert (len(held.commits), len(held.envelopes)) == (scanned, len(STUDIES) - scanned)
+        for value in VALUES:
+            expected = {
+                about.name: answer_of(trials, min(value, 1e38), rule, dtype) for about, trials, dtype in STUDIES
+            }
+            found = held.answers(Target(METRIC, value), held.abouts.keys())
+            assert found == {name: answer for name, answer in expected.items() if answer}
+
+
+def test_envelopes_answer(filled):
+    check(filled, scanned=0)
+
+
+def test_a_scan_answers_where_there_are_no_envelopes(filled, tmp_path):
+    folder = copied(filled, tmp_path)
+    before = overview.survey(folder).abouts
+    for file in folder.glob("*/envelope-*"):
+        file.unlink()
+    check(folder, scanned=len(STUDIES))
+    assert overview.survey(folder).abouts == before
+
+
+def test_a_damaged_envelope_and_that_of_other_files_are_not_used(filled, tmp_path):
+    folder = copied(filled, tmp_path)
+    mixed, damaged, other, _ = sorted(folder.glob("*/envelope-*"))
+    mixed.write_bytes(other.read_bytes())
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    check(folder, scanned=2)
+
+
+def test_an_envelope_that_is_no_file_is_not_waited_for(filled, tmp_path):
+    folder = copied(filled, tmp_path)
+    pipe, shadow, *_ = sorted(folder.glob("*/envelope-*"))
+    pipe.unlink()
+    os.mkfifo(pipe)
+    shadow.unlink()
+    shadow.mkdir()
+    check(folder, scanned=2)
+
+
+def test_only_what_was_asked_is_answered(filled):
+    one = study(batch_size=4).name
+    held = overview.survey(filled)
+    assert held.answers(Target(METRIC, 0.5), {one}).keys() == {one}
+    assert held.answers(Target("test_loss", 0.5), held.abouts.keys()) == {}
+
+
+def test_an_envelope_that_is_longer_than_expected_is_read_whole(filled, monkeypatch):
+    monkeypatch.setattr(overview, "ENOUGH", 500)
+    check(filled, scanned=0)
+
+
+def test_a_place_of_fsspec_is_answered_alike():
+    folder = UPath("memory://overview/store")
+    fill(folder)
+    check(folder, scanned=0)
+    for file in folder.glob("*/envelope-*"):
+        file.unlink()
+    check(folder, scanned=len(STUDIES))
+
+
+def test_a_release_is_answered_alike(tmp_path):
+    details = {"licence": "Apache-2.0"}
+    curves = {1: Ran("COMPLETE", [(10, 0.3), (20, 0.1)]), 2: Ran("COMPLETE", [(15, 0.2), (20, 0.1)])}
+    licensed = [(study(batch_size=size, details=details), curves, np.float64) for size in (1, 2)]
+    for about, trials, dtype in licensed:
+        publish(tmp_path / "store", about, trials, dtype)
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None) == 0
+    question = Target(METRIC, 0.1)
+    expected = {about.name: answer_of(curves, 0.1, MINIMUM) for about, _, _ in licensed}
+    held = overview.survey(tmp_path / "release")
+    assert (len(held.envelopes), held.answers(question, expected)) == (2, expected)
+    for file in tmp_path.glob("release/envelope/**/*.arrow"):
+        file.unlink()
+    held = overview.survey(tmp_path / "release")
+    assert (len(held.envelopes), held.answers(question, expected)) == (0, expected)
+
+
+def test_a_study_that_has_grown_is_answered_from_its_newest_commit(filled, tmp_path):
+    folder = copied(filled, tmp_path)
+    about = study(batch_size=4, trials=12)
+    publish(folder, about, {11: Ran("COMPLETE", [(2, 0.1)])})
+    held = overview.survey(folder)
+    assert not held.commits
+    assert held.abouts[about.name].complete == 2
+    assert held.answers(Target(METRIC, 0.3), {about.name}) == {about.name: (0, 2, 11)}
+
+
+def test_a_study_that_is_not_visible_yet_waits(filled, tmp_path):
+    folder = copied(filled, tmp_path)
+    store.ask(folder, study(batch_size=16))
+    (folder / "README.md").write_text("no study\n")
+    assert overview.survey(folder).waiting == [study(batch_size=16).name]
+
+
+def test_mistakes_are_told_in_one_line(filled, tmp_path, monkeypatch):
+    with pytest.raises(BadInput, match="no store at"):
+        overview.survey(tmp_path / "none")
+    assert not overview.survey(tmp_path).abouts
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION - 1)
+    with pytest.raises(BadInput, match="install a newer one"):
+        overview.survey(filled)
+
+
+@pytest.mark.parametrize("harm", ["cut", "gone", "other type"])
+def test_a_scan_of_a_damaged_file_says_so(filled, tmp_path, harm):
+    folder = copied(filled, tmp_path)
+    held = store.catalogue(folder)
+    path = held[0].files["measurements"].path
+    if harm == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif harm == "gone":
+        path.unlink()
+    else:
+        held[0].metrics[METRIC] = "double" if held[0].metrics[METRIC] == "float" else "float"
+    with pytest.raises(durable.Damaged, match="cannot be read") as told:
+        scan.intervals(held, Target(METRIC, 0.1))
+    assert "\n" not in str(told.value)
+
+
+def test_a_missing_table_is_named(filled, tmp_path):
+    folder = copied(filled, tmp_path)
+    for file in [*folder.glob("*/envelope-*"), *folder.glob("*/trials-*")]:
+        file.unlink()
+    with pytest.raises(durable.Damaged, match=r"trials-000002\.parquet is missing"):
+        overview.survey(folder)
+
+
+def test_a_renamed_study_is_not_taken_for_another(filled, tmp_path):
+    folder = copied(filled, tmp_path)
+    next(folder.iterdir()).rename(folder / "another")
+    with pytest.raises(durable.Damaged, match="is of the study"):
+        overview.survey(folder)
+
+
+def test_a_scan_of_nothing_is_empty_and_typed():
+    found = scan.intervals([], Target(METRIC, 0.1), Rule("released", 1))
+    assert (list(found.columns), len(found)) == (["study", "trial", "steps_low", "steps_high"], 0)
+    assert envelope.answers([], Target(METRIC, 0.1), MINIMUM) == {}
