@@ -2,13 +2,13 @@
 
 import jax.numpy as jnp
 
-from results.plans import factorization, study
+from results.plans import batch_study, factorization
 from workloads import schedules
 from workloads.factorization import solvers
 
 
 def test_plans_name_the_schedules_that_there_are() -> None:
-    assert tuple(schedules.SCHEDULES) == study.SCHEDULES
+    assert tuple(schedules.SCHEDULES) == batch_study.SCHEDULES
 
 
 def test_plans_name_the_solvers_that_there_are() -> None:

@@ -29,10 +29,10 @@ def has_data(ax: Axes) -> bool:
 
 def test_the_table_of_figures_is_that_of_the_notebook() -> None:
     figures = definitions.figures()
-    assert {number: len(panels) for number, panels in registry.items()} == {
+    assert {number: len(panels) for number, panels in figures.items()} == {
         1: 9, 2: 3, 3: 6, 4: 3, 5: 3, 6: 2, 7: 2, 8: 9, 9: 12, 10: 4, 11: 8,
     }  # fmt: skip
-    every = [one for panels in registry.values() for members in panels.values() for one in members]
+    every = [one for panels in figures.values() for members in panels.values() for one in members]
     assert len(every) == 163
     precision = {one.value for one in every if "precision" in one.metric and one.value is not None}
     assert precision == {0.69}
