@@ -31,9 +31,9 @@ from report import Report  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from harness import compile_cache, engine, search  # noqa: E402
-from harness.engine import Settings  # noqa: E402
 from harness.record import Record  # noqa: E402
-from results.plans.study import BatchStudy  # noqa: E402
+from harness.settings import Settings  # noqa: E402
+from results.plans.batch_study import BatchStudy  # noqa: E402
 from sweeps import config, overrides  # noqa: E402
 from workloads import registry  # noqa: E402
 from workloads.workload import Examples, Model, first_examples  # noqa: E402

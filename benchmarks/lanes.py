@@ -14,7 +14,7 @@ from report import Report
 from tqdm import tqdm
 
 from harness import compile_cache, engine, search
-from harness.engine import Settings
+from harness.settings import Settings
 from sweeps import config, overrides
 
 LANES = (1, 4, 16, 64, 256)

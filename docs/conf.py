@@ -58,7 +58,7 @@ EXTERNAL = "argparse|collections|concurrent|contextlib|ctypes|fractions|hydra|ja
 EXTERNAL += "|optax|pandas|pathlib|polars|pyarrow|types|typing|upath"
 BUILT_IN = "bool|bytes|dict|float|frozenset|int|list|object|set|slice|str|tuple|type|None"
 BUILT_IN += "|Exception|FileNotFoundError|RuntimeError|ValueError"
-TYPE_VARIABLE = r".*\.[A-Z]"
+TYPE_VARIABLE = r"(.*\.)?[A-Z]"
 nitpick_ignore_regex = [("py:class", TYPE_VARIABLE), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
 
 

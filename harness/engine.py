@@ -11,6 +11,7 @@ from harness.ending import Ending
 from harness.frontier import Best, Frontier, Live
 from harness.lanes import Programs, Spans, default_strategy, programs_for
 from harness.record import Record
+from harness.settings import Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
 from workloads import registry, schedules
@@ -18,23 +19,6 @@ from workloads import registry, schedules
 DEFAULT_LANES = 32
 # What a trial is told where its search space says nothing.
 DEFAULTS = schedules.NO_DECAY | {"label_smoothing": 0.0}
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How a study is run; none of it changes what is measured on a CPU.
-
-    Attributes:
-      lanes: trials side by side; None chooses DEFAULT_LANES. Rounded up to a multiple of the device count.
-      lane_strategy: ``map``, ``vmap``, or ``auto``: map on a CPU, vmap elsewhere.
-      time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); None is no limit.
-      part_seconds: how often trials that have finished are handed over while others go on.
-    """
-
-    lanes: int | None = None
-    lane_strategy: str = "auto"
-    time_limit_seconds: float | None = None
-    part_seconds: float = 15.0
 
 
 def run(

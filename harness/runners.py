@@ -6,17 +6,15 @@ What a kind needs is imported once one of its studies is to run, so that nothing
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from harness.ending import Ending
 from harness.frontier import Best, Ended
 from harness.record import Record
+from harness.settings import Settings
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import Trial
-
-if TYPE_CHECKING:
-    from harness.engine import Settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Job:
 
     study: Any  # of the kind of the runner
     trials: Sequence[Trial]
-    settings: "Settings"
+    settings: Settings
     store: Path
     source: Mapping[str, Any] | None
     best: Best

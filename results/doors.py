@@ -13,12 +13,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
+from typing import Any, NoReturn, ParamSpec
 
 from results.bad_input import BadInput, shown
-
-if TYPE_CHECKING:
-    from results.durable import Folder
 
 P = ParamSpec("P")
 
@@ -66,10 +63,11 @@ class Parser(argparse.ArgumentParser):
     """Raises BadInput where argparse prints its usage; the manual is a --help away."""
 
     def error(self, message: str) -> NoReturn:
+        """Raises BadInput with what is wrong."""
         raise BadInput(f"{message}; see `{self.prog} --help`")
 
 
-def location(text: str) -> "Folder":
+def location(text: str) -> Any:
     """An argument of a ``Parser`` that ``durable.location`` understands."""
     from results import durable
 

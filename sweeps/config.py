@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.engine import Settings
 from harness.lanes import STRATEGIES
+from harness.settings import Settings
 from results import store
 from results.bad_input import BadInput, check_choice
 from results.plans.asked import most

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from harness import compile_cache, provenance, search
 from harness.ending import Ending
-from harness.engine import Settings
 from harness.frontier import Best, Ended
 from harness.record import Record, unmeasured
 from harness.runners import RUNNERS, Job
+from harness.settings import Settings
 from results import store
 from results.plans.plan import Plan
 from results.plans.study import Trial

@@ -57,7 +57,7 @@ def gather(folder: Folder, asked: tuple[str, float] | None, report: Callable[[st
         by_name = {commit.name: commit for commit in store.catalogue(folder)}
         of_goals, of_held = filter_groups.of_goals(found), filter_groups.of_factorizations(held, by_name)
         drawn = {commit.name for group in (*of_goals.values(), *of_held.values()) for commit in group.commits}
-        of_others = filter_groups.of_others([commit for name, commit in by_name.items() if name not in drawn])
+        of_others = filter_groups.of_others([commit for commit in there if commit.name not in drawn])
         every = [*of_goals.values(), *of_held.values(), *of_others.values()]
         commits = sorted((commit for group in every for commit in group.commits), key=lambda commit: commit.name)
         runs = [row for commit in commits for row in read_table(commit, "studies").to_pylist()]

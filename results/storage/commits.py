@@ -223,16 +223,21 @@ def read_table(commit: Commit, table: str) -> pa.Table:
             check_rows(table, path, file.seek(0, os.SEEK_END), pq.read_metadata(file).num_rows)
             file.seek(0)
             found = migrations.upgrade(table, pq.read_table(file), path)
-        names = found.column_names
+        columns = [(name, found.schema.field(i).type) for i, name in enumerate(found.column_names)]
     except (FileNotFoundError, BadInput):
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = str(error).splitlines()[0]
         raise Damaged(f"{path} cannot be read ({reason}); look at all of it with `python -m results verify`") from None
-    columns = [column.name for column in _COLUMNS[table]]
-    if names[: len(columns)] != columns:
+    known = [(column.name, column.type) for column in _COLUMNS[table]]
+    others = [kind for _, kind in columns[len(known) :]]  # metaparameters and metrics
+    if columns[: len(known)] != known or not all(map(_is_number, others)):
         raise Damaged(f"{path} has other columns than {table}; look at all of it with `python -m results verify`")
     return found
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 
 def listed(folder: Folder) -> Listing:

@@ -20,8 +20,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from harness import processors
-from harness.engine import Settings
 from harness.runners import RUNNERS
+from harness.settings import Settings
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from sweeps.launchers import worker

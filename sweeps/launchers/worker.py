@@ -75,7 +75,7 @@ def _tell(orders: Connection, news: News, ending: Ending) -> None:
 
 
 def _run(orders: Connection, order: Order, ending: Ending) -> News:
-    from harness.engine import Settings
+    from harness.settings import Settings
     from results.plans.asked import Repeats
     from results.plans.kinds import from_plan
     from sweeps.run import run_study

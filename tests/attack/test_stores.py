@@ -20,6 +20,7 @@ import pytest
 from results import __main__ as door
 from results import durable, store
 from results.bad_input import BadInput
+from results.durable import Damaged
 from results.plans import schema
 from results.storage import compaction, envelope
 from results.storage.claims import Claim
@@ -399,3 +400,13 @@ def test_hostile_stores(folder: Path, what: str, capsys: pytest.CaptureFixture[s
     assert {path: (s.st_size, s.st_mtime_ns) for path, s in after.items()} == {
         path: (s.st_size, s.st_mtime_ns) for path, s in before.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("table", "name"), [("studies", "compile_seconds"), ("trials", "learning_rate"), ("measurements", "test_loss")]
+)
+def test_text_where_numbers_belong_is_refused_as_it_is_read(folder: Path, table: str, name: str) -> None:
+    study = study_in(folder)
+    rewrite(study, table, lambda rows: column(rows, name, pa.array(["5"] * len(rows))))
+    with pytest.raises(Damaged, match=f"{table}-000004.parquet has other columns than {table}"):
+        store.read(folder)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from harness import engine, lanes, search
-from harness.engine import Settings
 from harness.record import Record
+from harness.settings import Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target, Trial

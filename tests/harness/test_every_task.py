@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from harness import engine, lanes, search
-from harness.engine import Settings
+from harness.settings import Settings
 from results.bad_input import BadInput
 from sweeps import config, overrides
 from workloads import registry

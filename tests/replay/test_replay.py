@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from harness import streams
-from harness.engine import Settings
+from harness.settings import Settings
 from results import store
 from sweeps import config, overrides
 from sweeps.run import run_study

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine import Settings
+from harness.settings import Settings
 from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy

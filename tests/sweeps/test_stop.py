@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import analysis.__main__ as analysis_door
-from harness.engine import Settings
+from harness.settings import Settings
 from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy

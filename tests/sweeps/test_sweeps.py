@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from harness import processors
-from harness.engine import Settings
+from harness.settings import Settings
 from results import store
 from results.plans.batch_study import BatchStudy
 from sweeps import __main__ as sweeps_door

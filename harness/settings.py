@@ -1,0 +1,20 @@
+"""Settings: how a study is run, which changes nothing that is measured."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a study is run; none of it changes what is measured on a CPU.
+
+    Attributes:
+      lanes: trials side by side; None chooses DEFAULT_LANES. Rounded up to a multiple of the device count.
+      lane_strategy: ``map``, ``vmap``, or ``auto``: map on a CPU, vmap elsewhere.
+      time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); None is no limit.
+      part_seconds: how often trials that have finished are handed over while others go on.
+    """
+
+    lanes: int | None = None
+    lane_strategy: str = "auto"
+    time_limit_seconds: float | None = None
+    part_seconds: float = 15.0
