@@ -18,7 +18,7 @@ from results.plans.schema import COSTS
 from results.plans.study import Trial
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.ratings import Ratings
-from workloads.factorization.training import RECALL_AT, Options, Tables, Training
+from workloads.factorization.training import RECALL_AT, FactorTables, Options, Training
 
 RECALLS = tuple(f"{split}_recall_{k}" for split in ("validation", "test") for k in RECALL_AT)
 METRICS = (*(f"{recall}_error" for recall in RECALLS), "train_objective")
@@ -148,7 +148,7 @@ class _Run:
             steps_per_epoch=1,
         )
 
-    def _could_be(self, saved: Checkpoint, tables: Tables) -> bool:
+    def _could_be(self, saved: Checkpoint, tables: FactorTables) -> bool:
         """Whether a checkpoint, which anybody can make, has the arrays and the rows of ours."""
         shapes = [(array.shape, array.dtype) for array in saved.arrays]
         alike = shapes == [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tables)]
@@ -158,7 +158,9 @@ class _Run:
     def _evaluated(self, epoch: int) -> bool:
         return epoch % self._study.evaluate_every == 0 or epoch == self._study.epochs
 
-    def _epoch(self, tables: Tables, weights: Weights, evaluate: bool) -> tuple[Tables, dict[str, float], bool]:
+    def _epoch(
+        self, tables: FactorTables, weights: Weights, evaluate: bool
+    ) -> tuple[FactorTables, dict[str, float], bool]:
         """One epoch; the tables after it, its row, and whether everything is finite, without which it is measured."""
         began = time.perf_counter()
         tables = jax.block_until_ready(self._training.row_half(tables, weights))
@@ -223,7 +225,7 @@ def _column(values: list[float], kind: Any) -> np.ndarray:
         return np.array(values).astype(kind)
 
 
-def _restored(tables: Tables, arrays: Sequence[np.ndarray]) -> Tables:
+def _restored(tables: FactorTables, arrays: Sequence[np.ndarray]) -> FactorTables:
     """Saved arrays, spread over the cores as ``tables`` are, in memory of their own, which may be donated."""
     leaves, structure = jax.tree.flatten(tables)
     put = [jnp.copy(jax.device_put(saved, leaf.sharding)) for saved, leaf in zip(arrays, leaves, strict=True)]

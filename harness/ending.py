@@ -46,7 +46,7 @@ class Ending:
             if self.lock.acquire(timeout=GRACE_SECONDS):
                 self._first()
         except Exception as error:  # a disk that gave out, or somebody else has the study by now
-            say(f"what has finished last is not stored: {error}")
+            say(f"the last finished trials are not stored: {error}")
         finally:
             os._exit(CODE)
 

@@ -38,7 +38,7 @@ def device(cores: int | None = None) -> dict[str, Any]:
         devices = jax.local_devices()[:cores]
     except (RuntimeError, AssertionError) as error:  # the latter says nothing at all
         asked = f" on JAX_PLATFORMS={platforms}" if (platforms := os.environ.get("JAX_PLATFORMS")) else ""
-        raise BadInput(f"JAX cannot start{asked}: {str(error) or 'it finds no such device'}") from None
+        raise BadInput(f"JAX cannot start{asked}: {str(error) or 'it found no such device'}") from None
     backend = jax.default_backend()
     return {
         "backend": backend,

@@ -36,7 +36,7 @@ class _Bar:
         self._settled = dict.fromkeys((study.name for study in studies), 0)
         self._count = count
 
-    def __call__(self, progress: local.Progress) -> None:
+    def __call__(self, progress: local.StudyUpdate) -> None:
         name, outcome = progress.study.name, progress.outcome
         self._count.ended += outcome is not None
         self._bar.set_description(f"{self._count} studies", refresh=False)

@@ -154,7 +154,7 @@ def _reworded(error: Exception, lines: Sequence[str]) -> str:
         return f"unknown key {field[1]!r}; {nearest(field[1], _fields(_shapes()[field[2]]))}"
     added = re.search(r"Key '([^']+)' is not in struct", text)
     if added:
-        return f"{added[1]!r} is not there yet; add it with a plus sign: +task.space.{added[1]}=… or the like"
+        return f"{added[1]!r} does not exist yet; add it with a plus sign: +task.space.{added[1]}=… or the like"
     merging = re.search(r"Error merging override (\S+)", text)
     where = merging[1] if merging else " ".join(lines)
     kind = re.search(r"Value (.*) of type .* could not be converted to (\w+)", text)

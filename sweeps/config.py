@@ -45,7 +45,7 @@ def request(line: overrides.CommandLine) -> Request:
     first = configs[0]
     for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
         if any(config[key] != first[key] for config in configs):
-            raise BadInput(f"{key} is one for the whole sweep; it cannot be swept over")
+            raise BadInput(f"{key} applies to the whole sweep and cannot be swept over")
     studies: dict[str, Plan] = {}  # by their plans
     sources: dict[str, Mapping[str, Any]] = {}
     for config in configs:

@@ -13,7 +13,7 @@ from sweeps import ranges
 from sweeps.reading import Read
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
-from workloads.factorization.ratings import Ratings, Source, halves
+from workloads.factorization.ratings import Ratings, RatingsSource, halves
 from workloads.factorization.training import GATHER_BYTES, hub_bytes
 
 DEFAULT_TRIALS = 16  # of a search
@@ -85,7 +85,7 @@ def notes(studies: Sequence[Factorization]) -> list[str]:
     return ["a step of als is an epoch; its studies run one after the other"]
 
 
-def _checked(ratings: Mapping[str, Any]) -> Source:
+def _checked(ratings: Mapping[str, Any]) -> RatingsSource:
     check_choice("ratings", ratings["name"], registry.RATINGS)
     known = registry.ratings_options(ratings["name"])
     for key in ratings:
@@ -109,7 +109,7 @@ def _check_cores(cores: int | None) -> None:
 def _check_fused() -> None:
     kind, devices = processors.accelerators()
     if devices:
-        raise BadInput(f"als.kernel=fused is for CPUs, and this machine computes on {kind}; take als.kernel=xla")
+        raise BadInput(f"als.kernel=fused is for CPUs, and this machine computes on {kind}; use als.kernel=xla")
     fused.compiler()
 
 

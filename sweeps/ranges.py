@@ -15,7 +15,9 @@ def plan(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         if isinstance(given, int | float) and not isinstance(given, bool):
             given = {"scale": "DISCRETE", "values": [given]}
         if not isinstance(given, Mapping):
-            raise BadInput(f"search space of {name}: {given!r} is no range; write {{scale: LOG, low: 1e-3, high: 1}}")
+            raise BadInput(
+                f"search space of {name}: {given!r} is not a range; write {{scale: LOG, low: 1e-3, high: 1}}"
+            )
         for field in given:
             if field not in FIELDS:
                 raise BadInput(f"search space of {name}: unknown field {field!r}; {nearest(field, FIELDS)}")

@@ -23,7 +23,7 @@ from results.storage.claims import Claim
 from sweeps.rows import tables
 
 
-class Summary(NamedTuple):
+class RunSummary(NamedTuple):
     """What became of a study: trials by status, and seconds spent."""
 
     study: str
@@ -42,7 +42,7 @@ def run_study(
     *,
     source: Mapping[str, Any] | None = None,
     ending: Ending | None = None,
-) -> Summary:
+) -> RunSummary:
     """Runs the trials of ``study`` that the store at ``folder`` lacks; safe to repeat, and to run twice at once.
 
     Args:
@@ -79,7 +79,7 @@ def run_study(
     return _summary(study, ended, time.perf_counter() - began)
 
 
-def record_failure(folder: Path, study: Plan, reason: str) -> Summary:
+def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
     """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
@@ -120,6 +120,6 @@ def _best(study: Plan, claim: Claim) -> Best:
     return best
 
 
-def _summary(study: Plan, ended: Mapping[int, Ended], seconds: float) -> Summary:
+def _summary(study: Plan, ended: Mapping[int, Ended], seconds: float) -> RunSummary:
     count = collections.Counter(end.status for end in ended.values())
-    return Summary(study.name, len(ended), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)
+    return RunSummary(study.name, len(ended), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)

@@ -19,7 +19,7 @@ from workloads.datasets import (
     web_graph,
     webgraph_synthetic,
 )
-from workloads.factorization.ratings import Source
+from workloads.factorization.ratings import RatingsSource
 from workloads.models.fully_connected import fully_connected
 from workloads.models.lstm import lstm
 from workloads.models.quadratic import quadratic
@@ -86,7 +86,7 @@ DATASETS: dict[str, Dataset] = {
 }
 
 # What builds the ratings of a factorization from its options.
-RATINGS: dict[str, Callable[..., Source]] = {
+RATINGS: dict[str, Callable[..., RatingsSource]] = {
     "webgraph_synthetic": webgraph_synthetic.source,
     "web_graph": web_graph.source,
     "movielens": movielens.source,
@@ -138,7 +138,7 @@ def ratings_options(name: str) -> tuple[str, ...]:
     return tuple(inspect.signature(RATINGS[name]).parameters)
 
 
-def ratings(choice: Mapping[str, Any]) -> Source:
+def ratings(choice: Mapping[str, Any]) -> RatingsSource:
     """What builds ratings.
 
     Args:

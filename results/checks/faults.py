@@ -13,7 +13,7 @@ from results.bad_input import BadInput, shown
 from results.durable import Folder
 from results.plans.asked import Repeats
 from results.plans.plan import Plan
-from results.rules.ledger import Ending, Ledger
+from results.rules.ledger import Ledger, TrialEnding
 from results.storage.commits import Commit
 from results.storage.entries import Entry
 from results.storage.parts import Part
@@ -74,7 +74,7 @@ class Findings:
     claims: dict[int, Claimed] = dataclasses.field(default_factory=dict)
     commit: Commit | None = None
     parts: list[Part] = dataclasses.field(default_factory=list)
-    ended: dict[int, Ending] = dataclasses.field(default_factory=dict)
+    ended: dict[int, TrialEnding] = dataclasses.field(default_factory=dict)
     believed: int = 0
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 REBUILD_BYTES = 32 << 20  # of studies whose envelopes are made again and compared; a second or two
 
 _LEFTOVERS = {
-    "temporary": "temporary files of writers at work",
+    "temporary": "temporary files of active writers",
     "unplanned": "studies about to be asked for",
     "replaced": "files that a newer commit replaced",
     "cut off": "parts that a newer claim cut off",
@@ -43,11 +43,11 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     Returns:
       0 if there is no fault, 1 if there is any.
     """
-    found = examine(folder, report, full=full)
-    faults = [fault for findings in found for fault in findings.faults]
+    everything = examine(folder, report, full=full)
+    faults = [fault for findings in everything for fault in findings.faults]
     for fault in faults:
         print(fault.line)
-    print(summary(found))
+    print(summary(everything))
     return 1 if faults else 0
 
 
@@ -110,19 +110,21 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
     studies = [folder / entry.name for entry in within if entry.kind == "folder" and not entry.name.startswith(".")]
     if not studies:
         raise BadInput(
-            f"{folder} holds no study, so it is no store; name the folder that a sweep or an import wrote to"
+            f"{folder} holds no study, so it is not a store; name the folder that a sweep or an import wrote to"
         )
     if migrations.studies_of_1(folder):
         raise BadInput(
-            f"{folder} has schema 1, without hashes; bring it over with `python -m results merge {folder} --store DIR`"
+            f"{folder} has schema 1, without hashes; convert it with `python -m results merge {folder} --store DIR`"
         )
     lying = {study: _within(study) for study in studies}
     sizes = {study.name: sum(entry.bytes for entry in lying[study] or ()) for study in studies}
     rebuilt = sample(sizes, full=full)
     with progress.shown("verifying", sum(sizes.values()), "B", report) as show:
         on_bytes = tally(show)
-        found = at_once(studies, lambda study: _guarded(study, lying[study], on_bytes, rebuild=study.name in rebuilt))
-    return [_around(folder, within), *found]
+        of_studies = at_once(
+            studies, lambda study: _guarded(study, lying[study], on_bytes, rebuild=study.name in rebuilt)
+        )
+    return [_around(folder, within), *of_studies]
 
 
 def at_once(items: Iterable[T], check: Callable[[T], Findings]) -> list[Findings]:
@@ -145,23 +147,23 @@ def tally(show: Callable[[int], object]) -> OnBytes:
     return add
 
 
-def summary(found: Iterable[Findings]) -> str:
+def summary(everything: Iterable[Findings]) -> str:
     """The last line: what was looked at, the ledger of it all, what is left over, how many faults there are."""
-    found = list(found)
-    ledgers = [findings.ledger for findings in found if findings.ledger]
+    everything = list(everything)
+    ledgers = [findings.ledger for findings in everything if findings.ledger]
     whole = Ledger(*(sum(counts) for counts in zip(*ledgers, strict=True))) if ledgers else Ledger(*[0] * 9)
     leftovers: collections.Counter[str] = collections.Counter()
-    for findings in found:
+    for findings in everything:
         leftovers += findings.leftovers
-    faults = sum(len(findings.faults) for findings in found)
-    believed = sum(findings.believed for findings in found)
-    megabytes = sum(findings.bytes for findings in found) / 1e6
+    faults = sum(len(findings.faults) for findings in everything)
+    believed = sum(findings.believed for findings in everything)
+    megabytes = sum(findings.bytes for findings in everything) / 1e6
     return "; ".join(
         [
-            f"{len(ledgers):,} studies, {sum(findings.files for findings in found):,} files, {megabytes:,.1f} MB",
+            f"{len(ledgers):,} studies, {sum(findings.files for findings in everything):,} files, {megabytes:,.1f} MB",
             in_words(whole),
             *(f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())),
-            *([f"{believed:,} envelopes believed for their hashes (--full makes all again)"] if believed else []),
+            *([f"{believed:,} envelopes trusted by their hashes (--full rebuilds all)"] if believed else []),
             f"{faults:,} faults" if faults else "no faults",
         ]
     )
@@ -179,23 +181,23 @@ def in_words(ledger: Ledger) -> str:
 
 def _around(folder: Folder, within: list[Entry]) -> Findings:
     """What lies in a store's own folder, beside the studies."""
-    found = Findings(folder)
+    findings = Findings(folder)
     for entry in within:
         path = folder / entry.name
         if entry.kind == "file" and entry.name.startswith(durable.TEMPORARY):
-            found.temporary(path, entry)
+            findings.temporary(path, entry)
         elif entry.kind != "folder" or entry.name.startswith("."):
-            found.fault(path, f"is none of ours; an extra {entry.kind}")
-    return found
+            findings.fault(path, f"is an unexpected {entry.kind}")
+    return findings
 
 
 def _guarded(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *, rebuild: bool) -> Findings:
     try:
         return study_checks.check(study, within, on_bytes, rebuild=rebuild)
     except Exception as error:  # one study that nobody foresaw must not hide what is wrong with the others
-        found = Findings(study)
-        found.fault(study, f"cannot be looked at ({brief(error)})")
-        return found
+        findings = Findings(study)
+        findings.fault(study, f"cannot be checked ({brief(error)})")
+        return findings
 
 
 def _within(folder: Folder) -> list[Entry] | None:

@@ -70,8 +70,8 @@ def there(folder: Folder, source: str) -> list[Recorded]:
     """The studies of one source that a store holds already."""
     if not folder.is_dir():
         return []
-    found = [commit.study for commit in store.catalogue(folder)]
-    return [study for study in kinds.of_type(found, Recorded) if study.source == source]
+    plans = [commit.study for commit in store.catalogue(folder)]
+    return [study for study in kinds.of_type(plans, Recorded) if study.source == source]
 
 
 def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
@@ -79,13 +79,13 @@ def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
     study = store.called(folder, content.study)
     tables = _tables(content._replace(study=study))
     commit = commits.committed(folder, study.name)
-    found = Union(frozenset(tables.trials["trial"].to_pylist()))
+    comparison = Union(frozenset(tables.trials["trial"].to_pylist()))
     if commit is not None:
-        found = union(Piece(*(commits.read_table(commit, name) for name in TABLES)), tables, study)
-    for clash in found.clashes:
+        comparison = union(Piece(*(commits.read_table(commit, name) for name in TABLES)), tables, study)
+    for clash in comparison.clashes:
         raise BadInput(f"{study.name}: {clash.told(folder, 'what is imported')}; import it into another store")
-    changed = {**found.conflicts, **found.shorter}
-    take = found.take | changed.keys()
+    changed = {**comparison.conflicts, **comparison.shorter}
+    take = comparison.take | changed.keys()
     if (changed and not replace) or (commit is not None and not take and commit.trials >= study.trials):
         return Saved(False, changed)
     store.ask(folder, study)

@@ -59,7 +59,7 @@ _SCALES: dict[Any, Scale] = {
 }
 
 
-class Place(NamedTuple):
+class ArchivePath(NamedTuple):
     """What a path says: of which study, of which trial (None: of the study itself), and which file."""
 
     study: str
@@ -67,7 +67,7 @@ class Place(NamedTuple):
     file: str
 
 
-class Outcome(NamedTuple):
+class TrialMetadata(NamedTuple):
     """What metadata.json says of a trial."""
 
     status: str
@@ -75,14 +75,14 @@ class Outcome(NamedTuple):
     metaparameters: Mapping[str, float]
 
 
-def place(path: str) -> Place | None:
+def place(path: str) -> ArchivePath | None:
     """Which file of which study a path is; None if it is none of the format."""
     match = _PATH.fullmatch(path)
     if not match or len(match["study"]) > LONGEST_PATH:
         return None
     if match["trial"] is None:
-        return Place(match["study"], None, "study.json")
-    return Place(match["study"], int(match["trial"]), match["file"])
+        return ArchivePath(match["study"], None, "study.json")
+    return ArchivePath(match["study"], int(match["trial"]), match["file"])
 
 
 def metric(column: str) -> str | None:
@@ -100,12 +100,12 @@ def study(path: str, data: bytes) -> Recorded:
         raise Unusable(f"says early_stopping {brief(content.get('early_stopping'))}, which is neither true nor false")
     train_steps = whole(content.get("train_steps"), 0)
     if train_steps is None:
-        raise Unusable(f"says train_steps {brief(content.get('train_steps'))}, which is no number of steps")
+        raise Unusable(f"says train_steps {brief(content.get('train_steps'))}, which is not a number of steps")
     configs = content.get("parameter_configs")
     if not isinstance(configs, dict) or not all(isinstance(config, dict) for config in configs.values()):
         raise Unusable("has parameter_configs of an unknown form")
     if "Infinity" in json.dumps(configs):  # what 1e999 is read as
-        raise Unusable("has parameter_configs with numbers beyond any")
+        raise Unusable("has parameter_configs with infinite numbers")
     details = {
         "train_steps": train_steps,
         "early_stopping": content["early_stopping"],
@@ -114,7 +114,7 @@ def study(path: str, data: bytes) -> Recorded:
     return Recorded(SOURCE, dataset, model, optimizer, int(batch_size), _space(configs), details, trials=0)
 
 
-def outcome(trial: int, data: bytes) -> Outcome:
+def outcome(trial: int, data: bytes) -> TrialMetadata:
     """How a trial went from its metadata.json; Unusable says what is wrong with that."""
     content = json_object(data, _DECODER)
     named = numeric(content.get("trial_id"))
@@ -133,9 +133,9 @@ def outcome(trial: int, data: bytes) -> Outcome:
     for name, value in parameters.items():
         own, found = metaparameter(name), numeric(value)
         if found is None or own in values:
-            raise Unusable(f"says {brief(name)} is {brief(value)}, which is no number")
+            raise Unusable(f"says {brief(name)} is {brief(value)}, which is not a number")
         values[own] = found
-    return Outcome(status, None if steps is None else whole(steps, 0), values)
+    return TrialMetadata(status, None if steps is None else whole(steps, 0), values)
 
 
 @functools.lru_cache(1024)
@@ -143,12 +143,12 @@ def metaparameter(name: str) -> str:
     """The column of a metaparameter: its name, unless a column of every trial is called so."""
     own = f"metaparameter_{name}" if name in kinds.reserved() else name
     if not recording.may_be_column(own):
-        raise Unusable(f"has a metaparameter {brief(name)}, which is no name")
+        raise Unusable(f"has a metaparameter {brief(name)}, which is not a valid name")
     return own
 
 
 def as_errors(curves: pa.Table) -> pa.Table:
-    """Curves with every average precision, as the archive has it, turned into an error."""
+    """Turns every average precision of the archive into an error."""
     for i, name in enumerate(curves.column_names):
         if name.endswith("average_precision_error"):
             precision = curves.column(i)
@@ -166,9 +166,9 @@ def _space(configs: Mapping[str, Mapping[str, Any]]) -> SearchSpace:
         raise Unusable(f"has {len(configs):,} metaparameters")
     ranges = {}
     for name, config in configs.items():
-        found = _range(config)
-        if found is not None:
-            ranges[metaparameter(name)] = found
+        limits = _range(config)
+        if limits is not None:
+            ranges[metaparameter(name)] = limits
     return SearchSpace(ranges)
 
 

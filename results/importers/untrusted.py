@@ -16,14 +16,14 @@ SHOWN = 10
 JSON_BYTES = 4 << 20
 MOST_METAPARAMETERS = 256
 MOST_DEPTH = 32  # of lists and objects within each other
-LINK = "is, or lies behind, a symbolic link; left alone"
+LINK = "is, or is behind, a symbolic link; skipped"
 
 
 class Unusable(ValueError):
     """A file or a record that cannot be imported; its text says why, in a few words."""
 
 
-class Holes:
+class ImportWarnings:
     """What of a source could not be imported, a line each; a reader sees the first ten and how many more there are."""
 
     def __init__(self, lines: Sequence[str] = ()) -> None:
@@ -39,18 +39,18 @@ class Holes:
             report(f"and {len(self.lines) - most} more")
 
 
-def files(root: Folder, holes: Holes) -> Iterator[tuple[Folder, list[str]]]:
+def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:
     """Every folder at and under ``root`` with the names of its files, sorted; links to folders are told of instead."""
 
     def unreadable(error: OSError) -> None:
-        holes.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
+        warnings.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
 
     if isinstance(root, Path):
         for folder, below, names in os.walk(root, onerror=unreadable):
             below.sort()
             for name in below:
                 if os.path.islink(os.path.join(folder, name)):
-                    holes.add(shown(Path(folder, name), root), LINK)
+                    warnings.add(shown(Path(folder, name), root), LINK)
             yield Path(folder), sorted(names)
     else:
         for folder, below, found in root.fs.walk(root.path, detail=False):
@@ -135,9 +135,9 @@ def _within(limit: int, size: int, file: BinaryIO) -> bytes:
     return data
 
 
-def _check_regular(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise Unusable(LINK if stat.S_ISLNK(found.st_mode) else "is not a regular file")
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Unusable(LINK if stat.S_ISLNK(status.st_mode) else "is not a regular file")
 
 
 def _is_link(name: str, folder: int) -> bool:
@@ -179,8 +179,8 @@ def number(value: object) -> float | None:
 
 def whole(value: object, least: int, most: int = 2**31 - 1) -> int | None:
     """A whole number in a range, or None; 32.0 is one."""
-    found = number(value)
-    return int(found) if found is not None and found.is_integer() and least <= found <= most else None
+    finite = number(value)
+    return int(finite) if finite is not None and finite.is_integer() and least <= finite <= most else None
 
 
 def text(value: object, most: int = 200) -> str | None:
@@ -194,10 +194,10 @@ def numeric(value: object) -> float | None:
         return float(value)
     if isinstance(value, str):
         try:
-            found = float(value) if len(value) < 40 else math.nan
+            result = float(value) if len(value) < 40 else math.nan
         except ValueError:
             return None
-        return found if math.isfinite(found) else None
+        return result if math.isfinite(result) else None
     return number(value)
 
 

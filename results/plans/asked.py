@@ -63,8 +63,8 @@ class Asked(NamedTuple):
 
 def most(asked: Iterable[Asked]) -> Asked:
     """The most trials, and the most repeats, of any that were asked for."""
-    found = list(asked)
-    return Asked(max(one.trials for one in found), max(one.repeats for one in found))
+    requests = list(asked)
+    return Asked(max(one.trials for one in requests), max(one.repeats for one in requests))
 
 
 def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
@@ -74,7 +74,7 @@ def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
     if top > MOST_CANDIDATES:
         raise BadInput(f"confirm_top must be at most {MOST_CANDIDATES}, not {top}")
     if top > 1 and pruned:
-        raise BadInput(f"confirm_top={top}: exact pruning knows the winner alone; use confirm_top=1 or pruning=off")
+        raise BadInput(f"confirm_top={top}: exact pruning knows only the winner; use confirm_top=1 or pruning=off")
     if top > 1 and confirm % 2:
         how = f"half of the repeats choose among confirm_top={top} trials, half report"
         raise BadInput(f"confirm must be even, not {confirm}: {how}")

@@ -101,7 +101,7 @@ class Factorization(Plan):
         check_choice("gather", self.gather, GATHERS)
         check_choice("kernel", self.kernel, KERNELS)
         if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:
-            raise BadInput(f"kernel=fused goes with {_FUSED[0]} in float32 alone; take kernel=xla for the others")
+            raise BadInput(f"kernel=fused supports only {_FUSED[0]} in float32; use kernel=xla for others")
         if sorted(self.space) != sorted(METAPARAMETERS):
             raise BadInput(f"a factorization tunes {' and '.join(METAPARAMETERS)}, not {', '.join(sorted(self.space))}")
         for name in self.space:

@@ -111,8 +111,10 @@ class Plan(Protocol):
         """The identity as plain JSON data: every field but those that are ``ASKED``."""
         names = self.identity(getattr(self, "comparable", None))
         fields = {name: _plain(getattr(self, name)) for name in names}
-        told = {name: value for name, value in fields.items() if name not in self.UNLESS or value != self.UNLESS[name]}
-        return {"kind": self.kind} | told
+        content = {
+            name: value for name, value in fields.items() if name not in self.UNLESS or value != self.UNLESS[name]
+        }
+        return {"kind": self.kind} | content
 
     @property
     def asked(self) -> Asked:

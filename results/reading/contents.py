@@ -68,14 +68,14 @@ class Described(NamedTuple):
 
 def columns(tables: Mapping[str, Iterable[pa.Schema]]) -> dict[str, pa.Schema]:
     """All columns of every table, from the schemas of its files; a metric in float and double is double."""
-    found = {}
+    types = {}
     for table, schemas in tables.items():
         fields = pa.unify_schemas(list(schemas), promote_options="permissive")
         folders = [] if table == "studies" else _PARTITION_FIELDS
         own = len(COLUMNS[table])
         further = sorted(list(fields)[own:], key=lambda field: field.name)
-        found[table] = pa.schema([*list(fields)[:own], *further, *folders], metadata=fields.metadata)
-    return found
+        types[table] = pa.schema([*list(fields)[:own], *further, *folders], metadata=fields.metadata)
+    return types
 
 
 def described(contents: Contents, table: str) -> list[Described]:

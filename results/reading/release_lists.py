@@ -68,14 +68,14 @@ def check_lists(folder: Folder) -> dict[str, str]:
     hashes = {match[2]: match[1] for match in matches if match}
     if sums(hashes) != data or not all(commits.PATH.fullmatch(listed) for listed in hashes):
         raise Damaged(f"{path} is not what was written")
-    held = commits.released(folder)
-    if held is None or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
+    studies = commits.released(folder)
+    if studies is None or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
         raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
     documents = durable.read_sealed(folder / MANIFEST).get("documents")
     expected = (
         {MANIFEST, *(str(path) for path in documents if isinstance(documents, list))} if documents else {MANIFEST}
     )
-    for commit in held:
+    for commit in studies:
         for table, file in commit.files.items():
             own = place(commit, table)
             expected.add(own)

@@ -63,8 +63,8 @@ class About(NamedTuple):
 
     def record(self) -> dict[str, Any]:
         """As plain data, without ``stop`` where trials end at their targets, as all did once."""
-        told = self._asdict()
-        return told if self.stop != "target" else {name: told[name] for name in told if name != "stop"}
+        content = self._asdict()
+        return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> "About":

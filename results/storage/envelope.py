@@ -147,10 +147,10 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
     for each in envelopes:
         if target.metric in each.about.metrics:
             alike.setdefault(tuple(each.about.metrics.items()), []).append(each)
-    found: dict[str, Answer] = {}
+    by_study: dict[str, Answer] = {}
     for metrics, members in alike.items():
-        found |= _answers(members, _rows(members, metrics), target, rule)
-    return found
+        by_study |= _answers(members, _rows(members, metrics), target, rule)
+    return by_study
 
 
 def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> pa.Table:
@@ -165,7 +165,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
             raise ValueError("an interval in it is empty")
     except (ValueError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise Damaged(f"an envelope is damaged ({reason}); look with `python -m results verify`") from None
+        raise Damaged(f"an envelope is damaged ({reason}); check it with `python -m results verify`") from None
     return table
 
 

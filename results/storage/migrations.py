@@ -73,7 +73,7 @@ def plan_of_1(store: Folder, name: str) -> Plan:
     """A study of a store of schema 1, as asked for with the most trials."""
     paths: list[Folder] = sorted((store / name).glob("plan-*.json"), key=lambda path: path.name)
     if not paths:
-        raise Damaged(f"{store / name} has runs and no plan")
+        raise Damaged(f"{store / name} has runs but no plan")
     try:
         record = json.loads(durable.read(paths[-1]))
         durable.check_depth(record, durable.MOST_DEPTH)

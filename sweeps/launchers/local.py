@@ -26,7 +26,7 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from sweeps.launchers import worker
 from sweeps.launchers.worker import Failure
-from sweeps.run import Summary, record_failure
+from sweeps.run import RunSummary, record_failure
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
@@ -37,12 +37,12 @@ END_SECONDS = 9.0  # that a worker has to hand over what has finished before it 
 class Outcome(NamedTuple):
     """What became of one study: its summary, and if it failed why, in one line, and where in our code."""
 
-    summary: Summary
+    summary: RunSummary
     failure: str | None = None
     places: tuple[str, ...] = ()
 
 
-class Progress(NamedTuple):
+class StudyUpdate(NamedTuple):
     """Something happened to a study: ``settled`` of its trials (or epochs) are, or it has ended with ``outcome``."""
 
     study: Plan
@@ -127,7 +127,7 @@ def run_all(
     studies: Sequence[Plan],
     settings: Settings,
     workers: int | None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[StudyUpdate], None] = lambda progress: None,
     *,
     sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> list[Outcome]:
@@ -167,7 +167,7 @@ def _run(
     studies: Sequence[Plan],
     orders: Mapping[str, worker.Order],
     slots: Sequence[Slot],
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[StudyUpdate], None],
 ) -> list[Outcome]:
     """Runs studies by a worker for each of the slots, or fewer if there are fewer studies."""
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
@@ -207,7 +207,7 @@ def _run(
                     died(which)
                     continue
                 if news.kind == "progress":
-                    on_progress(Progress(which.study, news.value, None))
+                    on_progress(StudyUpdate(which.study, news.value, None))
                     continue
                 study, which.study = which.study, None
                 if news.kind == "done":
@@ -225,7 +225,7 @@ def failed(store: Path, study: Plan, reason: str, why: Failure) -> Outcome:
         return Outcome(record_failure(store, study, reason), *why)
     except Exception as error:  # whatever is wrong with one study must not end the others
         also = f"{why.cause}; and that is not in the store: {worker.failure(error).cause}"
-        return Outcome(Summary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
+        return Outcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
 
 
 def cannot_start() -> str | None:
@@ -263,8 +263,8 @@ def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, An
     return worker.Order(str(store), study.plan(), trials, tuple(repeats), how, None if source is None else dict(source))
 
 
-def _end(study: Plan, outcome: Outcome) -> Progress:
-    return Progress(study, RUNNERS[study.kind].settled(study, outcome.summary.ran), outcome)
+def _end(study: Plan, outcome: Outcome) -> StudyUpdate:
+    return StudyUpdate(study, RUNNERS[study.kind].settled(study, outcome.summary.ran), outcome)
 
 
 def _programs(study: Plan) -> Hashable:

@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 class News(NamedTuple):
-    """What a worker tells of its study: ``progress`` (what is settled), ``done`` (Summary) or ``failed`` (Failure)."""
+    """A worker's report on its study: ``progress`` (a count), ``done`` (RunSummary) or ``failed`` (Failure)."""
 
     kind: str
     value: Any

@@ -417,7 +417,7 @@ def test_more_than_any_archive_holds(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert code == 1
     assert "more than 3 studies" in lines[-1]
     assert len(store.catalogue(tmp_path / "store")) <= 4
-    monkeypatch.setattr(intake, "MOST_HOLES", 2)
+    monkeypatch.setattr(intake, "MOST_WARNINGS", 2)
     code, lines = imported(tarred(tmp_path / "b.tar", *[files(study(metadata="{")) for _ in range(5)]))
     assert code == 1
     assert "more than 2 faults" in " ".join(lines)

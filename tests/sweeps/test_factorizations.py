@@ -91,7 +91,7 @@ def test_a_users_files_on_one_and_two_cores(
     assert capsys.readouterr().out.count("done") == 2
 
 
-def run_here(*words: str) -> run_module.Summary:
+def run_here(*words: str) -> run_module.RunSummary:
     """Runs a study on one core in this process."""
     request = config.request(overrides.command_line(words))
     (study,) = request.studies
@@ -240,7 +240,7 @@ def test_a_fused_kernel_without_a_compiler(
     assert_refused(line, "als.kernel=fused needs CXX=no-such-compiler, which is not there; install one", capsys)
     monkeypatch.setenv("CXX", "false")
     fused.library.cache_clear()
-    assert_refused(line, "/false cannot compile it (exit code 1); take als.kernel=xla", capsys)
+    assert_refused(line, "/false cannot compile it (exit code 1); use als.kernel=xla", capsys)
 
 
 @pytest.mark.slow
@@ -286,7 +286,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
     data = {"name": "ratings"} | dict(word.removeprefix("ratings.").split("=") for word in files[1:])
     said: list[str] = []
     factorizations.make_ready([Read(study, data)], said.append)
-    assert "ratings: 2 rows with held-out links have no history to be solved from: left out" in said
+    assert "ratings: 2 rows with held-out links have no history to be solved from and are left out" in said
     known = ([1.0, 1.0], ([38, 39], [0, 0]))
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
     assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in 0 rows alone; half of", capsys)
@@ -302,7 +302,7 @@ def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -
     columns.write_bytes(columns.read_bytes()[:-1] + b"\7")
     said.clear()
     factorizations.make_ready(asked, said.append)
-    assert "was corrupted (train.columns.npy has changed) and has been prepared anew" in said[0]
+    assert "was corrupted (train.columns.npy has changed) and has been prepared again" in said[0]
 
 
 def test_cores_beyond_the_physical_ones_are_said_to_be_emulated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from workloads.factorization import recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, halves
-from workloads.factorization.training import Options, Tables, Training, hub_bytes
+from workloads.factorization.training import FactorTables, Options, Training, hub_bytes
 
 from .graphs import dense, from_pairs, ratings, with_strangers
 
@@ -44,9 +44,9 @@ def training(data: Ratings, **changes: object) -> Training:
     return Training(data, Options(**(plain | changes)), mesh)  # type: ignore[arg-type]
 
 
-def copied(tables: Tables) -> Tables:
+def copied(tables: FactorTables) -> FactorTables:
     """A copy, for a half-epoch uses up what it is given."""
-    return Tables(*(jnp.array(table) for table in tables))
+    return FactorTables(*(jnp.array(table) for table in tables))
 
 
 def solved(matrix: np.ndarray, other: np.ndarray, alpha: float, penalty: float, frequency: bool) -> np.ndarray:

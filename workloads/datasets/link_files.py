@@ -49,7 +49,7 @@ def header(file: Path) -> Header:
         return _table_header(file)
     if start.startswith(b"PK"):
         return _matrix_header(file)
-    raise BadInput(f"{file} is neither of the two kinds: it should be {HOW}")
+    raise BadInput(f"{file} is of neither supported kind: it should be {HOW}")
 
 
 def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -159,6 +159,6 @@ def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _unreadable(file: Path, error: Exception) -> BadInput:
     if isinstance(error, KeyError):
-        return BadInput(f"{file} is no SciPy sparse matrix: {error.args[0]}; it should be {HOW}")
+        return BadInput(f"{file} is not a SciPy sparse matrix: {error.args[0]}; it should be {HOW}")
     reason = " ".join(str(error).split()) or type(error).__name__
     return BadInput(f"{file} cannot be read: {reason[:200]}; it should be {HOW}")

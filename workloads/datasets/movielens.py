@@ -16,7 +16,7 @@ from workloads.datasets import array_records
 from workloads.factorization import memory, pairs
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import Ratings, Source, random_bits, short, split_rows
+from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows
 
 VERSION = "0.1.1"  # of TFDS
 READER = 1  # counts the versions of what follows; part of the data's identity
@@ -49,7 +49,7 @@ SIZES: dict[str, Size] = {
 }
 
 
-def source(variant: str, seed: int = 0) -> Source:
+def source(variant: str, seed: int = 0) -> RatingsSource:
     """The data set of a key of SIZES, split by a seed; raises BadInput if there is none."""
     if variant not in SIZES:
         raise BadInput(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
@@ -60,7 +60,7 @@ def source(variant: str, seed: int = 0) -> Source:
         functools.partial(check, variant),
         functools.partial(build, variant, seed),
     )
-    return Source(f"movielens-{variant}", *calls)
+    return RatingsSource(f"movielens-{variant}", *calls)
 
 
 def folder(size: str, within: Path | None = None) -> Path:

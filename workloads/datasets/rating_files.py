@@ -20,7 +20,7 @@ from workloads.datasets.link_files import HOW, Header, Shape, size_text
 from workloads.factorization import memory, pairs
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import Ratings, Source, evaluation, file_digest, left_out, short
+from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, file_digest, left_out, short
 
 READER = 1  # counts the versions of what follows and of link_files; part of the data's identity
 
@@ -33,16 +33,16 @@ class Files(NamedTuple):
     history: Path | None
 
 
-def source(path: str, heldout: str, history: str | None = None) -> Source:
+def source(path: str, heldout: str, history: str | None = None) -> RatingsSource:
     """The data set of these files."""
     for role, text in (("path", path), ("heldout", heldout), ("history", history or " ")):
         if not text:
             raise BadInput(f"ratings.{role} is missing; it names a file: {HOW}")
         if not isinstance(text, str):
-            raise BadInput(f"ratings.{role}={text!r} is no name of a file: {HOW}")
+            raise BadInput(f"ratings.{role}={text!r} is not a file name: {HOW}")
     files = Files(Path(path).expanduser(), Path(heldout).expanduser(), Path(history).expanduser() if history else None)
     calls = (functools.partial(call, files) for call in (version, check, build))
-    return Source("ratings", *calls)  # type: ignore[arg-type]
+    return RatingsSource("ratings", *calls)  # type: ignore[arg-type]
 
 
 def version(files: Files) -> str:
@@ -105,7 +105,8 @@ def _common_shape(headers: dict[Path, Header]) -> tuple[Shape | None, Path | Non
             continue
         if shape is not None and one.shape != shape:
             raise BadInput(
-                f"{file} is {size_text(one.shape)} and {first} is {size_text(shape)}; all files must be of one shape"
+                f"{file} is {size_text(one.shape)} and {first} is {size_text(shape)}; "
+                "all files must have the same shape"
             )
         first, shape = file, one.shape
     return shape, first

@@ -17,7 +17,7 @@ from results.bad_input import BadInput
 from workloads.datasets import array_records
 from workloads.factorization import memory, pairs
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import Ratings, Source, evaluation, left_out, short
+from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, left_out, short
 
 VERSION = "1.0.0"  # of TFDS
 READER = 1  # counts the versions of what follows; part of the data's identity
@@ -58,12 +58,12 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-def source(variant: str) -> Source:
+def source(variant: str) -> RatingsSource:
     """The data set of a key of VARIANTS."""
     if variant not in VARIANTS:
         raise BadInput(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
     calls = (functools.partial(call, variant) for call in (version, check, build))
-    return Source(f"web_graph-{variant}", *calls)  # type: ignore[arg-type]
+    return RatingsSource(f"web_graph-{variant}", *calls)  # type: ignore[arg-type]
 
 
 def folder(variant: str, within: Path | None = None) -> Path:
@@ -148,7 +148,7 @@ def _gather(variant: str, split: str, known: Pairs, sought: Pairs | None = None)
             rows.append(row_tag(record))
         except ValueError:
             raise BadInput(
-                f"{place} cannot be read (record {count} of {split} is no row); delete it and run "
+                f"{place} cannot be read (record {count} of {split} is not a row); delete it and run "
                 f"python -m workloads.prepare web_graph/{variant}"
             ) from None
         for tag in targets:

@@ -21,7 +21,7 @@ from results.bad_input import BadInput
 from workloads.factorization import memory
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import MOST_IDS
-from workloads.factorization.ratings import Ratings, Source, random_bits, short, split_rows
+from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows
 
 GENERATOR = 1  # counts the versions of what follows; part of the data's identity
 TOPIC = 16  # communities of a topic
@@ -85,10 +85,10 @@ def source(
     exponent: float = 2.5,
     heldout_rows: int = 5_000,
     seed: int = 0,
-) -> Source:
+) -> RatingsSource:
     """The data set with these parameters of ``WebGraph``; raises BadInput if one of them makes no sense."""
     graph = WebGraph(rows, columns, links, communities, exponent, heldout_rows, seed)
-    return Source(
+    return RatingsSource(
         "webgraph_synthetic",
         functools.partial(version, graph),
         functools.partial(check, graph),

@@ -13,7 +13,7 @@ from results import durable
 from results.bad_input import BadInput
 from workloads import caches
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import Ratings, Source
+from workloads.factorization.ratings import Ratings, RatingsSource
 
 FORMAT = 1  # of the folders; another one is another folder
 PARTS = ("train", "history", "heldout")
@@ -23,13 +23,13 @@ class Corrupted(Exception):
     """A folder that is not what was written; the text says what of it."""
 
 
-def check(source: Source) -> None:
+def check(source: RatingsSource) -> None:
     """Raises what ``load`` would, as far as that can be told beforehand; what is prepared already needs no more."""
     if not _place(source).exists():
         source.check()
 
 
-def load(source: Source) -> Ratings:
+def load(source: RatingsSource) -> Ratings:
     """The ratings of a source, prepared now unless they are already.
 
     What is on disk is hashed before it is believed. If it is not what was written, it is prepared anew, and a remark
@@ -46,7 +46,7 @@ def load(source: Source) -> Ratings:
     except FileNotFoundError:
         pass
     except Corrupted as error:
-        remarks = (f"the prepared {source.name} in {place} was corrupted ({error}) and has been prepared anew",)
+        remarks = (f"the prepared {source.name} in {place} was corrupted ({error}) and has been prepared again",)
         _discard(place)
     source.check()
     ratings = source.build()
@@ -57,12 +57,13 @@ def load(source: Source) -> Ratings:
     except (OSError, Corrupted) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise BadInput(
-            f"prepared ratings cannot be kept in {place.parent}: {reason}; SCALING_LIMITS_CACHE=DIR puts them elsewhere"
+            f"prepared ratings cannot be stored in {place.parent}: {reason}; choose another folder with "
+            "SCALING_LIMITS_CACHE=DIR"
         ) from None
     return loaded._replace(remarks=remarks + loaded.remarks)
 
 
-def _place(source: Source) -> Path:
+def _place(source: RatingsSource) -> Path:
     return caches.folder("ratings") / f"{source.name}-{FORMAT}-{source.version().removeprefix('sha256:')}"
 
 

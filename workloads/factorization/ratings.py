@@ -40,11 +40,11 @@ class Ratings(NamedTuple):
             lines.append(f"{links} merged")
         if bare := int(np.sum((self.heldout.lengths > 0) & (self.history.lengths == 0))):
             rows = "1 row with held-out links has" if bare == 1 else f"{bare:,} rows with held-out links have"
-            lines.append(f"{rows} no history to be solved from: left out")
+            lines.append(f"{rows} no history to be solved from and are left out")
         return (*self.remarks, *lines)
 
 
-class Source(NamedTuple):
+class RatingsSource(NamedTuple):
     """A data set of ratings: how to get it, and what is known of it without getting it.
 
     Attributes:

@@ -67,7 +67,7 @@ def hub_bytes(ratings: Ratings, options: Options) -> int:
     return int(max(hubs)) * options.dim**2 * np.dtype(np.float32).itemsize
 
 
-class Tables(NamedTuple):
+class FactorTables(NamedTuple):
     """Both tables, [cores · slots, d], sharded by rows over the cores."""
 
     rows: Array
@@ -125,33 +125,35 @@ class Training:
             self._put(rows, self._everywhere), *(self._put(array, self._spread) for array in of_cores)
         )
 
-    def start(self, seed: int) -> Tables:
+    def start(self, seed: int) -> FactorTables:
         """Both tables at the start: normal of variance 1/d by row and seed, whatever the cores; zero without links."""
         key = jax.random.key(seed)
         sides = (self.rows, self.columns)
-        return Tables(*(self._drawn(jax.random.fold_in(key, i), s.row_of, s.work.counts) for i, s in enumerate(sides)))
+        return FactorTables(
+            *(self._drawn(jax.random.fold_in(key, i), s.row_of, s.work.counts) for i, s in enumerate(sides))
+        )
 
-    def row_half(self, tables: Tables, weights: Weights) -> Tables:
+    def row_half(self, tables: FactorTables, weights: Weights) -> FactorTables:
         """Solves all rows. The tables that are given are used up."""
-        return Tables(*self._row_half(tables.rows, tables.columns, self.rows.work, weights))
+        return FactorTables(*self._row_half(tables.rows, tables.columns, self.rows.work, weights))
 
-    def column_half(self, tables: Tables, weights: Weights) -> Tables:
+    def column_half(self, tables: FactorTables, weights: Weights) -> FactorTables:
         """Solves all columns. The tables that are given are used up."""
         columns, rows = self._column_half(tables.columns, tables.rows, self.columns.work, weights)
-        return Tables(rows, columns)
+        return FactorTables(rows, columns)
 
-    def objective(self, tables: Tables, weights: Weights) -> float:
+    def objective(self, tables: FactorTables, weights: Weights) -> float:
         """The objective, summed in float64 over terms of float32."""
         terms = self._objective(tables.rows, tables.columns, self.rows.work, self.columns.work.counts, weights)
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
-    def found(self, tables: Tables, weights: Weights) -> np.ndarray:
+    def found(self, tables: FactorTables, weights: Weights) -> np.ndarray:
         """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
         folded = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
         ranked = np.asarray(self._ranked(folded, tables.columns, self._batches))
         return ranked.reshape(-1, ranked.shape[-1])[: self._history.row_count]
 
-    def evaluate(self, tables: Tables, weights: Weights) -> dict[str, float]:
+    def evaluate(self, tables: FactorTables, weights: Weights) -> dict[str, float]:
         """recall_20 and recall_50 of either half of the evaluation rows (validation_recall_20 …), and objective."""
         found = self.found(tables, weights)
         recalls = {
@@ -161,7 +163,7 @@ class Training:
         }
         return recalls | {"objective": self.objective(tables, weights)}
 
-    def in_order(self, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+    def in_order(self, tables: FactorTables) -> tuple[np.ndarray, np.ndarray]:
         """Both tables on the host, [rows, d] and [columns, d], in the order of the data."""
         rows, columns = self._gathered(tables)
         return np.asarray(rows)[self.rows.places.slot], np.asarray(columns)[self.columns.places.slot]
@@ -172,7 +174,7 @@ class Training:
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
-    def peak_bytes_per_core(self, tables: Tables, weights: Weights) -> int:
+    def peak_bytes_per_core(self, tables: FactorTables, weights: Weights) -> int:
         """What each core holds at most: all arrays that are kept, and beside them what the compiler of the program that
         takes most reserves for it.
 

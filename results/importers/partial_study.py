@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 
 from results.importers.batches import Stored
-from results.importers.shallue2018_format import Outcome
+from results.importers.shallue2018_format import TrialMetadata
 from results.plans.recorded import Recorded
 
 
 @dataclasses.dataclass
-class Gathered:
+class PartialStudy:
     """What has come of a study.
 
     Attributes:
@@ -35,7 +35,7 @@ class Gathered:
     refused: bool = False
     at_the_end: bool = False
     done: set[int] = dataclasses.field(default_factory=set)
-    outcomes: dict[int, Outcome] = dataclasses.field(default_factory=dict)
+    outcomes: dict[int, TrialMetadata] = dataclasses.field(default_factory=dict)
     curves: dict[int, bytes] = dataclasses.field(default_factory=dict)
     statuses: dict[int, str] = dataclasses.field(default_factory=dict)
     measured: set[int] = dataclasses.field(default_factory=set)
@@ -71,7 +71,7 @@ class Gathered:
         kept = collections.Counter(status for trial, status in self.statuses.items() if trial not in self.lost)
         return kept["COMPLETE"], kept["INCOMPLETE"] + len(self.lost), kept["INFEASIBLE"]
 
-    def take_outcome(self, trial: int, outcome: Outcome) -> None:
+    def take_outcome(self, trial: int, outcome: TrialMetadata) -> None:
         """Takes how a trial went."""
         self.outcomes[trial] = outcome
         self.paired += len(self.curves.get(trial, b""))
