@@ -35,15 +35,15 @@ SUBCOMMANDS = {
 _COMMANDS = """\
 # Commands
 
-All commands, with the output of their `--help` when this page was built. Invalid input is reported in one line, with exit
-code 2, before anything runs.
+All commands, with the output of their `--help` when this page was built. Invalid input is reported in one line, with
+exit code 2, before anything runs.
 """
 _DICTIONARY = """\
 # Data dictionary
 
-A store and a release have the same three tables; `results.store.read` reads them into pandas. This page is generated from
-`results/plans/schema.py`, schema {version}. A release has a `DICTIONARY.md` of its own, which also lists the columns of
-its metaparameters and metrics.
+A store and a release have the same three tables; `results.store.read` reads them into pandas. This page is generated
+from `results/plans/schema.py`, schema {version}. A release has a `DICTIONARY.md` of its own, which also lists the
+columns of its metaparameters and metrics.
 
 - After these columns `trials` has one for every metaparameter, under its own name, float64.
 - `measurements` has one for every metric, under its own name: float32 if measured here, float64 if published elsewhere.

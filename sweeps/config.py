@@ -1,4 +1,4 @@
-"""A command line to plans: the request, and the studies of all configurations, read by kind."""
+"""The request: a command line read into plans, by kind."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from sweeps.readers import READERS
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What a command line asks for, checked as far as it can be without compiling anything.
+    """The request of a command line, checked as far as possible without compiling anything.
 
     Attributes:
       studies: with distinct names, in the order asked for.

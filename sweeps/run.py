@@ -1,4 +1,4 @@
-"""One study: finds what the store lacks of it, measures that, and publishes it."""
+"""One study: finds the trials that the store lacks, runs them, and commits them."""
 
 import collections
 import datetime
@@ -24,7 +24,7 @@ from sweeps.rows import tables
 
 
 class RunSummary(NamedTuple):
-    """What became of a study: trials by status, and seconds spent."""
+    """The result of running a study: trials by status, and seconds spent."""
 
     study: str
     ran: int
@@ -80,7 +80,7 @@ def run_study(
 
 
 def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
-    """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
+    """Stores the missing trials as INCOMPLETE(``reason``: lost or failed). Does not initialise JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
         ended = {trial.id: Ended("INCOMPLETE", reason, 0) for trial in trials}

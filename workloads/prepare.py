@@ -23,12 +23,12 @@ from workloads.preparable import Preparable, names, preparable, size_text
 @doors.guarded
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the door; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
-    asked = _parser().parse_args(argv)
-    if asked.name not in names():
-        _check_needless(asked.name)
-        print(f"{asked.name} needs no preparation")
+    arguments = _parser().parse_args(argv)
+    if arguments.name not in names():
+        _check_needless(arguments.name)
+        print(f"{arguments.name} needs no preparation")
         return 0
-    return _prepare(asked.name, (asked.data_dir or data_dir()).expanduser())
+    return _prepare(arguments.name, (arguments.data_dir or data_dir()).expanduser())
 
 
 def _parser() -> Parser:
@@ -136,7 +136,7 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
     made = what.builder(within, manual)
     with contextlib.redirect_stdout(io.StringIO()):  # where TFDS says that sizes are unknown; its progress is on stderr
         made.download_and_prepare(download_config=config, file_format="array_record")
-    found = {split: made.info.splits[split].num_examples for split in what.examples}
-    if found != what.examples:
+    count = {split: made.info.splits[split].num_examples for split in what.examples}
+    if count != what.examples:
         shutil.rmtree(what.folder(within))
-        raise OSError(f"the originals hold {found} examples and not {what.examples}")
+        raise OSError(f"the originals hold {count} examples, not {what.examples}")

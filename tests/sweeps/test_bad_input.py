@@ -50,7 +50,7 @@ MISTAKES = [
     ("task.budget={{epochs:null,at_least_steps:null}}", ["task.budget", "task.budget.epochs="]),
     ("task.targets.0.metric=validation_los", ["'validation_los'", "'validation_loss'"]),
     ("task.targets.0.metric=test_loss", ["test_loss", "validation_loss"]),
-    ("task=mnist_fc task.targets.0.metric=test_error", ["test_error is reported", "take validation_error"]),
+    ("task=mnist_fc task.targets.0.metric=test_error", ["test_error is only reported", "use validation_error"]),
     ("task.targets.0.value=nan", ["validation_loss", "nan"]),
     ("task.targets=[{{metrc:validation_loss,value:1}}]", ["'metrc'", "metric"]),
     ("task.targets=[]", ["pruning=off"]),

@@ -130,8 +130,8 @@ def test_rows_that_nothing_is_known_of_are_left_out_and_equals_are_in_the_order_
     data = ratings()
     own, plain = training(with_strangers(data)), training(data)
     tables = own.column_half(own.row_half(own.start(0), WEIGHTS), WEIGHTS)
-    found = own.found(tables, WEIGHTS)
-    assert len(found) == len(plain.found(tables, WEIGHTS)) + 2
+    found = own.ranking(tables, WEIGHTS)
+    assert len(found) == len(plain.ranking(tables, WEIGHTS)) + 2
     columns = data.train.column_count
     for row, known in zip(found[-2:], (columns - 2, columns - 1), strict=True):  # all of their scores are 0
         assert row.tolist() == [column for column in range(columns) if column != known][:50]
@@ -145,8 +145,8 @@ def test_a_sample_of_rows_is_ranked_as_all_are(most: int) -> None:
     rows = {name: halves(data.history, data.heldout, limit) for name, limit in (("all", None), ("some", most))}
     all_rows, own_rows = (np.sort(np.concatenate(list(split.values()))) for split in rows.values())
     assert len(own_rows) == min(most, len(all_rows))
-    found = everything.found(tables, WEIGHTS)[np.searchsorted(all_rows, own_rows)]
-    np.testing.assert_array_equal(some.found(tables, WEIGHTS), found)
+    found = everything.ranking(tables, WEIGHTS)[np.searchsorted(all_rows, own_rows)]
+    np.testing.assert_array_equal(some.ranking(tables, WEIGHTS), found)
     for split, own in rows["some"].items():
         expected = recall.recall(found[np.searchsorted(own_rows, own)], data.heldout.of_rows(own), 20)
         assert some.evaluate(tables, WEIGHTS)[f"{split}_recall_20"] == pytest.approx(expected)

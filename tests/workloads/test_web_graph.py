@@ -150,7 +150,7 @@ def test_damaged_data_are_one_line(write: Callable[..., Graph], monkeypatch: pyt
     write("in-dense")
     monkeypatch.setitem(web_graph.VARIANTS["in-dense"].rows, "test", 1)
     source = web_graph.source("in-dense")
-    with pytest.raises(BadInput, match=r"'test': 18} rows and not .*'test': 1}; delete it and run"):
+    with pytest.raises(BadInput, match=r"'test': 18} rows, not .*'test': 1}; delete it and run"):
         source.build()
     file = next(web_graph.folder("in-dense").glob("*-train.array_record*"))
     file.write_bytes(file.read_bytes()[:-100])

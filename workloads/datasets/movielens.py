@@ -103,30 +103,30 @@ def build(size: str, seed: int) -> Ratings:
 def _links(size: str) -> tuple[Links, int]:
     """All links, users × movies."""
     place = folder(size)
-    gathered, count = Pairs(), 0
+    ratings, count = Pairs(), 0
     users: list[int] = []
     movies: list[int] = []
     for record in array_records.records(f"movielens/{size}", place, "train"):
         users.append(int(record["user_id"].bytes_list.value[0]))
         movies.append(int(record["movie_id"].bytes_list.value[0]))
         if len(users) == BATCH:
-            count += _add(gathered, users, movies, place)
-    count += _add(gathered, users, movies, place)
+            count += _add(ratings, users, movies, place)
+    count += _add(ratings, users, movies, place)
     if count != SIZES[size].ratings:
         raise BadInput(
-            f"{place} holds {count:,} ratings and not {SIZES[size].ratings:,}; delete it and run "
+            f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}; delete it and run "
             f"python -m workloads.prepare movielens/{size}"
         )
-    links, merged = gathered.links((gathered.rows, gathered.columns))
+    links, merged = ratings.links((ratings.rows, ratings.columns))
     links = links.of_rows(np.flatnonzero(links.lengths))
     seen = np.bincount(links.columns, minlength=links.column_count) > 0
     number = (np.cumsum(seen) - 1).astype(np.int32)
     return Links(links.starts, number[links.columns], int(seen.sum())), merged
 
 
-def _add(gathered: Pairs, users: list[int], movies: list[int], place: Path) -> int:
+def _add(ratings: Pairs, users: list[int], movies: list[int], place: Path) -> int:
     count = len(users)
-    gathered.add(np.array(users, np.int64), np.array(movies, np.int64), str(place))
+    ratings.add(np.array(users, np.int64), np.array(movies, np.int64), str(place))
     users.clear()
     movies.clear()
     return count

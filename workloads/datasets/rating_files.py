@@ -66,22 +66,29 @@ def build(files: Files) -> Ratings:
     """Reads the files."""
     headers = {file: link_files.header(file) for file in files if file}
     shape, matrix = _common_shape(headers)
-    gathered = {}
+    by_file_pairs = {}
     for file in headers:
-        gathered[file] = found = Pairs()
+        by_file_pairs[file] = file_pairs = Pairs()
         for rows, columns in link_files.blocks(file):
-            found.add(rows, columns, str(file))
-        if shape and (found.rows > shape[0] or found.columns > shape[1]):
+            file_pairs.add(rows, columns, str(file))
+        if shape and (file_pairs.rows > shape[0] or file_pairs.columns > shape[1]):
             name, last, size = (
-                ("row", found.rows, shape[0]) if found.rows > shape[0] else ("col", found.columns, shape[1])
+                ("row", file_pairs.rows, shape[0])
+                if file_pairs.rows > shape[0]
+                else ("col", file_pairs.columns, shape[1])
             )
             raise BadInput(f"{file}: {name} {last - 1} is out of range; {matrix} has {size} of them")
     if shape is None:
-        shape = (max(found.rows for found in gathered.values()), max(found.columns for found in gathered.values()))
-        memory.require(
-            len(gathered) * shape[0] * pairs.BYTES_PER_ROW, f"a matrix of {size_text(shape)}", "number ids without gaps"
+        shape = (
+            max(file_pairs.rows for file_pairs in by_file_pairs.values()),
+            max(file_pairs.columns for file_pairs in by_file_pairs.values()),
         )
-    by_file = {file: gathered.pop(file).links(shape) for file in headers}
+        memory.require(
+            len(by_file_pairs) * shape[0] * pairs.BYTES_PER_ROW,
+            f"a matrix of {size_text(shape)}",
+            "number ids without gaps",
+        )
+    by_file = {file: by_file_pairs.pop(file).links(shape) for file in headers}
     return _ratings(files, by_file)
 
 

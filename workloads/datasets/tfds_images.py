@@ -96,10 +96,10 @@ def _read(name: str, place: Path, source: TfdsImages) -> Splits:
     images = {split: _images(builder, split) for split in ("train", "test")}
     carve = source.train_examples
     expected = {"train": carve + source.validation_examples, "test": source.test_examples}
-    found = {split: len(examples.labels) for split, examples in images.items()}
-    if found != expected:
+    counts = {split: len(examples.labels) for split, examples in images.items()}
+    if counts != expected:
         raise BadInput(
-            f"{place} holds {found} examples and not {expected}; delete it and run python -m workloads.prepare {name}"
+            f"{place} holds {counts} examples, not {expected}; delete it and run python -m workloads.prepare {name}"
         )
     inputs, labels = images["train"]
     return Splits(

@@ -231,9 +231,9 @@ def _block(graph: WebGraph, drawing: _Drawing, degrees: np.ndarray, seed: int) -
             columns = _columns(graph, drawing, home[row], bits)
         else:
             columns = drawing.column_of[_drawn(drawing.anywhere, bits >> 31)]
-        drawn = row << 32 | columns
-        drawn.sort()
-        keys = np.concatenate([keys, drawn])
+        pairs = row << 32 | columns
+        pairs.sort()
+        keys = np.concatenate([keys, pairs])
         keys.sort(kind="stable")  # which merges the two
         distinct = np.empty(len(keys), bool)
         distinct[:1] = True

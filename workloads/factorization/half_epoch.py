@@ -11,7 +11,7 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from workloads.factorization import fused, solvers
-from workloads.factorization.routes import Places, Route
+from workloads.factorization.routes import Route, RowPlacement
 from workloads.factorization.solvers import Observed, System
 
 AXIS = "cores"
@@ -44,7 +44,14 @@ class Weights(NamedTuple):
 
 
 def solved_rows(
-    own: Array, other: Array, work: Route, weights: Weights, *, places: Places, other_rows: int, numerics: Numerics
+    own: Array,
+    other: Array,
+    work: Route,
+    weights: Weights,
+    *,
+    places: RowPlacement,
+    other_rows: int,
+    numerics: Numerics,
 ) -> tuple[Array, Array]:
     """One core's half-epoch, for inside ``shard_map`` over ``AXIS``.
 
@@ -85,7 +92,7 @@ def objective_terms(
     other_counts: Array,
     weights: Weights,
     *,
-    places: Places,
+    places: RowPlacement,
     sizes: tuple[int, int],
     frequency_ridge: bool,
 ) -> Array:
@@ -114,7 +121,7 @@ def objective_terms(
 
 
 def half_epoch(
-    mesh: Mesh, *, places: Places, other_rows: int, numerics: Numerics
+    mesh: Mesh, *, places: RowPlacement, other_rows: int, numerics: Numerics
 ) -> Callable[[Array, Array, Route, Weights], tuple[Array, Array]]:
     """``solved_rows`` over all cores of ``mesh``, compiled at its first call; donates both tables.
 
@@ -125,7 +132,7 @@ def half_epoch(
 
 
 def folding_in(
-    mesh: Mesh, *, places: Places, other_rows: int, numerics: Numerics
+    mesh: Mesh, *, places: RowPlacement, other_rows: int, numerics: Numerics
 ) -> Callable[[Array, Array, Route, Weights], Array]:
     """``half_epoch`` of rows that are not trained: gives them alone, and donates no other table."""
     return _half_epoch(mesh, places, other_rows, numerics, lambda both: both[0], (0,))
@@ -133,7 +140,7 @@ def folding_in(
 
 def _half_epoch(
     mesh: Mesh,
-    places: Places,
+    places: RowPlacement,
     other_rows: int,
     numerics: Numerics,
     kept: Callable[[tuple[Array, Array]], Any],
@@ -161,7 +168,7 @@ def _half_epoch(
 
 
 def objective(
-    mesh: Mesh, *, places: Places, sizes: tuple[int, int], frequency_ridge: bool
+    mesh: Mesh, *, places: RowPlacement, sizes: tuple[int, int], frequency_ridge: bool
 ) -> Callable[[Array, Array, Route, Array, Weights], Array]:
     """``objective_terms`` over all cores of ``mesh``, on every core, compiled at its first call."""
 
@@ -212,7 +219,7 @@ def _over_rows(
     ridge: Array,
     other: Array,
     work: Route,
-    places: Places,
+    places: RowPlacement,
     of_bucket: Callable[..., Array] | None = None,
 ) -> Array:
     """What ``of_rows`` (links, ridge[rows], start[rows, d]) gives for all rows of a core, [slots, width].

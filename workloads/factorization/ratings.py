@@ -112,13 +112,13 @@ def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Lin
       History and held-out links of these rows, and how many held-out links were left out as known.
     """
     rows = np.flatnonzero(heldout.lengths)
-    sought, trained = heldout.of_rows(rows), train.of_rows(rows)
+    candidates, trained = heldout.of_rows(rows), train.of_rows(rows)
     known = history.of_rows(rows) if history else trained
-    new = _without(sought, known)
+    new = _without(candidates, known)
     if history:
         new = _without(new, trained)
     left = np.flatnonzero(new.lengths)
-    return known.of_rows(left), new.of_rows(left), len(sought.columns) - len(new.columns)
+    return known.of_rows(left), new.of_rows(left), len(candidates.columns) - len(new.columns)
 
 
 def short(*parts: object) -> str:

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from workloads.factorization import half_epoch, recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, Numerics, Weights
 from workloads.factorization.ratings import Ratings, halves
-from workloads.factorization.routes import Places, Route
+from workloads.factorization.routes import Route, RowPlacement
 
 RECALL_AT = (20, 50)
 BEST = max(RECALL_AT)  # columns a row is ranked to
@@ -77,7 +77,7 @@ class FactorTables(NamedTuple):
 class Side(NamedTuple):
     """One side's places, its work on the cores, and which row lies in each slot (int32[cores, slots], -1 for none)."""
 
-    places: Places
+    places: RowPlacement
     work: Route
     row_of: Array
 
@@ -98,7 +98,7 @@ class Training:
         ]
         split = halves(ratings.history, ratings.heldout, options.evaluation_rows)
         evaluated = np.sort(np.concatenate(list(split.values())))
-        self._sought = {
+        self._heldout = {
             name: (np.searchsorted(evaluated, rows), ratings.heldout.of_rows(rows)) for name, rows in split.items()
         }
         self._history = ratings.history.of_rows(evaluated)
@@ -147,7 +147,7 @@ class Training:
         terms = self._objective(tables.rows, tables.columns, self.rows.work, self.columns.work.counts, weights)
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
-    def found(self, tables: FactorTables, weights: Weights) -> np.ndarray:
+    def ranking(self, tables: FactorTables, weights: Weights) -> np.ndarray:
         """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
         folded = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
         ranked = np.asarray(self._ranked(folded, tables.columns, self._batches))
@@ -155,10 +155,10 @@ class Training:
 
     def evaluate(self, tables: FactorTables, weights: Weights) -> dict[str, float]:
         """recall_20 and recall_50 of either half of the evaluation rows (validation_recall_20 …), and objective."""
-        found = self.found(tables, weights)
+        ranking = self.ranking(tables, weights)
         recalls = {
-            f"{split}_recall_{k}": recall.recall(found[rows], sought, k)
-            for split, (rows, sought) in self._sought.items()
+            f"{split}_recall_{k}": recall.recall(ranking[rows], heldout, k)
+            for split, (rows, heldout) in self._heldout.items()
             for k in RECALL_AT
         }
         return recalls | {"objective": self.objective(tables, weights)}
@@ -192,10 +192,12 @@ class Training:
         sides = [(side.work, side.row_of) for side in (self.rows, self.columns, self.evaluated)]
         peaks = []
         for program, arguments in calls:
-            told = program.lower(*arguments).compile().memory_analysis()
+            statistics = program.lower(*arguments).compile().memory_analysis()
             arrays = jax.tree.leaves((tables, sides, self._batches, arguments))
             held = sum({id(array): array.addressable_data(0).nbytes for array in arrays}.values())
-            peaks.append(held + told.output_size_in_bytes - told.alias_size_in_bytes + told.temp_size_in_bytes)
+            peaks.append(
+                held + statistics.output_size_in_bytes - statistics.alias_size_in_bytes + statistics.temp_size_in_bytes
+            )
         return max(peaks)
 
     def _unsolved(self) -> Array:
@@ -203,7 +205,7 @@ class Training:
         places = self.evaluated.places
         return self._put(np.zeros((places.cores * places.slots_per_core, self.options.dim), np.float32), self._spread)
 
-    def _side(self, links: Any, own: Places, other: Places) -> Side:
+    def _side(self, links: Any, own: RowPlacement, other: RowPlacement) -> Side:
         work = routes.route(links, own, other, self.chunk_slots, self._hub_length)
         table_bytes = (
             other.cores * other.slots_per_core * self.options.dim * jnp.dtype(self.options.table_dtype).itemsize

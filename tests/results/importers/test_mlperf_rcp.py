@@ -267,7 +267,8 @@ def test_what_was_imported_otherwise_before_is_told_and_stays(tmp_path: Path, mo
     (name,) = (commit.name for commit in store.catalogue(tmp_path / "store") if commit.plan["batch_size"] == 4096)
     assert len(name.rpartition("-")[2]) == 8
     assert lines[:2] == [
-        "1 studies are read differently now, in 2 values: the stored values are kept; a new store takes the current ones",
+        "1 studies are read differently now, in 2 values: the stored values are kept; a new store takes the current "
+        "ones",
         f"{name}: trial 1: epochs_to_converge is 43 in the store and 42 in what is imported, and 1 more trials",
     ]
     assert "1 are new (3 trials) and 1 were there" in lines[-1]
