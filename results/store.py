@@ -186,7 +186,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
 
 class Progress(NamedTuple):
-    """How far a study is.
+    """The progress of a study.
 
     Attributes:
       settled: ids of its trials that need no other run.
@@ -202,7 +202,7 @@ class Progress(NamedTuple):
 
 
 def progress(store: Folder, study: Plan) -> Progress:
-    """How far a study is, counting parts that no commit record lists yet."""
+    """The progress of a study, counting parts that no commit record lists yet."""
 
     def look() -> Progress:
         base, parts = claims.state(store, study.name)[1:]

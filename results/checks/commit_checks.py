@@ -1,4 +1,4 @@
-"""What must hold of a study's commits: files as listed, tables as planned, ledgers that add up."""
+"""Checks of a study's commits: files as listed, tables as planned, ledgers that add up."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ Source: TypeAlias = pa.Buffer | Folder
 
 
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
-    """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
+    """The study of an untrusted plan; BadInput unless it is valid and has this name."""
     try:
         study = from_plan(plan, trials, repeats, name)
         derived = study.name
@@ -57,7 +57,7 @@ def commits(
     *,
     rebuild: bool,
 ) -> set[str]:
-    """Looks at every commit with its files, newest first; returns the names of all files that records list."""
+    """Checks every commit with its files, newest first; returns the names of all files that records list."""
     listed: set[str] = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
@@ -108,7 +108,7 @@ def whole(
     runs: frozenset[int] | None,
     rebuild: bool,
 ) -> bool:
-    """Looks at all that a commit lists: files byte for byte, then what the tables hold.
+    """Checks everything that a commit lists: files byte for byte, then the tables.
 
     Args:
       commit: as its record tells.
@@ -116,7 +116,7 @@ def whole(
       record: the file that lists the others.
       there: those of the listed files that are there, by what they hold.
       findings: takes the faults, and how the trials ended.
-      on_bytes: told how many bytes more have been looked at.
+      on_bytes: takes the number of bytes checked since its last call.
       runs: numbers of the claims that runs can have; None if nothing tells.
       rebuild: whether to make the envelope again and compare, which takes ten times as long as all the rest.
 
@@ -138,7 +138,7 @@ def whole(
 def remade(
     folder: Folder, number: int, parts: int, plan: Mapping[str, Any], request: Asked, runs: frozenset[int] | None
 ) -> dict[str, Any] | None:
-    """The record of a commit that is lost, from its tables; None unless they hold, and its envelope is of these tables.
+    """The record of a lost commit, rebuilt from its tables; None unless these are valid and match its envelope.
 
     Args:
       folder: of the study.
@@ -174,12 +174,12 @@ def remade(
         if content(commit, study, folder, sources, {}, runs):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
-    except Exception:  # files that nobody vouches for can do anything to their reader
+    except Exception:  # untrusted files can raise anything in their reader
         return None
 
 
 def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: OnBytes) -> Source | None:
-    """Where to read a listed file from: memory, if it is small; None, and a fault, if it is not what is listed."""
+    """The source of a listed file, in memory if it is small; None, and a fault, if it is not as listed."""
     if entry is None:
         findings.fault(file.path, "is listed but missing", torn=True)
     elif entry.bytes != file.bytes:
@@ -211,7 +211,7 @@ def content(
     *,
     rebuild: bool = True,
 ) -> list[Fault]:
-    """What does not hold of the tables and the envelope of a commit whose files are as listed.
+    """Faults of the tables and the envelope of a commit whose files are as listed.
 
     Args:
       commit: as its record tells.
@@ -220,7 +220,7 @@ def content(
       sources: where to read them, by what they hold.
       ended: takes how the trials ended.
       runs: numbers of the claims that runs can have; None if nothing tells.
-      rebuild: whether to make the envelope again and compare.
+      rebuild: whether to rebuild the envelope and compare.
     """
     faults = _tables(commit, study, record, sources, ended, runs)
     if "envelope" in sources and not faults:
@@ -247,7 +247,7 @@ def _tables(
         except Damaged as error:
             faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
             continue
-        except Exception as error:  # a file that nobody vouches for can do anything to its reader
+        except Exception as error:  # an untrusted file can raise anything in its reader
             faults.append(Fault(file.path, f"is not a readable Parquet file ({brief(error)})"))
             continue
         if rows[table].length != file.rows:
@@ -271,7 +271,7 @@ def _tables(
 
 
 def _check_rows(commit: Commit, study: Plan, table: str, rows: int) -> None:
-    """Raises Damaged if a table says that it has more rows than its bytes can hold, or its plan can make."""
+    """Raises Damaged if a table claims more rows than its bytes can hold, or its plan can produce."""
     file = commit.files[table]
     check_rows(table, file.path, file.bytes, rows)
     if table == "measurements":
@@ -281,7 +281,7 @@ def _check_rows(commit: Commit, study: Plan, table: str, rows: int) -> None:
 
 
 def _envelope(commit: Commit, study: Plan, sources: Mapping[str, Source], rebuild: bool) -> list[Fault]:
-    """What does not hold of the envelope of a commit whose files are as listed and hold what they must."""
+    """Faults of the envelope of a commit whose files are as listed and whose tables are valid."""
     file, source = commit.files["envelope"], sources["envelope"]
     try:
         hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
@@ -297,13 +297,13 @@ def _envelope(commit: Commit, study: Plan, sources: Mapping[str, Source], rebuil
             rebuilt, _ = envelope.build(study, Piece(*(_read(commit, t, sources[t]) for t in TABLES)), hashes)
             if not envelope.is_same(rebuilt, table):
                 return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
-    except Exception as error:  # a file that nobody vouches for can do anything to its reader
+    except Exception as error:  # an untrusted file can raise anything in its reader
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
     return []
 
 
 def outcomes(rows: Rows) -> dict[int, TrialEnding]:
-    """How each trial ended, by its id."""
+    """The ending of each trial, by its id."""
     names = ["trial", *TrialEnding._fields] if "role" in rows.schema.names else ["trial", "status", "reason"]
     columns = pa.concat_tables(rows.read(names)).to_pydict()
     roles = columns.get("role") or [SEARCH] * len(columns["trial"])  # there was none before schema 3
@@ -325,7 +325,7 @@ def _open(source: Source) -> pq.ParquetFile:
 def _unlike(
     record: Mapping[str, Any], commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
 ) -> Iterator[str]:
-    """How a commit record differs from what is written for this study, under this number."""
+    """Differences of a commit record from the one that would be written for this study, under this number."""
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}

@@ -1,4 +1,4 @@
-"""What must hold of a study's parts: none missing, each intact and written by right, tables as planned."""
+"""Checks of a study's parts: none missing, each intact and written under a valid claim, tables as planned."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ DIGEST_BYTES = 32
 
 
 def check(folder: Folder, listing: Listing, files: Mapping[str, Entry], findings: Findings, on_bytes: OnBytes) -> None:
-    """Looks at every part; more closely at those that count beyond the commit, and at how their trials ended."""
+    """Checks every part, and the tables of those that count beyond the commit."""
     merged = findings.commit.parts if findings.commit else 0
     waiting = [part for part in listing.parts if part.seq >= merged]
     counting: list[Part] = []
@@ -47,7 +47,7 @@ def check(folder: Folder, listing: Listing, files: Mapping[str, Entry], findings
 
 
 def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
-    """Whether a part ends in the hash of all that is before; a fault if not."""
+    """Whether a part ends in the hash of the bytes before; a fault if not."""
     payload = max(0, entry.bytes - DIGEST_BYTES)
     try:
         with path.open("rb") as file:
@@ -78,5 +78,5 @@ def _part_content(path: Folder, findings: Findings) -> None:
         findings.ended |= outcomes(rows["trials"])
     except BadInput as error:
         findings.fault(path, str(error).removeprefix(f"{path} "))
-    except Exception as error:  # a file that nobody vouches for can do anything to its reader
+    except Exception as error:  # an untrusted file can raise anything in its reader
         findings.fault(path, f"cannot be read ({brief(error)})")

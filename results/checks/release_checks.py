@@ -1,4 +1,4 @@
-"""What must hold of a release: lists that are what was written, every file as listed, no other, tables as planned."""
+"""Checks of a release: intact lists, every file as listed and no other, tables as planned."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -18,7 +18,7 @@ DEEPEST = 12  # folders; a release has six
 
 
 class Listed(NamedTuple):
-    """What is to be looked at in a release.
+    """The contents of a release to be checked.
 
     Attributes:
       documents: paths of files that are listed and there, and no study's, with the sha256 they are listed with.
@@ -64,7 +64,7 @@ def lists(folder: Folder) -> Listed:
 
 
 def check_file(path: Folder, listed: str, on_bytes: OnBytes) -> Findings:
-    """Looks at a file that a release lists: is it, byte for byte, what its hash says?"""
+    """Checks a file that a release lists against its hash."""
     findings = Findings(path)
     try:
         if sha256(path, on_bytes) != listed:
@@ -77,14 +77,14 @@ def check_file(path: Folder, listed: str, on_bytes: OnBytes) -> Findings:
 def check_study(
     folder: Folder, commit: Commit, sizes: Mapping[str, int], on_bytes: OnBytes, *, rebuild: bool
 ) -> Findings:
-    """Looks at the files of a study, and at what its tables hold.
+    """Checks the files of a study, and its tables.
 
     Args:
       folder: of the release.
       commit: the study.
       sizes: of all files that are there, by path.
-      on_bytes: told how many bytes more have been looked at.
-      rebuild: whether to make the envelope again and compare.
+      on_bytes: takes the number of bytes checked since its last call.
+      rebuild: whether to rebuild the envelope and compare.
     """
     findings = Findings(folder / MANIFEST, ledger=commit.ledger)
     paths = {table: place(commit, table) for table in commit.files}

@@ -1,4 +1,4 @@
-"""What must hold of a study's folder in a store: every file is accounted for, and is what was written."""
+"""Checks of a study's folder in a store: every file is accounted for and intact."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,13 +30,13 @@ def check(
     *,
     rebuild: bool = True,
 ) -> Findings:
-    """Looks at all of a study's folder; again, if something seemed wrong and somebody wrote to it meanwhile.
+    """Checks a study's folder; again, if there are faults and somebody wrote to it meanwhile.
 
     Args:
       folder: of the study.
       within: what lies in it, if that is known.
-      on_bytes: told how many bytes more have been looked at.
-      rebuild: whether to make the envelope again and compare.
+      on_bytes: takes the number of bytes checked since its last call.
+      rebuild: whether to rebuild the envelope and compare.
     """
     before = entries(folder) if within is None else within
     for _ in range(3):
@@ -73,7 +73,7 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
 
 
 def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str, Entry]:
-    """The files that may be ours; of everything else, what is wrong with it."""
+    """The files that may belong to a study; everything else is a fault."""
     files = {}
     for entry in within:
         if entry.kind != "file":
@@ -89,7 +89,7 @@ def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str,
 
 
 def _record(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> dict[str, Any] | None:
-    """A sealed record; None, and a fault, if it is not what was written."""
+    """A sealed record; None, and a fault, if it is damaged."""
     if entry.bytes > RECORD_BYTES:
         findings.fault(path, f"holds {entry.bytes:,} bytes, more than any record", torn=True)
         return None
@@ -164,7 +164,7 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findin
 
 
 def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
-    """A merge that brought all files of a study but the last, the record; nothing else tells if that was removed."""
+    """Finds a merge that brought all files of a study but the record; nothing else shows that this is missing."""
     newest = max(findings.claims, default=0)
     tables = [name for name in listing.others if commit_number(name) == newest]
     if (
@@ -187,7 +187,7 @@ def missing_claims(listing: Listing) -> list[int]:
 
 
 def _unlisted(path: Folder, listing: Listing, findings: Findings) -> None:
-    """A file that no record lists: of a commit that never was, or that has been replaced; else it is not ours."""
+    """Counts a file that no record lists as one of an unfinished or replaced commit, or else as a fault."""
     if 1 <= (commit_number(path.name) or 0) <= newest_claim(listing):
         findings.leftovers["uncommitted"] += 1
     else:

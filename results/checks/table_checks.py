@@ -1,4 +1,4 @@
-"""What must hold of the three tables of a study, whoever measured it and wherever they lie."""
+"""Checks of the three tables of a study, in parts, commits and releases."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """Something that does not hold of a table: studies, trials or measurements."""
+    """A flaw of a table: studies, trials or measurements."""
 
     table: str
     what: str
@@ -74,7 +74,7 @@ def held(file: pq.ParquetFile) -> Rows:
 
 
 def in_parquet(file: pq.ParquetFile) -> Rows:
-    """A Parquet file, read one row group after the other; one constant in a row group is told by its statistics."""
+    """A Parquet file, read one row group after the other; constant columns are known from their statistics."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.Table]:
         for group in range(file.num_row_groups):
@@ -103,7 +103,7 @@ def in_parquet(file: pq.ParquetFile) -> Rows:
 def flaws(
     study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
 ) -> Iterator[Flaw]:
-    """What does not hold of the tables of a study.
+    """Flaws of the tables of a study.
 
     Args:
       study: the plan, with the trials planned.
@@ -173,7 +173,7 @@ class TrialSpans(NamedTuple):
 
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
-    """Reads who was measured when, and whether rows are sorted by (trial, step), each once, from ``earliest`` on."""
+    """Reads the trial and step of every row, and checks that they are sorted and unique, from ``earliest`` on."""
     trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # of stretches of rows of one trial
     wrong, at, twice, before = 0, 0, False, 0
     for table in rows.read(["trial", "step"]):
@@ -207,7 +207,7 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
 
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
-    """What is wrong with the columns of a table: our own first, in order, then metaparameters or metrics."""
+    """Flaws of the columns of a table: our own first, in order, then metaparameters or metrics."""
     columns: tuple[Column, ...] = COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}

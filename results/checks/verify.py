@@ -1,4 +1,4 @@
-"""Verifying: is every byte what was written, does every table hold what it must, does every ledger add up?"""
+"""Verifying a store or a release: hashes of all files, contents of all tables, totals of all ledgers."""
 
 import collections
 import itertools
@@ -52,7 +52,7 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
 
 
 def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
-    """What looking at a store or a release brings up; see ``run``."""
+    """The findings of checking a store or a release; see ``run``."""
     within = entries(folder)
     if release_checks.is_release({entry.name for entry in within}):
         return release(folder, report, full=full)
@@ -60,9 +60,9 @@ def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findi
 
 
 def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
-    """The studies whose envelopes are made again: all, or of what is large as many as take a second or two.
+    """The studies whose envelopes are rebuilt: all, or in large stores as many as take a second or two.
 
-    Envelopes are a short cut to the tables. Those of the others are only seen to be what was written for these tables.
+    Envelopes are a short cut to the tables. The others are only checked to be intact and made for these tables.
 
     Args:
       sizes: bytes of every study, by its name; which are drawn is a function of these.
@@ -77,7 +77,7 @@ def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
 
 
 def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
-    """What looking at a release brings up: at its lists, then at every file, then at the tables of every study."""
+    """The findings of checking a release: its lists, then every file, then the tables of every study."""
     listed = release_checks.lists(folder)
     sizes = {commit.name: sum(file.bytes for file in commit.files.values()) for commit in listed.commits}
     rebuilt = sample(sizes, full=full)
@@ -96,7 +96,7 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
 
 
 def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:
-    """What looking at a store brings up: at its own folder, then at every study.
+    """The findings of checking a store: its own folder, then every study.
 
     Args:
       folder: of the store.
@@ -128,14 +128,14 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
 
 
 def at_once(items: Iterable[T], check: Callable[[T], Findings]) -> list[Findings]:
-    """Looks at several things at a time, one per processor; hashing and decoding leave Python's lock."""
+    """Runs checks in parallel, one per processor; hashing and decoding release Python's lock."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with ThreadPoolExecutor(processors) as pool:
         return list(pool.map(check, items))
 
 
 def tally(show: Callable[[int], object]) -> OnBytes:
-    """Adds up what threads tell, for a function that takes the sum."""
+    """Adds up counts from several threads, for a function that takes the sum."""
     lock, done = threading.Lock(), 0
 
     def add(count: int) -> None:
@@ -148,7 +148,7 @@ def tally(show: Callable[[int], object]) -> OnBytes:
 
 
 def summary(everything: Iterable[Findings]) -> str:
-    """The last line: what was looked at, the ledger of it all, what is left over, how many faults there are."""
+    """The last line: counts of studies and files, the total ledger, leftovers and faults."""
     everything = list(everything)
     ledgers = [findings.ledger for findings in everything if findings.ledger]
     whole = Ledger(*(sum(counts) for counts in zip(*ledgers, strict=True))) if ledgers else Ledger(*[0] * 9)
@@ -180,7 +180,7 @@ def in_words(ledger: Ledger) -> str:
 
 
 def _around(folder: Folder, within: list[Entry]) -> Findings:
-    """What lies in a store's own folder, beside the studies."""
+    """The findings in a store's own folder, beside the studies."""
     findings = Findings(folder)
     for entry in within:
         path = folder / entry.name

@@ -1,4 +1,4 @@
-"""What a release holds: its studies, and every column of its tables with type and meaning."""
+"""Contents of a release: its studies, and every column of its tables with type and meaning."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ _PARTITION_FIELDS = [pa.field(c.name, c.type) for c in schema.STUDIES if c.name 
 
 
 class Contents(NamedTuple):
-    """What a release holds.
+    """The contents of a release.
 
     Attributes:
       commits: its studies, sorted by name.

@@ -1,4 +1,4 @@
-"""An overview of a store: what tables of answers say of its studies, and the answers.
+"""An overview of a store: descriptions of its studies, and their answers.
 
 Both come from the envelopes. Where a study has none that is valid, its tables are read and its measurements scanned.
 """
@@ -53,7 +53,7 @@ class Overview(NamedTuple):
 
 
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
-    """Looks at all studies of a store or a release, for answers by ``rule``.
+    """Surveys all studies of a store or a release, for answers by ``rule``.
 
     Raises:
       BadInput: there is none, it was written under a newer schema, or it is damaged.

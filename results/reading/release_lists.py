@@ -1,4 +1,4 @@
-"""The lists of a release, manifest.json and SHA256SUMS: where every file lies, and what they must be to the byte."""
+"""The lists of a release, manifest.json and SHA256SUMS: the path of every file, and the exact bytes of both."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def place(commit: Commit, table: str) -> str:
-    """Where a release keeps a file of a study, from the release's folder."""
+    """The path of a study's file in a release."""
     study = commit.study
     values = zip(
         contents.PARTITIONS, (study.dataset, study.model_label, study.optimizer, study.batch_size), strict=True
@@ -54,7 +54,7 @@ def sums(hashes: Mapping[str, str]) -> bytes:
 
 
 def check_lists(folder: Folder) -> dict[str, str]:
-    """What the two lists of a release say of every file but SHA256SUMS: its sha256, by its path.
+    """The sha256 of every file of a release but SHA256SUMS, by path, from its two lists.
 
     Raises:
       Damaged: SHA256SUMS or manifest.json is not, byte for byte, what would be written, or they contradict each other.

@@ -1,4 +1,4 @@
-"""croissant.json: what a release holds, for machines, in MLCommons's Croissant 1.0."""
+"""croissant.json: the machine-readable description of a release, in MLCommons's Croissant 1.0."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a merge or an export takes in: the studies of a store, of a release, or of a store of schema 1."""
+"""Incoming studies of a merge or an export: from a store, a release, or a store of schema 1."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is writt
 
 
 class Incoming(NamedTuple):
-    """A study somewhere else.
+    """A study in another store or release.
 
     Attributes:
       study: as it was asked for.
@@ -63,7 +63,7 @@ def called(offer: Incoming, into: Folder) -> Incoming:
 
 
 def checked(commit: Commit) -> dict[str, bytes]:
-    """All files of a study, by what they hold, once all that ``results verify`` looks at is seen to hold of them.
+    """All files of a study, by table, once they have passed every check of ``results verify``.
 
     Raises:
       Damaged: one is not what the commit record says, or something does not hold; the envelope is made again for that.

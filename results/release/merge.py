@@ -1,4 +1,4 @@
-"""Joining stores and releases into a store: what is new comes in, what is there stays, what contradicts is refused."""
+"""Merging stores and releases into a store: new results are added, existing ones kept, conflicts refused."""
 
 import collections
 from collections.abc import Callable, Sequence
@@ -148,7 +148,7 @@ def _bring(offer: Incoming, into: Folder) -> Outcome:
 
 
 def _held(into: Folder, name: str) -> Piece | None:
-    """What the store has of a study, whether a commit record lists it already or not."""
+    """The tables of a study in the store, with parts that no commit record lists yet."""
     _, base, parts = claims.state(into, name)
     pieces = claims.pieces(into / name, base, parts, {})
     return compaction.merge(pieces) if pieces else None

@@ -1,4 +1,4 @@
-"""The union of what two places hold of one study: which trials one can take from the other, and where they disagree."""
+"""The union of one study in two places: trials that one can take from the other, and contradictions."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ _KEYS = {"measurements": ["trial", "step"], "trials": ["trial"]}
 
 
 class Difference(NamedTuple):
-    """Where a trial first differs between two places, in order of steps, then in its row of trials.
+    """The first difference of a trial between two places, in order of steps, then in its row of trials.
 
     Attributes:
       what: such as ``validation_loss at step 20``.
@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
 
 class Union(NamedTuple):
-    """What comes of comparing two places.
+    """The result of comparing two places.
 
     Attributes:
       take: ids of the trials of the other place that are wanted: new ones, those finished there that have yet to be
@@ -58,7 +58,7 @@ class Union(NamedTuple):
 
 
 def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
-    """Compares what two places hold of a study; which run made a trial, where and how fast, is no difference.
+    """Compares a study in two places; the run that made a trial, its machine and its times are ignored.
 
     Args:
       ours, theirs: every trial once, measurements sorted by (trial, step).
@@ -148,7 +148,7 @@ def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
 
 
 def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference]:
-    """How the rows of each trial differ, if they do."""
+    """The differences of each trial's rows, if there are any."""
     if not len(ours) + len(theirs):
         return {}
     # Without a column of the other, null.

@@ -15,7 +15,7 @@ from results.plans.study import REASONS, REASONS_TO_RERUN
 
 
 class TrialEnding(NamedTuple):
-    """How a trial ended, and whether it was one of the search or a repeat of its best."""
+    """The ending of a trial, and its role: search or repeat."""
 
     role: str
     status: str

@@ -55,7 +55,7 @@ class Claim:
         return self._base is not None and not self._parts
 
     def tables(self) -> Tables:
-        """What is stored of the study, visible or not; empty tables if nothing is."""
+        """The stored tables of the study, visible or not; empty if nothing is stored."""
         stored = self._stored()
         return _frames(stored)
 
@@ -192,7 +192,7 @@ def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
 
 
 def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]:
-    """What is in a study's folder: its names, its newest commit, and the parts that count beyond that."""
+    """The state of a study's folder: its names, its newest commit, and the parts that count beyond that."""
 
     def look() -> tuple[Listing, Commit | None, list[Part]]:
         listing = listed(store / name)
@@ -225,7 +225,7 @@ def pieces(folder: Folder, base: Commit | None, parts: list[Part], held: Mapping
 
 
 def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
-    """What a commit and parts hold; of a trial in several places the last counts."""
+    """The tables of a commit and parts; of a trial in several places the last counts."""
     return _frames(pieces(folder, base, parts, {}))
 
 
@@ -246,7 +246,7 @@ def _ended(tables: Iterable[pa.Table]) -> pd.DataFrame:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what nobody will ask for again, once it is old: temporary files, and what a newer commit replaced.
+    """Removes old files that are no longer needed: temporary files, and files that a newer commit replaced.
 
     Of commits only what has a smaller number than the newest: the tables of a larger one are of a writer at work, who
     may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file.

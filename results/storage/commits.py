@@ -1,4 +1,4 @@
-"""Commit records: what makes a study visible, and the reading of what they list."""
+"""Commit records, which make a study visible, and the reading of the files they list."""
 
 import contextlib
 import os
@@ -105,7 +105,7 @@ class Commit(NamedTuple):
 
 
 def committed(store: Folder, name: str) -> Commit | None:
-    """What the newest commit record of a study says; None if there is none yet."""
+    """The newest commit of a study; None if there is none yet."""
     folder = store / name
     commits = listed(folder).commits
     if not commits:
@@ -138,7 +138,7 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
     """The commit that a record tells of; Damaged, naming ``path``, if it tells of none.
 
     Args:
-      record: plain data of nobody's making, as ``record_of`` writes it.
+      record: untrusted plain data, as ``record_of`` writes it.
       folder: which the paths of its files start from.
       path: where the record is from.
     """
@@ -249,7 +249,7 @@ def frame(table: pa.Table) -> pd.DataFrame:
 
 
 def steady(look: Callable[[], T]) -> T:
-    """What ``look`` sees, looking again if the folder changed under its eyes; Damaged if a file is really missing."""
+    """The result of ``look``, retried if the folder changes meanwhile; Damaged if a file is really missing."""
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()

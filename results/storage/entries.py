@@ -1,4 +1,4 @@
-"""What lies in a folder, told without opening anything or following a link."""
+"""Entries of a folder, listed without opening anything or following a link."""
 
 import os
 import stat

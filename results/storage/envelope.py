@@ -84,7 +84,7 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
 
 
 def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
-    """What ``rule`` takes of an envelope; None unless that is there, of today's format and of the files of ``record``.
+    """The rows of an envelope for ``rule``; None unless they are there, in today's format and for ``record``'s files.
 
     Args:
       data: the file, or enough of its start.
@@ -109,7 +109,7 @@ def is_readable(head: Mapping[str, Any]) -> bool:
 
 
 def has_empty_interval(table: pa.Table) -> bool:
-    """Whether a row says that a trial came from one step to the same, or back; but at step 0, where nothing is before.
+    """Whether the interval of a row is empty: it ends at or before its start; except [0, 0], met at the start.
 
     Args:
       table: the rows of an envelope.
@@ -119,7 +119,7 @@ def has_empty_interval(table: pa.Table) -> bool:
 
 
 def is_same(made: bytes, table: pa.Table) -> bool:
-    """Whether an envelope says what one says that was just made, and in the same batches.
+    """Whether an envelope equals one that was just built, batch by batch.
 
     Args:
       made: as ``build`` makes it.

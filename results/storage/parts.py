@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What the names in a study's folder say.
+    """The names in a study's folder, sorted by their meaning.
 
     Attributes:
       plans: numbers of trials that were asked for.
@@ -53,7 +53,7 @@ class Listing(NamedTuple):
 
     @property
     def asked(self) -> list[Asked]:
-        """What was asked for: trials, and repeats of the best of them."""
+        """The requests: trials, and repeats of the best of them."""
         return [Asked(trials, max(self.confirms, default=NO_REPEATS)) for trials in self.plans]
 
 
