@@ -139,7 +139,7 @@ def ratings_options(name: str) -> tuple[str, ...]:
 
 
 def ratings(choice: Mapping[str, Any]) -> RatingsSource:
-    """What builds ratings.
+    """The source of ratings.
 
     Args:
       choice: their ``name``, a key of RATINGS, and their options.
@@ -148,7 +148,7 @@ def ratings(choice: Mapping[str, Any]) -> RatingsSource:
 
 
 def generated_from(choice: Mapping[str, Any]) -> dict[str, float]:
-    """All the numbers that ratings are generated from; empty for ratings that are not."""
+    """All parameters that ratings are generated from; empty for ratings that are not generated."""
     options = {key: value for key, value in choice.items() if key != "name"}
     return GENERATED[choice["name"]](**options) if choice["name"] in GENERATED else {}
 

@@ -46,7 +46,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
     Args:
       path: previous_leaderboards of the repository, or a part of it.
       store: where to.
-      replace: take what has changed since it was imported; else that is told, and stays as it is.
+      replace: take values that changed since they were imported; else they are reported, and the stored ones kept.
       report: takes a line for the user.
     """
     if not path.exists():
@@ -90,7 +90,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
 
 
 def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Content | None:
-    """A study with all its trials; None if nothing tells its batch size.
+    """A study with all its trials; None if its batch size is unknown.
 
     Args:
       key: what it is.
@@ -137,7 +137,7 @@ def _check(store: Folder) -> None:
 
 
 def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Iterator[LoggedTrial]:
-    """The trials of a study, each number once; what is wrong with one, or held by two folders, is told."""
+    """The trials of a study, each number once; faults, and numbers held by two folders, become warnings."""
     first: dict[int, LoggedTrial] = {}
     for place in folders:
         trial = algoperf_trials.read(place.folder, place.number, place.names, path)

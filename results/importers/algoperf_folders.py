@@ -1,4 +1,4 @@
-"""Where AlgoPerf's logs hold their trials: which folder is a trial, and of which study."""
+"""Folders of AlgoPerf's logs: which of them is a trial, and of which study."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _RULESETS = (EXTERNAL, "self_tuning")
 
 
 class Key(NamedTuple):
-    """What tells a study of the logs from others."""
+    """The key of a study in the logs."""
 
     leaderboard: str
     ruleset: str
@@ -52,7 +52,7 @@ def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder
 
 
 def _key(folder: Folder, files: Iterable[str], root: Folder) -> tuple[Key, bool]:
-    """The study a trial belongs to, and whether its workload is told by its flags for want of a folder."""
+    """The study a trial belongs to, and whether its workload is known only from its flags."""
     above = list(folder.parts[:-1])
     workload = _WORKLOAD.fullmatch(above[-1] if above else "")
     if workload:

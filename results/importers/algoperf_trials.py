@@ -25,7 +25,7 @@ _OF_HIGHER_IS_BETTER = ("accuracy", "ssim", "mean_average_precision", "bleu")
 
 
 class Evaluations(NamedTuple):
-    """What a trial measured.
+    """The evaluations of a trial.
 
     Attributes:
       step: int64, increasing, from 0.
@@ -46,7 +46,7 @@ class Evaluations(NamedTuple):
 
 
 class LoggedTrial(NamedTuple):
-    """A trial as far as its folder tells.
+    """A trial as its folder describes it.
 
     Attributes:
       folder: where it is.

@@ -1,4 +1,4 @@
-"""What AlgoPerf's workloads are: data set, model, metrics as errors, and the batch sizes submissions chose."""
+"""AlgoPerf's workloads: data set, model, metrics as errors, and the batch sizes of submissions."""
 
 import re
 from collections.abc import Callable
@@ -90,7 +90,7 @@ def names(workload: str) -> tuple[str, str]:
 
 
 def batch_sizes(source: str) -> dict[str, int]:
-    """What a submission's get_batch_size returns for each workload that it compares the name with.
+    """The batch sizes that a submission's get_batch_size returns, by workload.
 
     The text is searched and never run: `if workload_name == NAME:`, or elif, and `return NUMBER` in the next line is
     all that is understood; one of the published submissions is not even valid Python.
@@ -101,7 +101,7 @@ def batch_sizes(source: str) -> dict[str, int]:
 
 
 def batch_size(workload: str, chosen: dict[str, int]) -> tuple[int, str] | None:
-    """The batch size of a workload and where it is written, or None if nothing tells.
+    """The batch size of a workload and its source, or None if it is unknown.
 
     Args:
       workload: by name.

@@ -49,7 +49,7 @@ class OpenArchive(NamedTuple):
 
 
 def sha256(path: Location, read: Callable[[int], None]) -> str:
-    """The sha256 of a file in hexadecimal; ``read`` is told how many bytes were read since the last time."""
+    """The sha256 of a file in hexadecimal; ``read`` takes the number of bytes read since its last call."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(4 * CHUNK):
@@ -156,7 +156,7 @@ def _reason(error: Exception) -> str:
 
 
 def _folder(root: Location, top: str) -> Iterator[ArchiveEntry]:
-    """What is in a folder, files of a folder before those of the folders in it; links are never followed."""
+    """The files under a folder, those of a folder before those of its subfolders; links are never followed."""
     waiting = [("" if (root / top).is_dir() else f"{top}/", root)]
     while waiting:
         below, folder = waiting.pop()

@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What became of a batch.
+    """The result of storing a batch.
 
     Attributes:
       trials, rows: how many of each were new.
@@ -53,7 +53,7 @@ class Stored(NamedTuple):
 
 
 def save(folder: Folder, batch: Batch) -> Stored:
-    """Stores what the store does not have of a batch, as one part.
+    """Stores the trials of a batch that the store lacks, as one part.
 
     Raises:
       TakenOver: another process took the study in the midst of it.

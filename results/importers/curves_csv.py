@@ -23,13 +23,13 @@ Columns = Callable[[str], str | None]
 
 
 class ParsedCurves(NamedTuple):
-    """What was in some files.
+    """The content of some files.
 
     Attributes:
       table: columns trial, step (both int32) and metrics (float64), sorted by trial and step.
       broken: why, by trial, a file was not taken.
       repeated: rows left out because their step was there already, by trial.
-      left_out: names of columns that are none of ours.
+      left_out: names of columns that were not imported.
     """
 
     table: pa.Table

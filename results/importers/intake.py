@@ -1,4 +1,4 @@
-"""The intake: what an archive has shown of each study so far, kept until enough is there to be stored, and no longer.
+"""The intake: buffers the trials of an archive until enough of them can be stored at once.
 
 Files come in any order. A trial is stored once both its files and its study's study.json have come, together with
 others of its study. What has to wait is bounded: where too much waits for a file that does not come, curves are put off
@@ -174,7 +174,7 @@ class Intake:
             self._seen += 1
 
     def warn(self, place: str, why: object) -> None:
-        """Notes what cannot be imported."""
+        """Adds a warning about something that cannot be imported."""
         self._warnings.add(place, why)
 
     def check_bounds(self) -> None:
@@ -248,7 +248,7 @@ class Intake:
         self._under_way.append(_UnderWay(study, size, study.writing))
 
     def _settle(self, most: int) -> None:
-        """Waits until at most so many bytes are on their way, and takes in what became of the others."""
+        """Waits until at most so many bytes are on their way, and collects the results of the others."""
         while self._under_way and (
             most == 0 or len(self._under_way) > MOST_BATCHES or sum(batch.bytes for batch in self._under_way) > most
         ):

@@ -149,11 +149,11 @@ def _lists(group: Sequence[ReferencePoint]) -> list[tuple[Fraction, ...]]:
 
 
 def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded]) -> list[str]:
-    """What a reader should know: studies without steps, runs kept twice, and lists that were joined.
+    """Notes for the reader: studies without steps, runs kept twice, and lists that were joined.
 
     Args:
       groups: records that say the same.
-      studies: what they became.
+      studies: the study of each group.
     """
     kept: dict[str, int] = {}
     for group in groups:

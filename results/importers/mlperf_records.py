@@ -18,7 +18,7 @@ _LONGEST = 2**31 - 1  # steps are int32
 
 
 class ReferencePoint(NamedTuple):
-    """What a file says under one name.
+    """A record of a file.
 
     Attributes:
       place: release and name, to be found again.

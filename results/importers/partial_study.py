@@ -1,4 +1,4 @@
-"""What has come of one study of Shallue et al. 2018 so far, and what of that still waits to be stored."""
+"""A partially read study of Shallue et al. 2018: its trials so far, and those that still wait to be stored."""
 
 import collections
 import dataclasses
@@ -12,7 +12,7 @@ from results.plans.recorded import Recorded
 
 @dataclasses.dataclass
 class PartialStudy:
-    """What has come of a study.
+    """The state of a study while its archive is read.
 
     Attributes:
       recorded: what it is; None until its study.json has come.

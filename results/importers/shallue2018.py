@@ -1,4 +1,4 @@
-"""Import of the archive released with Shallue et al. 2018 (arXiv 1811.03600): checksum, passes, what differs.
+"""Import of the archive released with Shallue et al. 2018 (arXiv 1811.03600): checksum, passes, differences.
 
 The archive states no licence: it is read where it lies, and never redistributed.
 """
@@ -29,7 +29,7 @@ Report = Callable[[str], None]
 
 
 def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> int:
-    """Imports the archive into a store; what is there already stays and is not read again.
+    """Imports the archive into a store; stored trials are kept and not read again.
 
     Args:
       path: the .tar.bz2 as published, a .tar of the same, or the folder it unpacks to.
@@ -74,7 +74,7 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
 
 
 def differences(counts: Mapping[str, Counts]) -> list[str]:
-    """Where an archive differs from the published table of 454 studies, a line each.
+    """Differences of an archive from the published table of 454 studies, a line each.
 
     Args:
       counts: trials by status of every study, by its folder.
@@ -139,7 +139,7 @@ def _pass(path: Folder, intake: Intake, report: Report) -> str:
 
 
 def _not_to_be_read(entry: archive.ArchiveEntry) -> str:
-    """Why an entry, if it is more than some file that the format knows nothing of, is not read."""
+    """The reason why an entry is not read; empty for files that the format does not know."""
     if entry.odd:
         return f"is {entry.odd}"
     if entry.path.startswith("/") or ".." in entry.path.split("/"):
@@ -170,7 +170,7 @@ def _entries(path: Folder, what: str, report: Report) -> Generator[archive.Archi
 
 
 def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, warnings: ImportWarnings, report: Report) -> int:
-    """Says what was imported and what was not; returns the exit code."""
+    """Reports what was imported and what was not; returns the exit code."""
     imported = {study.path: study.counts() for study in intake.studies.values() if study.recorded and not study.refused}
     if not imported:
         why = [f"{path}: {broken}"] if broken else []

@@ -1,4 +1,4 @@
-"""The files of the archive released with Shallue et al. 2018, and what they say in our words.
+"""The file formats of the archive released with Shallue et al. 2018, read into our types.
 
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/study.json
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/metadata.json
@@ -60,7 +60,7 @@ _SCALES: dict[Any, Scale] = {
 
 
 class ArchivePath(NamedTuple):
-    """What a path says: of which study, of which trial (None: of the study itself), and which file."""
+    """A parsed path: the study, the trial (None: the study itself) and the file."""
 
     study: str
     trial: int | None
@@ -68,7 +68,7 @@ class ArchivePath(NamedTuple):
 
 
 class TrialMetadata(NamedTuple):
-    """What metadata.json says of a trial."""
+    """The metadata.json of a trial."""
 
     status: str
     steps: int | None
@@ -76,7 +76,7 @@ class TrialMetadata(NamedTuple):
 
 
 def place(path: str) -> ArchivePath | None:
-    """Which file of which study a path is; None if it is none of the format."""
+    """The parsed path of a file; None if the format has no such file."""
     match = _PATH.fullmatch(path)
     if not match or len(match["study"]) > LONGEST_PATH:
         return None
@@ -91,7 +91,7 @@ def metric(column: str) -> str | None:
 
 
 def study(path: str, data: bytes) -> Recorded:
-    """The study in a folder from its study.json; Unusable says what is wrong with that."""
+    """The study in a folder from its study.json; Unusable, with the reason, if that is invalid."""
     dataset, model, optimizer, batch_size = path.rsplit("/", 3)
     content = json_object(data, _DECODER)
     if whole(content.get("batch_size"), 1) != int(batch_size):
@@ -115,7 +115,7 @@ def study(path: str, data: bytes) -> Recorded:
 
 
 def outcome(trial: int, data: bytes) -> TrialMetadata:
-    """How a trial went from its metadata.json; Unusable says what is wrong with that."""
+    """The metadata of a trial from its metadata.json; Unusable, with the reason, if that is invalid."""
     content = json_object(data, _DECODER)
     named = numeric(content.get("trial_id"))
     if named != trial:
@@ -161,7 +161,7 @@ _DECODER = json.JSONDecoder(parse_constant=no_number)  # json.loads would make o
 
 
 def _space(configs: Mapping[str, Mapping[str, Any]]) -> SearchSpace:
-    """The ranges that ours can express; all of them stay in the details as they are."""
+    """The ranges that a SearchSpace can express; all of them are kept unchanged in the details."""
     if len(configs) > MOST_METAPARAMETERS:
         raise Unusable(f"has {len(configs):,} metaparameters")
     ranges = {}

@@ -1,7 +1,7 @@
 """The members of a tar archive, read once from front to back, with a limit on everything it can ask for.
 
 Nothing is ever unpacked: a member is a name, a size and, if asked for, bytes. Only what is needed to name regular files
-is understood (ustar, GNU's and POSIX's long names); links, devices and the like are told of and never followed.
+is understood (ustar, GNU's and POSIX's long names); links, devices and the like are reported and never followed.
 """
 
 from collections.abc import Callable, Iterator
@@ -178,7 +178,7 @@ def _payload(stream: _Stream, header: _Header) -> bytes:
 
 
 def _records(data: bytes) -> dict[bytes, bytes]:
-    """What a POSIX extended header says: records of the form `length key=value` and a line end."""
+    """The records of a POSIX extended header, of the form `length key=value` and a line end."""
     found = {}
     while data:
         length, space, _ = data.partition(b" ")

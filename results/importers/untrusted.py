@@ -1,4 +1,4 @@
-"""Reading files nobody vouches for: whatever is wrong with one is a line for the user, and never a crash."""
+"""Reading untrusted files: every problem with one is a line for the user, never a crash."""
 
 import collections
 import contextlib
@@ -24,7 +24,7 @@ class Unusable(ValueError):
 
 
 class ImportWarnings:
-    """What of a source could not be imported, a line each; a reader sees the first ten and how many more there are."""
+    """Warnings about data that could not be imported, a line each; ``report`` shows the first ten and a count."""
 
     def __init__(self, lines: Sequence[str] = ()) -> None:
         self.lines = list(lines)
@@ -40,7 +40,7 @@ class ImportWarnings:
 
 
 def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:
-    """Every folder at and under ``root`` with the names of its files, sorted; links to folders are told of instead."""
+    """Every folder at and under ``root`` with the names of its files, sorted; links to folders become warnings."""
 
     def unreadable(error: OSError) -> None:
         warnings.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
@@ -72,7 +72,7 @@ def brief(value: object) -> str:
 
 
 def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
-    """A file of a stranger's tree as bytes; what importers read of one is read here or by ``read_at``.
+    """A file of an untrusted tree as bytes; importers read such files only here or by ``read_at``.
 
     Args:
       path: of the file, under ``root``.
@@ -95,7 +95,7 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: Path, root: Path) -> Iterator[int]:
-    """A handle of a folder of a stranger's tree, entered one by one from ``root``; Unusable as ``read_bytes``."""
+    """A handle of a folder in an untrusted tree, opened level by level from ``root``; Unusable as ``read_bytes``."""
     parts = path.relative_to(root).parts
     if ".." in parts:
         raise Unusable("leads out of the folder that is read")
@@ -157,7 +157,7 @@ def read_json(path: Folder, root: Folder) -> dict[str, Any]:
 
 
 def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
-    """What an object of JSON holds; Unusable if ``data`` is anything else."""
+    """The content of a JSON object; Unusable if ``data`` is anything else."""
     try:
         content = decoder.decode(data.decode("utf-8-sig"))
         check_depth(content, MOST_DEPTH)
@@ -171,7 +171,7 @@ def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
 
 
 def number(value: object) -> float | None:
-    """A finite number as it is, or None; True and False are none."""
+    """A finite number as float, or None; True and False are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
     return float(value)
@@ -184,7 +184,7 @@ def whole(value: object, least: int, most: int = 2**31 - 1) -> int | None:
 
 
 def text(value: object, most: int = 200) -> str | None:
-    """A string cut to a sane length, or None if it is none."""
+    """A string cut to a sane length, or None if it is blank or not a string."""
     return value[:most] if isinstance(value, str) and value.strip() else None
 
 
@@ -211,7 +211,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def no_number(word: str) -> None:
     """Refuses NaN and Infinity, which Python's decoder takes for numbers."""
-    raise Unusable(f"is not JSON ({word} is no number of it)")
+    raise Unusable(f"is not JSON (which has no {word})")
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=no_number)

@@ -1,4 +1,4 @@
-"""TFDS's array_record files: where a data set lies, whether it is whole, which one it is, and its records.
+"""TFDS's array_record files: the folder of a data set, checks, hashes and records.
 
 Records are parsed here and not by TFDS, whose decoding takes six times as long; neither needs TensorFlow.
 """

@@ -45,7 +45,7 @@ def digits() -> Splits:
 
 @functools.cache
 def version() -> str:
-    """Which images these are, and how they are split."""
+    """The version of the images and their split."""
     return content(digits())
 
 

@@ -1,6 +1,6 @@
 """Files of links: SciPy CSR matrices (``.npz``) and parquet files with integer columns ``row`` and ``col``.
 
-Values are not used: a link is a link, and an explicit zero is none.
+Values are not used: every entry is a link, except an explicit zero.
 """
 
 import zipfile
@@ -21,7 +21,7 @@ Shape = tuple[int, int]
 
 
 class Header(NamedTuple):
-    """What a file says of itself before its links are read.
+    """The metadata of a file, before its links are read.
 
     Attributes:
       shape: of a matrix; None of a parquet file.
@@ -35,7 +35,7 @@ class Header(NamedTuple):
 
 
 def header(file: Path) -> Header:
-    """What a file says of itself; raises BadInput unless it is one of the two kinds."""
+    """The header of a file; raises BadInput unless it is of a supported kind."""
     if not file.exists():
         raise BadInput(f"{file} does not exist; it should be {HOW}")
     if not file.is_file():

@@ -27,7 +27,7 @@ BATCH = 1 << 16  # ratings handled at once
 
 
 class Size(NamedTuple):
-    """What is known of one of the data sets.
+    """The size of one of the data sets.
 
     Attributes:
       ratings: exactly.

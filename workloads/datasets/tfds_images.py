@@ -59,7 +59,7 @@ def load(name: str) -> Splits:
 
 
 def version(name: str) -> str:
-    """Which data these are, and where their training split is cut."""
+    """The version of the data, and the cut of their training split."""
     return f"tfds:{SOURCES[name].version} train[:{SOURCES[name].train_examples}]"
 
 

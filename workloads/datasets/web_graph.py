@@ -28,7 +28,7 @@ BATCH = 1 << 14  # rows handled at once
 
 
 class Variant(NamedTuple):
-    """What TFDS's catalog says of a variant.
+    """A variant in TFDS's catalog.
 
     Attributes:
       subfolder, shards: of the originals, at gs://gresearch/web_graph; ``shards`` files for each split.

@@ -124,7 +124,7 @@ def build(graph: WebGraph) -> Ratings:
 
 
 class _Drawing(NamedTuple):
-    """What every link is drawn with.
+    """The distributions that links are drawn from.
 
     Attributes:
       within, anywhere: quantiles of power laws over the ranks in a community, and over all columns.

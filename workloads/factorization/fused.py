@@ -2,8 +2,8 @@
 
 XLA copies the vectors of a row's links and passes over the copy for every product. ``fused.cc`` leaves them where they
 are, and takes both products of a look at a link at once. The machine's own C++ compiler makes it for the machine's own
-processor and one length of vectors, which takes seconds. It is kept in the cache, in a folder that nobody else can
-write to and with its sha256 beside it, so that what is loaded is what was compiled.
+processor and one length of vectors, which takes seconds. It is cached in a folder that nobody else can write to, with
+its sha256 beside it, so that only what was compiled is loaded.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
 
 
 def discard(dim: int) -> None:
-    """Removes what is kept for vectors of one length, as it may have killed a process; it is compiled anew then."""
+    """Removes the cached kernel for one length, which may have killed a process; it is compiled again then."""
     for path in _folder().glob(f"{NAME}_{dim}_*"):
         with contextlib.suppress(OSError):
             path.unlink()

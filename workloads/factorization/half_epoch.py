@@ -19,7 +19,7 @@ _SUMMED = 1024  # rows summed in float32; their sums are added up on the host in
 
 
 class Numerics(NamedTuple):
-    """How rows are solved.
+    """The numerics of solving rows.
 
     Attributes:
       solver: a name of ``solvers.NAMES``.
@@ -37,7 +37,7 @@ class Numerics(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What is tuned: the weight of unobserved pairs α and the norm penalty λ, float32[]."""
+    """Tuned weights: that of unobserved pairs α and the norm penalty λ, float32[]."""
 
     unobserved: Array
     norm: Array
@@ -286,7 +286,7 @@ def _of_hubs(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hub
 
 
 def _fetch(other: Array, exchange: bool) -> Callable[[Array | None], Array]:
-    """What gives a block its table of columns: everybody's shards at once, or what this block needs of them."""
+    """The function that gives a block its columns: all shards at once, or only the rows the block needs."""
     if not exchange:
         alone = jax.lax.axis_size(AXIS) == 1  # whose shard would be copied
         everything = other if alone else jax.lax.all_gather(other, AXIS, tiled=True)

@@ -39,7 +39,7 @@ class Pairs:
         self._blocks.append(keys)
 
     def links(self, shape: tuple[int, int]) -> tuple[Links, int]:
-        """Links, and how many were duplicates; the pairs are gone then.
+        """Links, and the number of duplicates; consumes the pairs.
 
         Args:
           shape: rows and columns there are, at least those that were added.

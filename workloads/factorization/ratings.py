@@ -15,7 +15,7 @@ HALVES_SEED = 1
 
 
 class Ratings(NamedTuple):
-    """What a study of factorizations needs to know. A link is a link: ratings have no values.
+    """The data of a factorization. Ratings have no values: every rating is a link.
 
     Attributes:
       train: rows × columns.
@@ -33,7 +33,7 @@ class Ratings(NamedTuple):
     remarks: tuple[str, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
-        """What a user should read about these data, a line each; mostly nothing."""
+        """Notes for the user about these data, a line each; mostly none."""
         lines = []
         if self.merged:
             links = "1 duplicate link was" if self.merged == 1 else f"{self.merged:,} duplicate links were"
@@ -45,7 +45,7 @@ class Ratings(NamedTuple):
 
 
 class RatingsSource(NamedTuple):
-    """A data set of ratings: how to get it, and what is known of it without getting it.
+    """A data set of ratings: its builder, and metadata available without loading it.
 
     Attributes:
       name: of files and messages, without a slash.

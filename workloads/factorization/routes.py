@@ -1,4 +1,4 @@
-"""Routes: where every row of a sparse matrix lies on the cores, and in which chunks of work its links are solved.
+"""Routes: the placement of a sparse matrix's rows on the cores, and the chunks of work that solve their links.
 
 Rows are relabelled so that a core's shard of the new table is what its chunks give, one after the other: hubs, rows so
 long that they are split in segments over all cores; buckets of rows of nearly one length, padded to the bucket's; rows

@@ -175,8 +175,7 @@ class Training:
         return tables * jnp.dtype(self.options.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
     def peak_bytes_per_core(self, tables: FactorTables, weights: Weights) -> int:
-        """What each core holds at most: all arrays that are kept, and beside them what the compiler of the program that
-        takes most reserves for it.
+        """Peak bytes of each core: all arrays that are kept, and the largest reservation of the compiled programs.
 
         Args:
           tables, weights: any; nothing is changed.
