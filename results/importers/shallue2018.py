@@ -126,7 +126,7 @@ def _pass(path: Folder, intake: Intake, report: Report) -> str:
         with contextlib.closing(_entries(path, "import", report)) as entries:
             for entry in entries:
                 if why := _not_to_be_read(entry):
-                    intake.warn(_shown(entry.path), f"{why}; left alone")
+                    intake.warn(_shown(entry.path), f"{why}; skipped")
                 elif place := shallue2018_format.place(entry.path):
                     intake.take(place, entry)
                 intake.check_bounds()

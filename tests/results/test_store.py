@@ -160,7 +160,7 @@ def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[.
     (path,) = (tmp_path / study.name).glob("plan-*.json")
     path.unlink()
     path.mkdir()
-    with pytest.raises(Damaged, match="is no file"):
+    with pytest.raises(Damaged, match="is not a regular file"):
         store.planned(tmp_path, study.name)
 
 
