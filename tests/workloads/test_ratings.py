@@ -260,7 +260,9 @@ def test_a_failed_build_leaves_nothing(cache: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(BadInput, match=r"kept in .*: Not a directory; SCALING_LIMITS_CACHE=DIR puts") as raised:
+    with pytest.raises(
+        BadInput, match=r"stored in .*: Not a directory; choose another folder with SCALING_LIMITS_CACHE=DIR"
+    ) as raised:
         prepared.load(Counted().source())
     assert "\n" not in str(raised.value)
 
