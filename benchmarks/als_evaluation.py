@@ -69,7 +69,7 @@ def main() -> None:
         columns = training.in_order(tables)[1]
         rows = np.random.default_rng(0).normal(size=(options.rows, options.dim)).astype(np.float32)
         work = {
-            "evaluation": lambda: training.found(tables, weights),
+            "evaluation": lambda: training.ranking(tables, weights),
             "product": lambda: product(rows, columns),
         }
         for one in work.values():

@@ -1,4 +1,4 @@
-"""Pages that are made at every build, so that they cannot go stale: what doors say, columns, notebooks."""
+"""Pages generated at every build, so that they cannot go stale: help of the commands, columns, notebooks."""
 
 import os
 import subprocess
@@ -19,48 +19,48 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
 COLUMNS_OF_HELP = "100"
 
-DOORS = {
-    "sweeps": "Trains: one study, or a sweep of them.",
-    "sweeps.plan": "Tells what would run, and runs nothing.",
-    "sweeps.status": "Tells what is done, running, missing, failed.",
-    "analysis": "Numbers, fits and figures from a store.",
-    "results": "The dataset: checked, brought in, published.",
+MODULES = {
+    "sweeps": "Runs one study, or a sweep of them.",
+    "sweeps.plan": "Shows what would run, and runs nothing.",
+    "sweeps.status": "Shows what is done, running, missing, failed.",
+    "analysis": "Prints numbers and fits of a store, and draws figures.",
+    "results": "Checks the dataset, imports data, publishes releases.",
     "workloads.prepare": "Downloads a data set, once.",
 }
-COMMANDS = {
+SUBCOMMANDS = {
     "analysis": tuple(analysis_door.COMMANDS),
     "results": ("verify", "repair", "import", "export", "merge"),
 }
 
-_DOORS = """\
-# Doors
+_COMMANDS = """\
+# Commands
 
-Everything is started by one of these. What follows is what each says when it is asked for `--help`, taken when this
-page was built. A mistake in what is asked is answered in one line, with exit code 2, before anything runs.
+All commands, with the output of their `--help` when this page was built. Invalid input is reported in one line, with
+exit code 2, before anything runs.
 """
 _DICTIONARY = """\
 # Data dictionary
 
-A store and a release have the same three tables; `results.store.read` gives them to pandas. This page is made
-from `results/plans/schema.py`, schema {version}. A release brings a `DICTIONARY.md` of its own, which also has the
+A store and a release have the same three tables; `results.store.read` reads them into pandas. This page is generated
+from `results/plans/schema.py`, schema {version}. A release has a `DICTIONARY.md` of its own, which also lists the
 columns of its metaparameters and metrics.
 
-- `trials` has after these columns one for every metaparameter, under its own name, float64.
-- `measurements` has one for every metric, under its own name: float32 as computed here, float64 as published elsewhere.
-  Seconds and bytes are of factorizations alone.
-- Files carry the version of their schema. Older ones are brought up as they are read, newer ones are refused.
+- After these columns `trials` has one for every metaparameter, under its own name, float64.
+- `measurements` has one for every metric, under its own name: float32 if measured here, float64 if published elsewhere.
+  Only factorizations have seconds and bytes.
+- Files carry the version of their schema. Older ones are upgraded as they are read, newer ones are refused.
 """
 _NOTEBOOKS = """\
 # Notebooks
 
-They read the published dataset, and were executed when these pages were built. Their sources are in
-`analysis/notebooks/`, as Python files that open as notebooks with jupytext.
+They read the published dataset and were executed when these pages were built. Their sources are in
+`analysis/notebooks/`, as Python files that jupytext opens as notebooks.
 """
 
 
 def write_all(folder: Path) -> None:
     """Writes the pages into the folder of the documentation, those that have changed."""
-    _write(folder / "doors.md", "\n".join([_DOORS, *_doors()]))
+    _write(folder / "commands.md", "\n".join([_COMMANDS, *_help_of_commands()]))
     _write(folder / "dictionary.md", dictionary())
     sources = sorted(NOTEBOOKS.glob("*.py"))
     listed = ["```{toctree}", ":maxdepth: 1", "", *(source.stem for source in sources), "```", ""] if sources else []
@@ -80,19 +80,19 @@ def dictionary() -> str:
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]
 
 
-def _doors() -> Iterator[str]:
-    for door, what in DOORS.items():
-        yield f"## python -m {door}\n\n{what}\n\n{_help(door)}"
-        for command in COMMANDS.get(door, ()):
-            yield f"### python -m {door} {command}\n\n{_help(door, command)}"
+def _help_of_commands() -> Iterator[str]:
+    for module, purpose in MODULES.items():
+        yield f"## python -m {module}\n\n{purpose}\n\n{_help(module)}"
+        for command in SUBCOMMANDS.get(module, ()):
+            yield f"### python -m {module} {command}\n\n{_help(module, command)}"
 
 
-def _help(*door: str) -> str:
-    """What a door says of itself, as a block of text."""
+def _help(*words: str) -> str:
+    """The help of a command as a block of text."""
     environment = os.environ | {"COLUMNS": COLUMNS_OF_HELP, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", *door, "--help"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
-    return f"```text\n{told.rstrip()}\n```\n"
+    command = [sys.executable, "-m", *words, "--help"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
+    return f"```text\n{output.rstrip()}\n```\n"
 
 
 def _write(path: Path, page: str) -> None:

@@ -1,1 +1,1 @@
-"""How it is measured: search, streams of randomness, programs that advance trials, and the loop over them."""
+"""Measurement: search, streams of randomness, programs that advance trials, and the loops over them."""

@@ -1,7 +1,7 @@
-"""Checkpoints: how far a trial of a factorization is, on disk, whole or not at all; only its own trial believes one.
+"""Checkpoints of factorizations on disk: written atomically, and restored only if their key matches.
 
 One file per trial: a line of JSON (key, epochs, rows, shapes and dtypes of the arrays), the arrays' bytes, and the
-sha256 of all that. Arrays are kept as they are to the bit, whatever their dtype.
+sha256 of all that. Arrays are kept bitwise identical, whatever their dtype.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from results import durable
 from workloads import caches
 
 FORMAT = 1
-FORGOTTEN_SECONDS = 30 * 24 * 3600  # nobody goes on with a sweep after so long
+FORGOTTEN_SECONDS = 30 * 24 * 3600  # no sweep is resumed after so long
 DIGEST_BYTES = 32
 
 
 class Checkpoint(NamedTuple):
-    """A trial after some epochs.
+    """The state of a trial after some epochs.
 
     Attributes:
       epochs: that are done.
@@ -52,7 +52,7 @@ class Checkpoints:
         self.folder = caches.folder("checkpoints") / f"{study}-{place}"
 
     def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
-        """Keeps a checkpoint in place of the one before.
+        """Saves a checkpoint, replacing the previous one.
 
         Args:
           trial: its id.
@@ -74,10 +74,10 @@ class Checkpoints:
         try:
             return _read(durable.read(self._path(trial)), key)
         except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
-            return None  # whatever is in there is of anybody's making
+            return None  # the content is untrusted
 
     def remove(self, trial: int) -> None:
-        """Forgets a trial, whose rows are stored now."""
+        """Removes the checkpoint of a trial, whose rows are stored now."""
         self._path(trial).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others are still there, or it never was
             self.folder.rmdir()
@@ -87,7 +87,7 @@ class Checkpoints:
 
 
 def _read(data: bytes, key: str) -> Checkpoint:
-    """What a file holds; raises whatever it comes upon if that is no checkpoint of this key."""
+    """The checkpoint in a file; raises an exception of any type if it is not one with this key."""
     payload = memoryview(data)[:-DIGEST_BYTES]
     if hashlib.sha256(payload).digest() != data[-DIGEST_BYTES:]:
         raise ValueError("damaged")
@@ -109,7 +109,7 @@ def _read(data: bytes, key: str) -> Checkpoint:
 
 
 def _is_row(row: Any) -> bool:
-    """Whether it is numbers by name, which fit in 64 bits."""
+    """Whether a value maps names to numbers that fit in 64 bits."""
     return isinstance(row, dict) and all(
         type(value) is float or (type(value) is int and abs(value) < 2**63) for value in row.values()
     )
@@ -120,7 +120,7 @@ def _bytes(array: np.ndarray) -> Any:
 
 
 def _forget(folder: Path) -> None:
-    """Removes what sweeps left that nobody has gone on with, once it is old."""
+    """Removes old checkpoints of sweeps that were never resumed."""
     for left in folder.glob("*"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > FORGOTTEN_SECONDS:

@@ -6,7 +6,7 @@ from workloads import caches
 
 
 def enable() -> None:
-    """Keeps compiled programs in JAX_COMPILATION_CACHE_DIR, or else among our caches. Starts no backend."""
+    """Caches compiled programs in JAX_COMPILATION_CACHE_DIR, or else in our cache folder. Initialises no backend."""
     import jax
 
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):

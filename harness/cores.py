@@ -1,4 +1,4 @@
-"""The trials of one factorization on its cores: timed and evaluated epoch by epoch, each kept for when it is killed."""
+"""The trials of one factorization on its cores: timed, evaluated and checkpointed epoch by epoch."""
 
 import hashlib
 import time
@@ -18,7 +18,7 @@ from results.plans.schema import COSTS
 from results.plans.study import Trial
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.ratings import Ratings
-from workloads.factorization.training import RECALL_AT, Tables, Training
+from workloads.factorization.training import RECALL_AT, FactorTables, Training
 
 RECALLS = tuple(f"{split}_recall_{k}" for split in ("validation", "test") for k in RECALL_AT)
 METRICS = (*(f"{recall}_error" for recall in RECALLS), "train_objective")
@@ -70,7 +70,7 @@ def run(
 def _mesh(cores: int) -> jax.sharding.Mesh:
     devices = jax.devices()[:cores]
     if len(devices) < cores:
-        raise RuntimeError(f"the study is of {cores} cores, and this process has {len(devices)}")
+        raise RuntimeError(f"the study needs {cores} cores, but this process has {len(devices)}")
     return jax.make_mesh((cores,), (AXIS,), devices=devices, axis_types=(jax.sharding.AxisType.Auto,))
 
 
@@ -80,7 +80,7 @@ def _finite(tables: Any) -> Array:
 
 
 class _Run:
-    """The one training of a study, which all its trials share, and what it has taken so far."""
+    """The training of a study, which all its trials share, with the seconds spent so far."""
 
     def __init__(self, study: Factorization, training: Training, checkpoints: Checkpoints, limit: float | None):
         self._study, self._training, self._checkpoints, self._limit = study, training, checkpoints, limit
@@ -92,17 +92,17 @@ class _Run:
         self._epochs = 0
 
     def trial(self, trial: Trial, on_epoch: Callable[[int], None]) -> tuple[list[dict[str, float]], Ended]:
-        """Takes a trial to its end; gives what was measured after each of its epochs, and how it ended."""
+        """Runs a trial to its end; returns the measurements after each of its epochs, and how it ended."""
         weights = Weights(*(jnp.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
         if self._late():
             return [], Ended("INCOMPLETE", "time_limit", 0)
         key = self._key(trial)
-        saved = self._checkpoints.load(trial.id, key)
+        checkpoint = self._checkpoints.load(trial.id, key)
         self._warm_up(weights)
         tables = self._training.start(trial.seed)
         rows: list[dict[str, float]] = []
-        if saved is not None and self._could_be(saved, tables):
-            tables, rows = _restored(tables, saved.arrays), list(saved.rows)
+        if checkpoint is not None and self._could_be(checkpoint, tables):
+            tables, rows = _restored(tables, checkpoint.arrays), list(checkpoint.rows)
         while len(rows) < self._study.epochs:
             if rows and self._late():
                 return rows, Ended("INCOMPLETE", "time_limit", max([0, *_measured(rows)]))
@@ -117,7 +117,7 @@ class _Run:
         return rows, Ended("COMPLETE", None, len(rows))
 
     def record(self, trial: Trial, rows: list[dict[str, float]], end: Ended) -> Record:
-        """What was measured of a trial, and what the run has taken so far."""
+        """The measurements of a trial, with the seconds that the run has taken so far."""
         kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
         measured = _measured(rows)
         return Record(
@@ -134,18 +134,20 @@ class _Run:
             steps_per_epoch=1,
         )
 
-    def _could_be(self, saved: Checkpoint, tables: Tables) -> bool:
-        """Whether a checkpoint, which anybody can make, has the arrays and the rows of ours."""
-        shapes = [(array.shape, array.dtype) for array in saved.arrays]
+    def _could_be(self, checkpoint: Checkpoint, tables: FactorTables) -> bool:
+        """Whether a checkpoint, which is untrusted, has the arrays and the rows it must."""
+        shapes = [(array.shape, array.dtype) for array in checkpoint.arrays]
         alike = shapes == [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tables)]
-        names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, saved.epochs + 1)]
-        return alike and names == [row.keys() for row in saved.rows] and 0 < saved.epochs < self._study.epochs
+        names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.epochs + 1)]
+        return alike and names == [row.keys() for row in checkpoint.rows] and 0 < checkpoint.epochs < self._study.epochs
 
     def _evaluated(self, epoch: int) -> bool:
         return epoch % self._study.evaluate_every == 0 or epoch == self._study.epochs
 
-    def _epoch(self, tables: Tables, weights: Weights, evaluate: bool) -> tuple[Tables, dict[str, float], bool]:
-        """One epoch; the tables after it, its row, and whether everything is finite, without which it is measured."""
+    def _epoch(
+        self, tables: FactorTables, weights: Weights, evaluate: bool
+    ) -> tuple[FactorTables, dict[str, float], bool]:
+        """Runs one epoch; returns the tables after it, its row, and whether everything is finite."""
         began = time.perf_counter()
         tables = jax.block_until_ready(self._training.row_half(tables, weights))
         halfway = time.perf_counter()
@@ -167,7 +169,7 @@ class _Run:
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
     def _warm_up(self, weights: Weights) -> None:
-        """Compiles everything, by an epoch on tables of no trial, so that no time that is kept holds compiling."""
+        """Compiles everything by an epoch on throw-away tables, so that no stored time includes compiling."""
         if self._first_seconds is not None:
             return
         began = time.perf_counter()
@@ -185,23 +187,23 @@ class _Run:
         return warm and self._limit is not None and time.perf_counter() - self._began > self._limit
 
     def _key(self, trial: Trial) -> str:
-        """Of everything that decides the trial's tables to the bit, and where their rows lie."""
+        """The key of a checkpoint: a hash of everything that determines the tables bit by bit, and their layout."""
         sides = (self._training.rows, self._training.columns)
-        lies = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
+        row_hashes = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
         device = jax.devices()[0]
-        told = [self._study.plan(), trial.id, trial.seed, dict(trial.metaparameters)]
-        return key_of(*told, MEASURED, jax.__version__, device.platform, device.device_kind, lies)
+        identity = [self._study.plan(), trial.id, trial.seed, dict(trial.metaparameters)]
+        return key_of(*identity, MEASURED, jax.__version__, device.platform, device.device_kind, row_hashes)
 
 
 def _measured(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:
-    """The rows of epochs after which was measured, by epoch, with the mean seconds since the one before."""
-    found: dict[int, dict[str, float]] = {}
+    """The rows of evaluated epochs, by epoch, with mean seconds since the previous one."""
+    by_epoch: dict[int, dict[str, float]] = {}
     last = 0
     for epoch, row in enumerate(rows, 1):
         if "train_objective" in row:
-            found[epoch] = row | {half: float(np.mean([each[half] for each in rows[last:epoch]])) for half in HALVES}
+            by_epoch[epoch] = row | {half: float(np.mean([each[half] for each in rows[last:epoch]])) for half in HALVES}
             last = epoch
-    return found
+    return by_epoch
 
 
 def _column(values: list[float], kind: Any) -> np.ndarray:
@@ -209,8 +211,8 @@ def _column(values: list[float], kind: Any) -> np.ndarray:
         return np.array(values).astype(kind)
 
 
-def _restored(tables: Tables, arrays: Sequence[np.ndarray]) -> Tables:
-    """Saved arrays, spread over the cores as ``tables`` are, in memory of their own, which may be donated."""
+def _restored(tables: FactorTables, arrays: Sequence[np.ndarray]) -> FactorTables:
+    """Saved arrays, sharded as ``tables`` are, in memory of their own, which may be donated."""
     leaves, structure = jax.tree.flatten(tables)
-    put = [jnp.copy(jax.device_put(saved, leaf.sharding)) for saved, leaf in zip(arrays, leaves, strict=True)]
+    put = [jnp.copy(jax.device_put(array, leaf.sharding)) for array, leaf in zip(arrays, leaves, strict=True)]
     return jax.tree.unflatten(structure, put)

@@ -1,4 +1,4 @@
-"""How a process that trains ends when it is told to: what has finished is handed over first.
+"""Orderly termination of a process that trains: finished trials are handed over first.
 
 Python runs handlers of signals only between computations, which may take minutes; so a thread waits for the signal, and
 for the end of the parent process.
@@ -20,10 +20,10 @@ CODE = 128 + signal.SIGTERM
 
 
 class Ending:
-    """What is done before the process ends.
+    """The work to do before the process ends.
 
     Attributes:
-      lock: held while what has finished is counted or stored: so long the process does not end.
+      lock: held while finished trials are counted or stored; the process does not end meanwhile.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,15 @@ class Ending:
             if self.lock.acquire(timeout=GRACE_SECONDS):
                 self._first()
         except Exception as error:  # a disk that gave out, or somebody else has the study by now
-            say(f"what has finished last is not stored: {error}")
+            say(f"the last finished trials are not stored: {error}")
         finally:
             os._exit(CODE)
 
     def watch(self) -> None:
-        """From now on ends the process at SIGTERM, or once its parent is gone. For the main thread of a child."""
+        """Starts to watch for SIGTERM and for the end of the parent, either of which ends the process.
+
+        For the main thread of a child process.
+        """
         parent = multiprocessing.parent_process()
         assert parent is not None
         told, tell = os.pipe()

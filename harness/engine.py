@@ -1,4 +1,4 @@
-"""The only loop: trials of one study, advanced by compiled spans from evaluation to evaluation."""
+"""The training loop: trials of one study, advanced by compiled spans from evaluation to evaluation."""
 
 import dataclasses
 import time
@@ -17,7 +17,7 @@ from results.plans.study import Trial
 from workloads import registry, schedules
 
 DEFAULT_LANES = 32
-# What a trial is told where its search space says nothing.
+# Metaparameters of a trial that its search space does not give.
 DEFAULTS = schedules.NO_DECAY | {"label_smoothing": 0.0}
 
 
@@ -34,8 +34,8 @@ def run(
 ) -> Record:
     """Runs trials of a study until each is settled.
 
-    Initial parameters and data order are functions of a trial's seed and step alone, so on a CPU every number is the
-    same to the bit for any number of lanes and any order of ``trials``.
+    Initial parameters and data order are functions of a trial's seed and step alone, so on a CPU all results are
+    bitwise identical for any number of lanes and any order of ``trials``.
 
     Args:
       study: the plan.
@@ -51,15 +51,15 @@ def run(
       All trials in one record.
     """
     devices = jax.local_device_count()
-    wanted = settings.lanes or DEFAULT_LANES
+    lanes = settings.lanes or DEFAULT_LANES
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
-    programs, built = programs_for(study, -(-wanted // devices) * devices, strategy)
+    programs, is_new = programs_for(study, -(-lanes // devices) * devices, strategy)
     # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
     in_turn = np.arange(programs.lanes).reshape(devices, -1).T.ravel().tolist()
     frontier = Frontier(study, trials, in_turn, best or {})
     examples = registry.DATASETS[study.dataset].train_examples
     steps_per_epoch = None if examples is None else examples / study.batch_size
-    tape = _Tape(programs, strategy, programs.compile_seconds if built else 0.0, steps_per_epoch)
+    tape = _Tape(programs, strategy, programs.compile_seconds if is_new else 0.0, steps_per_epoch)
     carry = programs.empty()
     handed_over: set[int] = set()
     last_part = tape.began
@@ -76,20 +76,20 @@ def run(
         return confirming()
 
     with ending.first(hand_over):
-        for going in frontier.rounds(searched):
+        for live_trials in frontier.rounds(searched):
             before = time.perf_counter()
-            spans = _spans(study, frontier, going, programs.lanes)
+            spans = _spans(study, frontier, live_trials, programs.lanes)
             carry = jax.block_until_ready(programs.advance(carry, spans))
             trained = time.perf_counter()
             active = np.zeros(programs.lanes, bool)
-            active[[live.lane for live in going]] = True
+            active[[live.lane for live in live_trials]] = True
             metrics, finite = jax.device_get(programs.evaluate(carry, active))
             evaluated = time.perf_counter()
             with ending.lock:
                 tape.train_seconds += trained - before
                 tape.evaluate_seconds += evaluated - trained
                 tape.trial_steps += int(np.sum(spans.stop - spans.start))
-                for live in going:
+                for live in live_trials:
                     measured = metrics[live.lane]
                     tape.rows.append((live.trial.id, frontier.stop(live), measured))
                     frontier.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
@@ -107,7 +107,7 @@ def run(
 
 @dataclasses.dataclass
 class _Tape:
-    """All that a run has measured so far: rows (trial, step, float32[metrics]) as they came, and times."""
+    """The measurements of a run so far: rows (trial, step, float32[metrics]) in order of arrival, and times."""
 
     programs: Programs
     strategy: str
@@ -120,7 +120,7 @@ class _Tape:
     began: float = dataclasses.field(default_factory=time.perf_counter)
 
     def record(self, frontier: Frontier, ids: Collection[int]) -> Record:
-        """What was measured of trials that have ended, by their ids."""
+        """The measurements of trials that have ended, by their ids."""
         rows = sorted((row for row in self.rows if row[0] in ids), key=lambda row: row[:2])
         measured = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(self.programs.metrics))
         return Record(
@@ -140,25 +140,25 @@ class _Tape:
         )
 
 
-def _spans(study: BatchStudy, frontier: Frontier, going: Sequence[Live], lanes: int) -> Spans:
+def _spans(study: BatchStudy, frontier: Frontier, live_trials: Sequence[Live], lanes: int) -> Spans:
     optimizer = registry.OPTIMIZERS[study.optimizer]
-    told = [DEFAULTS | {**optimizer.fixed, **live.trial.metaparameters} for live in going]
-    at = [live.lane for live in going]
+    metaparameters = [DEFAULTS | {**optimizer.fixed, **live.trial.metaparameters} for live in live_trials]
+    lane_numbers = [live.lane for live in live_trials]
 
     def by_lane(values: Sequence[float], dtype: type) -> np.ndarray:
         out: np.ndarray = np.zeros(lanes, dtype)
-        out[at] = values
+        out[lane_numbers] = values
         return out
 
     return Spans(
-        start=by_lane([frontier.start(live) for live in going], np.int32),
-        stop=by_lane([frontier.stop(live) for live in going], np.int32),
-        seed=by_lane([live.trial.seed for live in going], np.uint32),
-        schedule=by_lane([schedules.SCHEDULES[study.schedule]] * len(going), np.int32),
-        decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in told], np.float32),
-        end_factor=by_lane([each["end_learning_rate_factor"] for each in told], np.float32),
+        start=by_lane([frontier.start(live) for live in live_trials], np.int32),
+        stop=by_lane([frontier.stop(live) for live in live_trials], np.int32),
+        seed=by_lane([live.trial.seed for live in live_trials], np.uint32),
+        schedule=by_lane([schedules.SCHEDULES[study.schedule]] * len(live_trials), np.int32),
+        decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in metaparameters], np.float32),
+        end_factor=by_lane([each["end_learning_rate_factor"] for each in metaparameters], np.float32),
         metaparameters={
-            name: by_lane([each[name] for each in told], np.float32)
+            name: by_lane([each[name] for each in metaparameters], np.float32)
             for name in ("label_smoothing", *optimizer.fixed, *optimizer.tuned)
         },
     )

@@ -1,4 +1,4 @@
-"""Which trial goes next, and which may stop: the bookkeeping of a study, without any array of a device."""
+"""The trial scheduler: which trial runs next, and which may stop. Touches no device array."""
 
 import dataclasses
 from collections import deque

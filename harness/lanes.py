@@ -24,10 +24,10 @@ STRATEGIES = ("map", "vmap")
 
 
 class Spans(NamedTuple):
-    """What each lane is to do in one call; every array has the lanes as leading axis.
+    """The work of each lane in one call; every array has the lanes as leading axis.
 
     Attributes:
-      start, stop: int32[L], steps taken before and after; both 0 for a lane that rests and keeps what it has. A fresh
+      start, stop: int32[L], steps taken before and after; both 0 for an idle lane, which keeps its state. A fresh
         trial starts from 0.
       seed: uint32[L], of the trial.
       schedule: int32[L], a value of ``schedules.SCHEDULES``.
@@ -68,12 +68,12 @@ class Programs(NamedTuple):
 
 
 def default_strategy() -> str:
-    """One lane after the other on a CPU, where that is faster and exact to the bit; batched elsewhere."""
+    """``map``, one lane after the other, on a CPU, where it is faster and bitwise reproducible; ``vmap`` elsewhere."""
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
 def programs_key(study: BatchStudy) -> tuple[str, str, str, str, int]:
-    """What decides which programs a study runs on: studies with equal keys share them.
+    """The key of a study's programs: studies with equal keys share them.
 
     Optimizers that share an update rule share programs; the first of them by name stands for all.
     """
@@ -91,9 +91,9 @@ def programs_for(study: BatchStudy, lanes: int, strategy: str) -> tuple[Programs
       lanes: trials side by side; a multiple of the device count.
       strategy: map or vmap.
     """
-    built = _build.cache_info().misses
+    builds = _build.cache_info().misses
     programs = _build(*programs_key(study), lanes, strategy)
-    return programs, _build.cache_info().misses > built
+    return programs, _build.cache_info().misses > builds
 
 
 @functools.lru_cache(maxsize=16)
@@ -145,26 +145,26 @@ def _spans_dtypes(workload: Workload) -> Spans:
 
 
 def _over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes ``lane(carry, told, data)`` of one lane a function of all lanes, split over the mesh's devices."""
+    """Maps ``lane(carry, spans, data)`` of one lane over all lanes, split over the mesh's devices."""
 
-    def all_lanes(carry: Any, told: Any, data: Any) -> Any:
+    def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
         if strategy == "vmap":
-            return jax.vmap(lambda c, t: lane(c, t, data))(carry, told)
-        return jax.lax.map(lambda ct: lane(*ct, data), (carry, told))
+            return jax.vmap(lambda c, t: lane(c, t, data))(carry, spans)
+        return jax.lax.map(lambda ct: lane(*ct, data), (carry, spans))
 
     in_specs = (P("trial"), P("trial"), P())
     return jax.shard_map(all_lanes, mesh=mesh, in_specs=in_specs, out_specs=P("trial"), check_vma=False)
 
 
 def _rule(workload: Workload, spans: Spans, at: Array) -> optax.GradientTransformation:
-    """The update rule after ``at`` steps (int32[]): told the trial's metaparameters, its learning rate decayed."""
+    """The update rule after ``at`` steps (int32[]), with the trial's metaparameters and its decayed learning rate."""
     decay = schedules.factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
-    told = {name: value for name, value in spans.metaparameters.items() if name != "label_smoothing"}
-    return workload.update_rule(**told | {"learning_rate": told["learning_rate"] * decay})
+    metaparameters = {name: value for name, value in spans.metaparameters.items() if name != "label_smoothing"}
+    return workload.update_rule(**metaparameters | {"learning_rate": metaparameters["learning_rate"] * decay})
 
 
 def _fresh(workload: Workload, spans: Spans) -> tuple[Any, Any]:
-    """Parameters and state of a trial that starts: the state is of the very rule that takes the first step.
+    """Parameters and state of a trial that starts: the state is that of the rule that takes the first step.
 
     Some rules keep metaparameters in their state and are evaluated with them. A learning rate in a state is that of
     the first step, as optax's own ``init`` sees it; a rule that needs the current one takes it from its update.
@@ -175,7 +175,7 @@ def _fresh(workload: Workload, spans: Spans) -> tuple[Any, Any]:
 
 
 def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, train: Examples | None) -> Any:
-    """Takes one trial from step ``start`` to ``stop``, initializing it at step 0; a lane that rests is left alone."""
+    """Takes one trial from step ``start`` to ``stop``, initializing it at step 0; an idle lane is left unchanged."""
     _, data_key = streams.keys(spans.seed)
     starts = (spans.start == 0) & (spans.stop > 0)
     carry = jax.lax.cond(starts, lambda: _fresh(workload, spans), lambda: carry)
@@ -191,10 +191,10 @@ def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, t
     draw = workload.draw
     assert draw is not None  # a data set has the one or the other
 
-    def drawn(at: Array, carry: Any) -> Any:
+    def step_of_stream(at: Array, carry: Any) -> Any:
         return step(at, carry, draw(jax.random.fold_in(data_key, at), batch_size))
 
-    return jax.lax.fori_loop(spans.start, spans.stop, drawn, carry)
+    return jax.lax.fori_loop(spans.start, spans.stop, step_of_stream, carry)
 
 
 def _epochs(step: Callable[..., Any], spans: Spans, carry: Any, key: Array, batch_size: int, train: Examples) -> Any:

@@ -1,4 +1,4 @@
-"""The processors this process may run on: physical cores, and accelerators. Starts no JAX."""
+"""The processors this process may run on: physical cores, and accelerators. Does not initialise JAX."""
 
 import math
 import os
@@ -28,7 +28,7 @@ def physical_cores() -> list[tuple[int, ...]]:
 
 
 def model() -> str:
-    """What the processor is called, such as "AMD EPYC"; times on different ones do not compare."""
+    """The model of the processor, such as "AMD EPYC"; times on different models are not comparable."""
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -36,7 +36,7 @@ def model() -> str:
 
 
 def accelerators() -> tuple[str, int]:
-    """The kind of accelerator this machine shows, and how many: ("gpu", n), ("tpu", n), or ("cpu", 0)."""
+    """The kind and number of the machine's accelerators: ("gpu", n), ("tpu", n), or ("cpu", 0)."""
     if os.environ.get("JAX_PLATFORMS", "").lower() == "cpu":
         return "cpu", 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

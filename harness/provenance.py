@@ -1,4 +1,4 @@
-"""Where a run's numbers come from: software, device and processors, as columns of the `studies` table."""
+"""Provenance of a run: software, device and processors, as columns of the `studies` table."""
 
 import importlib.metadata
 import json
@@ -15,7 +15,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
 
 
 def software() -> dict[str, Any]:
-    """Columns that tell the versions of this software and of what computed; needs no device."""
+    """Columns with the versions of this software and of the packages that computed; needs no device."""
     return {
         "code_version": importlib.metadata.version("scaling-limits"),
         "git_commit": _commit(),
@@ -27,18 +27,18 @@ def software() -> dict[str, Any]:
 
 
 def device(cores: int | None = None) -> dict[str, Any]:
-    """Columns that tell what the computation ran on, the first ``cores`` devices or all; starts JAX if nothing did.
+    """Columns about the devices that computed, the first ``cores`` or all; initialises JAX if nothing else did.
 
     Raises:
-      BadInput: it has no device to start on.
+      BadInput: JAX finds no device.
     """
     import jax
 
     try:
         devices = jax.local_devices()[:cores]
     except (RuntimeError, AssertionError) as error:  # the latter says nothing at all
-        asked = f" on JAX_PLATFORMS={platforms}" if (platforms := os.environ.get("JAX_PLATFORMS")) else ""
-        raise BadInput(f"JAX cannot start{asked}: {str(error) or 'it finds no such device'}") from None
+        request = f" on JAX_PLATFORMS={platforms}" if (platforms := os.environ.get("JAX_PLATFORMS")) else ""
+        raise BadInput(f"JAX cannot start{request}: {str(error) or 'it found no such device'}") from None
     backend = jax.default_backend()
     return {
         "backend": backend,

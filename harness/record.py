@@ -1,4 +1,4 @@
-"""Record: what a run of a study measured, of whatever kind the study is."""
+"""Record: the measurements of a run of a study, of any kind."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from results.plans.study import Trial
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What a run of a study measured, or a part of it: some finished trials with all their evaluations.
+    """The measurements of a run of a study, or a part of them: some finished trials with all their evaluations.
 
     Attributes:
       trials: with their seeds and metaparameters.

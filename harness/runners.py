@@ -1,6 +1,6 @@
-"""Runners: what runs the trials of a study, by its kind.
+"""Runners: the function that runs the trials of a study, by its kind.
 
-What a kind needs is imported once one of its studies is to run, so that nothing of it starts JAX before.
+A kind's modules are imported only once one of its studies is to run, so that JAX is not initialised earlier.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from results.plans.study import Trial
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Trials that are to be run, and who is told.
+    """Trials to run, with the callbacks that take their progress.
 
     Attributes:
       study: the plan.
@@ -47,13 +47,13 @@ class Job:
 
 
 class Runner(NamedTuple):
-    """How studies of a kind are run.
+    """The runner of a kind of study.
 
     Attributes:
       run: runs a job, and gives how each trial ended.
-      by_step: whether ``Job.on_progress`` is told how many steps are done, and not how many trials are settled.
+      by_step: whether ``Job.on_progress`` gets the number of steps done, rather than of trials settled.
       programs: of a study; studies with equal ones share compiled programs.
-      after_death: puts right, of a study whose process died, what may have killed it; before it is run once more.
+      after_death: removes what may have killed the process of a study, before the study is run once more.
     """
 
     run: Callable[[Job], Mapping[int, Ended]]
@@ -62,7 +62,7 @@ class Runner(NamedTuple):
     after_death: Callable[[Any], None] = lambda study: None
 
     def settled(self, study: Plan, trials: int) -> int:
-        """What ``Job.on_progress`` is told once so many trials have ended."""
+        """The argument of ``Job.on_progress`` once so many trials have ended."""
         return trials * study.budget_steps if self.by_step else trials
 
 
@@ -109,7 +109,7 @@ def _cores(job: Job) -> Mapping[int, Ended]:
 
 
 def _discard_kernel(study: Any) -> None:
-    """A kernel of our own, which nothing keeps from killing its process, is compiled anew."""
+    """Removes the cached kernel, which may have killed the process, so that it is compiled again."""
     from workloads.factorization import fused
 
     if study.kernel == "fused":
@@ -123,5 +123,5 @@ RUNNERS: dict[str, Runner] = {
 
 
 def unit(kind: str) -> str:
-    """What the progress of studies of a kind is counted in: trials, or what a step is."""
+    """The unit of progress of a kind: trials, or the kind's unit of a step."""
     return KINDS[kind].unit if RUNNERS[kind].by_step else "trial"

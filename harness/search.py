@@ -1,4 +1,4 @@
-"""Which metaparameters each trial of a study gets: a scrambled Halton sequence through the study's search space."""
+"""Search: the metaparameters of each trial, from a scrambled Halton sequence through the study's search space."""
 
 import hashlib
 from collections.abc import Iterable
@@ -26,11 +26,11 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
     Returns:
       Trials in the order of ``ids``.
     """
-    wanted = list(ids)
-    if not wanted:
+    originals = list(ids)
+    if not originals:
         return []
     scramble = np.random.default_rng(int(study.stream[:32], 16))
-    points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(map(original, wanted)) + 1)
+    points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(map(original, originals)) + 1)
     return [
         Trial(
             id=i,
@@ -39,5 +39,5 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
                 name: ranged.at(u) for (name, ranged), u in zip(study.space.items(), points[original(i)], strict=True)
             },
         )
-        for i in wanted
+        for i in originals
     ]

@@ -1,11 +1,11 @@
-"""Settings: how a study is run, which changes nothing that is measured."""
+"""Settings of a run, which change no result."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a study is run; none of it changes what is measured on a CPU.
+    """Settings of a run; on a CPU they change no result.
 
     Attributes:
       lanes: trials side by side; None chooses DEFAULT_LANES. Rounded up to a multiple of the device count.

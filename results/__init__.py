@@ -1,1 +1,1 @@
-"""What was or will be measured: plain types, the schema and the store. Imports nothing of ours."""
+"""Plans and results of studies: plain types, the schema and the store. Imports nothing of the other packages."""

@@ -1,4 +1,4 @@
-"""python -m results: the dataset. Check it, bring data in, publish it."""
+"""python -m results: checks the dataset, imports data and publishes releases."""
 
 from results import doors
 
@@ -13,10 +13,10 @@ from results.doors import Parser
 from results.doors import say as report
 
 HELP = """\
-The dataset: check it, bring published data in, publish it.
+The dataset: check it, import published data, publish it.
 
-  python -m results verify --store DIR                    is every byte what was written, does every ledger add up?
-  python -m results repair --store DIR                    drop what is torn, and say what
+  python -m results verify --store DIR                    check hashes, tables and totals
+  python -m results repair --store DIR                    drop torn files, and list them
   python -m results import shallue2018 FILE --store DIR   the released archive of Shallue et al. (2018)
   python -m results import mlperf-rcp DIR --store DIR     MLPerf's reference convergence points
   python -m results import algoperf-logs DIR --store DIR  AlgoPerf's public training logs
@@ -30,7 +30,7 @@ pip install "scaling-limits[gcs]"). A sweep runs into a local folder.
 
 @doors.guarded
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command; 0 is success, 1 faults found or nothing done, 2 a mistake in what was asked."""
+    """Runs a command; 0 is success, 1 faults found or nothing done, 2 invalid input."""
     options = parser().parse_args(argv)
     code: int = options.command(options)
     return code
@@ -48,13 +48,13 @@ def parser() -> Parser:
         return sub
 
     sub = command("verify", "one line per fault in a store or a release; exit code 1 if there is any", _verify)
-    sub.add_argument("--full", action="store_true", help="also of a large one, make every envelope again and compare")
-    command("repair", "drops what is torn, and only that, and says what", _repair)
-    sub = command("import", "brings published data into a store", _import)
-    sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="where the data are from")
+    sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
+    command("repair", "drops torn files, and only those, and lists them", _repair)
+    sub = command("import", "imports published data into a store", _import)
+    sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="the source of the data")
     sub.add_argument("path", type=doors.location, help="the archive, or the folder")
-    sub.add_argument("--any-checksum", action="store_true", help="take an archive that is not the published one")
-    sub.add_argument("--replace", action="store_true", help="take what has changed in logs since they were imported")
+    sub.add_argument("--any-checksum", action="store_true", help="accept an archive that is not the published one")
+    sub.add_argument("--replace", action="store_true", help="take values that changed in the logs since their import")
     sub = command("export", "writes a release of a store", _export)
     sub.add_argument("--out", type=doors.location, required=True, metavar="DIR", help="new folder of the release")
     sub = command("merge", "joins stores and releases into a store", _merge)
@@ -78,9 +78,9 @@ def _import(options: argparse.Namespace) -> int:
     from results.importers import algoperf, mlperf_rcp, shallue2018
 
     if options.any_checksum and options.source != "shallue2018":
-        raise BadInput("--any-checksum goes with import shallue2018, the only source that is one published file")
+        raise BadInput("--any-checksum is for import shallue2018, the only source that is one published file")
     if options.replace and options.source != "algoperf-logs":
-        raise BadInput("--replace goes with import algoperf-logs, the only source of logs")
+        raise BadInput("--replace is for import algoperf-logs, the only source of logs")
     if options.source == "shallue2018":
         return shallue2018.run(options.path, options.store, any_checksum=options.any_checksum, report=report)
     if options.source == "mlperf-rcp":

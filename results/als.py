@@ -54,7 +54,7 @@ class Als:
         check_choice("gather", self.gather, GATHERS)
         check_choice("kernel", self.kernel, KERNELS)
         if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:
-            raise BadInput(f"kernel=fused goes with {_FUSED[0]} in float32 alone; take kernel=xla for the others")
+            raise BadInput(f"kernel=fused supports only {_FUSED[0]} in float32; use kernel=xla for others")
 
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(Als))

@@ -1,11 +1,11 @@
-"""A user's mistake, told in one line: what is wrong, where, and what would be right."""
+"""Errors in a user's input, in one line: what is wrong, where, and what would be right."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class BadInput(ValueError):
-    """A mistake in what the user asked for, or a lack of what it needs. Doors print its text and exit with code 2."""
+    """An invalid request, or one that lacks something it needs. Commands print its text and exit with code 2."""
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
@@ -26,5 +26,5 @@ def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
 
 
 def shown(text: object) -> str:
-    """A name for a line of text: what would break the line, or cannot be encoded, is escaped."""
+    """Text made safe for a line of output: characters that would break the line, or cannot be encoded, are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

@@ -1,6 +1,6 @@
-"""What doors share: how they open and end, read words and print, and that nothing from a file can steer a terminal.
+"""Parts that all commands share: exit codes, argument parsing, printing without terminal escapes from files.
 
-Imports next to nothing, so that a door is guarded before it imports anything that takes time.
+Imports next to nothing, so that a command is guarded before its slow imports.
 """
 
 import argparse
@@ -21,23 +21,23 @@ P = ParamSpec("P")
 
 
 class _Terminated(BaseException):
-    """SIGTERM, told like an interrupt."""
+    """SIGTERM as an exception, like KeyboardInterrupt."""
 
 
-def guarded(door: Callable[P, int | None]) -> Callable[P, int]:
-    """Makes a door give its exit code, whatever happens in it.
+def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
+    """Makes the main function of a command return its exit code, whatever happens in it.
 
-    Nothing is a traceback that a user can bring about: a mistake, and a disk or a network that gave out, is one line
-    and 2; an interrupt 130 and SIGTERM 143, once what was begun is left in order; 141 where the reader of what we
-    print, such as head, has seen enough.
+    Users never see a traceback for an error of theirs: invalid input, or a disk or a network that failed, is one line
+    and code 2; an interrupt is 130 and SIGTERM 143, after an orderly end; 141 means that the reader of the output,
+    such as head, closed the pipe.
     """
 
-    @functools.wraps(door)
-    def opened(*words: P.args, **named: P.kwargs) -> int:
+    @functools.wraps(main)
+    def wrapped(*words: P.args, **named: P.kwargs) -> int:
         try:
             with _terminable():
                 try:
-                    return _told(lambda: door(*words, **named))
+                    return _exit_code(lambda: main(*words, **named))
                 finally:
                     sys.stdout.flush()
         except BrokenPipeError:  # Python's own flush at exit must not fail again
@@ -45,22 +45,22 @@ def guarded(door: Callable[P, int | None]) -> Callable[P, int]:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             return 141
 
-    return opened
+    return wrapped
 
 
 def run(module: str) -> NoReturn:
-    """Ends the process with the exit code of the ``main`` of a module, which is imported once it is guarded, too."""
+    """Ends the process with the exit code of a module's ``main``; importing the module is guarded, too."""
 
     @guarded
-    def door() -> int:
+    def main() -> int:
         code: int = importlib.import_module(module).main(sys.argv[1:])
         return code
 
-    sys.exit(door())
+    sys.exit(main())
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises BadInput where argparse prints its usage; the manual is a --help away."""
+    """An argument parser that raises BadInput where argparse prints its usage."""
 
     def error(self, message: str) -> NoReturn:
         """Raises BadInput with what is wrong."""
@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def location(text: str) -> Any:
-    """An argument of a ``Parser`` that ``durable.location`` understands."""
+    """The type of an argument of a ``Parser`` that ``durable.location`` understands."""
     from results import durable
 
     try:
@@ -78,41 +78,42 @@ def location(text: str) -> Any:
 
 
 def answer(lines: str) -> None:
-    """Prints what was asked for."""
+    """Prints the result of a command."""
     print("\n".join(map(shown, lines.split("\n"))), flush=True)
 
 
 def say(line: str) -> None:
-    """Prints a line for the reader that is not part of the answer."""
+    """Prints a line to the user that is not part of the result."""
     print(shown(line), file=sys.stderr, flush=True)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], left: Iterable[str] | None = None) -> str:
-    """Lines of a table, columns two spaces apart.
+    """The lines of a table, with columns two spaces apart.
 
     Args:
       header: names of the columns.
-      rows: their cells; of an int, thousands are set apart.
-      left: columns that start at their header, the others end there; all but those of ints, if it is None.
+      rows: their cells; ints are printed with thousands separators.
+      left: columns that are aligned to the left, the others to the right; None: all but those of ints.
     """
-    held = list(rows)
+    cells = list(rows)
     if left is None:
-        left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in held)]
-    starts = [name in set(left) for name in header]
-    lines = [[f"{cell:,}" if isinstance(cell, int) else shown(cell) for cell in row] for row in (header, *held)]
+        left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in cells)]
+    at_left = [name in set(left) for name in header]
+    lines = [[f"{cell:,}" if isinstance(cell, int) else shown(cell) for cell in row] for row in (header, *cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if start else cell.rjust(width)
-            for cell, width, start in zip(line, widths, starts, strict=True)
+            cell.ljust(width) if is_left else cell.rjust(width)
+            for cell, width, is_left in zip(line, widths, at_left, strict=True)
         ).rstrip()
         for line in lines
     )
 
 
-def _told(door: Callable[[], int | None]) -> int:
+def _exit_code(main: Callable[[], int | None]) -> int:
+    """The exit code of a command, once its error, if it raised one, is printed."""
     try:
-        return door() or 0
+        return main() or 0
     except SystemExit as exiting:  # argparse, after --help
         return int(exiting.code or 0)
     except BadInput as error:
@@ -124,22 +125,22 @@ def _told(door: Callable[[], int | None]) -> int:
         say(f"error: {_reason(error)}")
         return 2
     except KeyboardInterrupt:
-        say("interrupted; what is stored stays, and the same command goes on from there")
+        say("interrupted; stored results are kept, and the same command continues from there")
         return 128 + signal.SIGINT
     except _Terminated:
-        say("terminated; what is stored stays, and the same command goes on from there")
+        say("terminated; stored results are kept, and the same command continues from there")
         return 128 + signal.SIGTERM
 
 
 def _reason(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
-    return f"{error.filename} cannot be read or written ({error.strerror}); see to its permissions, or its disk"
+    return f"{error.filename} cannot be read or written ({error.strerror}); check its permissions or its disk"
 
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Within, SIGTERM is an exception, so that what was begun can be left in order."""
+    """Turns SIGTERM into an exception, so that the command can end in an orderly way."""
 
     def terminated(number: int, frame: FrameType | None) -> None:
         raise _Terminated

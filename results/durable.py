@@ -1,10 +1,10 @@
-"""How anything durable comes to be: an immutable file, whole or not at all; records end in their own hash.
+"""Atomic, durable file creation: immutable files, and records that end in their own hash.
 
 A file is made by writing a temporary one beside it, flushing it to disk, linking it to its name, which fails if that
-is taken, and flushing the folder. Nothing is ever rewritten in place. What a killed process left behind is removed by
-age alone, because nobody else can know whether its writer is still alive; one that is writes its temporary file again.
-What may be made anew, such as a page, a checkpoint or what a repair finds torn, is put in the place of the one before
-by a rename, and a whole folder takes its name so.
+is taken, and flushing the folder. Nothing is ever rewritten in place. Files that a killed process left behind are
+removed by age alone, because nobody else can know whether their writer is still alive; a live writer writes its
+temporary file again. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are replaced by a
+rename, and a new folder takes its name in the same way.
 """
 
 import contextlib
@@ -34,25 +34,25 @@ Folder = Path | UPath
 
 
 class Damaged(BadInput):
-    """A durable file that is not what was written."""
+    """A durable file whose bytes are not those that were written."""
 
 
 def location(text: str | Path) -> Folder:
-    """A local path, also of file://; or a place that fsspec knows, if ``text`` is a URL such as gs://bucket/folder."""
+    """A local path, also of file://, or an fsspec path if ``text`` is a URL such as gs://bucket/folder."""
     if "://" not in str(text):
         return Path(text).expanduser()
     try:
-        found = UPath(text)
-        return Path(found.path) if found.protocol in ("file", "local") else found
+        path = UPath(text)
+        return Path(path.path) if path.protocol in ("file", "local") else path
     except (ValueError, ImportError) as error:
         raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:
-    """Creates a file, whole and for good; False, and nothing changed, if the name is taken.
+    """Creates a file atomically and durably; False, and no change, if the name is taken.
 
     Args:
-      path: in a folder that exists. Local, or a place of fsspec whose file system can create exclusively.
+      path: in a folder that exists. Local, or of an fsspec file system that can create exclusively.
       data: everything the file holds.
     """
     if not isinstance(path, Path):
@@ -76,7 +76,7 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
 
 
 def replace(path: Path, *pieces: bytes | memoryview) -> None:
-    """Creates a file, or puts it in the place of another: at every moment one of them is there, and the new one whole.
+    """Creates a file, or atomically replaces one: at every moment either the old or the whole new file is there.
 
     Args:
       path: in a folder that exists.
@@ -93,9 +93,9 @@ def replace(path: Path, *pieces: bytes | memoryview) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into beside ``path``; it takes that name once it is whole, and is gone if anything is raised.
+    """A folder to write into beside ``path``; it is renamed to that once it is whole, or removed if anything is raised.
 
-    What is in it must have been flushed to disk, file by file. What killed writers of the same name left is removed.
+    Its files must have been flushed to disk one by one. Leftovers of killed writers of the same name are removed.
 
     Raises:
       OSError: it cannot be made, or there is a file or a folder with something in it at ``path``.
@@ -167,19 +167,19 @@ def unseal(data: bytes, path: Folder) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         intact = False
     if not intact:
-        raise Damaged(f"{path} is not what was written; look at all of it with `python -m results verify`")
+        raise Damaged(f"{path} is not what was written; check all of it with `python -m results verify`")
     return record
 
 
 def check_depth(value: object, most: int) -> None:
-    """Raises ValueError if lists and objects of plain data are within each other more than ``most`` deep."""
+    """Raises ValueError if lists and objects of plain data are nested more than ``most`` deep."""
     level = [value]
     for _ in range(most + 1):
         inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
         if not inner:
             return
         level = [each for members in inner for each in members]
-    raise ValueError(f"more than {most} lists and objects are within each other")
+    raise ValueError(f"lists and objects are nested more than {most} deep")
 
 
 def _refuse(word: str) -> None:
@@ -197,21 +197,21 @@ def read(path: Folder) -> bytes:
     except FileNotFoundError:
         raise
     except MemoryError:
-        raise Damaged(f"{path} is far too large for what it should be") from None
+        raise Damaged(f"{path} is far too large") from None
     except OSError as error:
-        raise Damaged(f"{path} cannot be read ({error.strerror}); look at its permissions, or its disk") from None
+        raise Damaged(f"{path} cannot be read ({error.strerror}); check its permissions or its disk") from None
 
 
 def check_file(path: Folder) -> None:
-    """Raises Damaged if a local path is there and no file, but a folder, say, or a pipe, which would be waited for."""
+    """Raises Damaged if a local path exists and is not a regular file: reading a pipe, for one, would block."""
     if not isinstance(path, Path):
         return
     try:
-        mode = path.stat().st_mode  # asked once: between two questions it may be removed
+        mode = path.stat().st_mode  # one call: between two, the file may be removed
     except OSError:
-        return  # reading it will tell
+        return  # reading it reports why
     if not stat.S_ISREG(mode):
-        raise Damaged(f"{path} is no file; look at all of it with `python -m results verify`")
+        raise Damaged(f"{path} is not a regular file; check all of it with `python -m results verify`")
 
 
 def read_sealed(path: Folder) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a bar on a terminal, anywhere else a line every few seconds."""
+"""Progress of long work: a bar on a terminal, elsewhere a line every few seconds."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ SECONDS = 10.0  # between lines
 
 @contextmanager
 def shown(what: str, total: int, unit: str, report: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
-    """A function that takes how much is done in all.
+    """A function that takes the total amount done so far.
 
     Args:
       what: the work.

@@ -38,7 +38,7 @@ from results.storage.parts import confirm_file, plan_file
 
 T = TypeVar("T", bound=Plan)
 
-_NO_LOCK = "should be an empty file, and is a link, a folder or a pipe, which this software never makes; remove it"
+_NO_LOCK = "should be an empty file but is a link, a folder or a pipe; remove it"
 
 # What was asked for
 
@@ -66,18 +66,18 @@ def names(store: Folder) -> list[str]:
     if commits is not None:
         return [commit.name for commit in commits]
     if not store.is_dir():
-        raise BadInput(f"no store at {store}; make one with `python -m sweeps store={store}`, or name another")
+        raise BadInput(f"no store at {store}; create one with `python -m sweeps store={store}`, or name another")
     return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and listed(f).plans)
 
 
 def planned(store: Folder, name: str) -> Plan | None:
     """The study as last asked for (with the most trials, and repeats of the best), or None if it never was."""
-    found = listed(store / name)
-    if not found.plans:
+    listing = listed(store / name)
+    if not listing.plans:
         return None
-    path = store / name / plan_file(found.plans[-1])
+    path = store / name / plan_file(listing.plans[-1])
     record = durable.read_sealed(path)
-    return from_plan(record["plan"], record["trials"], max(found.confirms, default=NO_REPEATS), name)
+    return from_plan(record["plan"], record["trials"], max(listing.confirms, default=NO_REPEATS), name)
 
 
 def called(store: Folder, study: T) -> T:
@@ -122,7 +122,9 @@ def check_same_plan(store: Folder, study: Plan) -> None:
 def check_readable(store: Folder) -> None:
     """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
     if released(store) is not None:
-        raise BadInput(f"{store} is a release, and never changes; bring it into a store by `python -m results merge`")
+        raise BadInput(
+            f"{store} is a release, which is never changed; merge it into a store with `python -m results merge`"
+        )
     if store.is_dir():
         _check_layout(store)
         catalogue(store)
@@ -131,7 +133,7 @@ def check_readable(store: Folder) -> None:
 def _check_layout(store: Folder) -> None:
     if next(iter(store.glob("*/[0-9]*/studies.parquet")), None):
         raise BadInput(
-            f"{store} has schema 1, without hashes; bring it over with `python -m results merge {store} --store DIR`"
+            f"{store} has schema 1, without hashes; convert it with `python -m results merge {store} --store DIR`"
         )
 
 
@@ -144,11 +146,11 @@ def catalogue(store: Folder) -> list[Commit]:
     if commits is not None:
         return commits
     if not store.is_dir():
-        raise BadInput(f"no store at {store}; make one with `python -m sweeps store={store}`, or name another")
-    found = [committed(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
-    if not any(found):
+        raise BadInput(f"no store at {store}; create one with `python -m sweeps store={store}`, or name another")
+    studies = [committed(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
+    if not any(studies):
         _check_layout(store)
-    return sorted((commit for commit in found if commit), key=lambda commit: commit.name)
+    return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
 
 
 def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
@@ -180,11 +182,11 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
     try:
         return steady(look)
     except FileNotFoundError as error:
-        raise Damaged(f"{error.filename or error} is missing; look closer with `python -m results verify`") from None
+        raise Damaged(f"{error.filename or error} is missing; for details run `python -m results verify`") from None
 
 
 class Progress(NamedTuple):
-    """How far a study is.
+    """The progress of a study.
 
     Attributes:
       settled: ids of its trials that need no other run.
@@ -200,7 +202,7 @@ class Progress(NamedTuple):
 
 
 def progress(store: Folder, study: Plan) -> Progress:
-    """How far a study is, counting parts that no commit record lists yet."""
+    """The progress of a study, counting parts that no commit record lists yet."""
 
     def look() -> Progress:
         base, parts = claims.state(store, study.name)[1:]

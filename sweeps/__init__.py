@@ -1,1 +1,1 @@
-"""Which studies: from a command line to plans, and from plans to runs on this machine."""
+"""Sweeps: from a command line to plans, and from plans to runs on this machine."""

@@ -1,4 +1,4 @@
-"""python -m sweeps: runs one study, or with -m a sweep of them; what the store has already is not run again."""
+"""python -m sweeps: runs one study, or with -m a sweep of them; stored studies are not run again."""
 
 from results import doors
 
@@ -36,7 +36,7 @@ class _Bar:
         self._settled = dict.fromkeys((study.name for study in studies), 0)
         self._count = count
 
-    def __call__(self, progress: local.Progress) -> None:
+    def __call__(self, progress: local.StudyUpdate) -> None:
         name, outcome = progress.study.name, progress.outcome
         self._count.ended += outcome is not None
         self._bar.set_description(f"{self._count} studies", refresh=False)
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
     request = config.request(manual.read(argv, __doc__ or ""))
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
-    # A run that was killed before its commit record has nothing to train, and still something to do.
+    # A run that was killed before its commit record has nothing to train, but still has to commit.
     to_run = [s for s in request.studies if missing[s.name] or not progress[s.name].visible]
     stored = sum(study.asked.planned for study in request.studies) - sum(missing.values())
     if not to_run:
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> int:
     print(doors.table(("study", "ran", "complete", "infeasible", "incomplete", "seconds"), rows))
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
-        for line in [f"{why}, by way of", *(f"  {place}" for place in places)] if places else ():
+        for line in [f"{why}, called from", *(f"  {place}" for place in places)] if places else ():
             say(line)
     if failures:
         say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
@@ -101,7 +101,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -> list[local.Outcome]:
-    """Runs studies, those whose progress is counted alike after one bar."""
+    """Runs studies, with one progress bar per unit of progress."""
     count, outcomes = _Count(len(to_run)), []
     for unit in dict.fromkeys(map(runners.unit, RUNNERS)):
         studies = [study for study in to_run if runners.unit(study.kind) == unit]

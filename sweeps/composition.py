@@ -26,7 +26,7 @@ _REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError,
 
 
 class _Base(NamedTuple):
-    """What choices from groups come to: the configuration, the name of the task, and the axes of a preset."""
+    """The result of choices from groups: the configuration, the name of the task, and the axes of a preset."""
 
     config: DictConfig
     task: str
@@ -51,16 +51,16 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
     Raises:
       BadInput: for anything wrong with it, before any study is returned.
     """
-    given = overrides.parse(line.overrides)
-    for override in given:
+    parsed = overrides.parse(line.overrides)
+    for override in parsed:
         overrides.check(override)
-    swept = [o for o in given if o.is_sweep_override()]
-    fixed = [o for o in given if not o.is_sweep_override()]
+    swept = [o for o in parsed if o.is_sweep_override()]
+    fixed = [o for o in parsed if not o.is_sweep_override()]
     if swept and not line.multirun:
         raise BadInput(f"{swept[0].input_line} is a sweep; add -m to run all of it")
     ConfigStore.instance().store("schema", readers.config())
     with initialize_config_module("conf", version_base="1.3"):
-        spoken_for = {o.key_or_group for o in given}
+        spoken_for = {o.key_or_group for o in parsed}
         axes = {k: v for k, v in _base(_choices(fixed)).axes.items() if k not in spoken_for}
         if axes and not line.multirun:
             command = " ".join(line.overrides)
@@ -71,10 +71,10 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
         values = [list(overrides.values(o)) for o in (*preset, *swept)]
         read = {text: overrides.parse([text])[0] for text in itertools.chain(*values)}
         points = [[*fixed, *(read[text] for text in point)] for point in itertools.product(*values)]
-        return list(_points(points, given))
+        return list(_points(points, parsed))
 
 
-def _points(points: Sequence[Sequence[Override]], given: Sequence[Override]) -> Iterator[dict[str, Any]]:
+def _points(points: Sequence[Sequence[Override]], parsed: Sequence[Override]) -> Iterator[dict[str, Any]]:
     """The configuration of each point; BadInput if none of them takes an override of the command line."""
     bases: dict[tuple[str, ...], _Base] = {}
     at = []
@@ -83,7 +83,7 @@ def _points(points: Sequence[Sequence[Override]], given: Sequence[Override]) -> 
         if choices not in bases:
             bases[choices] = _base(choices)
         at.append(bases[choices])
-    for override in given:
+    for override in parsed:
         if not any(readers.takes(base.kind, override.key_or_group) for base in bases.values()):
             raise BadInput(_misplaced(override.key_or_group, at[0]))
     for point, base in zip(points, at, strict=True):
@@ -106,14 +106,14 @@ def _misplaced(key: str, base: _Base) -> str:
     for kind, reader in READERS.items():
         if readers.takes(kind, key):
             tasks = [f"task={name}" for name in overrides.tasks(kind)]
-            told = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
+            examples = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
             other = f"task={base.task}, which is a {READERS[base.kind].noun}"
-            return f"{key} does not go with {other}; it is for a {reader.noun}: {told}"
+            return f"{key} does not go with {other}; it is for a {reader.noun}: {examples}"
     return f"unknown key {key!r}; {nearest(key, _keys())}"
 
 
 def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
-    """A base with the values of a point set, as Hydra would compose it; what Hydra refuses, it says."""
+    """A base with the values of a point set, as Hydra would compose it; raises what Hydra would raise."""
     config = base.config.copy()
     try:
         for override in point:
@@ -154,7 +154,7 @@ def _reworded(error: Exception, lines: Sequence[str]) -> str:
         return f"unknown key {field[1]!r}; {nearest(field[1], _fields(_shapes()[field[2]]))}"
     added = re.search(r"Key '([^']+)' is not in struct", text)
     if added:
-        return f"{added[1]!r} is not there yet; add it with a plus sign: +task.space.{added[1]}=… or the like"
+        return f"{added[1]!r} does not exist yet; add it with a plus sign: +task.space.{added[1]}=… or the like"
     merging = re.search(r"Error merging override (\S+)", text)
     where = merging[1] if merging else " ".join(lines)
     kind = re.search(r"Value (.*) of type .* could not be converted to (\w+)", text)
@@ -166,7 +166,7 @@ def _reworded(error: Exception, lines: Sequence[str]) -> str:
 
 
 def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
-    """Plain data without what a preset says for studies of other kinds."""
+    """Plain data without the sections of a preset for studies of other kinds."""
     own = READERS[kind].sections
     for key in (key for reader in READERS.values() for key in reader.sections if key not in own):
         config[key] = None

@@ -1,4 +1,4 @@
-"""A command line to plans: the request, and the studies of all configurations, read by kind."""
+"""The request: a command line read into plans, by kind."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from sweeps.readers import READERS
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What a command line asks for, checked as far as it can be without compiling anything.
+    """The request of a command line, checked as far as possible without compiling anything.
 
     Attributes:
       studies: with distinct names, in the order asked for.
@@ -45,7 +45,7 @@ def request(line: overrides.CommandLine) -> Request:
     first = configs[0]
     for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
         if any(config[key] != first[key] for config in configs):
-            raise BadInput(f"{key} is one for the whole sweep; it cannot be swept over")
+            raise BadInput(f"{key} applies to the whole sweep and cannot be swept over")
     studies: dict[str, Plan] = {}  # by their plans
     sources: dict[str, Mapping[str, Any]] = {}
     for config in configs:

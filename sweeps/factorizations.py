@@ -13,7 +13,7 @@ from sweeps import ranges
 from sweeps.reading import Read
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
-from workloads.factorization.ratings import Ratings, Source, halves
+from workloads.factorization.ratings import Ratings, RatingsSource, halves
 from workloads.factorization.training import GATHER_BYTES, hub_bytes
 
 DEFAULT_TRIALS = 16  # of a search
@@ -30,22 +30,22 @@ def read(config: Mapping[str, Any]) -> Read[Factorization]:
       BadInput: for anything wrong with it that can be told without reading the data.
     """
     ratings, als = config["ratings"], config["als"]
-    found = _checked(ratings)
+    source = _checked(ratings)
     _check_cores(config["cores"])
     if als["kernel"] == "fused":
         _check_fused()
-    given = {name: als[name] for name in ("unobserved_weight", "norm_penalty")}
-    space = SearchSpace.from_plan(ranges.plan(given))
+    tuned = {name: als[name] for name in ("unobserved_weight", "norm_penalty")}
+    space = SearchSpace.from_plan(ranges.plan(tuned))
     fixed = all(len(ranged.values) == 1 for ranged in space.values())
     study = Factorization(
-        dataset=found.name,
-        dataset_version=found.version(),
+        dataset=source.name,
+        dataset_version=source.version(),
         dataset_options=registry.generated_from(ratings),
         space=space,
         seed=config["seed"],
         trials=(1 if fixed else DEFAULT_TRIALS) if config["trials"] is None else config["trials"],
         cores=config["cores"],
-        **{name: als[name] for name in als if name not in given},
+        **{name: als[name] for name in als if name not in tuned},
     )
     return Read(study, dict(ratings))
 
@@ -55,7 +55,7 @@ def make_ready(studies: Iterable[Read[Factorization]], say: Callable[[str], None
 
     Args:
       studies: any.
-      say: told, line by line, what a user should know about the data, and about cores that are none.
+      say: takes lines for the user about the data, and about emulated cores.
 
     Raises:
       BadInput: for data that cannot be used, and studies that do not go with theirs.
@@ -65,9 +65,9 @@ def make_ready(studies: Iterable[Read[Factorization]], say: Callable[[str], None
         by_data.setdefault((one.study.dataset, one.study.dataset_version), []).append(one)
     lines: list[str] = []
     for alike in by_data.values():
-        found = registry.ratings(alike[0].source or {})
-        ratings = prepared.load(found)
-        lines += [f"{found.name}: {line}" for line in ratings.lines()]
+        data = registry.ratings(alike[0].source or {})
+        ratings = prepared.load(data)
+        lines += [f"{data.name}: {line}" for line in ratings.lines()]
         for one in alike:
             _check_size(one.study, ratings)
             if one.study.kernel == "fused":
@@ -81,23 +81,23 @@ def make_ready(studies: Iterable[Read[Factorization]], say: Callable[[str], None
 
 
 def notes(studies: Sequence[Factorization]) -> list[str]:
-    """What a reader of their plans has to know."""
+    """Notes for a reader of their plans."""
     return ["a step of als is an epoch; its studies run one after the other"]
 
 
-def _checked(ratings: Mapping[str, Any]) -> Source:
+def _checked(ratings: Mapping[str, Any]) -> RatingsSource:
     check_choice("ratings", ratings["name"], registry.RATINGS)
     known = registry.ratings_options(ratings["name"])
     for key in ratings:
         if key != "name" and key not in known:
             raise BadInput(f"ratings.{key}: {ratings['name']} takes no such option; {nearest(key, known)}")
     try:
-        found = registry.ratings(ratings)
+        source = registry.ratings(ratings)
     except BadInput as error:
         about_an_option = str(error).split()[0] in known
         raise BadInput(f"ratings.{error}" if about_an_option else str(error)) from None
-    prepared.check(found)
-    return found
+    prepared.check(source)
+    return source
 
 
 def _check_cores(cores: int | None) -> None:
@@ -109,7 +109,7 @@ def _check_cores(cores: int | None) -> None:
 def _check_fused() -> None:
     kind, devices = processors.accelerators()
     if devices:
-        raise BadInput(f"als.kernel=fused is for CPUs, and this machine computes on {kind}; take als.kernel=xla")
+        raise BadInput(f"als.kernel=fused is for CPUs, and this machine computes on {kind}; use als.kernel=xla")
     fused.compiler()
 
 
@@ -122,7 +122,7 @@ def _check_size(study: Factorization, ratings: Ratings) -> None:
     rows = sum(map(len, halves(ratings.history, ratings.heldout).values()))
     if rows < EVALUATED:
         raise BadInput(
-            f"{study.dataset} has a history and held-out links in {rows} row{'s' * (rows != 1)} alone; half of such "
+            f"{study.dataset} has a history and held-out links in only {rows} row{'s' * (rows != 1)}; half of such "
             f"rows are validation and half are test, so there must be {EVALUATED} or more"
         )
     sides = {"rows": ratings.train.row_count, "columns": ratings.train.column_count}

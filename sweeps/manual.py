@@ -1,4 +1,4 @@
-"""What the command lines of this folder share: how they are read, and what they say of themselves."""
+"""Help and splitting of the command lines of this package."""
 
 import itertools
 import sys
@@ -13,7 +13,7 @@ _CONF = Path(conf.__path__[0])
 
 
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
-    """Splits a command line; for ``--help`` prints ``about`` and everything that can be said, and exits."""
+    """Splits a command line; for ``--help`` prints ``about`` and all keys and choices, and exits."""
     line = overrides.command_line(argv)
     if {"-h", "--help"} & set(argv):
         answer(_help(about))
@@ -40,10 +40,13 @@ def _help(about: str) -> str:
             lines.append(f"  {name:<{width}}{first[2:]}")
     values = (_CONF / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
     lines += ["", "values and their defaults (KEY=VALUE; several with commas and -m):", *_said(values)]
-    lines += ["", "what a task says (task.KEY=VALUE), here digits_fc:", *_said(_lines("task", "digits_fc"))]
-    lines += ["", "what an optimizer says (optimizer.KEY=VALUE), here momentum:"]
+    lines += ["", "keys of a task (task.KEY=VALUE), with the values of digits_fc:", *_said(_lines("task", "digits_fc"))]
+    lines += ["", "keys of an optimizer (optimizer.KEY=VALUE), with the values of momentum:"]
     lines += _said(_lines("optimizer", "momentum"))
-    lines += ["", "what a factorization says (ratings.KEY=VALUE, als.KEY=VALUE, cores=N), here webgraph_synthetic:"]
+    lines += [
+        "",
+        "keys of a factorization (ratings.KEY=VALUE, als.KEY=VALUE, cores=N), with the values of webgraph_synthetic:",
+    ]
     lines += _said(_lines("task", "webgraph_synthetic"))
     return "\n".join(lines)
 
@@ -53,5 +56,5 @@ def _lines(group: str, name: str) -> list[str]:
 
 
 def _said(lines: Sequence[str]) -> list[str]:
-    """What a YAML file says, without what it says of itself at its head."""
+    """The lines of a YAML file without the comments at its head."""
     return [f"  {line}" for line in itertools.dropwhile(lambda line: line.startswith("#"), lines)]

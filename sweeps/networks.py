@@ -66,20 +66,20 @@ def read(config: Mapping[str, Any]) -> Read[BatchStudy]:
 
 
 def notes(studies: Sequence[BatchStudy]) -> list[str]:
-    """What ends the trials of these studies, in words."""
+    """Notes on what ends the trials of these studies."""
     ending = [study for study in studies if study.ends_at]
-    told = []
+    ends = []
     if ending:
         pruned = any(study.pruning == "exact" for study in ending)
-        told.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
+        ends.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
     if len(ending) < len(studies):
         whose = f"in {len(studies) - len(ending)} of {len(studies)} studies it" if ending else "a trial"
-        told.append(f"{whose} goes on to the end of its budget")
-    return told
+        ends.append(f"{whose} goes on to the end of its budget")
+    return ends
 
 
 def _confirm_top(config: Mapping[str, Any]) -> int:
-    """As it is asked; where nothing is said, several candidates if whole curves tell them, and the winner if not."""
+    """The number of candidates: as requested, or else several if curves are whole, and the winner alone if not."""
     if config["confirm_top"] is not None:
         return int(config["confirm_top"])
     return DEFAULT_CANDIDATES if config["confirm"] and config["pruning"] == "off" else 1
@@ -103,11 +103,11 @@ def _check_model(name: Any, options: Mapping[str, Any], classes: int) -> None:
 def _check_space(space: Mapping[str, Any], dataset: str, optimizer: str, schedule: str) -> None:
     """Raises BadInput for a metaparameter that nothing takes, or that lacks a range."""
     needed = registry.tuned(optimizer, schedule)
-    taken = registry.tunable(dataset, optimizer, schedule)
+    accepted = registry.tunable(dataset, optimizer, schedule)
     for name in space:
-        if name not in taken or name in reserved():
+        if name not in accepted or name in reserved():
             with_schedule = "" if schedule == "constant" else f" with schedule={schedule}"
-            raise BadInput(f"{optimizer}{with_schedule} takes no metaparameter {name!r}; {nearest(name, taken)}")
+            raise BadInput(f"{optimizer}{with_schedule} takes no metaparameter {name!r}; {nearest(name, accepted)}")
     for name in needed:
         if name not in space:
             raise BadInput(

@@ -17,7 +17,7 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 
 class CommandLine(NamedTuple):
-    """What follows `python -m sweeps`: overrides in Hydra's grammar, and whether to sweep."""
+    """The words after `python -m sweeps`: overrides in Hydra's grammar, and whether to sweep."""
 
     overrides: tuple[str, ...]
     multirun: bool
@@ -48,7 +48,7 @@ def command_line(argv: Sequence[str]) -> CommandLine:
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Reads overrides; BadInput for what is no override at all."""
+    """Reads overrides; BadInput for words that are not overrides."""
     parsed = []
     for text in overrides:
         try:
@@ -59,7 +59,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 
 def check(override: Override) -> None:
-    """Raises BadInput for what Hydra would accept in silence, or refuse at length."""
+    """Raises BadInput for words that Hydra would accept silently, or refuse in a page of text."""
     key, text = override.key_or_group, str(override.input_line)
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
         raise BadInput(f"cannot take {text!r}; keys are those of `python -m sweeps --help`, and none can be removed")

@@ -1,4 +1,4 @@
-"""python -m sweeps.plan …: what `python -m sweeps …` would run, and what of it is stored already; runs nothing."""
+"""python -m sweeps.plan …: shows what `python -m sweeps …` would run, and how much is stored; runs nothing."""
 
 from results import doors
 

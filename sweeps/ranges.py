@@ -11,15 +11,17 @@ FIELDS = ("scale", "low", "high", "values")
 def plan(space: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The fields of each range that are set, for ``results.plans.search_space.SearchSpace.from_plan``."""
     ranges = {}
-    for name, given in space.items():
-        if isinstance(given, int | float) and not isinstance(given, bool):
-            given = {"scale": "DISCRETE", "values": [given]}
-        if not isinstance(given, Mapping):
-            raise BadInput(f"search space of {name}: {given!r} is no range; write {{scale: LOG, low: 1e-3, high: 1}}")
-        for field in given:
+    for name, value in space.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = {"scale": "DISCRETE", "values": [value]}
+        if not isinstance(value, Mapping):
+            raise BadInput(
+                f"search space of {name}: {value!r} is not a range; write {{scale: LOG, low: 1e-3, high: 1}}"
+            )
+        for field in value:
             if field not in FIELDS:
                 raise BadInput(f"search space of {name}: unknown field {field!r}; {nearest(field, FIELDS)}")
-        if "scale" not in given:
+        if "scale" not in value:
             raise BadInput(f"search space of {name}: scale is missing; write {{scale: LOG, low: 1e-3, high: 1}}")
-        ranges[name] = {field: value for field, value in given.items() if value is not None}
+        ranges[name] = {field: set_to for field, set_to in value.items() if set_to is not None}
     return ranges

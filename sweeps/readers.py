@@ -1,4 +1,4 @@
-"""Kinds of study as a command line asks for them: what reads the configuration of each, and which keys that takes."""
+"""Readers: the function that reads the configuration of each kind of study, and the keys it takes."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from sweeps.reading import Read
 
 
 class Reader(NamedTuple):
-    """What reads configurations of a kind.
+    """The reader of configurations of a kind.
 
     Attributes:
       noun: what messages call one of its studies.

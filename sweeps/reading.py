@@ -1,4 +1,4 @@
-"""Read: what comes of reading the configuration of one study, of whatever kind."""
+"""Read: the result of reading the configuration of one study, of any kind."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -9,7 +9,7 @@ P = TypeVar("P", bound=Plan)
 
 
 class Read(NamedTuple, Generic[P]):
-    """A study, and what its data are built from where its plan does not say that: plain data for its runner."""
+    """A study, and the source of its data if the plan does not state it: plain data for its runner."""
 
     study: P
     source: Mapping[str, Any] | None = None

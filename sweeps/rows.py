@@ -1,4 +1,4 @@
-"""Rows: the three tables of a part, from what a run measured and where."""
+"""Rows: the three tables of a part, from the record and the provenance of a run."""
 
 from typing import Any
 

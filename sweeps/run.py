@@ -1,4 +1,4 @@
-"""One study: finds what the store lacks of it, measures that, and publishes it."""
+"""One study: finds the trials that the store lacks, runs them, and commits them."""
 
 import collections
 import datetime
@@ -22,8 +22,8 @@ from results.storage.claims import Claim
 from sweeps.rows import tables
 
 
-class Summary(NamedTuple):
-    """What became of a study: trials by status, and seconds spent."""
+class RunSummary(NamedTuple):
+    """The result of running a study: trials by status, and seconds spent."""
 
     study: str
     ran: int
@@ -41,7 +41,7 @@ def run_study(
     *,
     source: Mapping[str, Any] | None = None,
     ending: Ending | None = None,
-) -> Summary:
+) -> RunSummary:
     """Runs the trials of ``study`` that the store at ``folder`` lacks; safe to repeat, and to run twice at once.
 
     Args:
@@ -78,8 +78,8 @@ def run_study(
     return _summary(study, ended, time.perf_counter() - began)
 
 
-def record_failure(folder: Path, study: Plan, reason: str) -> Summary:
-    """Stores that the trials still missing ended as INCOMPLETE(``reason``: lost or failed). Starts no JAX."""
+def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
+    """Stores the missing trials as INCOMPLETE(``reason``: lost or failed). Does not initialise JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
         record = unmeasured(trials, Ended("INCOMPLETE", reason, 0))
@@ -119,6 +119,6 @@ def _best(study: Plan, claim: Claim) -> Best:
     return best
 
 
-def _summary(study: Plan, ended: Mapping[int, Ended], seconds: float) -> Summary:
+def _summary(study: Plan, ended: Mapping[int, Ended], seconds: float) -> RunSummary:
     count = collections.Counter(end.status for end in ended.values())
-    return Summary(study.name, len(ended), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)
+    return RunSummary(study.name, len(ended), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)

@@ -59,7 +59,7 @@ class LauncherConfig:
 
 @dataclasses.dataclass
 class StudyConfig:
-    """Of a study of any kind."""
+    """Keys of a study of any kind."""
 
     launcher: LauncherConfig = MISSING
     kind: str = "batch"  # of ``sweeps.readers.READERS``; the file of a task says it where it is another
@@ -71,7 +71,7 @@ class StudyConfig:
 
 @dataclasses.dataclass
 class NetworkConfig:
-    """Of a study of kind ``batch``, beside."""
+    """Further keys of a study of kind ``batch``."""
 
     task: TaskConfig | None = None
     optimizer: OptimizerConfig = MISSING
@@ -87,7 +87,7 @@ class NetworkConfig:
 
 @dataclasses.dataclass
 class FactorizationConfig:
-    """Of a study of kind ``cores``, beside."""
+    """Further keys of a study of kind ``cores``."""
 
     ratings: dict[str, Any] | None = None  # the name of a data set and its options
     als: AlsConfig | None = None  # type: ignore[valid-type]

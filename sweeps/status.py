@@ -1,9 +1,9 @@
 """python -m sweeps.status [store=DIR]: what is done, running, missing and failed, study by study.
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
-study is `running` while a process of this machine is on it, `unfinished` while the sweep that asked for it has
-something left to do: the same `python -m sweeps` command runs just that. A release is read as a store is, its studies
-are `released`. store=DIR is results/local if it is not said.
+study is `running` while a process of this machine works on it, and `unfinished` while part of what was requested is
+missing: the same `python -m sweeps` command runs just that. In a release, studies are `released`. The default is
+store=results/local.
 """
 
 from results import doors
@@ -33,11 +33,11 @@ def main(argv: list[str]) -> int:
         if key != "store" or not equals:
             raise BadInput(f"cannot take {arg!r}; {nearest(key, ['store'])}: write store=DIR")
         folder = Path(value).expanduser()
-    held = released(folder)
-    if held is None:
+    commits = released(folder)
+    if commits is None:
         rows = [_row(folder, name) for name in store.names(folder)]
     else:
-        rows = [_released(commit) for commit in held]
+        rows = [_released(commit) for commit in commits]
     header = ("study", "state", *(field.replace("_", " ") for field in Ledger._fields))
     total = [sum(row[i] for row in rows) for i in range(2, len(header))]
     print(doors.table(header, [*rows, ("total", "", *total)]))

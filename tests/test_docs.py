@@ -23,7 +23,7 @@ from workloads import preparable
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-MADE = {DOCS / "doors.md", DOCS / "dictionary.md", *DOCS.glob("notebooks/*")}  # at every build, and not kept
+MADE = {DOCS / "commands.md", DOCS / "dictionary.md", *DOCS.glob("notebooks/*")}  # at every build, and not kept
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "benchmarks" / "RESULTS.md"} - MADE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # What a recipe adds is not there: the names of its files, and of its rows.
@@ -82,7 +82,7 @@ def test_links_lead_to_files_that_are_there(document: Path) -> None:
 
 def test_pages_are_read_on_a_code_host_too() -> None:
     """There, a page that is made by the build is not there."""
-    names = {"doors.md", "dictionary.md", "notebooks/"}
+    names = {"commands.md", "dictionary.md", "notebooks/"}
     found = {target for page in DOCS.rglob("*.md") for target in LINK.findall(page.read_text()) if page not in MADE}
     assert not {target for target in found if any(name in target for name in names)}
 
@@ -136,9 +136,9 @@ def test_every_door_says_what_it_is(pages: ModuleType) -> None:
     ]
     opened = {path for path in sources if 'if __name__ == "__main__":' in path.read_text()}
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__") for path in opened}
-    assert names == pages.DOORS.keys()
+    assert names == pages.MODULES.keys()
     top = results_door.parser().format_usage()
-    assert all(command in top for command in pages.COMMANDS["results"])
+    assert all(command in top for command in pages.SUBCOMMANDS["results"])
 
 
 def test_the_dictionary_has_every_column(pages: ModuleType) -> None:

@@ -89,7 +89,7 @@ def test_a_recipe_does_what_it_says(name: str, tmp_path: Path) -> None:
     follow(name, page, tmp_path)
     if name == "figure":
         run(tmp_path, "sweeps", ["store=results/spirals", "pruning=off", *SMALL])
-    for command in re.findall(r"^    python -m (.+)$", page.partition("See it work")[2].replace("\\\n", " "), re.M):
+    for command in re.findall(r"^    python -m (.+)$", page.partition("Try it\n")[2].replace("\\\n", " "), re.M):
         door, *words = shlex.split(command)
         if door != "pytest":
             run(tmp_path, door, small(words) if door == "sweeps" and name not in OF_NO_NETWORK else words)

@@ -1,1 +1,1 @@
-"""What is trained: data sets, models, optimizers, and the pure functions they combine into."""
+"""Workloads: data sets, models, optimizers, and the pure functions they combine into."""

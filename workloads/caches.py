@@ -1,4 +1,4 @@
-"""Where caches lie: everything that can be made again, in one folder."""
+"""The folder of caches: everything that can be rebuilt."""
 
 import os
 from pathlib import Path

@@ -71,7 +71,7 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
 
 
 def adapted(params: Params) -> Any:
-    """Which parameters have a rate by layer: bool by parameter, False for biases and parameters of norms.
+    """A mask of the parameters with layer-wise rates: bool by parameter, False for biases and parameters of norms.
 
     Those are told by the names that every layer of Flax gives them, ``bias`` and ``scale``, as the authors of LARS
     tell theirs: the number of dimensions would also leave out the one vector of the noisy quadratic, its only layer.

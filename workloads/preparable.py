@@ -1,4 +1,4 @@
-"""What ``workloads.prepare`` can prepare, and what that takes."""
+"""Data sets that ``workloads.prepare`` can prepare, with their cost in time, disk and memory."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ def names() -> tuple[str, ...]:
 
 
 def preparable(name: str) -> Preparable:
-    """What is known of a data set of ``names``."""
+    """The description of a data set of ``names``."""
     kind, _, part = name.partition("/")
     if kind == "web_graph":
         return _web_graph(part)

@@ -22,13 +22,13 @@ from workloads.preparable import Preparable, names, preparable, size_text
 
 @doors.guarded
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the door; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
-    asked = _parser().parse_args(argv)
-    if asked.name not in names():
-        _check_needless(asked.name)
-        print(f"{asked.name} needs no preparation")
+    """Runs the command; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
+    arguments = _parser().parse_args(argv)
+    if arguments.name not in names():
+        _check_needless(arguments.name)
+        print(f"{arguments.name} needs no preparation")
         return 0
-    return _prepare(asked.name, (asked.data_dir or data_dir()).expanduser())
+    return _prepare(arguments.name, (arguments.data_dir or data_dir()).expanduser())
 
 
 def _parser() -> Parser:
@@ -41,8 +41,8 @@ def _parser() -> Parser:
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record\n"
         "files; neither needs TensorFlow. A data set that is already there is left alone.",
         epilog="NAME is one of\n" + "\n".join(lines) + "\nAll other data sets need no preparation.\n\n"
-        "What it takes in time, disk and memory is said before anything is done.\n"
-        "A machine without network: put the downloaded files into DIR/downloads/manual/NAME, under their own names.",
+        "The time, disk and memory needed are printed before anything is done.\n"
+        "Without a network, put the downloaded files into DIR/downloads/manual/NAME, under their own names.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", metavar="NAME", help="the data set")
@@ -50,7 +50,7 @@ def _parser() -> Parser:
         "--data-dir",
         metavar="DIR",
         type=Path,
-        help="where to write; $TFDS_DATA_DIR or ~/tensorflow_datasets if it is not said, where training looks too",
+        help="where to write; by default $TFDS_DATA_DIR or ~/tensorflow_datasets, where training looks too",
     )
     return parser
 
@@ -106,7 +106,7 @@ def _failed(line: str) -> int:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What network, disk and checksums can do to us, and files that are not those of the data set."""
+    """Types of errors from network, disk, checksums, and files that do not belong to the data set."""
     from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
     from tensorflow_datasets.core.download.util import DownloadError
 
@@ -114,7 +114,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _reason(error: BaseException) -> str:
-    """One line of what went wrong, with the address where there is one."""
+    """The cause of an error in one line, with the address if there is one."""
     if isinstance(error, BadInput):
         return str(error)
     address = getattr(getattr(error, "request", None), "url", None)
@@ -136,7 +136,7 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
     made = what.builder(within, manual)
     with contextlib.redirect_stdout(io.StringIO()):  # where TFDS says that sizes are unknown; its progress is on stderr
         made.download_and_prepare(download_config=config, file_format="array_record")
-    found = {split: made.info.splits[split].num_examples for split in what.examples}
-    if found != what.examples:
+    count = {split: made.info.splits[split].num_examples for split in what.examples}
+    if count != what.examples:
         shutil.rmtree(what.folder(within))
-        raise OSError(f"the originals hold {found} examples and not {what.examples}")
+        raise OSError(f"the originals hold {count} examples, not {what.examples}")

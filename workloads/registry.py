@@ -19,7 +19,7 @@ from workloads.datasets import (
     web_graph,
     webgraph_synthetic,
 )
-from workloads.factorization.ratings import Source
+from workloads.factorization.ratings import RatingsSource
 from workloads.models.fully_connected import fully_connected
 from workloads.models.lstm import lstm
 from workloads.models.quadratic import quadratic
@@ -86,7 +86,7 @@ DATASETS: dict[str, Dataset] = {
 }
 
 # What builds the ratings of a factorization from its options.
-RATINGS: dict[str, Callable[..., Source]] = {
+RATINGS: dict[str, Callable[..., RatingsSource]] = {
     "webgraph_synthetic": webgraph_synthetic.source,
     "web_graph": web_graph.source,
     "movielens": movielens.source,
@@ -138,8 +138,8 @@ def ratings_options(name: str) -> tuple[str, ...]:
     return tuple(inspect.signature(RATINGS[name]).parameters)
 
 
-def ratings(choice: Mapping[str, Any]) -> Source:
-    """What builds ratings.
+def ratings(choice: Mapping[str, Any]) -> RatingsSource:
+    """The source of ratings.
 
     Args:
       choice: their ``name``, a key of RATINGS, and their options.
@@ -148,7 +148,7 @@ def ratings(choice: Mapping[str, Any]) -> Source:
 
 
 def generated_from(choice: Mapping[str, Any]) -> dict[str, float]:
-    """All the numbers that ratings are generated from; empty for ratings that are not."""
+    """All parameters that ratings are generated from; empty for ratings that are not generated."""
     options = {key: value for key, value in choice.items() if key != "name"}
     return GENERATED[choice["name"]](**options) if choice["name"] in GENERATED else {}
 

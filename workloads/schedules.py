@@ -12,7 +12,7 @@ TUNED = tuple(NO_DECAY)
 
 
 def factor(kind: Array, step: Array, decay_steps: Array, end_factor: Array) -> Array:
-    """What the initial learning rate is multiplied by at a step; Shallue et al. 2018 decay linearly.
+    """The factor of the initial learning rate at a step; Shallue et al. 2018 decay linearly.
 
     Args:
       kind: int32[], a value of SCHEDULES.

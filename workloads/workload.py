@@ -28,11 +28,11 @@ class Splits(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """A row of the registry: how to get a data set and what is known of it without getting it.
+    """A row of the registry: the loader of a data set, and metadata available without loading it.
 
     Attributes:
       load: reads the splits from where they are; raises BadInput.
-      version: tells which data these are, quickly; part of every study's identity.
+      version: identifies the data, quickly; part of every study's identity.
       train_examples: size of the training split; None for an endless stream.
       evaluation_examples: how many examples an evaluation looks at in each split it has, at most.
       classes: number of values a label takes.
@@ -87,7 +87,7 @@ class Optimizer(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """What the engine trains: data and the functions on it.
+    """A workload as the engine trains it: data and functions of them.
 
     Attributes:
       splits: NumPy arrays.

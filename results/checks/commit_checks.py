@@ -1,4 +1,4 @@
-"""What must hold of a study's commits: files as listed, tables as planned, ledgers that add up."""
+"""Checks of a study's commits: files as listed, tables as planned, ledgers that add up."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
-from results.rules.ledger import Ending
+from results.rules.ledger import TrialEnding
 from results.storage import envelope, migrations
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
@@ -34,14 +34,14 @@ Source: TypeAlias = pa.Buffer | Folder
 
 
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
-    """The study of a plan that nobody vouches for; BadInput unless it is one, and that of this name."""
+    """The study of an untrusted plan; BadInput unless it is valid and has this name."""
     try:
         study = from_plan(plan, trials, repeats, name)
         derived = study.name
     except BadInput:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        raise BadInput("holds a plan that is none") from None
+        raise BadInput("holds an invalid plan") from None
     if derived != name:
         raise BadInput(f"holds the plan of another study, {derived[:100]}")
     return study
@@ -52,12 +52,12 @@ def commits(
     listing: Listing,
     records: Mapping[str, Any],
     files: Mapping[str, Entry],
-    found: Findings,
+    findings: Findings,
     on_bytes: OnBytes,
     *,
     rebuild: bool,
 ) -> set[str]:
-    """Looks at every commit with its files, newest first; returns the names of all files that records list."""
+    """Checks every commit with its files, newest first; returns the names of all files that records list."""
     listed: set[str] = set()
     for number in reversed(listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
@@ -65,36 +65,36 @@ def commits(
             continue
         try:
             commit = commit_of(record, folder, path)
-            same = found.plans.get(commit.trials) == commit.plan and not commit.repeats.confirm
+            same = findings.plans.get(commit.trials) == commit.plan and not commit.repeats.confirm
             study = (
-                found.studies[commit.trials]
+                findings.studies[commit.trials]
                 if same
                 else study_of(commit.plan, commit.trials, folder.name, commit.repeats)
             )
         except BadInput as error:
-            found.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
+            findings.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
             continue
-        wrong = list(_unlike(record, commit, number, folder, listing, found))
-        found.faults += [Fault(path, what) for what in wrong]
+        wrong = list(_unlike(record, commit, number, folder, listing, findings))
+        findings.faults += [Fault(path, what) for what in wrong]
         if wrong:
             continue
         there = {table: files[file.path.name] for table, file in commit.files.items() if file.path.name in files}
         listed |= {file.path.name for file in commit.files.values()}
-        if found.commit is None:
-            if whole(commit, study, path, there, found, on_bytes, runs=runs(listing, found), rebuild=rebuild):
-                found.commit = commit
+        if findings.commit is None:
+            if whole(commit, study, path, there, findings, on_bytes, runs=runs(listing, findings), rebuild=rebuild):
+                findings.commit = commit
             continue
-        found.leftovers["replaced"] += 1 + len(there)
+        findings.leftovers["replaced"] += 1 + len(there)
         for table, entry in there.items():
-            _is_listed(commit.files[table], entry, found, on_bytes)
+            _is_listed(commit.files[table], entry, findings, on_bytes)
     return listed
 
 
-def runs(listing: Listing, found: Findings) -> frozenset[int] | None:
+def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
     """Numbers of the claims that runs can have; None if a claim is not intact."""
-    if len(found.claims) < len(listing.claims):
+    if len(findings.claims) < len(listing.claims):
         return None
-    return frozenset(number for number, claim in found.claims.items() if claim.purpose != "commit")
+    return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
 
 
 def whole(
@@ -102,21 +102,21 @@ def whole(
     study: Plan,
     record: Folder,
     there: Mapping[str, Entry],
-    found: Findings,
+    findings: Findings,
     on_bytes: OnBytes,
     *,
     runs: frozenset[int] | None,
     rebuild: bool,
 ) -> bool:
-    """Looks at all that a commit lists: files byte for byte, then what the tables hold.
+    """Checks everything that a commit lists: files byte for byte, then the tables.
 
     Args:
       commit: as its record tells.
       study: its plan.
       record: the file that lists the others.
       there: those of the listed files that are there, by what they hold.
-      found: takes the faults, and how the trials ended.
-      on_bytes: told how many bytes more have been looked at.
+      findings: takes the faults, and how the trials ended.
+      on_bytes: takes the number of bytes checked since its last call.
       runs: numbers of the claims that runs can have; None if nothing tells.
       rebuild: whether to make the envelope again and compare, which takes ten times as long as all the rest.
 
@@ -126,64 +126,64 @@ def whole(
     sources = {
         table: source
         for table, file in commit.files.items()
-        if (source := _is_listed(file, there.get(table), found, on_bytes)) is not None
+        if (source := _is_listed(file, there.get(table), findings, on_bytes)) is not None
     }
     if not set(TABLES) <= sources.keys():
         return False
-    found.faults += content(commit, study, record, sources, found.ended, runs, rebuild=rebuild)
-    found.believed += "envelope" in sources and not rebuild
+    findings.faults += content(commit, study, record, sources, findings.ended, runs, rebuild=rebuild)
+    findings.believed += "envelope" in sources and not rebuild
     return True
 
 
 def remade(
-    folder: Folder, number: int, parts: int, plan: Mapping[str, Any], asked: Asked, runs: frozenset[int] | None
+    folder: Folder, number: int, parts: int, plan: Mapping[str, Any], request: Asked, runs: frozenset[int] | None
 ) -> dict[str, Any] | None:
-    """The record of a commit that is lost, from its tables; None unless they hold, and its envelope is of these tables.
+    """The record of a lost commit, rebuilt from its tables; None unless these are valid and match its envelope.
 
     Args:
       folder: of the study.
       number: of the commit.
       parts: how many it held.
       plan: of the study.
-      asked: what may have been asked of it then.
+      request: what may have been asked of it then.
       runs: numbers of the claims that runs can have; None if nothing tells.
     """
     names = {table: f"{table}-{number:06d}.parquet" for table in TABLES} | {"envelope": envelope.file_name(number)}
     try:
-        study = study_of(plan, asked.trials, folder.name, asked.repeats)
+        study = study_of(plan, request.trials, folder.name, request.repeats)
         sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
-        opened = {table: _open(sources[table]) for table in TABLES}
-        rows = {table: file.metadata.num_rows for table, file in opened.items()}
+        parquet = {table: _open(sources[table]) for table in TABLES}
+        rows = {table: file.metadata.num_rows for table, file in parquet.items()}
         rows["envelope"] = len(pa.ipc.open_stream(sources["envelope"]).read_all())
-        ended = outcomes(table_checks.held(opened["trials"]))
-        metrics = list(opened["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
+        ended = outcomes(table_checks.held(parquet["trials"]))
+        metrics = list(parquet["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
         commit = Commit(
             name=folder.name,
             number=number,
             parts=parts,
             plan=plan,
-            trials=asked.trials,
+            trials=request.trials,
             files={
                 table: File(folder / names[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
                 for table, source in sources.items()
             },
             metrics={field.name: str(field.type) for field in metrics},
-            ledger=ledger.tally(asked, ended),
-            repeats=asked.repeats,
+            ledger=ledger.tally(request, ended),
+            repeats=request.repeats,
         )
         if content(commit, study, folder, sources, {}, runs):
             return None
-        return record_of(commit, schema.version(opened["studies"].schema_arrow), names)
-    except Exception:  # files that nobody vouches for can do anything to their reader
+        return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
+    except Exception:  # untrusted files can raise anything in their reader
         return None
 
 
-def _is_listed(file: File, entry: Entry | None, found: Findings, on_bytes: OnBytes) -> Source | None:
-    """Where to read a listed file from: memory, if it is small; None, and a fault, if it is not what is listed."""
+def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: OnBytes) -> Source | None:
+    """The source of a listed file, in memory if it is small; None, and a fault, if it is not as listed."""
     if entry is None:
-        found.fault(file.path, "is missing, and is listed", torn=True)
+        findings.fault(file.path, "is listed but missing", torn=True)
     elif entry.bytes != file.bytes:
-        found.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
+        findings.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
     else:
         try:
             source: Source = file.path
@@ -195,9 +195,9 @@ def _is_listed(file: File, entry: Entry | None, found: Findings, on_bytes: OnByt
                 source, digest = pa.py_buffer(data), hashlib.sha256(data).hexdigest()
             if digest == file.sha256:
                 return source
-            found.fault(file.path, TORN, torn=True)
+            findings.fault(file.path, TORN, torn=True)
         except OSError as error:
-            found.fault(file.path, f"cannot be read ({error.strerror})")
+            findings.fault(file.path, f"cannot be read ({error.strerror})")
     return None
 
 
@@ -206,12 +206,12 @@ def content(
     study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
-    ended: dict[int, Ending],
+    ended: dict[int, TrialEnding],
     runs: frozenset[int] | None,
     *,
     rebuild: bool = True,
 ) -> list[Fault]:
-    """What does not hold of the tables and the envelope of a commit whose files are as listed.
+    """Faults of the tables and the envelope of a commit whose files are as listed.
 
     Args:
       commit: as its record tells.
@@ -220,7 +220,7 @@ def content(
       sources: where to read them, by what they hold.
       ended: takes how the trials ended.
       runs: numbers of the claims that runs can have; None if nothing tells.
-      rebuild: whether to make the envelope again and compare.
+      rebuild: whether to rebuild the envelope and compare.
     """
     faults = _tables(commit, study, record, sources, ended, runs)
     if "envelope" in sources and not faults:
@@ -233,7 +233,7 @@ def _tables(
     study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
-    ended: dict[int, Ending],
+    ended: dict[int, TrialEnding],
     runs: frozenset[int] | None,
 ) -> list[Fault]:
     rows: dict[str, Rows] = {}
@@ -241,17 +241,17 @@ def _tables(
     for table in TABLES:
         file = commit.files[table]
         try:
-            opened = _open(sources[table])
-            _check_rows(commit, study, table, opened.metadata.num_rows)
-            rows[table] = (table_checks.held if table == "trials" else table_checks.in_parquet)(opened)
+            parquet = _open(sources[table])
+            _check_rows(commit, study, table, parquet.metadata.num_rows)
+            rows[table] = (table_checks.held if table == "trials" else table_checks.in_parquet)(parquet)
         except Damaged as error:
             faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
             continue
-        except Exception as error:  # a file that nobody vouches for can do anything to its reader
-            faults.append(Fault(file.path, f"is no Parquet file that can be read ({brief(error)})"))
+        except Exception as error:  # an untrusted file can raise anything in its reader
+            faults.append(Fault(file.path, f"is not a readable Parquet file ({brief(error)})"))
             continue
         if rows[table].length != file.rows:
-            faults.append(Fault(file.path, f"holds {rows[table].length:,} rows, and is listed with {file.rows:,}"))
+            faults.append(Fault(file.path, f"holds {rows[table].length:,} rows but is listed with {file.rows:,}"))
     if faults:
         return faults
     measured = list(rows["measurements"].schema)[len(schema.MEASUREMENTS) :]
@@ -264,24 +264,24 @@ def _tables(
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
     faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
     ended |= now
-    counted = ledger.tally(commit.asked, now)
-    if not flaws and (counted != commit.ledger or not counted.adds_up):
-        faults.append(Fault(record, "has a ledger that its trials do not add up to"))
+    total = ledger.tally(commit.asked, now)
+    if not flaws and (total != commit.ledger or not total.adds_up):
+        faults.append(Fault(record, "has a ledger that does not match its trials"))
     return faults
 
 
 def _check_rows(commit: Commit, study: Plan, table: str, rows: int) -> None:
-    """Raises Damaged if a table says that it has more rows than its bytes can hold, or its plan can make."""
+    """Raises Damaged if a table claims more rows than its bytes can hold, or its plan can produce."""
     file = commit.files[table]
     check_rows(table, file.path, file.bytes, rows)
     if table == "measurements":
         most = commit.asked.planned * study.most_evaluations
         if rows > most:
-            raise Damaged(f"{file.path} says that it holds {rows:,} rows, of {most:,} that were planned")
+            raise Damaged(f"{file.path} claims {rows:,} rows, but at most {most:,} were planned")
 
 
 def _envelope(commit: Commit, study: Plan, sources: Mapping[str, Source], rebuild: bool) -> list[Fault]:
-    """What does not hold of the envelope of a commit whose files are as listed and hold what they must."""
+    """Faults of the envelope of a commit whose files are as listed and whose tables are valid."""
     file, source = commit.files["envelope"], sources["envelope"]
     try:
         hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
@@ -290,25 +290,25 @@ def _envelope(commit: Commit, study: Plan, sources: Mapping[str, Source], rebuil
         if head["sha256"] != hashes or len(table) != file.rows:
             return [Fault(file.path, "was not made from the tables that it is listed with")]
         if not envelope.is_readable(head):
-            return [Fault(file.path, f"is of format {head['format']} and schema {head['schema']}, which there are not")]
+            return [Fault(file.path, f"has the unknown format {head['format']} or schema {head['schema']}")]
         if envelope.has_empty_interval(table):
-            return [Fault(file.path, "has an empty interval, which no trial has")]
+            return [Fault(file.path, "has an empty interval, which no trial can have")]
         if rebuild:
-            made, _ = envelope.build(study, Piece(*(_read(commit, t, sources[t]) for t in TABLES)), hashes)
-            if not envelope.is_same(made, table):
+            rebuilt, _ = envelope.build(study, Piece(*(_read(commit, t, sources[t]) for t in TABLES)), hashes)
+            if not envelope.is_same(rebuilt, table):
                 return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
-    except Exception as error:  # a file that nobody vouches for can do anything to its reader
-        return [Fault(file.path, f"is no envelope that can be read ({brief(error)})")]
+    except Exception as error:  # an untrusted file can raise anything in its reader
+        return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
     return []
 
 
-def outcomes(rows: Rows) -> dict[int, Ending]:
-    """How each trial ended, by its id."""
-    told = ["trial", *Ending._fields] if "role" in rows.schema.names else ["trial", "status", "reason"]
-    columns = pa.concat_tables(rows.read(told)).to_pydict()
+def outcomes(rows: Rows) -> dict[int, TrialEnding]:
+    """The ending of each trial, by its id."""
+    names = ["trial", *TrialEnding._fields] if "role" in rows.schema.names else ["trial", "status", "reason"]
+    columns = pa.concat_tables(rows.read(names)).to_pydict()
     roles = columns.get("role") or [SEARCH] * len(columns["trial"])  # there was none before schema 3
     ended = zip(columns["trial"], roles, columns["status"], columns["reason"], strict=True)
-    return {trial: Ending(*how) for trial, *how in ended}
+    return {trial: TrialEnding(*how) for trial, *how in ended}
 
 
 def _read(commit: Commit, table: str, source: Source) -> pa.Table:
@@ -323,24 +323,26 @@ def _open(source: Source) -> pq.ParquetFile:
 
 
 def _unlike(
-    record: Mapping[str, Any], commit: Commit, number: int, folder: Folder, listing: Listing, found: Findings
+    record: Mapping[str, Any], commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
 ) -> Iterator[str]:
-    """How a commit record differs from what is written for this study, under this number."""
+    """Differences of a commit record from the one that would be written for this study, under this number."""
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}
     for table, name in names.items():
-        wanted = f"{table[:20]}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
-        if name != wanted:
-            yield f"lists a file that is not {wanted}"
+        expected = f"{table[:20]}-{number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
+        if name != expected:
+            yield f"lists a file that is not {expected}"
             return
     if record_of(commit, record["schema"], names) != record:
-        yield "is not a record as it would be written"
-    if number in found.claims and found.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
-        yield f"holds {commit.parts} parts, which is not what {claim_file(number)} is for"
+        yield "differs from the record that would be written"
+    if number in findings.claims and findings.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
+        yield f"holds {commit.parts} parts, which does not match {claim_file(number)}"
     if commit.trials not in listing.plans:
-        found.fault(folder / plan_file(commit.trials), "is missing, and a commit is of as many trials", torn=True)
-    elif found.plans.get(commit.trials, commit.plan) != commit.plan:
-        yield f"holds another plan than {plan_file(commit.trials)}"
+        findings.fault(folder / plan_file(commit.trials), "is missing, but a commit has that many trials", torn=True)
+    elif findings.plans.get(commit.trials, commit.plan) != commit.plan:
+        yield f"holds a different plan from {plan_file(commit.trials)}"
     if commit.repeats.confirm and commit.repeats not in listing.confirms:
-        found.fault(folder / confirm_file(commit.repeats), "is missing, and a commit has as many repeats", torn=True)
+        findings.fault(
+            folder / confirm_file(commit.repeats), "is missing, but a commit has that many repeats", torn=True
+        )

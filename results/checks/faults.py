@@ -1,4 +1,4 @@
-"""What may be wrong with a file, and everything that looking at a study's folder brings up."""
+"""Faults of files, and the findings of checking a study's folder."""
 
 import collections
 import dataclasses
@@ -13,7 +13,7 @@ from results.bad_input import BadInput, shown
 from results.durable import Folder
 from results.plans.asked import Repeats
 from results.plans.plan import Plan
-from results.rules.ledger import Ending, Ledger
+from results.rules.ledger import Ledger, TrialEnding
 from results.storage.commits import Commit
 from results.storage.entries import Entry
 from results.storage.parts import Part
@@ -25,7 +25,7 @@ CHUNK = 1 << 18  # stays in a processor's cache between being read and being has
 
 
 class Fault(NamedTuple):
-    """Something that is wrong with a file; ``torn`` if it is not what was written, and so means nothing any more."""
+    """A fault of a file; ``torn`` if its bytes are not those written, so that its content is meaningless."""
 
     path: Folder
     what: str
@@ -37,7 +37,7 @@ class Fault(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """What a claim says: its cut-off and what it was made for."""
+    """The content of a claim: its cut-off and its purpose."""
 
     parts: int
     purpose: str
@@ -45,7 +45,7 @@ class Claimed(NamedTuple):
 
 @dataclasses.dataclass
 class Findings:
-    """What looking at a study's folder brought up.
+    """The findings of checking a study's folder.
 
     Attributes:
       place: the study's folder, or another that was looked at.
@@ -59,7 +59,7 @@ class Findings:
       commit: the newest that is intact with all its files.
       parts: that are intact.
       ended: how every trial that counts ended, by its id.
-      believed: how many envelopes were believed for their hashes, and not made again.
+      believed: how many envelopes were trusted by their hashes, and not rebuilt.
     """
 
     place: Folder
@@ -74,14 +74,14 @@ class Findings:
     claims: dict[int, Claimed] = dataclasses.field(default_factory=dict)
     commit: Commit | None = None
     parts: list[Part] = dataclasses.field(default_factory=list)
-    ended: dict[int, Ending] = dataclasses.field(default_factory=dict)
+    ended: dict[int, TrialEnding] = dataclasses.field(default_factory=dict)
     believed: int = 0
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))
 
     def temporary(self, path: Folder, entry: Entry) -> None:
-        """Takes a temporary file for that of a writer at work, unless it is too old for that."""
+        """Counts a temporary file as that of an active writer, unless it is too old."""
         if time.time() - entry.modified > durable.LEFTOVER_SECONDS:
             self.fault(path, "was left by a killed process more than a day ago", torn=True)
         else:
@@ -101,6 +101,6 @@ def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
 
 
 def brief(error: Exception) -> str:
-    """An error in a few words, with the name of its kind if somebody else's software raised it."""
+    """An error in a few words, with the name of its type unless it is our own."""
     words = (str(error).splitlines() or [""])[0]
     return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]

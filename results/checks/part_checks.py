@@ -1,4 +1,4 @@
-"""What must hold of a study's parts: none missing, each intact and written by right, tables as planned."""
+"""Checks of a study's parts: none missing, each intact and written under a valid claim, tables as planned."""
 
 from collections.abc import Mapping
 
@@ -18,34 +18,36 @@ from results.storage.parts import Listing, Part, claim_file, plan_file
 DIGEST_BYTES = 32
 
 
-def check(folder: Folder, listing: Listing, files: Mapping[str, Entry], found: Findings, on_bytes: OnBytes) -> None:
-    """Looks at every part; more closely at those that count beyond the commit, and at how their trials ended."""
-    merged = found.commit.parts if found.commit else 0
+def check(folder: Folder, listing: Listing, files: Mapping[str, Entry], findings: Findings, on_bytes: OnBytes) -> None:
+    """Checks every part, and the tables of those that count beyond the commit."""
+    merged = findings.commit.parts if findings.commit else 0
     waiting = [part for part in listing.parts if part.seq >= merged]
     counting: list[Part] = []
     try:
-        counting = parts.counting(waiting, {number: claim.parts for number, claim in found.claims.items()}, merged)
-        newest = max(found.claims, default=0)
-        if newest and merged + len(counting) < found.claims[newest].parts:
-            what = f"has {merged + len(counting)} parts, and {claim_file(newest)} counted {found.claims[newest].parts}"
-            found.fault(folder, what, torn=True)
+        counting = parts.counting(waiting, {number: claim.parts for number, claim in findings.claims.items()}, merged)
+        newest = max(findings.claims, default=0)
+        if newest and merged + len(counting) < findings.claims[newest].parts:
+            what = (
+                f"has {merged + len(counting)} parts, but {claim_file(newest)} counted {findings.claims[newest].parts}"
+            )
+            findings.fault(folder, what, torn=True)
     except LookupError as error:
-        found.fault(folder, str(error), torn=True)
+        findings.fault(folder, str(error), torn=True)
     for part in listing.parts:
-        path, claim = folder / part.file, found.claims.get(part.token)
+        path, claim = folder / part.file, findings.claims.get(part.token)
         if claim and (claim.purpose == "commit" or part.seq < claim.parts):
-            found.fault(path, f"is not what {claim_file(part.token)} gives a right to write")
-        if not _is_intact(path, files[part.file], found, on_bytes):
+            findings.fault(path, f"was not written under a valid claim: {claim_file(part.token)} does not cover it")
+        if not _is_intact(path, files[part.file], findings, on_bytes):
             continue
-        found.parts.append(part)
+        findings.parts.append(part)
         if part in counting:
-            _part_content(path, found)
+            _part_content(path, findings)
         else:
-            found.leftovers["replaced" if part.seq < merged else "cut off"] += 1
+            findings.leftovers["replaced" if part.seq < merged else "cut off"] += 1
 
 
-def _is_intact(path: Folder, entry: Entry, found: Findings, on_bytes: OnBytes) -> bool:
-    """Whether a part ends in the hash of all that is before; a fault if not."""
+def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
+    """Whether a part ends in the hash of the bytes before; a fault if not."""
     payload = max(0, entry.bytes - DIGEST_BYTES)
     try:
         with path.open("rb") as file:
@@ -53,28 +55,28 @@ def _is_intact(path: Folder, entry: Entry, found: Findings, on_bytes: OnBytes) -
             digest = file.read(DIGEST_BYTES + 1)
         if sha256(path, on_bytes, payload) == digest.hex():
             return True
-        found.fault(path, TORN, torn=True)
+        findings.fault(path, TORN, torn=True)
     except OSError as error:
-        found.fault(path, f"cannot be read ({error.strerror})")
+        findings.fault(path, f"cannot be read ({error.strerror})")
     return False
 
 
-def _part_content(path: Folder, found: Findings) -> None:
-    if not found.plans:
+def _part_content(path: Folder, findings: Findings) -> None:
+    if not findings.plans:
         return
-    most = max(found.plans)
+    most = max(findings.plans)
     try:
         piece = compaction.read_part(path)
-        asked = max(most, pc.max(piece.studies["planned_trials"]).as_py() or 0)
-        plan = path.parent / plan_file(asked)
-        if asked > most and all(fault.path != plan for fault in found.faults):
-            found.fault(plan, "is missing, and a part is of as many trials", torn=True)
+        trials = max(most, pc.max(piece.studies["planned_trials"]).as_py() or 0)
+        plan = path.parent / plan_file(trials)
+        if trials > most and all(fault.path != plan for fault in findings.faults):
+            findings.fault(plan, "is missing, but a part has that many trials", torn=True)
         rows = {table: table_checks.in_memory(content) for table, content in piece._asdict().items()}
-        repeats = max(found.confirms, default=NO_REPEATS)
-        flaws = table_checks.flaws(from_plan(found.plans[most], asked, repeats, path.parent.name), rows)
-        found.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
-        found.ended |= outcomes(rows["trials"])
+        repeats = max(findings.confirms, default=NO_REPEATS)
+        flaws = table_checks.flaws(from_plan(findings.plans[most], trials, repeats, path.parent.name), rows)
+        findings.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
+        findings.ended |= outcomes(rows["trials"])
     except BadInput as error:
-        found.fault(path, str(error).removeprefix(f"{path} "))
-    except Exception as error:  # a file that nobody vouches for can do anything to its reader
-        found.fault(path, f"cannot be read ({brief(error)})")
+        findings.fault(path, str(error).removeprefix(f"{path} "))
+    except Exception as error:  # an untrusted file can raise anything in its reader
+        findings.fault(path, f"cannot be read ({brief(error)})")

@@ -1,4 +1,4 @@
-"""What must hold of a release: lists that are what was written, every file as listed, no other, tables as planned."""
+"""Checks of a release: intact lists, every file as listed and no other, tables as planned."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -18,7 +18,7 @@ DEEPEST = 12  # folders; a release has six
 
 
 class Listed(NamedTuple):
-    """What is to be looked at in a release.
+    """The contents of a release to be checked.
 
     Attributes:
       documents: paths of files that are listed and there, and no study's, with the sha256 they are listed with.
@@ -40,59 +40,61 @@ def is_release(names: set[str]) -> bool:
 
 def lists(folder: Folder) -> Listed:
     """Reads SHA256SUMS and manifest.json, and compares them with each other and with the files that are there."""
-    found = Findings(folder)
-    there = dict(_files(folder, "", found))
-    found.files, found.bytes = len(there), sum(there.values())
-    hashes, held = _sums(folder, there, found), _manifest(folder, there, found)
+    findings = Findings(folder)
+    there = dict(_files(folder, "", findings))
+    findings.files, findings.bytes = len(there), sum(there.values())
+    hashes, studies = _sums(folder, there, findings), _manifest(folder, there, findings)
     if hashes is None:
-        return Listed({}, [], there, found)
+        return Listed({}, [], there, findings)
     for path in sorted(there.keys() - hashes.keys() - {SUMS}):
-        found.fault(folder / path, "is not listed; an extra file")
-    if held is not None:
+        findings.fault(folder / path, "is an unexpected file that no list names")
+    if studies is not None:
         try:
             release_lists.check_lists(folder)
         except BadInput as error:
-            found.fault(folder, str(error))
-            held = None
-    told = {MANIFEST} if held is None else {place(commit, table) for commit in held for table in commit.files}
-    for path in sorted(hashes.keys() - there.keys() - told - {MANIFEST}):
-        found.fault(folder / path, "is missing, and is listed")
-    documents = {path: hashes[path] for path in sorted(there.keys() & hashes.keys() - told)}
-    return Listed(documents, held or [], there, found)
+            findings.fault(folder, str(error))
+            studies = None
+    study_paths = (
+        {MANIFEST} if studies is None else {place(commit, table) for commit in studies for table in commit.files}
+    )
+    for path in sorted(hashes.keys() - there.keys() - study_paths - {MANIFEST}):
+        findings.fault(folder / path, "is listed but missing")
+    documents = {path: hashes[path] for path in sorted(there.keys() & hashes.keys() - study_paths)}
+    return Listed(documents, studies or [], there, findings)
 
 
 def check_file(path: Folder, listed: str, on_bytes: OnBytes) -> Findings:
-    """Looks at a file that a release lists: is it, byte for byte, what its hash says?"""
-    found = Findings(path)
+    """Checks a file that a release lists against its hash."""
+    findings = Findings(path)
     try:
         if sha256(path, on_bytes) != listed:
-            found.fault(path, TORN)
+            findings.fault(path, TORN)
     except OSError as error:
-        found.fault(path, f"cannot be read ({error.strerror})")
-    return found
+        findings.fault(path, f"cannot be read ({error.strerror})")
+    return findings
 
 
 def check_study(
     folder: Folder, commit: Commit, sizes: Mapping[str, int], on_bytes: OnBytes, *, rebuild: bool
 ) -> Findings:
-    """Looks at the files of a study, and at what its tables hold.
+    """Checks the files of a study, and its tables.
 
     Args:
       folder: of the release.
       commit: the study.
       sizes: of all files that are there, by path.
-      on_bytes: told how many bytes more have been looked at.
-      rebuild: whether to make the envelope again and compare.
+      on_bytes: takes the number of bytes checked since its last call.
+      rebuild: whether to rebuild the envelope and compare.
     """
-    found = Findings(folder / MANIFEST, ledger=commit.ledger)
+    findings = Findings(folder / MANIFEST, ledger=commit.ledger)
     paths = {table: place(commit, table) for table in commit.files}
     there = {table: Entry(path, "file", sizes[path], 0.0) for table, path in paths.items() if path in sizes}
     manifest = folder / MANIFEST
-    whole(commit, commit.study, manifest, there, found, on_bytes, runs=None, rebuild=rebuild)
-    return found
+    whole(commit, commit.study, manifest, there, findings, on_bytes, runs=None, rebuild=rebuild)
+    return findings
 
 
-def _files(folder: Folder, inside: str, found: Findings) -> Iterator[tuple[str, int]]:
+def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[str, int]]:
     """Paths and sizes of all files under a folder; a fault for everything that is neither file nor folder."""
     within = entries(folder / inside if inside else folder)
     for entry in within:
@@ -100,42 +102,42 @@ def _files(folder: Folder, inside: str, found: Findings) -> Iterator[tuple[str, 
         if entry.kind == "file":
             yield path, entry.bytes
         elif entry.kind == "folder" and path.count("/") < DEEPEST:
-            yield from _files(folder, path, found)
+            yield from _files(folder, path, findings)
         else:
-            found.fault(folder / path, f"is none of ours; an extra {entry.kind}")
+            findings.fault(folder / path, f"is an unexpected {entry.kind}")
     if not within:
-        found.fault(folder / inside, "is an empty folder")
+        findings.fault(folder / inside, "is an empty folder")
 
 
-def _sums(folder: Folder, there: dict[str, int], found: Findings) -> dict[str, str] | None:
+def _sums(folder: Folder, there: dict[str, int], findings: Findings) -> dict[str, str] | None:
     """sha256 by path, as SHA256SUMS lists them; None, and a fault, if it is not what was written."""
     path = folder / SUMS
     if there.get(SUMS, LIST_BYTES) >= LIST_BYTES:
-        found.fault(path, "is missing; fetch the release again" if SUMS not in there else "is far too large")
+        findings.fault(path, "is missing; fetch the release again" if SUMS not in there else "is far too large")
         return None
     try:
         data = path.read_bytes()
     except OSError as error:
-        found.fault(path, f"cannot be read ({error.strerror})")
+        findings.fault(path, f"cannot be read ({error.strerror})")
         return None
     lines = [line.partition("  ") for line in data.decode(errors="replace").splitlines()[:-1]]
     hashes = {name: digest for digest, _, name in lines}
     if release_lists.sums(hashes) != data:
-        found.fault(path, TORN)
+        findings.fault(path, TORN)
         return None
     return hashes
 
 
-def _manifest(folder: Folder, there: dict[str, int], found: Findings) -> list[Commit] | None:
+def _manifest(folder: Folder, there: dict[str, int], findings: Findings) -> list[Commit] | None:
     """The studies of the manifest; None, and a fault, if it is not what was written."""
     path = folder / MANIFEST
     if there.get(MANIFEST, LIST_BYTES) >= LIST_BYTES:
-        found.fault(path, "is missing; fetch the release again" if MANIFEST not in there else "is far too large")
+        findings.fault(path, "is missing; fetch the release again" if MANIFEST not in there else "is far too large")
         return None
     try:
         return commits.released(folder)
     except Damaged as error:
-        found.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
+        findings.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
     except BadInput as error:
-        found.fault(path, str(error))
+        findings.fault(path, str(error))
     return None

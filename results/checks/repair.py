@@ -1,16 +1,16 @@
-"""Repairing a store: what is torn is dropped, what others tell of it is made anew, and nothing intact is touched.
+"""Repairing a store: torn files are dropped, or rebuilt where other files allow it; intact files are never touched.
 
-A study stays as complete as what is intact of it; the sweep or the import that asked for it runs what is missing then.
+A study keeps everything of it that is intact; the sweep or the import that asked for it then runs what is missing.
 
-- A torn or missing commit record is made anew from its tables, if its envelope agrees with them: it holds their hashes.
-- One that cannot be is dropped, and so is one that lists a torn or missing table. The commit before it counts again,
+- A torn or missing commit record is rebuilt from its tables, if its envelope agrees with them: it holds their hashes.
+- If that fails it is dropped, and so is one that lists a torn or missing table. The commit before it counts again,
   if it is still there, with the parts since; its tables stay, though nobody can tell any more whether they are intact.
 - A torn envelope is dropped, and the study committed again, with the same tables and an envelope.
 - A torn part that counts becomes an empty one, because parts are numbered without holes.
-- A torn claim is made anew from what its number and the other names in the folder say about it; then a further claim
+- A torn claim is rebuilt from what its number and the other names in the folder say about it; then a further claim
   cuts off whoever wrote before the repair.
-- A torn plan is made anew from another plan, a commit or a part; dropped if there is none.
-- What asks for repeats of the best trial is made anew from its name.
+- A torn plan is rebuilt from another plan, a commit or a part, or dropped if there is none.
+- A request for repeats of the best trial is rebuilt from its name.
 """
 
 import json
@@ -41,13 +41,13 @@ EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in (schema.STUDIES, sc
 
 
 class Action(NamedTuple):
-    """Something that was done: a line for the user, and whether writers from before have to be cut off."""
+    """A repair that was made: a line for the user, and whether earlier writers have to be cut off."""
 
     line: str
     fence: bool = False
 
 
-class Told(NamedTuple):
+class PlanRequest(NamedTuple):
     """A plan, and a number of trials it was asked for with."""
 
     plan: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Told(NamedTuple):
 
 
 def run(folder: Folder, report: Report) -> int:
-    """Prints a line for everything that is dropped or made anew, and for every fault that is left.
+    """Prints a line for every file that is dropped or rebuilt, and for every fault that is left.
 
     Args:
       folder: of the store.
@@ -65,23 +65,23 @@ def run(folder: Folder, report: Report) -> int:
       0 if no fault is left, 1 if there are any, none of which is torn.
 
     Raises:
-      BadInput: this is no store of this machine, or a release, which is never changed.
+      BadInput: the store is not on this machine, or it is a release, which is never changed.
     """
     if not isinstance(folder, Path):
         raise BadInput(f"{folder} is not on this machine; copy it here, repair it, and copy it back")
     if release_checks.is_release({entry.name for entry in entries(folder)}):
         raise BadInput(f"{folder} is a release, which never changes; fetch it again, or export it again")
-    found = verify.examine(folder, report)
+    before = verify.examine(folder, report)
     acted = 0
-    for findings in found:
+    for findings in before:
         place = folder / findings.place.name if findings.place != folder else folder
         for line in _around(findings) if place == folder else _study(place, findings, report):
             print(shown(line))
             acted += 1
-    left = [fault for findings in (verify.examine(folder, report) if acted else found) for fault in findings.faults]
+    left = [fault for findings in (verify.examine(folder, report) if acted else before) for fault in findings.faults]
     for fault in left:
-        print(f"{fault.line}; left alone, because only what is torn is dropped")
-    print(f"{acted:,} files dropped or made anew; {len(left) or 'no'} faults left")
+        print(f"{fault.line}; left alone, because repair drops only torn files")
+    print(f"{acted:,} files dropped or rebuilt; {len(left) or 'no'} faults left")
     return 1 if left else 0
 
 
@@ -94,7 +94,7 @@ def _around(findings: Findings) -> Iterator[str]:
 
 
 def _study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
-    """Mends a study until nothing in it is torn, having taken it; a process that writes to it is waited for."""
+    """Repairs a study until nothing in it is torn, under its lock, which waits for a process that writes to it."""
     if not any(fault.torn for fault in findings.faults):
         return
     if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):
@@ -120,7 +120,7 @@ def _study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
 
 
 def _round(folder: Path, findings: Findings) -> list[Action]:
-    """One round of mending; what it brings to light is for the next."""
+    """One round of repairs; faults that it brings to light are for the next."""
     listing = listed(folder)
     torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
     plan = _plan(folder, findings, listing)
@@ -131,7 +131,7 @@ def _round(folder: Path, findings: Findings) -> list[Action]:
     return acted or list(_holes(folder, findings, listing) if plan else ())
 
 
-def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: Told | None) -> Iterator[Action]:
+def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None) -> Iterator[Action]:
     """Temporary files and plans."""
     for name, what in torn.items():
         path = folder / name
@@ -143,19 +143,19 @@ def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: Told |
                 durable.replace(path, durable.seal({"trials": parts.listing([name]).plans[0], "plan": plan.plan}))
             else:
                 path.unlink(missing_ok=True)
-            yield Action(f"{path}: {'made anew' if plan else 'dropped, as nothing tells what it said'}; it {what}")
+            yield Action(f"{path}: {'rebuilt' if plan else 'dropped, as no other record holds the plan'}; it {what}")
     if plan and plan.trials not in listing.plans and plan_file(plan.trials) not in torn:
         path = folder / plan_file(plan.trials)
         durable.create(path, durable.seal({"trials": plan.trials, "plan": plan.plan}))
-        yield Action(f"{path}: made anew; it was missing")
+        yield Action(f"{path}: rebuilt; it was missing")
 
 
 def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
-    """What asks for repeats; its name says all that it holds."""
+    """Requests for repeats; a file's name says all that it holds."""
     for name, what in torn.items():
         for repeats in parts.listing([name]).confirms:
             durable.replace(folder / name, durable.seal(repeats.record()))
-            yield Action(f"{folder / name}: made anew; it {what}")
+            yield Action(f"{folder / name}: rebuilt; it {what}")
 
 
 def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
@@ -165,13 +165,13 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
     torn = [number for number in listing.claims if number not in known and claim_file(number) not in odd]
     numbers = sorted([*torn, *study_checks.missing_claims(listing)], reverse=True)
     for number in numbers if len(numbers) <= MOST_ANEW else []:
-        written = [part.seq for part in listing.parts if part.token == number]
-        purpose = "run" if written else "repair"
+        seqs = [part.seq for part in listing.parts if part.token == number]
+        purpose = "run" if seqs else "repair"
         path = folder / commit_file(number)
         if number in listing.commits and (record := _record(path)) is not None:
             cutoff, purpose = commit_of(record, folder, path).parts, "commit"
-        elif written:
-            cutoff = min(written)  # whoever has a claim writes on from its cut-off
+        elif seqs:
+            cutoff = min(seqs)  # whoever has a claim writes on from its cut-off
         elif number + 1 in known:
             cutoff = known[number + 1]  # without a part of this claim, the next one counted as many
         else:
@@ -180,11 +180,11 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
         path = folder / claim_file(number)
         was = "was torn" if path.exists() else "was missing"
         durable.replace(path, claim_bytes(number, cutoff, purpose))
-        yield Action(f"{path}: made anew, with a cut-off of {cutoff} parts; it {was}", fence=True)
+        yield Action(f"{path}: rebuilt with a cut-off of {cutoff} parts; it {was}", fence=True)
 
 
 def _records(
-    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: Told | None
+    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None
 ) -> Iterator[Action]:
     """The newest commit record, if it is torn, or was and is gone."""
     for number in sorted(findings.claims, reverse=True):
@@ -194,18 +194,18 @@ def _records(
         is_lost = path.name in torn or _count(findings, listing) < claim.parts
         if plan is None or not is_lost or claim.purpose not in ("commit", "merge"):
             continue
-        for asked in _asked(plan, listing):
+        for request in _asked(plan, listing):
             runs = commit_checks.runs(listing, findings)
-            made = commit_checks.remade(folder, number, claim.parts, plan.plan, asked, runs)
-            if made is not None:
-                durable.replace(path, durable.seal(made))
+            record = commit_checks.remade(folder, number, claim.parts, plan.plan, request, runs)
+            if record is not None:
+                durable.replace(path, durable.seal(record))
                 what = torn.get(path.name, "was missing")
-                yield Action(f"{path}: made anew from its tables and its envelope, which agree; it {what}")
+                yield Action(f"{path}: rebuilt from its tables and envelope, which agree; it {what}")
                 return
 
 
-def _asked(plan: Told, listing: Listing) -> list[Asked]:
-    """All that a commit may have been of, the most first."""
+def _asked(plan: PlanRequest, listing: Listing) -> list[Asked]:
+    """Every request that a commit may have answered, the largest first."""
     trials = sorted({plan.trials, *listing.plans}, reverse=True)
     return [
         Asked(each, repeats) for each in trials for repeats in sorted({NO_REPEATS, *listing.confirms}, reverse=True)
@@ -213,7 +213,7 @@ def _asked(plan: Told, listing: Listing) -> list[Asked]:
 
 
 def _commits(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
-    """Commit records, and those that list what is torn or missing."""
+    """Torn commit records, and those that list a torn or missing file."""
     for name, what in torn.items():
         number = commit_number(name)
         if number is None or name == envelope.file_name(number):
@@ -225,7 +225,7 @@ def _commits(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
 
 
 def _parts(
-    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: Told | None
+    folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None
 ) -> Iterator[Action]:
     counting = _counting(findings, listing)
     for part in listing.parts:
@@ -251,11 +251,11 @@ def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Actio
         path = folder / Part(seq, token).file
         if token and findings.claims[token].purpose != "commit" and not path.exists():
             durable.create(path, compaction.part_bytes(EMPTY))
-            yield Action(f"{path}: made anew as an empty part; it was missing", fence=True)
+            yield Action(f"{path}: rebuilt as an empty part; it was missing", fence=True)
 
 
 def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
-    """Envelopes; that of the newest commit is made again with all else by another commit of the same tables."""
+    """Torn envelopes; that of the newest commit is rebuilt by another commit of the same tables."""
     for path, what, torn in findings.faults:
         number = commit_number(path.name)
         if not torn or number is None or path.name != envelope.file_name(number):
@@ -265,16 +265,16 @@ def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
         if findings.commit and findings.commit.number == number:
             Claim(folder.parent, folder.name).commit(findings.commit.study)
             record = folder / commit_file(max(listed(folder).commits))
-            yield f"{record}: made, with the same tables and an envelope"
+            yield f"{record}: created with the same tables and an envelope"
 
 
 def _fenced(folder: Path, findings: Findings) -> Iterator[str]:
-    """A claim after which nobody writes who wrote before the repair, and that says how many parts there are now."""
+    """Adds a claim with the current number of parts, which stops everybody who wrote before the repair."""
     listing = listed(folder)
     number = max(listing.claims, default=0) + 1
     path = folder / claim_file(number)
     durable.create(path, claim_bytes(number, _count(findings, listing), "repair"))
-    yield f"{path}: made, with the parts there are now, so that nobody goes on who counted others"
+    yield f"{path}: created with the current number of parts, so that earlier writers stop"
 
 
 def _counting(findings: Findings, listing: Listing) -> list[Part]:
@@ -292,22 +292,22 @@ def _count(findings: Findings, listing: Listing) -> int:
     return count
 
 
-def _plan(folder: Path, findings: Findings, listing: Listing) -> Told | None:
+def _plan(folder: Path, findings: Findings, listing: Listing) -> PlanRequest | None:
     """The plan of the study, and the most trials that it was asked for with, from whatever is intact."""
-    told = [Told(plan, trials) for trials, plan in findings.plans.items()]
+    requests = [PlanRequest(plan, trials) for trials, plan in findings.plans.items()]
     for number in listing.commits:
         path = folder / commit_file(number)
         record = _record(path)
         if record is not None:
             commit = commit_of(record, folder, path)
-            told.append(Told(commit.plan, commit.trials))
+            requests.append(PlanRequest(commit.plan, commit.trials))
     for part in findings.parts:
         studies = compaction.read_part(folder / part.file).studies
         for row in studies.select(["plan", "planned_trials"]).to_pylist():
             trials = max([row["planned_trials"] or 0, *listing.plans])
             if trials and row["plan"]:
-                told.append(Told(json.loads(row["plan"]), trials))
-    return max((each for each in told if _is_of(each.plan, folder)), key=lambda each: each.trials, default=None)
+                requests.append(PlanRequest(json.loads(row["plan"]), trials))
+    return max((each for each in requests if _is_of(each.plan, folder)), key=lambda each: each.trials, default=None)
 
 
 def _is_of(plan: Mapping[str, Any], folder: Path) -> bool:
@@ -330,8 +330,8 @@ def _record(path: Path) -> dict[str, Any] | None:
 
 def _is_bare(folder: Path) -> bool:
     """Whether a study's folder holds nothing but claims."""
-    found = listed(folder)
-    return not (found.plans or found.parts or found.commits or set(found.others) - {study_checks.LOCK})
+    listing = listed(folder)
+    return not (listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK})
 
 
 def _removed(folder: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What must hold of a study's folder in a store: every file is accounted for, and is what was written."""
+"""Checks of a study's folder in a store: every file is accounted for and intact."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,13 +30,13 @@ def check(
     *,
     rebuild: bool = True,
 ) -> Findings:
-    """Looks at all of a study's folder; again, if something seemed wrong and somebody wrote to it meanwhile.
+    """Checks a study's folder; again, if there are faults and somebody wrote to it meanwhile.
 
     Args:
       folder: of the study.
       within: what lies in it, if that is known.
-      on_bytes: told how many bytes more have been looked at.
-      rebuild: whether to make the envelope again and compare.
+      on_bytes: takes the number of bytes checked since its last call.
+      rebuild: whether to rebuild the envelope and compare.
     """
     before = entries(folder) if within is None else within
     for _ in range(3):
@@ -49,89 +49,93 @@ def check(
 
 
 def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool) -> Findings:
-    found = Findings(folder)
-    files = _files(folder, within, found)
+    findings = Findings(folder)
+    files = _files(folder, within, findings)
     listing = parts.listing(files)
-    found.files, found.bytes = len(files), sum(entry.bytes for entry in files.values())
-    records = {name: _record(folder / name, files[name], found, on_bytes) for name in files if name.endswith(".json")}
-    _plans(folder, listing, records, found)
-    _confirms(folder, listing, records, found)
-    _claims(folder, listing, records, found)
-    listed = commit_checks.commits(folder, listing, records, files, found, on_bytes, rebuild=rebuild)
-    _unrecorded(folder, listing, found)
-    part_checks.check(folder, listing, files, found, on_bytes)
+    findings.files, findings.bytes = len(files), sum(entry.bytes for entry in files.values())
+    records = {
+        name: _record(folder / name, files[name], findings, on_bytes) for name in files if name.endswith(".json")
+    }
+    _plans(folder, listing, records, findings)
+    _confirms(folder, listing, records, findings)
+    _claims(folder, listing, records, findings)
+    listed = commit_checks.commits(folder, listing, records, files, findings, on_bytes, rebuild=rebuild)
+    _unrecorded(folder, listing, findings)
+    part_checks.check(folder, listing, files, findings, on_bytes)
     for name in listing.others:
         if name not in listed:
-            _unlisted(folder / name, listing, found)
-    intact = [Asked(trials, max(found.confirms, default=NO_REPEATS)) for trials in (0, *listing.plans)]
-    found.ledger = ledger.tally(most([*intact, *([found.commit.asked] if found.commit else [])]), found.ended)
-    return found
+            _unlisted(folder / name, listing, findings)
+    intact = [Asked(trials, max(findings.confirms, default=NO_REPEATS)) for trials in (0, *listing.plans)]
+    findings.ledger = ledger.tally(
+        most([*intact, *([findings.commit.asked] if findings.commit else [])]), findings.ended
+    )
+    return findings
 
 
-def _files(folder: Folder, within: list[Entry], found: Findings) -> dict[str, Entry]:
-    """The files that may be ours; of everything else, what is wrong with it."""
+def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str, Entry]:
+    """The files that may belong to a study; everything else is a fault."""
     files = {}
     for entry in within:
         if entry.kind != "file":
-            found.fault(folder / entry.name, f"is a {entry.kind}; a study's folder holds files and nothing else")
+            findings.fault(folder / entry.name, f"is a {entry.kind}; a study's folder holds files and nothing else")
         elif entry.name == LOCK:
             if entry.bytes:
-                found.fault(folder / entry.name, "is the lock, which is empty when it is made", torn=True)
+                findings.fault(folder / entry.name, "is the lock file, which should be empty", torn=True)
         elif entry.name.startswith(durable.TEMPORARY):
-            found.temporary(folder / entry.name, entry)
+            findings.temporary(folder / entry.name, entry)
         else:
             files[entry.name] = entry
     return files
 
 
-def _record(path: Folder, entry: Entry, found: Findings, on_bytes: OnBytes) -> dict[str, Any] | None:
-    """A sealed record; None, and a fault, if it is not what was written."""
+def _record(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> dict[str, Any] | None:
+    """A sealed record; None, and a fault, if it is damaged."""
     if entry.bytes > RECORD_BYTES:
-        found.fault(path, f"holds {entry.bytes:,} bytes, more than any record", torn=True)
+        findings.fault(path, f"holds {entry.bytes:,} bytes, more than any record", torn=True)
         return None
     try:
         data = path.read_bytes()
         on_bytes(len(data))
         return durable.unseal(data, path)
     except Damaged:
-        found.fault(path, TORN, torn=True)
+        findings.fault(path, TORN, torn=True)
     except OSError as error:
-        found.fault(path, f"cannot be read ({error.strerror})")
+        findings.fault(path, f"cannot be read ({error.strerror})")
     return None
 
 
-def _plans(folder: Folder, listing: Listing, records: Mapping[str, Any], found: Findings) -> None:
+def _plans(folder: Folder, listing: Listing, records: Mapping[str, Any], findings: Findings) -> None:
     for trials in listing.plans:
         path, record = folder / plan_file(trials), records[plan_file(trials)]
         if record is None:
             continue
         if record.keys() != {"trials", "plan"} or record["trials"] != trials:
-            found.fault(path, "is no plan of as many trials as its name says")
+            findings.fault(path, "is not a plan for the number of trials in its name")
             continue
         try:
-            found.studies[trials] = commit_checks.study_of(record["plan"], trials, folder.name)
+            findings.studies[trials] = commit_checks.study_of(record["plan"], trials, folder.name)
         except BadInput as error:
-            found.fault(path, str(error))
+            findings.fault(path, str(error))
             continue
-        found.plans[trials] = record["plan"]
+        findings.plans[trials] = record["plan"]
     if not listing.plans and (listing.parts or listing.commits):
-        found.fault(folder, "has no plan; nobody asked for this study", torn=True)
+        findings.fault(folder, "has no plan, so this study was never requested", torn=True)
     elif not listing.plans and isinstance(folder, Path) and durable.is_leftover(folder):
-        found.fault(folder, "has been without a plan for more than a day", torn=True)
+        findings.fault(folder, "has been without a plan for more than a day", torn=True)
     elif not listing.plans:
-        found.leftovers["unplanned"] += 1
+        findings.leftovers["unplanned"] += 1
 
 
-def _confirms(folder: Folder, listing: Listing, records: Mapping[str, Any], found: Findings) -> None:
+def _confirms(folder: Folder, listing: Listing, records: Mapping[str, Any], findings: Findings) -> None:
     for repeats in listing.confirms:
         path, record = folder / confirm_file(repeats), records[confirm_file(repeats)]
         if record == repeats.record():
-            found.confirms.append(repeats)
+            findings.confirms.append(repeats)
         elif record is not None:
-            found.fault(path, "does not ask for as many repeats as its name says")
+            findings.fault(path, "does not ask for the number of repeats in its name")
 
 
-def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], found: Findings) -> None:
+def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findings: Findings) -> None:
     for number in listing.claims:
         path, record = folder / claim_file(number), records[claim_file(number)]
         if record is None:
@@ -142,34 +146,34 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], found:
             or counts[0] != number
             or any(type(n) is not int or not 0 <= n <= MOST for n in counts)
         ):
-            found.fault(path, "is no claim of the number that its name says")
+            findings.fault(path, "is not a claim with the number in its name")
         elif record["purpose"] not in PURPOSES:
-            found.fault(path, "is a claim for no purpose that there is")
+            findings.fault(path, "is a claim with an unknown purpose")
         else:
-            found.claims[number] = Claimed(record["parts"], record["purpose"])
+            findings.claims[number] = Claimed(record["parts"], record["purpose"])
     if missing := missing_claims(listing):
         which = claim_file(missing[0]) + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-        found.fault(folder, f"lacks {which}; claims are numbered without holes", torn=True)
-    for number, claim in found.claims.items():
-        before = found.claims.get(number - 1)
+        findings.fault(folder, f"lacks {which}; claims are numbered without gaps", torn=True)
+    for number, claim in findings.claims.items():
+        before = findings.claims.get(number - 1)
         # What a merge brought counts for nothing until its commit record is there; older software counted it before.
         is_void = before and before.purpose == "merge" and number - 1 not in listing.commits
         if before and claim.parts < before.parts and claim.purpose != "repair" and not is_void:
-            what = f"counts {claim.parts} parts, and the claim before it counted {before.parts}"
-            found.fault(folder / claim_file(number), what)
+            what = f"counts {claim.parts} parts, but the claim before it counted {before.parts}"
+            findings.fault(folder / claim_file(number), what)
 
 
-def _unrecorded(folder: Folder, listing: Listing, found: Findings) -> None:
-    """A merge that brought all files of a study but the last, the record; nothing else tells if that was removed."""
-    newest = max(found.claims, default=0)
+def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
+    """Finds a merge that brought all files of a study but the record; nothing else shows that this is missing."""
+    newest = max(findings.claims, default=0)
     tables = [name for name in listing.others if commit_number(name) == newest]
     if (
         newest
-        and found.claims[newest].purpose == "merge"
+        and findings.claims[newest].purpose == "merge"
         and newest not in listing.commits
         and len(tables) > len(TABLES)
     ):
-        found.fault(folder / commit_file(newest), "is missing, and its tables and envelope are there", torn=True)
+        findings.fault(folder / commit_file(newest), "is missing, but its tables and envelope exist", torn=True)
 
 
 def newest_claim(listing: Listing) -> int:
@@ -182,9 +186,9 @@ def missing_claims(listing: Listing) -> list[int]:
     return sorted(set(range(1, newest_claim(listing) + 1)) - set(listing.claims))
 
 
-def _unlisted(path: Folder, listing: Listing, found: Findings) -> None:
-    """A file that no record lists: of a commit that never was, or that has been replaced; else it is not ours."""
+def _unlisted(path: Folder, listing: Listing, findings: Findings) -> None:
+    """Counts a file that no record lists as one of an unfinished or replaced commit, or else as a fault."""
     if 1 <= (commit_number(path.name) or 0) <= newest_claim(listing):
-        found.leftovers["uncommitted"] += 1
+        findings.leftovers["uncommitted"] += 1
     else:
-        found.fault(path, "is none of ours; an extra file")
+        findings.fault(path, "is an unexpected file")

@@ -1,4 +1,4 @@
-"""What must hold of the three tables of a study, whoever measured it and wherever they lie."""
+"""Checks of the three tables of a study, in parts, commits and releases."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """Something that does not hold of a table: studies, trials or measurements."""
+    """A flaw of a table: studies, trials or measurements."""
 
     table: str
     what: str
@@ -73,22 +73,28 @@ def held(file: pq.ParquetFile) -> Rows:
 
 
 def in_parquet(file: pq.ParquetFile) -> Rows:
-    """A Parquet file, read one row group after the other; one constant in a row group is told by its statistics."""
+    """A Parquet file, read one row group after the other; constant columns are known from their statistics."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.Table]:
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, list(columns), use_threads=False)
 
     def values(column: str) -> set:
-        found = set()
+        distinct = set()
         for group in range(file.num_row_groups):
-            told = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
-            if told and told.has_min_max and told.has_null_count and not told.null_count and told.min == told.max:
-                found.add(told.min)
+            statistics = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
+            if (
+                statistics
+                and statistics.has_min_max
+                and statistics.has_null_count
+                and not statistics.null_count
+                and statistics.min == statistics.max
+            ):
+                distinct.add(statistics.min)
             else:
                 table = file.read_row_group(group, [column], use_threads=False)
-                found |= set(table[column].unique().to_pylist())
-        return found
+                distinct |= set(table[column].unique().to_pylist())
+        return distinct
 
     return Rows(file.schema_arrow, file.metadata.num_rows, read, values)
 
@@ -96,7 +102,7 @@ def in_parquet(file: pq.ParquetFile) -> Rows:
 def flaws(
     study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
 ) -> Iterator[Flaw]:
-    """What does not hold of the tables of a study.
+    """Flaws of the tables of a study.
 
     Args:
       study: the plan, with the trials planned.
@@ -109,13 +115,13 @@ def flaws(
         yield from wrong
         return
     recorded = KINDS[study.kind].recorded
-    drawn = [] if recorded else tables["trials"].schema.names[len(schema.TRIALS) :]
+    metaparameters = [] if recorded else tables["trials"].schema.names[len(schema.TRIALS) :]
     studies = _needed("studies", tables["studies"], _TOLD)
-    trials = _needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *drawn])
+    trials = _needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *metaparameters])
     names = {"studies": set(studies["study"].unique().to_pylist()), "trials": set(trials["study"].unique().to_pylist())}
     names["measurements"] = tables["measurements"].values("study")
-    for table, found in names.items():
-        for name in sorted(map(str, found - {study.name}))[:1]:
+    for table, stored in names.items():
+        for name in sorted(map(str, stored - {study.name}))[:1]:
             yield Flaw(table, f"holds rows of another study, {name[:80]!r}")
     for table, rows in (("studies", studies), ("trials", trials)):
         nulls = [column for column in schema.NEVER_NULL if column in rows.column_names and rows[column].null_count]
@@ -134,7 +140,7 @@ def flaws(
     ids = trials["trial"].to_numpy()
     orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
     if len(orphans):
-        yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, which trials lacks")
+        yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, missing from trials")
     if not recorded and not (of_trials or curves.flaws or len(orphans)):
         for what in _ends(trials, curves):
             yield Flaw("trials", what)
@@ -143,15 +149,15 @@ def flaws(
 def _needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
     """The rows of a small table, in today's schema, with the columns that are looked at."""
     today = schema.version(rows.schema) == schema.SCHEMA_VERSION
-    found = (
+    content = (
         pa.concat_tables(rows.read(columns if today else rows.schema.names))
         if rows.length
         else rows.schema.empty_table()
     )
-    return found if today else migrations.upgrade(table, found, table)
+    return content if today else migrations.upgrade(table, content, table)
 
 
-class Curves(NamedTuple):
+class TrialSpans(NamedTuple):
     """Measurements by trial.
 
     Attributes:
@@ -165,13 +171,13 @@ class Curves(NamedTuple):
     flaws: list[str]
 
 
-def scan(rows: Rows, earliest: int) -> Curves:
-    """Reads who was measured when, and whether rows are sorted by (trial, step), each once, from ``earliest`` on."""
+def scan(rows: Rows, earliest: int) -> TrialSpans:
+    """Reads the trial and step of every row, and checks that they are sorted and unique, from ``earliest`` on."""
     trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # of stretches of rows of one trial
     wrong, at, twice, before = 0, 0, False, 0
     for table in rows.read(["trial", "step"]):
         if table["trial"].null_count or table["step"].null_count:
-            return Curves(trials[0], last[0], ["rows have no trial or no step"])
+            return TrialSpans(trials[0], last[0], ["rows have no trial or no step"])
         trial, step = (table[name].combine_chunks().to_numpy() for name in ("trial", "step"))
         change = trial[1:] != trial[:-1]
         ends, back = np.flatnonzero(change), np.flatnonzero(step[1:] <= step[:-1])
@@ -190,17 +196,17 @@ def scan(rows: Rows, earliest: int) -> Curves:
             last.append(step[np.append(ends, len(step) - 1)])
     flaws = []
     if wrong:
-        how = "are there twice" if twice else "are not sorted by (trial, step)"
+        how = "occur twice" if twice else "are not sorted by (trial, step)"
         flaws.append(f"{wrong} or more rows {how}; the first is row {at}")
     ids, starts, stops = map(np.concatenate, (trials, first, last))
     if np.any(starts < earliest) or np.any(ids < 0):
         flaws.append(f"rows have a step below {earliest} or a trial below 0")
     whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may go on in the next row group
-    return Curves(ids[whole], stops[whole], flaws)
+    return TrialSpans(ids[whole], stops[whole], flaws)
 
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
-    """What is wrong with the columns of a table: our own first, in order, then metaparameters or metrics."""
+    """Flaws of the columns of a table: our own first, in order, then metaparameters or metrics."""
     columns: tuple[Column, ...] = COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}
@@ -223,23 +229,23 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
             if field.type != own[field.name]:
                 yield f"has {field.name} as {field.type}, not {own[field.name]}"
         elif table == "measurements" and field.name not in METRICS:
-            yield f"has a column {field.name[:80]!r}, which is no metric"
+            yield f"has a column {field.name[:80]!r}, which is not a metric"
         elif table == "measurements" and field.type not in _METRIC_TYPES[: 2 if kind.recorded else 1]:
             yield f"has the metric {field.name} as {field.type}"
     if len(set(found.names)) < len(found.names):
-        yield "has two columns of one name"
+        yield "has two columns with the same name"
 
 
 def _studies(study: Plan, table: pa.Table, runs: frozenset[int] | None) -> Iterator[str]:
-    told = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
-    for column, value in zip(("dataset", "model", "optimizer", "batch_size", "plan"), told, strict=True):
+    values = (study.dataset, study.model_label, study.optimizer, study.batch_size, study.plan_json)
+    for column, value in zip(("dataset", "model", "optimizer", "batch_size", "plan"), values, strict=True):
         if set(table[column].to_pylist()) - {value, None}:
-            yield f"has another {column} than the plan"
+            yield f"has a different {column} from the plan"
     run = table["run"].to_numpy()
     if np.any(np.diff(run) <= 0):
         yield "does not have every run once, in order"
     if runs is not None and set(run.tolist()) - runs:
-        yield f"has {_some('run', np.array(sorted(set(run.tolist()) - runs)))}, under which nobody claimed the study"
+        yield f"has {_some('run', np.array(sorted(set(run.tolist()) - runs)))}, under which the study was never claimed"
 
 
 def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
@@ -247,28 +253,28 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
     if np.any(np.diff(ids) <= 0) or np.any(ids < 0):
         yield "does not have every trial once, in order, from 0"
     if set(table["run"].unique().to_pylist()) - runs:
-        yield "has trials of a run that studies lacks"
+        yield "has trials of a run that is missing from studies"
     ways = list(zip(table["status"].to_pylist(), table["reason"].to_pylist(), strict=True))
     for status, reason in sorted(set(ways) - KINDS[study.kind].endings, key=str):
         rows = np.array([way == (status, reason) for way in ways])
-        yield f"{_some('trial', ids[rows])} ended as {str(status)[:40]}({str(reason)[:40]}), which there is not"
-    wrong = {"have fewer steps than none": steps < 0}
+        yield f"has the unknown status {str(status)[:40]}({str(reason)[:40]}) in {_some('trial', ids[rows])}"
+    wrong = {"has a negative number of steps in": steps < 0}
     if not KINDS[study.kind].recorded:
         repeats = study.asked.repeats
-        wrong["were never asked for"] = (confirmation.original(ids) >= study.trials) | (
+        wrong["was never asked for"] = (confirmation.original(ids) >= study.trials) | (
             confirmation.repeat(ids) > repeats.confirm
         )
-        wrong["have more steps than the budget"] = steps > study.budget_steps
-        wrong["have no steps"] = pc.is_null(table["steps"]).to_numpy()
-        wrong["have no seed"] = pc.is_null(table["seed"]).to_numpy()
+        wrong["has more steps than the budget in"] = steps > study.budget_steps
+        wrong["has no steps in"] = pc.is_null(table["steps"]).to_numpy()
+        wrong["has no seed in"] = pc.is_null(table["seed"]).to_numpy()
         metaparameters = table.schema.names[len(schema.TRIALS) :]
         if len(table) and sorted(metaparameters) != sorted(study.space):
-            yield f"has the metaparameters {', '.join(metaparameters)}, and not those of the plan"
+            yield f"has the metaparameters {', '.join(metaparameters)}, not those of the plan"
         for name in set(metaparameters) & set(study.space):
-            wrong[f"have a {name} outside of its range"] = _outside(study.space[name], table[name].to_numpy())
-    for what, found in wrong.items():
-        if found.any():
-            yield f"{_some('trial', ids[found])} {what}"
+            wrong[f"has a {name} outside its range in"] = _outside(study.space[name], table[name].to_numpy())
+    for what, matches in wrong.items():
+        if matches.any():
+            yield f"{what} {_some('trial', ids[matches])}"
 
 
 def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
@@ -277,36 +283,36 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
     repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else confirmation.is_repeat(ids)
     odd = roles != np.where(repeats, CONFIRM, SEARCH)
     if odd.any():
-        yield f"{_some('trial', ids[odd])} have a role that is not theirs: {str(roles[odd][0])[:40]}"
+        yield f"has the wrong role in {_some('trial', ids[odd])}: {str(roles[odd][0])[:40]}"
     if not repeats.any():
         return
     originals = confirmation.original(ids[repeats])
     repeated = len(np.unique(originals))
     if whole and repeated > (most := study.asked.repeats.candidates(study.trials)):
-        yield f"has repeats of {repeated} trials, and the best are {most}"
+        yield f"has repeats of {repeated} trials, but only {most} are candidates"
     if whole and len(set(map(confirmation.original, confirmation.reporting(study.asked, ids[repeats].tolist())))) > 1:
-        yield "has repeats that report of several trials, and only one was chosen"
+        yield "has repeats that report on several trials, but only one was chosen"
     at = np.minimum(np.searchsorted(ids, originals), len(ids) - 1)
     there = ids[at] == originals
     if whole and not there.all():
-        yield f"{_some('trial', ids[repeats][~there])} repeat a trial that is not there"
+        yield f"has repeats of missing trials: {_some('trial', ids[repeats][~there])}"
     for name in table.schema.names[len(schema.TRIALS) :]:
         values = table[name].to_numpy()
         unlike = there & ~((values[at] == values[repeats]) | (np.isnan(values[at]) & np.isnan(values[repeats])))
         if unlike.any():
-            yield f"{_some('trial', ids[repeats][unlike])} have another {name} than the trial they repeat"
+            yield f"has a different {name} from the repeated trial in {_some('trial', ids[repeats][unlike])}"
 
 
-def _ends(trials: pa.Table, curves: Curves) -> Iterator[str]:
+def _ends(trials: pa.Table, curves: TrialSpans) -> Iterator[str]:
     """Of studies of our own: a trial's steps are those of its last measurement; without one it has yet to be run."""
     ids, steps = trials["trial"].to_numpy(), trials["steps"].to_numpy()
     last = np.zeros(len(ids), steps.dtype)
     last[np.searchsorted(ids, curves.trials)] = curves.last
     to_rerun = pc.is_in(trials["reason"], pa.array(REASONS_TO_RERUN)).to_numpy()
     if np.any(last != steps):
-        yield f"{_some('trial', ids[last != steps])} ended at other steps than at the last measurement"
+        yield f"has steps that differ from the last measurement in {_some('trial', ids[last != steps])}"
     if np.any((last == 0) & ~to_rerun):
-        yield f"{_some('trial', ids[(last == 0) & ~to_rerun])} ended without any measurement"
+        yield f"has no measurement of {_some('trial', ids[(last == 0) & ~to_rerun])}"
 
 
 def _outside(ranged: Range, values: np.ndarray) -> np.ndarray:
@@ -316,4 +322,4 @@ def _outside(ranged: Range, values: np.ndarray) -> np.ndarray:
 
 
 def _some(what: str, ids: np.ndarray) -> str:
-    return f"{what} {ids[0]}" if len(ids) == 1 else f"{len(ids)} {what}s, first {ids[0]},"
+    return f"{what} {ids[0]}" if len(ids) == 1 else f"{len(ids)} {what}s (first {ids[0]})"

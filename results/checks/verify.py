@@ -1,4 +1,4 @@
-"""Verifying: is every byte what was written, does every table hold what it must, does every ledger add up?"""
+"""Verifying a store or a release: hashes of all files, contents of all tables, totals of all ledgers."""
 
 import collections
 import itertools
@@ -24,7 +24,7 @@ T = TypeVar("T")
 REBUILD_BYTES = 32 << 20  # of studies whose envelopes are made again and compared; a second or two
 
 _LEFTOVERS = {
-    "temporary": "temporary files of writers at work",
+    "temporary": "temporary files of active writers",
     "unplanned": "studies about to be asked for",
     "replaced": "files that a newer commit replaced",
     "cut off": "parts that a newer claim cut off",
@@ -43,16 +43,16 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     Returns:
       0 if there is no fault, 1 if there is any.
     """
-    found = examine(folder, report, full=full)
-    faults = [fault for findings in found for fault in findings.faults]
+    everything = examine(folder, report, full=full)
+    faults = [fault for findings in everything for fault in findings.faults]
     for fault in faults:
         print(fault.line)
-    print(summary(found))
+    print(summary(everything))
     return 1 if faults else 0
 
 
 def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
-    """What looking at a store or a release brings up; see ``run``."""
+    """The findings of checking a store or a release; see ``run``."""
     within = entries(folder)
     if release_checks.is_release({entry.name for entry in within}):
         return release(folder, report, full=full)
@@ -60,9 +60,9 @@ def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findi
 
 
 def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
-    """The studies whose envelopes are made again: all, or of what is large as many as take a second or two.
+    """The studies whose envelopes are rebuilt: all, or in large stores as many as take a second or two.
 
-    Envelopes are a short cut to the tables. Those of the others are only seen to be what was written for these tables.
+    Envelopes are a short cut to the tables. The others are only checked to be intact and made for these tables.
 
     Args:
       sizes: bytes of every study, by its name; which are drawn is a function of these.
@@ -77,7 +77,7 @@ def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
 
 
 def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
-    """What looking at a release brings up: at its lists, then at every file, then at the tables of every study."""
+    """The findings of checking a release: its lists, then every file, then the tables of every study."""
     listed = release_checks.lists(folder)
     sizes = {commit.name: sum(file.bytes for file in commit.files.values()) for commit in listed.commits}
     rebuilt = sample(sizes, full=full)
@@ -96,7 +96,7 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
 
 
 def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:
-    """What looking at a store brings up: at its own folder, then at every study.
+    """The findings of checking a store: its own folder, then every study.
 
     Args:
       folder: of the store.
@@ -110,30 +110,32 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
     studies = [folder / entry.name for entry in within if entry.kind == "folder" and not entry.name.startswith(".")]
     if not studies:
         raise BadInput(
-            f"{folder} holds no study, so it is no store; name the folder that a sweep or an import wrote to"
+            f"{folder} holds no study, so it is not a store; name the folder that a sweep or an import wrote to"
         )
     if migrations.studies_of_1(folder):
         raise BadInput(
-            f"{folder} has schema 1, without hashes; bring it over with `python -m results merge {folder} --store DIR`"
+            f"{folder} has schema 1, without hashes; convert it with `python -m results merge {folder} --store DIR`"
         )
     lying = {study: _within(study) for study in studies}
     sizes = {study.name: sum(entry.bytes for entry in lying[study] or ()) for study in studies}
     rebuilt = sample(sizes, full=full)
     with progress.shown("verifying", sum(sizes.values()), "B", report) as show:
         on_bytes = tally(show)
-        found = at_once(studies, lambda study: _guarded(study, lying[study], on_bytes, rebuild=study.name in rebuilt))
-    return [_around(folder, within), *found]
+        of_studies = at_once(
+            studies, lambda study: _guarded(study, lying[study], on_bytes, rebuild=study.name in rebuilt)
+        )
+    return [_around(folder, within), *of_studies]
 
 
 def at_once(items: Iterable[T], check: Callable[[T], Findings]) -> list[Findings]:
-    """Looks at several things at a time, one per processor; hashing and decoding leave Python's lock."""
+    """Runs checks in parallel, one per processor; hashing and decoding release Python's lock."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with ThreadPoolExecutor(processors) as pool:
         return list(pool.map(check, items))
 
 
 def tally(show: Callable[[int], object]) -> OnBytes:
-    """Adds up what threads tell, for a function that takes the sum."""
+    """Adds up counts from several threads, for a function that takes the sum."""
     lock, done = threading.Lock(), 0
 
     def add(count: int) -> None:
@@ -145,23 +147,23 @@ def tally(show: Callable[[int], object]) -> OnBytes:
     return add
 
 
-def summary(found: Iterable[Findings]) -> str:
-    """The last line: what was looked at, the ledger of it all, what is left over, how many faults there are."""
-    found = list(found)
-    ledgers = [findings.ledger for findings in found if findings.ledger]
+def summary(everything: Iterable[Findings]) -> str:
+    """The last line: counts of studies and files, the total ledger, leftovers and faults."""
+    everything = list(everything)
+    ledgers = [findings.ledger for findings in everything if findings.ledger]
     whole = Ledger(*(sum(counts) for counts in zip(*ledgers, strict=True))) if ledgers else Ledger(*[0] * 9)
     leftovers: collections.Counter[str] = collections.Counter()
-    for findings in found:
+    for findings in everything:
         leftovers += findings.leftovers
-    faults = sum(len(findings.faults) for findings in found)
-    believed = sum(findings.believed for findings in found)
-    megabytes = sum(findings.bytes for findings in found) / 1e6
+    faults = sum(len(findings.faults) for findings in everything)
+    believed = sum(findings.believed for findings in everything)
+    megabytes = sum(findings.bytes for findings in everything) / 1e6
     return "; ".join(
         [
-            f"{len(ledgers):,} studies, {sum(findings.files for findings in found):,} files, {megabytes:,.1f} MB",
+            f"{len(ledgers):,} studies, {sum(findings.files for findings in everything):,} files, {megabytes:,.1f} MB",
             in_words(whole),
             *(f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())),
-            *([f"{believed:,} envelopes believed for their hashes (--full makes all again)"] if believed else []),
+            *([f"{believed:,} envelopes trusted by their hashes (--full rebuilds all)"] if believed else []),
             f"{faults:,} faults" if faults else "no faults",
         ]
     )
@@ -178,24 +180,24 @@ def in_words(ledger: Ledger) -> str:
 
 
 def _around(folder: Folder, within: list[Entry]) -> Findings:
-    """What lies in a store's own folder, beside the studies."""
-    found = Findings(folder)
+    """The findings in a store's own folder, beside the studies."""
+    findings = Findings(folder)
     for entry in within:
         path = folder / entry.name
         if entry.kind == "file" and entry.name.startswith(durable.TEMPORARY):
-            found.temporary(path, entry)
+            findings.temporary(path, entry)
         elif entry.kind != "folder" or entry.name.startswith("."):
-            found.fault(path, f"is none of ours; an extra {entry.kind}")
-    return found
+            findings.fault(path, f"is an unexpected {entry.kind}")
+    return findings
 
 
 def _guarded(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *, rebuild: bool) -> Findings:
     try:
         return study_checks.check(study, within, on_bytes, rebuild=rebuild)
     except Exception as error:  # one study that nobody foresaw must not hide what is wrong with the others
-        found = Findings(study)
-        found.fault(study, f"cannot be looked at ({brief(error)})")
-        return found
+        findings = Findings(study)
+        findings.fault(study, f"cannot be checked ({brief(error)})")
+        return findings
 
 
 def _within(folder: Folder) -> list[Entry] | None:

@@ -1,1 +1,1 @@
-"""Data that others published, brought into a store; each source a file."""
+"""Importers of published data, one file per source."""

@@ -22,10 +22,10 @@ from results import store as stores
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
-from results.importers.algoperf_folders import EXTERNAL, Key, Place, places
-from results.importers.algoperf_trials import METAPARAMETERS, Trial
+from results.importers.algoperf_folders import EXTERNAL, Key, TrialFolder, places
+from results.importers.algoperf_trials import METAPARAMETERS, LoggedTrial
 from results.importers.recording import Content
-from results.importers.untrusted import Holes, Unusable
+from results.importers.untrusted import ImportWarnings, Unusable
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
 
@@ -36,7 +36,7 @@ CITATION = (
     "logs of github.com/mlcommons/submissions_algorithms"
 )
 MOST_TRIALS = 10_000  # of a study
-_WAS_LEFT = "they stay as they were imported; --replace takes what the logs say now"
+_WAS_LEFT = "the stored values are kept; --replace takes those of the logs"
 _WAS_TAKEN = "replaced by what the logs say now"
 
 
@@ -46,69 +46,69 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
     Args:
       path: previous_leaderboards of the repository, or a part of it.
       store: where to.
-      replace: take what has changed since it was imported; else that is told, and stays as it is.
+      replace: take values that changed since they were imported; else they are reported, and the stored ones kept.
       report: takes a line for the user.
     """
     if not path.exists():
         raise BadInput(f"no folder at {path}; name a copy of previous_leaderboards, or a part of it")
     root = path.resolve() if isinstance(path, Path) else path
-    holes, waiting = Holes(), list[Content]()
+    warnings, waiting = ImportWarnings(), list[Content]()
     new = there = trials = rows = assumed = 0
     changed: list[str] = []
     values = 0
-    for key, found in tqdm(sorted(places(root, holes).items()), "algoperf-logs", unit="study", disable=None):
-        content = study(key, found, root, holes)
+    for key, folders in tqdm(sorted(places(root, warnings).items()), "algoperf-logs", unit="study", disable=None):
+        content = study(key, folders, root, warnings)
         waiting += [content] if content else []
         if content is None or not (new + there or len(content.measurements["step"])):
             continue  # studies whose trials are all lost wait for one that is not
         if not new + there:
             _check(store)
         for each in waiting:
-            saved = recording.save(store, each, replace=replace)
-            new, there = new + saved.stored, there + (not saved.stored)
-            trials += saved.stored * each.study.trials
-            rows += saved.stored * len(each.measurements["step"])
-            values += saved.values
-            changed += [f"{each.study.name}: {saved.told('the logs')}"] if saved.changed else []
+            outcome = recording.save(store, each, replace=replace)
+            new, there = new + outcome.stored, there + (not outcome.stored)
+            trials += outcome.stored * each.study.trials
+            rows += outcome.stored * len(each.measurements["step"])
+            values += outcome.values
+            changed += [f"{each.study.name}: {outcome.told('the logs')}"] if outcome.changed else []
             assumed += each.study.details["batch_size_source"] == algoperf_workloads.BASELINE
         waiting.clear()
     if not new + there:
         report(f"error: nothing to import in {path}: no trial_<n> with evaluations of a known workload")
-        holes.report(report, most=1)
+        warnings.report(report, most=1)
         return 1
-    holes.report(report)
+    warnings.report(report)
     if changed:
         report(f"{len(changed)} studies changed, {values:,} values: {_WAS_TAKEN if replace else _WAS_LEFT}")
-        Holes(changed).report(report)
+        ImportWarnings(changed).report(report)
     if assumed:
         report(f"{assumed} studies: the batch size is that {algoperf_workloads.BASELINE}")
     report(
         f"{new + there} studies, of which {new} are new ({trials:,} trials, {rows:,} evaluations) and {there} were "
-        f"there; {len(holes.lines)} holes"
+        f"there; {len(warnings.lines)} warnings"
     )
     return 0
 
 
-def study(key: Key, found: Sequence[Place], path: Folder, holes: Holes) -> Content | None:
-    """A study with all its trials; None if nothing tells its batch size.
+def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Content | None:
+    """A study with all its trials; None if its batch size is unknown.
 
     Args:
       key: what it is.
-      found: its trials' folders.
+      folders: its trials' folders.
       path: what is imported, to name places in it.
-      holes: takes what is missing.
+      warnings: takes what is missing.
     """
-    trials = list(_trials(key, found, path, holes))
+    trials = list(_trials(key, folders, path, warnings))
     place = f"{key.submission}/{key.study}/{key.workload}_{key.framework}"
     place = place if place.isprintable() else ascii(place)
-    size = algoperf_workloads.batch_size(key.workload, _chosen(found[0].folder, key))
+    size = algoperf_workloads.batch_size(key.workload, _chosen(folders[0].folder, key))
     if size is None:
-        holes.add(place, "its batch size is in no submission.py that could be read; not imported")
+        warnings.add(place, "no readable submission.py states its batch size; not imported")
         return None
     absent = _absent(trials)
     if absent:
         numbers = ", ".join(map(str, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
-        holes.add(
+        warnings.add(
             place, f"no folder for {'trial' if len(absent) == 1 else 'trials'} {numbers}, which the flags ask for"
         )
     dataset, model = (_word(name) for name in algoperf_workloads.names(key.workload))
@@ -136,36 +136,36 @@ def _check(store: Folder) -> None:
     stores.check_readable(store)
 
 
-def _trials(key: Key, found: Sequence[Place], path: Folder, holes: Holes) -> Iterator[Trial]:
-    """The trials of a study, each number once; what is wrong with one, or held by two folders, is told."""
-    first: dict[int, Trial] = {}
-    for place in found:
+def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Iterator[LoggedTrial]:
+    """The trials of a study, each number once; faults, and numbers held by two folders, become warnings."""
+    first: dict[int, LoggedTrial] = {}
+    for place in folders:
         trial = algoperf_trials.read(place.folder, place.number, place.names, path)
         where = untrusted.shown(place.folder, path)
-        kept = first.setdefault(trial.number, trial)
-        if kept is not trial:
-            alike = _alike(trial, kept)
-            other = untrusted.shown(kept.folder, path)
-            holes.add(where, f"repeats {other}" if alike else f"contradicts {other}, which is kept")
+        earlier = first.setdefault(trial.number, trial)
+        if earlier is not trial:
+            alike = _alike(trial, earlier)
+            other = untrusted.shown(earlier.folder, path)
+            warnings.add(where, f"repeats {other}" if alike else f"contradicts {other}, which is kept")
             continue
         lacking = key.ruleset == EXTERNAL and METAPARAMETERS not in place.names
         faults = [*trial.faults, f"{METAPARAMETERS} is missing"] if lacking else trial.faults
         if faults:
-            holes.add(where, "; ".join(faults))
+            warnings.add(where, "; ".join(faults))
     yield from (first[number] for number in sorted(first))
 
 
-def _alike(one: Trial, other: Trial) -> bool:
+def _alike(one: LoggedTrial, other: LoggedTrial) -> bool:
     if one.evaluations is None or other.evaluations is None:
         return one.evaluations is other.evaluations
     a, b = (pa.table({"step": e.step, **e.source}).to_pylist() for e in (one.evaluations, other.evaluations))
     return repr(a) == repr(b)
 
 
-def _absent(trials: Sequence[Trial]) -> list[int]:
+def _absent(trials: Sequence[LoggedTrial]) -> list[int]:
     """Numbers of trials that were asked for, as the flags of others say, but have no folder."""
-    asked = max((untrusted.whole(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0)
-    return sorted(set(range(1, asked + 1)) - {trial.number for trial in trials})
+    planned = max((untrusted.whole(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0)
+    return sorted(set(range(1, planned + 1)) - {trial.number for trial in trials})
 
 
 def _chosen(folder: Folder, key: Key) -> dict[str, int]:
@@ -180,7 +180,7 @@ def _chosen(folder: Folder, key: Key) -> dict[str, int]:
         return {}
 
 
-def _details(key: Key, trials: Sequence[Trial], batch_size_source: str) -> dict[str, Any]:
+def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) -> dict[str, Any]:
     metadata = next((t.metadata for t in trials if t.metadata), {})
     goals = {
         algoperf_workloads.COLUMNS[column]: algoperf_workloads.METRICS[column.split("/")[1]].error(value)
@@ -204,7 +204,7 @@ def _details(key: Key, trials: Sequence[Trial], batch_size_source: str) -> dict[
     }
 
 
-def _trial_columns(trials: Sequence[Trial], absent: Sequence[int]) -> dict[str, Any]:
+def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict[str, Any]:
     outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost")] * len(absent)
     blank = [None] * len(absent)
     columns: dict[str, Any] = {
@@ -223,7 +223,7 @@ def _trial_columns(trials: Sequence[Trial], absent: Sequence[int]) -> dict[str, 
     return columns
 
 
-def _measurement_columns(trials: Sequence[Trial]) -> dict[str, Any]:
+def _measurement_columns(trials: Sequence[LoggedTrial]) -> dict[str, Any]:
     found = [(trial.number, trial.evaluations, trial.evaluations.errors) for trial in trials if trial.evaluations]
     metrics = dict.fromkeys(name for _, _, errors in found for name in errors)
     columns: dict[str, Any] = {

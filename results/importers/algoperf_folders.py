@@ -1,4 +1,4 @@
-"""Where AlgoPerf's logs hold their trials: which folder is a trial, and of which study."""
+"""Folders of AlgoPerf's logs: which of them is a trial, and of which study."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from results.durable import Folder
 from results.importers import algoperf_trials, untrusted
 from results.importers.algoperf_trials import FLAGS
-from results.importers.untrusted import Holes, Unusable
+from results.importers.untrusted import ImportWarnings, Unusable
 
 _TRIAL = re.compile(r"trial_(\d{1,6})")
 _STUDY = re.compile(r"study_?(\d+)")
@@ -18,7 +18,7 @@ _RULESETS = (EXTERNAL, "self_tuning")
 
 
 class Key(NamedTuple):
-    """What tells a study of the logs from others."""
+    """The key of a study in the logs."""
 
     leaderboard: str
     ruleset: str
@@ -28,7 +28,7 @@ class Key(NamedTuple):
     framework: str
 
 
-class Place(NamedTuple):
+class TrialFolder(NamedTuple):
     """A trial's folder with the names of its files; ``misplaced`` if it lies outside a folder of its workload."""
 
     folder: Folder
@@ -37,22 +37,22 @@ class Place(NamedTuple):
     misplaced: bool
 
 
-def places(path: Folder, holes: Holes) -> dict[Key, list[Place]]:
+def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder]]:
     """The folders of trials under ``path`` by study, those in a folder of their workload first."""
-    found: dict[Key, list[Place]] = {}
-    for folder, names in untrusted.files(path, holes):
+    by_study: dict[Key, list[TrialFolder]] = {}
+    for folder, names in untrusted.files(path, warnings):
         files = tuple(name for name in names if name in algoperf_trials.FILES)
         trial = _TRIAL.fullmatch(folder.name)
         if files and trial is None:
-            holes.add(untrusted.shown(folder, path), f"holds {files[0]} but is not called trial_<n>")
+            warnings.add(untrusted.shown(folder, path), f"holds {files[0]} but is not called trial_<n>")
         elif trial is not None:
             key, misplaced = _key(folder, files, path)
-            found.setdefault(key, []).append(Place(folder, files, int(trial[1]), misplaced))
-    return {key: sorted(members, key=lambda p: (p.misplaced, str(p.folder))) for key, members in found.items()}
+            by_study.setdefault(key, []).append(TrialFolder(folder, files, int(trial[1]), misplaced))
+    return {key: sorted(members, key=lambda p: (p.misplaced, str(p.folder))) for key, members in by_study.items()}
 
 
 def _key(folder: Folder, files: Iterable[str], root: Folder) -> tuple[Key, bool]:
-    """The study a trial belongs to, and whether its workload is told by its flags for want of a folder."""
+    """The study a trial belongs to, and whether its workload is known only from its flags."""
     above = list(folder.parts[:-1])
     workload = _WORKLOAD.fullmatch(above[-1] if above else "")
     if workload:

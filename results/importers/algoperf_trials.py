@@ -25,7 +25,7 @@ _OF_HIGHER_IS_BETTER = ("accuracy", "ssim", "mean_average_precision", "bleu")
 
 
 class Evaluations(NamedTuple):
-    """What a trial measured.
+    """The evaluations of a trial.
 
     Attributes:
       step: int64, increasing, from 0.
@@ -45,8 +45,8 @@ class Evaluations(NamedTuple):
         return found
 
 
-class Trial(NamedTuple):
-    """A trial as far as its folder tells.
+class LoggedTrial(NamedTuple):
+    """A trial as its folder describes it.
 
     Attributes:
       folder: where it is.
@@ -67,8 +67,8 @@ class Trial(NamedTuple):
     @property
     def seed(self) -> int | None:
         """The source's seed, whose 32 bits may be written as a negative number."""
-        found = untrusted.whole(self.metadata.get("rng_seed"), -(2**31), 2**32 - 1)
-        return None if found is None else found % 2**32
+        value = untrusted.whole(self.metadata.get("rng_seed"), -(2**31), 2**32 - 1)
+        return None if value is None else value % 2**32
 
     @property
     def seconds(self) -> float | None:
@@ -78,7 +78,7 @@ class Trial(NamedTuple):
         return untrusted.number(self.evaluations.source[_SECONDS][-1].as_py())
 
 
-def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Trial:
+def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> LoggedTrial:
     """Reads what a trial's folder holds, with files of these names, in the tree at ``root``."""
     faults = []
     found: dict[str, Mapping[str, Any]] = {}
@@ -102,7 +102,7 @@ def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Tri
     except Unusable as error:
         faults.append(f"{EVALUATIONS} {error}")
     metadata, flags, metaparameters = found.values()
-    return Trial(folder, number, evaluations, metadata, flags, metaparameters, tuple(faults))
+    return LoggedTrial(folder, number, evaluations, metadata, flags, metaparameters, tuple(faults))
 
 
 def evaluated(data: bytes) -> Evaluations:
@@ -115,9 +115,9 @@ def evaluated(data: bytes) -> Evaluations:
         raise Unusable("has no header that names global_step and a metric, each column once")
     if b"\n" not in data.strip():
         raise Unusable("holds no evaluation")
-    wanted = ["global_step", *metrics, *({_SECONDS} & set(header))]
+    names = ["global_step", *metrics, *({_SECONDS} & set(header))]
     convert = pyarrow.csv.ConvertOptions(
-        column_types=dict.fromkeys(wanted, pa.float64()), include_columns=wanted, null_values=[""]
+        column_types=dict.fromkeys(names, pa.float64()), include_columns=names, null_values=[""]
     )
     try:
         table = pyarrow.csv.read_csv(io.BytesIO(data), convert_options=convert).combine_chunks()
@@ -127,54 +127,56 @@ def evaluated(data: bytes) -> Evaluations:
         raise Unusable("holds no evaluation")
     step = table["global_step"].to_numpy()
     if not np.all((step >= 0) & (step < 2**31) & (step == np.floor(step))):
-        raise Unusable("has a global_step that is no whole number from 0 to 2147483647")
+        raise Unusable("has a global_step that is not a whole number from 0 to 2147483647")
     if not np.all(np.diff(step) > 0):
         raise Unusable("has steps that do not increase")
-    columns = {name: table[name].combine_chunks() for name in wanted[1:]}
+    columns = {name: table[name].combine_chunks() for name in names[1:]}
     return Evaluations(step.astype(np.int64), columns)
 
 
 def targets(metadata: Mapping[str, Any]) -> dict[str, float]:
     """The workload's targets by name of the source's column; empty if the metadata do not tell."""
     metric = metadata.get("workload.target_metric_name")
-    found = {}
+    values = {}
     for split in ("validation", "test"):
         value = untrusted.number(metadata.get(f"workload.{split}_target_value"))
         if isinstance(metric, str) and metric in algoperf_workloads.METRICS and value is not None:
-            found[f"{split}/{metric}"] = value
-    return found
+            values[f"{split}/{metric}"] = value
+    return values
 
 
-def outcome(trial: Trial) -> tuple[str, str | None]:
+def outcome(trial: LoggedTrial) -> tuple[str, str | None]:
     """Status and reason of a trial: INFEASIBLE only if its last evaluation says NaN or infinity in so many words."""
-    found = trial.evaluations
-    if found is None or METADATA in "".join(trial.faults):
+    evaluations = trial.evaluations
+    if evaluations is None or METADATA in "".join(trial.faults):
         return "INCOMPLETE", "lost"
-    last = [found.source[name][-1].as_py() for name in algoperf_workloads.COLUMNS if name in found.source]
+    last = [evaluations.source[name][-1].as_py() for name in algoperf_workloads.COLUMNS if name in evaluations.source]
     if any(value is not None and not np.isfinite(value) for value in last):
         return "INFEASIBLE", None
-    wanted = targets(trial.metadata)
+    limits = targets(trial.metadata)
     budget = untrusted.whole(trial.flags.get("max_global_steps"), 1) or untrusted.whole(
         trial.metadata.get("workload.step_hint"), 1
     )
-    if (wanted and all(_reached(found, *target) for target in wanted.items())) or found.step[-1] >= (budget or np.inf):
+    if (limits and all(_reached(evaluations, *target) for target in limits.items())) or evaluations.step[-1] >= (
+        budget or np.inf
+    ):
         return "COMPLETE", None
-    return "INCOMPLETE", "time_limit" if _out_of_time(trial, found) else "unstated"
+    return "INCOMPLETE", "time_limit" if _out_of_time(trial, evaluations) else "unstated"
 
 
-def _reached(found: Evaluations, column: str, target: float) -> bool:
-    if column not in found.source:
+def _reached(evaluations: Evaluations, column: str, target: float) -> bool:
+    if column not in evaluations.source:
         return False
-    values = found.source[column].to_numpy(zero_copy_only=False)
+    values = evaluations.source[column].to_numpy(zero_copy_only=False)
     higher = column.split("/")[1] in _OF_HIGHER_IS_BETTER
     return bool(np.any(values >= target if higher else values <= target))
 
 
-def _out_of_time(trial: Trial, found: Evaluations) -> bool:
+def _out_of_time(trial: LoggedTrial, evaluations: Evaluations) -> bool:
     """Whether the time allowed was over before another evaluation could follow at the pace of the last."""
     limit = untrusted.number(trial.metadata.get("workload.max_allowed_runtime_sec"))
-    if limit is None or _SECONDS not in found.source:
+    if limit is None or _SECONDS not in evaluations.source:
         return False
-    seconds = found.source[_SECONDS].to_numpy(zero_copy_only=False)
+    seconds = evaluations.source[_SECONDS].to_numpy(zero_copy_only=False)
     pace = seconds[-1] - (seconds[-2] if len(seconds) > 1 else 0.0)
     return bool(seconds[-1] + pace >= limit)

@@ -1,4 +1,4 @@
-"""What AlgoPerf's workloads are: data set, model, metrics as errors, and the batch sizes submissions chose."""
+"""AlgoPerf's workloads: data set, model, metrics as errors, and the batch sizes of submissions."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 
-class Workload(NamedTuple):
+class BenchmarkWorkload(NamedTuple):
     """A workload of the benchmark, and the batch size that its baselines use."""
 
     dataset: str
@@ -18,16 +18,16 @@ class Workload(NamedTuple):
 
 # In the order in which AlgoPerf looks for the workload that a variant, such as fastmri_tanh, is one of.
 WORKLOADS = {
-    "criteo1tb": Workload("criteo1tb", "dlrm", 262_144),
-    "fastmri": Workload("fastmri", "unet", 32),
-    "imagenet_resnet": Workload("imagenet", "resnet", 1024),
-    "imagenet_vit": Workload("imagenet", "vit", 1024),
-    "librispeech_conformer": Workload("librispeech", "conformer", 256),
-    "librispeech_deepspeech": Workload("librispeech", "deepspeech", 256),
-    "ogbg": Workload("ogbg", "gnn", 512),
-    "wmt": Workload("wmt", "transformer", 128),
-    "finewebedu_lm": Workload("finewebedu", "lm", 64),
-    "mnist": Workload("mnist", "mlp", 16),
+    "criteo1tb": BenchmarkWorkload("criteo1tb", "dlrm", 262_144),
+    "fastmri": BenchmarkWorkload("fastmri", "unet", 32),
+    "imagenet_resnet": BenchmarkWorkload("imagenet", "resnet", 1024),
+    "imagenet_vit": BenchmarkWorkload("imagenet", "vit", 1024),
+    "librispeech_conformer": BenchmarkWorkload("librispeech", "conformer", 256),
+    "librispeech_deepspeech": BenchmarkWorkload("librispeech", "deepspeech", 256),
+    "ogbg": BenchmarkWorkload("ogbg", "gnn", 512),
+    "wmt": BenchmarkWorkload("wmt", "transformer", 128),
+    "finewebedu_lm": BenchmarkWorkload("finewebedu", "lm", 64),
+    "mnist": BenchmarkWorkload("mnist", "mlp", 16),
 }
 _SMALLER = {"imagenet_resnet_silu": 512, "imagenet_resnet_gelu": 512}  # variants with a baseline of their own
 _RETURNED = re.compile(
@@ -90,7 +90,7 @@ def names(workload: str) -> tuple[str, str]:
 
 
 def batch_sizes(source: str) -> dict[str, int]:
-    """What a submission's get_batch_size returns for each workload that it compares the name with.
+    """The batch sizes that a submission's get_batch_size returns, by workload.
 
     The text is searched and never run: `if workload_name == NAME:`, or elif, and `return NUMBER` in the next line is
     all that is understood; one of the published submissions is not even valid Python.
@@ -101,7 +101,7 @@ def batch_sizes(source: str) -> dict[str, int]:
 
 
 def batch_size(workload: str, chosen: dict[str, int]) -> tuple[int, str] | None:
-    """The batch size of a workload and where it is written, or None if nothing tells.
+    """The batch size of a workload and its source, or None if it is unknown.
 
     Args:
       workload: by name.

@@ -20,7 +20,7 @@ from upath import UPath
 
 from results.durable import Folder
 from results.importers import bunzip, tar_stream, untrusted
-from results.importers.tar_stream import CHUNK, Broken, Entry
+from results.importers.tar_stream import CHUNK, ArchiveEntry, Broken
 from results.importers.untrusted import Unusable
 
 AHEAD = 8  # chunks that are decoded before they are asked for
@@ -34,7 +34,7 @@ _MAGIC = b"BZh"
 Location = Folder
 
 
-class Source(NamedTuple):
+class OpenArchive(NamedTuple):
     """An opened archive or folder.
 
     Attributes:
@@ -43,13 +43,13 @@ class Source(NamedTuple):
       size: of the archive in bytes; 0 of a folder.
     """
 
-    entries: Iterator[Entry]
+    entries: Iterator[ArchiveEntry]
     position: Callable[[], int]
     size: int
 
 
 def sha256(path: Location, read: Callable[[int], None]) -> str:
-    """The sha256 of a file in hexadecimal; ``read`` is told how many bytes were read since the last time."""
+    """The sha256 of a file in hexadecimal; ``read`` takes the number of bytes read since its last call."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(4 * CHUNK):
@@ -59,7 +59,7 @@ def sha256(path: Location, read: Callable[[int], None]) -> str:
 
 
 @contextlib.contextmanager
-def opened(path: Location, top: str) -> Iterator[Source]:
+def opened(path: Location, top: str) -> Iterator[OpenArchive]:
     """Opens a .tar.bz2, a .tar or a folder; which of them it is, is seen from its content.
 
     Args:
@@ -70,7 +70,7 @@ def opened(path: Location, top: str) -> Iterator[Source]:
       Broken: it cannot be opened. Reading the entries raises it, too.
     """
     if path.is_dir():
-        yield Source(_folder(path, top), lambda: 0, 0)
+        yield OpenArchive(_folder(path, top), lambda: 0, 0)
         return
     if not path.is_file():
         raise Broken("it is neither a file nor a folder")
@@ -86,7 +86,7 @@ def opened(path: Location, top: str) -> Iterator[Source]:
         pool = ThreadPoolExecutor(1)  # so that chunks come in order
         stack.callback(pool.shutdown, cancel_futures=True)  # before the file is closed
         chunks = _Chunks(decoded, size, pool)
-        yield Source(tar_stream.entries(iter(chunks)), lambda: chunks.position, size)
+        yield OpenArchive(tar_stream.entries(iter(chunks)), lambda: chunks.position, size)
 
 
 def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> bunzip.Decoded:
@@ -144,7 +144,7 @@ class _Chunks:
                     return
                 held = following
         except (OSError, EOFError, RuntimeError, ValueError) as error:
-            raise Broken(f"it is damaged or cut short ({_reason(error)})") from None
+            raise Broken(f"it is damaged or truncated ({_reason(error)})") from None
 
     def _read(self) -> tuple[bytes, int]:
         return self._decoded.read(CHUNK), self._decoded.position()
@@ -155,8 +155,8 @@ def _reason(error: Exception) -> str:
     return text[:100] if text.isprintable() and text not in ("", "std::exception") else type(error).__name__
 
 
-def _folder(root: Location, top: str) -> Iterator[Entry]:
-    """What is in a folder, files of a folder before those of the folders in it; links are never followed."""
+def _folder(root: Location, top: str) -> Iterator[ArchiveEntry]:
+    """The files under a folder, those of a folder before those of its subfolders; links are never followed."""
     waiting = [("" if (root / top).is_dir() else f"{top}/", root)]
     while waiting:
         below, folder = waiting.pop()
@@ -166,13 +166,13 @@ def _folder(root: Location, top: str) -> Iterator[Entry]:
                 listed, read = _local(folder, root, stack) if isinstance(folder, Path) else _remote(folder)
                 found = sorted(listed)
             except (OSError, Unusable) as error:
-                yield Entry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
+                yield ArchiveEntry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
                 continue
             for name, odd, is_folder, size in found:
                 if not is_folder:
-                    yield Entry(f"{below}{name}", size, odd, functools.partial(read, name, size))
+                    yield ArchiveEntry(f"{below}{name}", size, odd, functools.partial(read, name, size))
                 elif below.count("/") >= DEEPEST:
-                    yield Entry(f"{below}{name}", 0, "a folder nested too deep", bytes)
+                    yield ArchiveEntry(f"{below}{name}", 0, "a folder nested too deep", bytes)
                 else:
                     folders.append((f"{below}{name}/", folder / name))
         waiting += reversed(folders)

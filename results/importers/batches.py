@@ -9,7 +9,7 @@ import pyarrow as pa
 from results import store
 from results.durable import Folder
 from results.importers import curves_csv, recording, shallue2018_format
-from results.importers.shallue2018_format import Outcome
+from results.importers.shallue2018_format import TrialMetadata
 from results.plans import schema
 from results.plans.recorded import Recorded
 from results.storage import claims
@@ -29,14 +29,14 @@ class Batch(NamedTuple):
 
     study: Recorded
     seen: frozenset[int]
-    outcomes: Mapping[int, Outcome]
+    outcomes: Mapping[int, TrialMetadata]
     curves: Mapping[int, bytes]
     lost: frozenset[int]
     last: bool
 
 
 class Stored(NamedTuple):
-    """What became of a batch.
+    """The result of storing a batch.
 
     Attributes:
       trials, rows: how many of each were new.
@@ -53,7 +53,7 @@ class Stored(NamedTuple):
 
 
 def save(folder: Folder, batch: Batch) -> Stored:
-    """Stores what the store does not have of a batch, as one part.
+    """Stores the trials of a batch that the store lacks, as one part.
 
     Raises:
       TakenOver: another process took the study in the midst of it.
@@ -84,7 +84,7 @@ def _known_as_lost(claim: claims.Claim) -> set[int]:
 
 
 def _tables(
-    study: Recorded, outcomes: Mapping[int, Outcome], lost: frozenset[int] | set[int], curves: pa.Table
+    study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: frozenset[int] | set[int], curves: pa.Table
 ) -> dict[str, pa.Table]:
     return {
         "studies": recording.studies(study, {}),
@@ -93,7 +93,7 @@ def _tables(
     }
 
 
-def _trials(study: Recorded, outcomes: Mapping[int, Outcome], lost: frozenset[int] | set[int]) -> pa.Table:
+def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: frozenset[int] | set[int]) -> pa.Table:
     ids = sorted(outcomes.keys() | lost)
     told = [outcomes.get(trial) for trial in ids]
     names = sorted({name for outcome in told if outcome for name in outcome.metaparameters})
@@ -108,7 +108,7 @@ def _trials(study: Recorded, outcomes: Mapping[int, Outcome], lost: frozenset[in
     return schema.build(schema.TRIALS, data, dict.fromkeys(names, pa.float64()))
 
 
-def _reason(outcome: Outcome | None, lost: bool) -> str | None:
+def _reason(outcome: TrialMetadata | None, lost: bool) -> str | None:
     if lost or outcome is None:
         return "lost"
     return "unstated" if outcome.status == "INCOMPLETE" else None

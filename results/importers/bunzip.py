@@ -82,7 +82,7 @@ def main(path: str, threads: int, out: BinaryIO) -> None:
 
 
 def run() -> None:
-    """The program; what is wrong with a file is the last line of standard error."""
+    """The program; an error in the file is the last line of standard error."""
     try:
         main(sys.argv[1], int(sys.argv[2]), sys.stdout.buffer)
     except (OSError, EOFError, RuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Curves as CSV files, one per trial: those with the same header are joined and parsed at once.
+"""ParsedCurves as CSV files, one per trial: those with the same header are joined and parsed at once.
 
 Values become the double nearest to the decimal that was written; an empty cell becomes null. Where joined files cannot
 be parsed, or rows do not add up, they are parsed one by one, so that a broken file harms no other.
@@ -22,14 +22,14 @@ LAST_STEP = 2**31 - 1
 Columns = Callable[[str], str | None]
 
 
-class Curves(NamedTuple):
-    """What was in some files.
+class ParsedCurves(NamedTuple):
+    """The content of some files.
 
     Attributes:
       table: columns trial, step (both int32) and metrics (float64), sorted by trial and step.
       broken: why, by trial, a file was not taken.
       repeated: rows left out because their step was there already, by trial.
-      left_out: names of columns that are none of ours.
+      left_out: names of columns that were not imported.
     """
 
     table: pa.Table
@@ -46,7 +46,7 @@ class _Header(NamedTuple):
     left_out: frozenset[str]
 
 
-def parse(files: Mapping[int, bytes], columns: Columns) -> Curves:
+def parse(files: Mapping[int, bytes], columns: Columns) -> ParsedCurves:
     """Parses the files of some trials.
 
     Args:
@@ -68,7 +68,7 @@ def parse(files: Mapping[int, bytes], columns: Columns) -> Curves:
         left_out |= header.left_out
         tables += list(_parsed({trial: files[trial] for trial in trials}, len(line) + 1, header, broken))
     table, repeated = _in_order(tables)
-    return Curves(table, broken, repeated, frozenset(left_out))
+    return ParsedCurves(table, broken, repeated, frozenset(left_out))
 
 
 def _header(line: bytes, columns: Columns) -> _Header:
@@ -78,7 +78,7 @@ def _header(line: bytes, columns: Columns) -> _Header:
         text = line.decode("utf-8-sig").rstrip("\r")
         theirs = next(csv.reader([text], strict=True))
     except (UnicodeDecodeError, csv.Error):
-        raise Unusable("has a first line that is no header") from None
+        raise Unusable("has a first line that is not a header") from None
     if len(theirs) > MOST_COLUMNS:
         raise Unusable(f"has {len(theirs):,} columns")
     names, taken = [], {}
@@ -126,7 +126,7 @@ def _rows(files: Mapping[int, bytes], skip: int, header: _Header) -> pa.Table:
         counts.append(text.count(b"\n", skip) + (not closed))
     text = b"".join(pieces)
     if len(trials) > 1 and (b'"' in text or text.count(b"\r") != text.count(b"\r\n")):
-        raise Unusable("has quotes, or a line end that is none")
+        raise Unusable("has quotes or an invalid line end")
     table = _read(text, header) if text.strip() else _no_rows(header)
     if len(trials) == 1:
         counts = [table.num_rows]

@@ -1,4 +1,4 @@
-"""The intake: what an archive has shown of each study so far, kept until enough is there to be stored, and no longer.
+"""The intake: buffers the trials of an archive until enough of them can be stored at once.
 
 Files come in any order. A trial is stored once both its files and its study's study.json have come, together with
 others of its study. What has to wait is bounded: where too much waits for a file that does not come, curves are put off
@@ -14,10 +14,10 @@ from results import store
 from results.durable import Folder
 from results.importers import batches, shallue2018_format
 from results.importers.batches import Batch, Stored
-from results.importers.gathered import Gathered
-from results.importers.shallue2018_format import Place
-from results.importers.tar_stream import Broken, Entry
-from results.importers.untrusted import Holes, Unusable
+from results.importers.partial_study import PartialStudy
+from results.importers.shallue2018_format import ArchivePath
+from results.importers.tar_stream import ArchiveEntry, Broken
+from results.importers.untrusted import ImportWarnings, Unusable
 
 ENOUGH = 8 << 20  # bytes of text of one study that are worth a part
 MOST_WAITING = 96 << 20  # bytes of text that wait for other files
@@ -26,11 +26,11 @@ MOST_BATCHES = 32  # on their way into the store
 WORTH_A_PART = 64 << 10  # bytes of text, if too much is waiting
 LARGEST_JSON, LARGEST_CURVE, LARGEST_STUDY = 64 << 10, 64 << 20, 1 << 30  # bytes
 MOST_CONFIGURED = 8 << 20  # bytes of study.json, all of which are kept
-MOST_STUDIES, MOST_TRIALS, MOST_HOLES = 5_000, 2_000_000, 100_000
+MOST_STUDIES, MOST_TRIALS, MOST_WARNINGS = 5_000, 2_000_000, 100_000
 
 
 class _UnderWay(NamedTuple):
-    study: Gathered
+    study: PartialStudy
     bytes: int
     future: Future[Stored]
 
@@ -45,16 +45,16 @@ class Intake:
       left_out: columns that were not imported.
     """
 
-    def __init__(self, folder: Folder, pool: ThreadPoolExecutor, holes: Holes):
-        self.studies: dict[str, Gathered] = {}
+    def __init__(self, folder: Folder, pool: ThreadPoolExecutor, warnings: ImportWarnings):
+        self.studies: dict[str, PartialStudy] = {}
         self.trials = self.rows = self.there = 0
         self.left_out: set[str] = set()
-        self._folder, self._pool, self._holes = folder, pool, holes
+        self._folder, self._pool, self._warnings = folder, pool, warnings
         self._under_way: collections.deque[_UnderWay] = collections.deque()
         self._seen = self._waiting = self._configured = 0
-        self._current: Gathered | None = None
+        self._current: PartialStudy | None = None
 
-    def take(self, place: Place, entry: Entry) -> None:
+    def take(self, place: ArchivePath, entry: ArchiveEntry) -> None:
         """Takes a file of the archive.
 
         Raises:
@@ -76,10 +76,10 @@ class Intake:
             else:
                 self._take_curve(study, place.trial, entry)
         except Unusable as error:
-            self.hole(entry.path, error)
+            self.warn(entry.path, error)
         self._make_room(study)
 
-    def take_put_off(self, place: Place, entry: Entry) -> None:
+    def take_put_off(self, place: ArchivePath, entry: ArchiveEntry) -> None:
         """Takes a file in another pass: only curves that were put off before."""
         study = self.studies.get(place.study)
         if study and place.trial in study.put_off and place.file == "measurements.csv":
@@ -118,9 +118,9 @@ class Intake:
                 self._hand_over(study, last=True, without_curves=not cut)
         self._settle(0)
 
-    def _take_study(self, study: Gathered, entry: Entry) -> None:
+    def _take_study(self, study: PartialStudy, entry: ArchiveEntry) -> None:
         if study.recorded is not None:
-            raise Unusable("comes twice; the first one stays")
+            raise Unusable("occurs twice; the first one is kept")
         try:
             data = _read(entry, LARGEST_JSON)
             self._configured += len(data)
@@ -134,9 +134,9 @@ class Intake:
             self.there += len(study.done)
             self._forget(study, study.done)
 
-    def _take_outcome(self, study: Gathered, trial: int, entry: Entry) -> None:
+    def _take_outcome(self, study: PartialStudy, trial: int, entry: ArchiveEntry) -> None:
         if trial in study.statuses:
-            raise Unusable("comes twice; the first one stays")
+            raise Unusable("occurs twice; the first one is kept")
         self._count(study, trial)
         try:
             outcome = shallue2018_format.outcome(trial, _read(entry, LARGEST_JSON))
@@ -147,15 +147,15 @@ class Intake:
         if trial not in study.done and trial not in study.lost:
             study.take_outcome(trial, outcome)
 
-    def _take_curve(self, study: Gathered, trial: int, entry: Entry) -> None:
+    def _take_curve(self, study: PartialStudy, trial: int, entry: ArchiveEntry) -> None:
         if trial in study.measured:
-            raise Unusable("comes twice; the first one stays")
+            raise Unusable("occurs twice; the first one is kept")
         self._count(study, trial)
         study.measured.add(trial)
         if trial not in study.done and trial not in study.lost:
             self._read_curve(study, trial, entry)
 
-    def _read_curve(self, study: Gathered, trial: int, entry: Entry) -> None:
+    def _read_curve(self, study: PartialStudy, trial: int, entry: ArchiveEntry) -> None:
         try:
             text = _read(entry, min(LARGEST_CURVE, LARGEST_STUDY - study.text))
         except Unusable as error:
@@ -164,48 +164,48 @@ class Intake:
         study.take_curve(trial, text)
         self._waiting += len(text)
 
-    def _study(self, path: str) -> Gathered:
+    def _study(self, path: str) -> PartialStudy:
         if path not in self.studies:
-            self.studies[path] = Gathered(path)
+            self.studies[path] = PartialStudy(path)
         return self.studies[path]
 
-    def _count(self, study: Gathered, trial: int) -> None:
+    def _count(self, study: PartialStudy, trial: int) -> None:
         if trial not in study.statuses and trial not in study.measured and trial not in study.lost:
             self._seen += 1
 
-    def hole(self, place: str, why: object) -> None:
-        """Notes what cannot be imported."""
-        self._holes.add(place, why)
+    def warn(self, place: str, why: object) -> None:
+        """Adds a warning about something that cannot be imported."""
+        self._warnings.add(place, why)
 
     def check_bounds(self) -> None:
         """Raises Broken if the archive holds more than any published one."""
         for what, count, most in (
             ("studies", len(self.studies), MOST_STUDIES),
             ("trials", self._seen, MOST_TRIALS),
-            ("faults", len(self._holes.lines), MOST_HOLES),
+            ("faults", len(self._warnings.lines), MOST_WARNINGS),
             ("bytes of study.json", self._configured, MOST_CONFIGURED),
         ):
             if count > most:
                 raise Broken(f"it holds more than {most:,} {what}")
 
-    def _refuse(self, study: Gathered, why: str) -> None:
-        self.hole(study.path, why)
+    def _refuse(self, study: PartialStudy, why: str) -> None:
+        self.warn(study.path, why)
         study.refused = True
         self._forget(study, study.curves.keys() | study.outcomes.keys())
 
-    def _lose(self, study: Gathered, trial: int, place: str, why: object) -> None:
-        self.hole(place, why)
+    def _lose(self, study: PartialStudy, trial: int, place: str, why: object) -> None:
+        self.warn(place, why)
         study.lost.add(trial)
         study.visible = False
         study.put_off.discard(trial)
         self._forget(study, {trial})
 
-    def _forget(self, study: Gathered, trials: Iterable[int], *, outcomes: bool = True) -> None:
+    def _forget(self, study: PartialStudy, trials: Iterable[int], *, outcomes: bool = True) -> None:
         before = study.waiting
         study.drop(trials, outcomes=outcomes)
         self._waiting += study.waiting - before
 
-    def _make_room(self, study: Gathered) -> None:
+    def _make_room(self, study: PartialStudy) -> None:
         """Hands over what is worth a part of a study that something has come of, and more if too much is waiting."""
         if study.ready >= ENOUGH:
             self._hand_over(study)
@@ -219,7 +219,7 @@ class Intake:
                 fullest.put_off |= late
                 self._forget(fullest, late, outcomes=False)
 
-    def _hand_over(self, study: Gathered, *, last: bool = False, without_curves: bool = False) -> None:
+    def _hand_over(self, study: PartialStudy, *, last: bool = False, without_curves: bool = False) -> None:
         """Hands what is ready of a study to the store.
 
         Args:
@@ -248,7 +248,7 @@ class Intake:
         self._under_way.append(_UnderWay(study, size, study.writing))
 
     def _settle(self, most: int) -> None:
-        """Waits until at most so many bytes are on their way, and takes in what became of the others."""
+        """Waits until at most so many bytes are on their way, and collects the results of the others."""
         while self._under_way and (
             most == 0 or len(self._under_way) > MOST_BATCHES or sum(batch.bytes for batch in self._under_way) > most
         ):
@@ -259,10 +259,10 @@ class Intake:
             self.left_out |= stored.left_out
             study.lost |= stored.broken.keys()
             for trial, why in stored.broken.items():
-                self.hole(f"{study.path}/{trial}/measurements.csv", why)
+                self.warn(f"{study.path}/{trial}/measurements.csv", why)
             for trial, rows in stored.repeated.items():
                 place = f"{study.path}/{trial}/measurements.csv"
-                self.hole(place, f"{rows} rows repeat a step; the first of each stays")
+                self.warn(place, f"{rows} rows repeat a step; the first of each is kept")
 
 
 def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored:
@@ -272,7 +272,7 @@ def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored
     return batches.save(folder, batch)
 
 
-def _read(entry: Entry, limit: int) -> bytes:
+def _read(entry: ArchiveEntry, limit: int) -> bytes:
     if entry.size > limit:
         raise Unusable(f"holds {entry.size:,} bytes; that is not a file of this kind")
     return entry.read()

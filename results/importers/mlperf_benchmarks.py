@@ -1,4 +1,4 @@
-"""What MLPerf's benchmarks are: data set, model, the unit they count convergence in, and examples in an epoch."""
+"""MLPerf's benchmarks: data set, model, the unit of convergence, and examples per epoch."""
 
 import re
 from typing import Literal, NamedTuple
@@ -112,7 +112,7 @@ def canonical(name: str, release: str) -> str:
 
 
 def benchmark(name: str, release: str) -> Benchmark:
-    """What a record's ``Benchmark`` stands for; of one that is not known, neither unit nor examples."""
+    """The benchmark of a record; an unknown one has neither unit nor examples."""
     word = re.sub(r"[^A-Za-z0-9_.+-]", "_", canonical(name, release)).lstrip("_.+-")[:80] or "unnamed"
     unknown = Benchmark(word, word, "unstated", "nothing tells the unit of a benchmark unknown to this software")
     return BENCHMARKS.get(canonical(name, release), unknown)

@@ -23,9 +23,9 @@ from results import store as stores
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import mlperf_benchmarks, recording, untrusted
-from results.importers.mlperf_records import ABOUT, Record, read
+from results.importers.mlperf_records import ABOUT, ReferencePoint, read
 from results.importers.recording import Content
-from results.importers.untrusted import Holes
+from results.importers.untrusted import ImportWarnings
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.search_space import SearchSpace
 from results.plans.study import digest
@@ -35,7 +35,7 @@ METRIC = "validation_shortfall"
 LICENCE = "Apache-2.0"
 CITATION = "MLCommons, reference convergence points, github.com/mlcommons/logging, mlperf_logging/rcp_checker"
 
-_WAS_LEFT = "they stay as they were imported; a new store takes what is read now"
+_WAS_LEFT = "the stored values are kept; a new store takes the current ones"
 _OPTIMIZERS = "adagrad|adamw|adam|lamb|lars|muon|sgd"
 _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
@@ -50,43 +50,43 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     """
     if not path.exists():
         raise BadInput(f"no folder at {path}; name a copy of mlperf_logging/rcp_checker, or a release in it")
-    holes = Holes()
-    found = read(path, holes)
-    groups = merge(found)
+    warnings = ImportWarnings()
+    records = read(path, warnings)
+    groups = merge(records)
     if not groups:
         report(f"error: nothing to import in {path}: no record of rcps_<benchmark>.json could be read")
-        holes.report(report, most=1)
+        warnings.report(report, most=1)
         return 1
     if isinstance(store, Path):
         stores.check_writable(store)
     stores.check_readable(store)
     stored = recording.there(store, SOURCE)
-    contents = [made._replace(study=stores.called(store, made.study)) for made in map(content, groups)]
+    contents = [each._replace(study=stores.called(store, each.study)) for each in map(content, groups)]
     new, older = _new(contents, stored)
     changed: list[str] = []
     values = 0
     for each in tqdm(_there(contents, stored) + new, "mlperf-rcp", unit="study", disable=None):
-        saved = recording.save(store, each)
-        values += saved.values
-        changed += [f"{each.study.name}: {saved.told('what is imported')}"] if saved.changed else []
-    holes.report(report)
+        outcome = recording.save(store, each)
+        values += outcome.values
+        changed += [f"{each.study.name}: {outcome.told('what is imported')}"] if outcome.changed else []
+    warnings.report(report)
     if changed:
-        report(f"{len(changed)} studies are read otherwise now, in {values:,} values: {_WAS_LEFT}")
-        Holes(changed).report(report)
+        report(f"{len(changed)} studies are read differently now, in {values:,} values: {_WAS_LEFT}")
+        ImportWarnings(changed).report(report)
     for line in notes(groups, [each.study for each in contents]) + older:
         report(line)
     trials = sum(each.study.trials for each in new)
     report(
-        f"{len(found)} records: {len(groups)} studies, of which {len(new)} are new ({trials:,} trials) and "
-        f"{len(groups) - len(new)} were there; {len(found) - len(groups)} records repeat others; "
-        f"{len(holes.lines)} could not be used"
+        f"{len(records)} records: {len(groups)} studies, of which {len(new)} are new ({trials:,} trials) and "
+        f"{len(groups) - len(new)} were there; {len(records) - len(groups)} records repeat others; "
+        f"{len(warnings.lines)} could not be used"
     )
     return 0
 
 
-def merge(records: Iterable[Record]) -> list[list[Record]]:
+def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
     """Records grouped into studies: those that say the same; see the module."""
-    groups: dict[tuple[str, str, int], list[list[Record]]] = {}
+    groups: dict[tuple[str, str, int], list[list[ReferencePoint]]] = {}
     for each in records:
         alike = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
         home = next((group for group in alike if all(_same(each, member) for member in group)), None)
@@ -97,7 +97,7 @@ def merge(records: Iterable[Record]) -> list[list[Record]]:
     return [group for alike in groups.values() for group in alike]
 
 
-def content(group: Sequence[Record]) -> Content:
+def content(group: Sequence[ReferencePoint]) -> Content:
     """The study of records that say the same, from the one that says most of its runs."""
     told = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
     known, samples = told.known, told.samples
@@ -143,17 +143,17 @@ def optimizer(metaparameters: Mapping[str, Any]) -> str:
     return "+".join(sorted(named)) or "unstated"
 
 
-def _lists(group: Sequence[Record]) -> list[tuple[Fraction, ...]]:
+def _lists(group: Sequence[ReferencePoint]) -> list[tuple[Fraction, ...]]:
     """The lists of the source that a study joins, each once however many releases repeat it."""
     return [values for _, values in dict.fromkeys((each.unit, each.values) for each in group)]
 
 
-def notes(groups: Sequence[Sequence[Record]], studies: Sequence[Recorded]) -> list[str]:
-    """What a reader should know: studies without steps, runs kept twice, and lists that were joined.
+def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded]) -> list[str]:
+    """Notes for the reader: studies without steps, runs kept twice, and lists that were joined.
 
     Args:
       groups: records that say the same.
-      studies: what they became.
+      studies: the study of each group.
     """
     kept: dict[str, int] = {}
     for group in groups:
@@ -168,12 +168,12 @@ def notes(groups: Sequence[Sequence[Record]], studies: Sequence[Recorded]) -> li
     again = same_runs(studies)
     if again:
         lines.append(
-            f"{len(again)} lists are kept twice, under contradicting metaparameters, as nothing tells which are right: "
+            f"{len(again)} lists are kept twice, under contradicting metaparameters, as it is unknown which are right: "
             + "; ".join(" and ".join(names) for names in again)
         )
     joined = [study.name for group, study in zip(groups, studies, strict=True) if len(_lists(group)) > 1]
     if joined:
-        why = "of which one goes on where another ends, or gives the same runs in another unit"
+        why = "of which one continues another, or gives the same runs in another unit"
         lines.append(f"{len(joined)} studies join lists {why}: {'; '.join(joined)}")
     return lines
 
@@ -191,50 +191,52 @@ def _new(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[
     others = [each for each in contents if each.study.plan_json not in plans]
     new = [each for each in others if places.isdisjoint(each.study.details["records"])]
     older = len(others) - len(new)
-    line = f"{older} studies are there as fewer or other releases had them; a new store takes them from all of these"
+    line = f"{older} studies are stored as fewer or other releases had them; a new store takes them from all of these"
     return new, [line] if older else []
 
 
-def _details(group: Sequence[Record], told: Record, metaparameters: Mapping[str, Any]) -> dict[str, Any]:
-    known = told.known
+def _details(
+    group: Sequence[ReferencePoint], record: ReferencePoint, metaparameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    known = record.known
     about = {
         key: next((r.about[key] for r in reversed(group) if key in r.about), None) for key in map(str.lower, ABOUT)
     }
-    spacing = _spacing(told)
+    spacing = _spacing(record)
     rule = "samples over the batch size, rounded up to whole steps"
-    if told.unit == "epochs" and told.samples:
+    if record.unit == "epochs" and record.samples:
         rule += "; whether the source drops an epoch's last, smaller batch is not stated: up to a step per epoch"
     return {
-        "benchmark": mlperf_benchmarks.canonical(told.benchmark, told.release),
+        "benchmark": mlperf_benchmarks.canonical(record.benchmark, record.release),
         "names": sorted({r.benchmark for r in group}),
         "releases": list(dict.fromkeys(r.release for r in group)),
         "records": [r.place for r in group],
         **about,
         "metaparameters": dict(metaparameters),
         "target": "the benchmark's own quality target, which the source does not state",
-        "unit": told.unit,
-        "unit_source": told.unit_source,
+        "unit": record.unit,
+        "unit_source": record.unit_source,
         "training_examples": known.examples,
         "training_examples_source": known.examples_source,
-        "steps": rule if told.samples else "not known",
+        "steps": rule if record.samples else "not known",
         "evaluation_samples": spacing,
-        "runs": digest({"unit": told.unit, "values": [str(value) for value in told.values]})[:16],
+        "runs": digest({"unit": record.unit, "values": [str(value) for value in record.values]})[:16],
         "licence": LICENCE,
         "citation": CITATION,
     }
 
 
-def _spacing(told: Record) -> float | None:
+def _spacing(record: ReferencePoint) -> float | None:
     """The largest distance between evaluations that all runs agree with, in samples; None if they tell nothing."""
-    samples = told.samples
+    samples = record.samples
     if samples is None or len(set(samples)) < 2:
         return None
     scale = math.lcm(*(value.denominator for value in samples))
-    found = Fraction(math.gcd(*(int(value * scale) for value in samples)), scale)
-    return float(found) if found >= told.batch_size else None
+    spacing = Fraction(math.gcd(*(int(value * scale) for value in samples)), scale)
+    return float(spacing) if spacing >= record.batch_size else None
 
 
-def _same(one: Record, other: Record) -> bool:
+def _same(one: ReferencePoint, other: ReferencePoint) -> bool:
     """Whether two records of one benchmark and batch size are of the same runs with metaparameters that agree."""
     shared = one.metaparameters.keys() & other.metaparameters.keys()
     if any(one.metaparameters[name] != other.metaparameters[name] for name in shared):

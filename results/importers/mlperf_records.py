@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from results.durable import Folder
 from results.importers import mlperf_benchmarks, untrusted
 from results.importers.mlperf_benchmarks import Benchmark, Unit
-from results.importers.untrusted import Holes, Unusable
+from results.importers.untrusted import ImportWarnings, Unusable
 
 ABOUT = ("Creator", "When", "Platform", "Precision")
 MOST_RECORDS = 1000  # in a file
@@ -17,8 +17,8 @@ _TO_CONVERGE = re.compile(r"(\w+) to converge", re.IGNORECASE)
 _LONGEST = 2**31 - 1  # steps are int32
 
 
-class Record(NamedTuple):
-    """What a file says under one name.
+class ReferencePoint(NamedTuple):
+    """A record of a file.
 
     Attributes:
       place: release and name, to be found again.
@@ -54,27 +54,27 @@ class Record(NamedTuple):
         return tuple(value * scale for value in self.values) if scale else None
 
 
-def read(path: Folder, holes: Holes) -> list[Record]:
+def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
     """All records of all files called rcps_*.json at and under a folder, oldest release first."""
-    found = []
-    for folder, names in untrusted.files(path, holes):
+    records = []
+    for folder, names in untrusted.files(path, warnings):
         for file in (folder / name for name in names if name.startswith("rcps_") and name.endswith(".json")):
             try:
                 content = untrusted.read_json(file, path)
                 if not 0 < len(content) <= MOST_RECORDS:
                     raise Unusable(f"holds {len(content):,} records" if content else "holds no record")
             except Unusable as error:
-                holes.add(untrusted.shown(file, path), error)
+                warnings.add(untrusted.shown(file, path), error)
                 continue
             for name, fields in content.items():
                 try:
-                    found.append(record(folder.name, name, fields))
+                    records.append(record(folder.name, name, fields))
                 except Unusable as error:
-                    holes.add(f"{untrusted.shown(file, path)}: {untrusted.brief(name)}", error)
-    return sorted(found, key=lambda r: (_age(r.release), r.place))
+                    warnings.add(f"{untrusted.shown(file, path)}: {untrusted.brief(name)}", error)
+    return sorted(records, key=lambda r: (_age(r.release), r.place))
 
 
-def record(release: str, name: str, fields: object) -> Record:
+def record(release: str, name: str, fields: object) -> ReferencePoint:
     """A record from its JSON; Unusable, with the reason, if something it needs is missing or of the wrong kind."""
     if not isinstance(fields, dict):
         raise Unusable("is no object")
@@ -86,28 +86,30 @@ def record(release: str, name: str, fields: object) -> Record:
     if batch_size is None:
         raise Unusable(f"BS must be a whole number, not {untrusted.brief(fields.get('BS'))}")
     if not isinstance(metaparameters, dict) or len(metaparameters) > untrusted.MOST_METAPARAMETERS:
-        raise Unusable("Hyperparams is no object, or too large")
+        raise Unusable("Hyperparams is not an object, or too large")
     if len(keys) != 1:
         raise Unusable(f"must say once how far it trained to converge, and says so {len(keys)} times")
     values = _values(fields[keys[0]])
     word = _TO_CONVERGE.fullmatch(keys[0])[1].lower()  # type: ignore[index]
     unit, source = mlperf_benchmarks.unit(benchmark, release, word, float(max(values)))
-    told = {key.lower(): untrusted.text(fields.get(key)) for key in ABOUT}
-    about = {key: value for key, value in told.items() if value and value != "TBD"}
+    texts = {key.lower(): untrusted.text(fields.get(key)) for key in ABOUT}
+    about = {key: value for key, value in texts.items() if value and value != "TBD"}
     plain = {key: _plain(value) for key, value in metaparameters.items()}
-    made = Record(f"{release}/{name[:100]}", release, benchmark, batch_size, plain, values, unit, source, about)
-    if max(made.samples or [0]) / batch_size > _LONGEST:
+    point = ReferencePoint(
+        f"{release}/{name[:100]}", release, benchmark, batch_size, plain, values, unit, source, about
+    )
+    if max(point.samples or [0]) / batch_size > _LONGEST:
         raise Unusable(f"trained for more than {_LONGEST:,} steps if its numbers are {unit}")
-    return made
+    return point
 
 
-def _values(found: object) -> tuple[Fraction, ...]:
-    if not isinstance(found, list) or not found:
+def _values(values: object) -> tuple[Fraction, ...]:
+    if not isinstance(values, list) or not values:
         raise Unusable("has no list of how far it trained")
-    for value in found:
+    for value in values:
         if not (untrusted.number(value) or 0) > 0:
-            raise Unusable(f"trained until {untrusted.brief(value)}, which is no positive number")
-    return tuple(Fraction(repr(value)) for value in found)
+            raise Unusable(f"trained until {untrusted.brief(value)}, which is not a positive number")
+    return tuple(Fraction(repr(value)) for value in values)
 
 
 def _plain(value: object, depth: int = 0) -> Any:
@@ -116,10 +118,10 @@ def _plain(value: object, depth: int = 0) -> Any:
         return value
     if isinstance(value, list) and depth < 3 and len(value) <= untrusted.MOST_METAPARAMETERS:
         return [_plain(each, depth + 1) for each in value]
-    found = untrusted.numeric(value)
-    if found is None and not isinstance(value, str):
-        raise Unusable(f"has a metaparameter of no known kind, {untrusted.brief(value)}")
-    return untrusted.text(value, 400) if found is None else found
+    numeric = untrusted.numeric(value)
+    if numeric is None and not isinstance(value, str):
+        raise Unusable(f"has a metaparameter of an unknown kind, {untrusted.brief(value)}")
+    return untrusted.text(value, 400) if numeric is None else numeric
 
 
 def _age(release: str) -> tuple[tuple[int, ...], str]:

@@ -1,6 +1,6 @@
 """Storing studies that others published: each once, whole, and again only if the source holds more of it now.
 
-What a source has changed since is told, and taken only where that is asked for.
+Values that a source has changed since are reported, and taken only on request.
 """
 
 import importlib.metadata
@@ -39,7 +39,7 @@ class Content(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What became of a study.
+    """The result of storing a study.
 
     Attributes:
       stored: whether anything of it was written.
@@ -55,7 +55,7 @@ class Saved(NamedTuple):
         return sum(change.values for change in self.changed.values())
 
     def told(self, source: str) -> str:
-        """The first trial that has changed, in words, with the name of what the source gave."""
+        """The first trial that has changed, in words; ``source`` names the imported side."""
         trial, how = min(self.changed.items())
         further = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
         return f"trial {trial}: {how.told('the store', source)}{further}"
@@ -70,22 +70,22 @@ def there(folder: Folder, source: str) -> list[Recorded]:
     """The studies of one source that a store holds already."""
     if not folder.is_dir():
         return []
-    found = [commit.study for commit in store.catalogue(folder)]
-    return [study for study in kinds.of_type(found, Recorded) if study.source == source]
+    plans = [commit.study for commit in store.catalogue(folder)]
+    return [study for study in kinds.of_type(plans, Recorded) if study.source == source]
 
 
 def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
-    """Stores what a store lacks of a study; of one that has changed nothing, unless asked to ``replace``."""
+    """Stores the missing trials of a study; if stored ones have changed, nothing, unless ``replace`` is set."""
     study = store.called(folder, content.study)
     tables = _tables(content._replace(study=study))
     commit = commits.committed(folder, study.name)
-    found = Union(frozenset(tables.trials["trial"].to_pylist()))
+    comparison = Union(frozenset(tables.trials["trial"].to_pylist()))
     if commit is not None:
-        found = union(Piece(*(commits.read_table(commit, name) for name in TABLES)), tables, study)
-    for clash in found.clashes:
+        comparison = union(Piece(*(commits.read_table(commit, name) for name in TABLES)), tables, study)
+    for clash in comparison.clashes:
         raise BadInput(f"{study.name}: {clash.told(folder, 'what is imported')}; import it into another store")
-    changed = {**found.conflicts, **found.shorter}
-    take = found.take | changed.keys()
+    changed = {**comparison.conflicts, **comparison.shorter}
+    take = comparison.take | changed.keys()
     if (changed and not replace) or (commit is not None and not take and commit.trials >= study.trials):
         return Saved(False, changed)
     store.ask(folder, study)

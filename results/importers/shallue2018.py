@@ -1,4 +1,4 @@
-"""Import of the archive released with Shallue et al. 2018 (arXiv 1811.03600): checksum, passes, what differs.
+"""Import of the archive released with Shallue et al. 2018 (arXiv 1811.03600): checksum, passes, differences.
 
 The archive states no licence: it is read where it lies, and never redistributed.
 """
@@ -16,7 +16,7 @@ from results.durable import Folder
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
-from results.importers.untrusted import SHOWN, Holes
+from results.importers.untrusted import SHOWN, ImportWarnings
 from results.storage import claims
 
 # Of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
@@ -29,7 +29,7 @@ Report = Callable[[str], None]
 
 
 def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> int:
-    """Imports the archive into a store; what is there already stays and is not read again.
+    """Imports the archive into a store; stored trials are kept and not read again.
 
     Args:
       path: the .tar.bz2 as published, a .tar of the same, or the folder it unpacks to.
@@ -55,13 +55,13 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
             _check_sha256(path, report)
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror or error})") from None
-    holes = Holes()
+    warnings = ImportWarnings()
     with ThreadPoolExecutor(WRITERS) as pool:
-        intake = Intake(folder, pool, holes)
+        intake = Intake(folder, pool, warnings)
         try:
             broken = _pass(path, intake, report)
             if intake.end_of_pass(cut=bool(broken)):
-                report("too much came before what it belongs to; reading the archive once more")
+                report("too many files came before the study they belong to; reading the archive again")
                 _second_pass(path, intake, report)
             intake.finish(cut=bool(broken))
         except claims.TakenOver as error:
@@ -70,14 +70,14 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
             raise BadInput(f"{folder} cannot be written ({error.strerror or error})") from None
         finally:
             pool.shutdown(cancel_futures=True)
-    return _tell(path, folder, intake, broken, holes, report)
+    return _tell(path, folder, intake, broken, warnings, report)
 
 
-def differences(found: Mapping[str, Counts]) -> list[str]:
-    """Where an archive differs from the published table of 454 studies, a line each.
+def differences(counts: Mapping[str, Counts]) -> list[str]:
+    """Differences of an archive from the published table of 454 studies, a line each.
 
     Args:
-      found: trials by status of every study, by its folder.
+      counts: trials by status of every study, by its folder.
     """
     with PUBLISHED.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -85,22 +85,22 @@ def differences(found: Mapping[str, Counts]) -> list[str]:
     published = {f"{row['base_directory']}/{row['model']}/{row['optimizer']}/{row['batch_size']}": row for row in rows}
     lines = []
     for path, row in published.items():
-        if path not in found:
+        if path not in counts:
             lines.append(f"{path}: missing")
             continue
         unlike = [
             f"{status} {count:,}, not {int(row[f'{status}_trials']):,}"
-            for status, count in zip(statuses, found[path], strict=True)
+            for status, count in zip(statuses, counts[path], strict=True)
             if count != int(row[f"{status}_trials"])
         ]
         if unlike:
             lines.append(f"{path}: {'; '.join(unlike)}")
-    return lines + [f"{path}: not in the table" for path in sorted(found.keys() - published.keys())]
+    return lines + [f"{path}: not in the table" for path in sorted(counts.keys() - published.keys())]
 
 
 def _check_sha256(path: Folder, report: Report) -> None:
     if path.is_dir():
-        raise BadInput(f"{path} is a folder, which has no checksum to go by; --any-checksum imports it all the same")
+        raise BadInput(f"{path} is a folder, which has no checksum; --any-checksum imports it anyway")
     if not path.is_file():
         raise BadInput(f"{path} is neither a file nor a folder")
     total = 0
@@ -126,26 +126,26 @@ def _pass(path: Folder, intake: Intake, report: Report) -> str:
         with contextlib.closing(_entries(path, "import", report)) as entries:
             for entry in entries:
                 if why := _not_to_be_read(entry):
-                    intake.hole(_shown(entry.path), f"{why}; left alone")
+                    intake.warn(_shown(entry.path), f"{why}; skipped")
                 elif place := shallue2018_format.place(entry.path):
                     intake.take(place, entry)
                 intake.check_bounds()
                 if intake.there and not told:
-                    report("some of it is stored already, and is passed over; all of it is decoded again")
+                    report("some of it is stored already and is skipped; all of it is decoded again")
                     told = True
     except Broken as error:
         return str(error)
     return ""
 
 
-def _not_to_be_read(entry: archive.Entry) -> str:
-    """Why an entry, if it is more than some file that the format knows nothing of, is not read."""
+def _not_to_be_read(entry: archive.ArchiveEntry) -> str:
+    """The reason why an entry is not read; empty for files that the format does not know."""
     if entry.odd:
         return f"is {entry.odd}"
     if entry.path.startswith("/") or ".." in entry.path.split("/"):
         return "leads out of the archive"
     if shallue2018_format.place(entry.path) is None and entry.path.rpartition("/")[2] in shallue2018_format.FILES:
-        return "does not lie where a file of its name should"
+        return "is not where a file of its name belongs"
     return ""
 
 
@@ -159,7 +159,7 @@ def _second_pass(path: Folder, intake: Intake, report: Report) -> None:
         return
 
 
-def _entries(path: Folder, what: str, report: Report) -> Generator[archive.Entry]:
+def _entries(path: Folder, what: str, report: Report) -> Generator[archive.ArchiveEntry]:
     with archive.opened(path, shallue2018_format.TOP) as source:
         unit = "B" if source.size else " files"
         with progress.shown(what, source.size, unit, report) as tell:
@@ -169,18 +169,18 @@ def _entries(path: Folder, what: str, report: Report) -> Generator[archive.Entry
                     tell(source.position() if source.size else count)
 
 
-def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, holes: Holes, report: Report) -> int:
-    """Says what was imported and what was not; returns the exit code."""
+def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, warnings: ImportWarnings, report: Report) -> int:
+    """Reports what was imported and what was not; returns the exit code."""
     imported = {study.path: study.counts() for study in intake.studies.values() if study.recorded and not study.refused}
     if not imported:
         why = [f"{path}: {broken}"] if broken else []
-        why += holes.lines
+        why += warnings.lines
         why = why or [f"{path} holds no study in a folder {shallue2018_format.TOP}/"]
         report(f"error: nothing could be imported: {why[0]}")
         if len(why) > 1:
             report(f"and {len(why) - 1} more faults")
         return 1
-    holes.report(report)
+    warnings.report(report)
     if intake.left_out:
         names = sorted(intake.left_out)
         report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}" + _more(len(names)))
@@ -194,7 +194,7 @@ def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, holes: Hole
     trials = sum(map(sum, imported.values()))
     report(
         f"{folder} holds {len(imported)} studies of {path.name or path} with {trials:,} trials; "
-        f"new are {intake.trials:,} trials with {intake.rows:,} measurements"
+        f"{intake.trials:,} trials with {intake.rows:,} measurements are new"
     )
     if broken:
         report(f"error: {path} could not be read to its end: {broken}; what came before is imported")

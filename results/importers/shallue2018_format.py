@@ -1,4 +1,4 @@
-"""The files of the archive released with Shallue et al. 2018, and what they say in our words.
+"""The file formats of the archive released with Shallue et al. 2018, read into our types.
 
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/study.json
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/metadata.json
@@ -59,30 +59,30 @@ _SCALES: dict[Any, Scale] = {
 }
 
 
-class Place(NamedTuple):
-    """What a path says: of which study, of which trial (None: of the study itself), and which file."""
+class ArchivePath(NamedTuple):
+    """A parsed path: the study, the trial (None: the study itself) and the file."""
 
     study: str
     trial: int | None
     file: str
 
 
-class Outcome(NamedTuple):
-    """What metadata.json says of a trial."""
+class TrialMetadata(NamedTuple):
+    """The metadata.json of a trial."""
 
     status: str
     steps: int | None
     metaparameters: Mapping[str, float]
 
 
-def place(path: str) -> Place | None:
-    """Which file of which study a path is; None if it is none of the format."""
+def place(path: str) -> ArchivePath | None:
+    """The parsed path of a file; None if the format has no such file."""
     match = _PATH.fullmatch(path)
     if not match or len(match["study"]) > LONGEST_PATH:
         return None
     if match["trial"] is None:
-        return Place(match["study"], None, "study.json")
-    return Place(match["study"], int(match["trial"]), match["file"])
+        return ArchivePath(match["study"], None, "study.json")
+    return ArchivePath(match["study"], int(match["trial"]), match["file"])
 
 
 def metric(column: str) -> str | None:
@@ -91,7 +91,7 @@ def metric(column: str) -> str | None:
 
 
 def study(path: str, data: bytes) -> Recorded:
-    """The study in a folder from its study.json; Unusable says what is wrong with that."""
+    """The study in a folder from its study.json; Unusable, with the reason, if that is invalid."""
     dataset, model, optimizer, batch_size = path.rsplit("/", 3)
     content = json_object(data, _DECODER)
     if whole(content.get("batch_size"), 1) != int(batch_size):
@@ -100,12 +100,12 @@ def study(path: str, data: bytes) -> Recorded:
         raise Unusable(f"says early_stopping {brief(content.get('early_stopping'))}, which is neither true nor false")
     train_steps = whole(content.get("train_steps"), 0)
     if train_steps is None:
-        raise Unusable(f"says train_steps {brief(content.get('train_steps'))}, which is no number of steps")
+        raise Unusable(f"says train_steps {brief(content.get('train_steps'))}, which is not a number of steps")
     configs = content.get("parameter_configs")
     if not isinstance(configs, dict) or not all(isinstance(config, dict) for config in configs.values()):
         raise Unusable("has parameter_configs of an unknown form")
     if "Infinity" in json.dumps(configs):  # what 1e999 is read as
-        raise Unusable("has parameter_configs with numbers beyond any")
+        raise Unusable("has parameter_configs with infinite numbers")
     details = {
         "train_steps": train_steps,
         "early_stopping": content["early_stopping"],
@@ -114,8 +114,8 @@ def study(path: str, data: bytes) -> Recorded:
     return Recorded(SOURCE, dataset, model, optimizer, int(batch_size), _space(configs), details, trials=0)
 
 
-def outcome(trial: int, data: bytes) -> Outcome:
-    """How a trial went from its metadata.json; Unusable says what is wrong with that."""
+def outcome(trial: int, data: bytes) -> TrialMetadata:
+    """The metadata of a trial from its metadata.json; Unusable, with the reason, if that is invalid."""
     content = json_object(data, _DECODER)
     named = numeric(content.get("trial_id"))
     if named != trial:
@@ -133,9 +133,9 @@ def outcome(trial: int, data: bytes) -> Outcome:
     for name, value in parameters.items():
         own, found = metaparameter(name), numeric(value)
         if found is None or own in values:
-            raise Unusable(f"says {brief(name)} is {brief(value)}, which is no number")
+            raise Unusable(f"says {brief(name)} is {brief(value)}, which is not a number")
         values[own] = found
-    return Outcome(status, None if steps is None else whole(steps, 0), values)
+    return TrialMetadata(status, None if steps is None else whole(steps, 0), values)
 
 
 @functools.lru_cache(1024)
@@ -143,12 +143,12 @@ def metaparameter(name: str) -> str:
     """The column of a metaparameter: its name, unless a column of every trial is called so."""
     own = f"metaparameter_{name}" if name in kinds.reserved() else name
     if not recording.may_be_column(own):
-        raise Unusable(f"has a metaparameter {brief(name)}, which is no name")
+        raise Unusable(f"has a metaparameter {brief(name)}, which is not a valid name")
     return own
 
 
 def as_errors(curves: pa.Table) -> pa.Table:
-    """Curves with every average precision, as the archive has it, turned into an error."""
+    """Turns every average precision of the archive into an error."""
     for i, name in enumerate(curves.column_names):
         if name.endswith("average_precision_error"):
             precision = curves.column(i)
@@ -161,14 +161,14 @@ _DECODER = json.JSONDecoder(parse_constant=no_number)  # json.loads would make o
 
 
 def _space(configs: Mapping[str, Mapping[str, Any]]) -> SearchSpace:
-    """The ranges that ours can express; all of them stay in the details as they are."""
+    """The ranges that a SearchSpace can express; all of them are kept unchanged in the details."""
     if len(configs) > MOST_METAPARAMETERS:
         raise Unusable(f"has {len(configs):,} metaparameters")
     ranges = {}
     for name, config in configs.items():
-        found = _range(config)
-        if found is not None:
-            ranges[metaparameter(name)] = found
+        limits = _range(config)
+        if limits is not None:
+            ranges[metaparameter(name)] = limits
     return SearchSpace(ranges)
 
 

@@ -1,7 +1,7 @@
 """The members of a tar archive, read once from front to back, with a limit on everything it can ask for.
 
 Nothing is ever unpacked: a member is a name, a size and, if asked for, bytes. Only what is needed to name regular files
-is understood (ustar, GNU's and POSIX's long names); links, devices and the like are told of and never followed.
+is understood (ustar, GNU's and POSIX's long names); links, devices and the like are reported and never followed.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ class Broken(Exception):
     """An archive that cannot be read any further, and why."""
 
 
-class Entry(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """A member of an archive or folder.
 
     Attributes:
@@ -58,9 +58,9 @@ class _Stream:
         """The next ``count`` bytes; fewer only at the end."""
         end = self._at + count
         if end <= len(self._held):
-            taken = self._held[self._at : end]
+            piece = self._held[self._at : end]
             self._at = end
-            return taken
+            return piece
         pieces = [self._held[self._at :]]
         missing = count - len(pieces[0])
         self._held, self._at = b"", 0
@@ -77,18 +77,18 @@ class _Stream:
         while count > 0:
             passed = len(self.take(min(count, CHUNK)))
             if not passed:
-                raise Broken("it is cut short")
+                raise Broken("it is truncated")
             count -= passed
 
 
-def entries(chunks: Iterator[bytes]) -> Iterator[Entry]:
+def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
     """The members of a tar archive but folders, as they come.
 
     Args:
       chunks: its bytes, in pieces of any size.
 
     Raises:
-      Broken: it is no tar archive, or cut short, or a header is damaged.
+      Broken: it is not a tar archive, or truncated, or a header is damaged.
     """
     stream = _Stream(chunks)
     long_name: bytes | None = None
@@ -117,11 +117,11 @@ def entries(chunks: Iterator[bytes]) -> Iterator[Entry]:
         yield from _entry(stream, name, size, header.kind)
 
 
-def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[Entry]:
+def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[ArchiveEntry]:
     """One entry; when its user comes back for the next, what was not read of it is passed over."""
     path = name.decode("utf-8", "backslashreplace")
     if kind in _WITHOUT_DATA:
-        yield Entry(path, 0, _WITHOUT_DATA[kind], bytes)
+        yield ArchiveEntry(path, 0, _WITHOUT_DATA[kind], bytes)
         return
     left = size
 
@@ -129,16 +129,16 @@ def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[Ent
         nonlocal left
         data, left = stream.take(size), 0
         if len(data) < size:
-            raise Broken(f"it is cut short within {path!r:.200}")
+            raise Broken(f"it is truncated within {path!r:.200}")
         return data
 
-    yield Entry(path, size, "" if kind in _REGULAR else f"of a kind unknown here ({kind!r})", read)
+    yield ArchiveEntry(path, size, "" if kind in _REGULAR else f"of an unknown kind ({kind!r})", read)
     stream.skip(left + _padded(size) - size)
 
 
 def _header(block: bytes, first: bool) -> _Header:
     if len(block) < BLOCK:
-        raise Broken("it is no tar archive" if first else "it is cut short: the mark of its end is missing")
+        raise Broken("it is not a tar archive" if first else "it is truncated: its end marker is missing")
     try:
         if int(block[148:156].strip(b" \0"), 8) != sum(block) - sum(block[148:156]) + 8 * 32:
             raise ValueError
@@ -146,7 +146,7 @@ def _header(block: bytes, first: bool) -> _Header:
         if size < 0:
             raise ValueError
     except ValueError:
-        raise Broken("it is no tar archive" if first else "a header in it is damaged") from None
+        raise Broken("it is not a tar archive" if first else "a header in it is damaged") from None
     name = block[:100].partition(b"\0")[0]
     prefix = block[345:500].partition(b"\0")[0] if block[257:263] == b"ustar\0" else b""
     return _Header(prefix + b"/" + name if prefix else name, size, block[156:157])
@@ -170,15 +170,15 @@ def _padded(size: int) -> int:
 
 def _payload(stream: _Stream, header: _Header) -> bytes:
     if header.size > LONGEST_NAME:
-        raise Broken(f"a name in it is said to take {header.size:,} bytes")
+        raise Broken(f"a name in it claims to take {header.size:,} bytes")
     data = stream.take(_padded(header.size))[: header.size]
     if len(data) < header.size:
-        raise Broken("it is cut short")
+        raise Broken("it is truncated")
     return data
 
 
 def _records(data: bytes) -> dict[bytes, bytes]:
-    """What a POSIX extended header says: records of the form `length key=value` and a line end."""
+    """The records of a POSIX extended header, of the form `length key=value` and a line end."""
     found = {}
     while data:
         length, space, _ = data.partition(b" ")

@@ -1,4 +1,4 @@
-"""Reading files nobody vouches for: whatever is wrong with one is a line for the user, and never a crash."""
+"""Reading untrusted files: every problem with one is a line for the user, never a crash."""
 
 import collections
 import contextlib
@@ -16,15 +16,15 @@ SHOWN = 10
 JSON_BYTES = 4 << 20
 MOST_METAPARAMETERS = 256
 MOST_DEPTH = 32  # of lists and objects within each other
-LINK = "is, or lies behind, a symbolic link; left alone"
+LINK = "is, or is behind, a symbolic link; skipped"
 
 
 class Unusable(ValueError):
     """A file or a record that cannot be imported; its text says why, in a few words."""
 
 
-class Holes:
-    """What of a source could not be imported, a line each; a reader sees the first ten and how many more there are."""
+class ImportWarnings:
+    """Warnings about data that could not be imported, a line each; ``report`` shows the first ten and a count."""
 
     def __init__(self, lines: Sequence[str] = ()) -> None:
         self.lines = list(lines)
@@ -39,18 +39,18 @@ class Holes:
             report(f"and {len(self.lines) - most} more")
 
 
-def files(root: Folder, holes: Holes) -> Iterator[tuple[Folder, list[str]]]:
-    """Every folder at and under ``root`` with the names of its files, sorted; links to folders are told of instead."""
+def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:
+    """Every folder at and under ``root`` with the names of its files, sorted; links to folders become warnings."""
 
     def unreadable(error: OSError) -> None:
-        holes.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
+        warnings.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
 
     if isinstance(root, Path):
         for folder, below, names in os.walk(root, onerror=unreadable):
             below.sort()
             for name in below:
                 if os.path.islink(os.path.join(folder, name)):
-                    holes.add(shown(Path(folder, name), root), LINK)
+                    warnings.add(shown(Path(folder, name), root), LINK)
             yield Path(folder), sorted(names)
     else:
         for folder, below, found in root.fs.walk(root.path, detail=False):
@@ -72,7 +72,7 @@ def brief(value: object) -> str:
 
 
 def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
-    """A file of a stranger's tree as bytes; what importers read of one is read here or by ``read_at``.
+    """A file of an untrusted tree as bytes; importers read such files only here or by ``read_at``.
 
     Args:
       path: of the file, under ``root``.
@@ -95,7 +95,7 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: Path, root: Path) -> Iterator[int]:
-    """A handle of a folder of a stranger's tree, entered one by one from ``root``; Unusable as ``read_bytes``."""
+    """A handle of a folder in an untrusted tree, opened level by level from ``root``; Unusable as ``read_bytes``."""
     parts = path.relative_to(root).parts
     if ".." in parts:
         raise Unusable("leads out of the folder that is read")
@@ -135,9 +135,9 @@ def _within(limit: int, size: int, file: BinaryIO) -> bytes:
     return data
 
 
-def _check_regular(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise Unusable(LINK if stat.S_ISLNK(found.st_mode) else "is not a regular file")
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Unusable(LINK if stat.S_ISLNK(status.st_mode) else "is not a regular file")
 
 
 def _is_link(name: str, folder: int) -> bool:
@@ -157,7 +157,7 @@ def read_json(path: Folder, root: Folder) -> dict[str, Any]:
 
 
 def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
-    """What an object of JSON holds; Unusable if ``data`` is anything else."""
+    """The content of a JSON object; Unusable if ``data`` is anything else."""
     try:
         content = decoder.decode(data.decode("utf-8-sig"))
         check_depth(content, MOST_DEPTH)
@@ -171,7 +171,7 @@ def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
 
 
 def number(value: object) -> float | None:
-    """A finite number as it is, or None; True and False are none."""
+    """A finite number as float, or None; True and False are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
     return float(value)
@@ -179,12 +179,12 @@ def number(value: object) -> float | None:
 
 def whole(value: object, least: int, most: int = 2**31 - 1) -> int | None:
     """A whole number in a range, or None; 32.0 is one."""
-    found = number(value)
-    return int(found) if found is not None and found.is_integer() and least <= found <= most else None
+    finite = number(value)
+    return int(finite) if finite is not None and finite.is_integer() and least <= finite <= most else None
 
 
 def text(value: object, most: int = 200) -> str | None:
-    """A string cut to a sane length, or None if it is none."""
+    """A string cut to a sane length, or None if it is blank or not a string."""
     return value[:most] if isinstance(value, str) and value.strip() else None
 
 
@@ -194,10 +194,10 @@ def numeric(value: object) -> float | None:
         return float(value)
     if isinstance(value, str):
         try:
-            found = float(value) if len(value) < 40 else math.nan
+            result = float(value) if len(value) < 40 else math.nan
         except ValueError:
             return None
-        return found if math.isfinite(found) else None
+        return result if math.isfinite(result) else None
     return number(value)
 
 
@@ -211,7 +211,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def no_number(word: str) -> None:
     """Refuses NaN and Infinity, which Python's decoder takes for numbers."""
-    raise Unusable(f"is not JSON ({word} is no number of it)")
+    raise Unusable(f"is not JSON (which has no {word})")
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=no_number)

@@ -1,4 +1,4 @@
-"""What is asked of a study beside its plan: how many trials, and how often the best of them are run again."""
+"""Asked: what is requested of a study beside its plan, trials and repeats of the best of them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ MOST_CANDIDATES = 100
 
 
 class Repeats(NamedTuple):
-    """How the best of a search are to be run again; of two that were asked for, the larger tuple counts.
+    """The repeats requested of the best trials of a search; of two requests, the larger tuple counts.
 
     Attributes:
       top: how many of the best are candidates.
@@ -41,7 +41,7 @@ class Repeats(NamedTuple):
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> "Repeats":
-        """What ``record`` gave; none where it says nothing."""
+        """The inverse of ``record``; no repeats where it has none."""
         return cls(int(record.get("confirm_top", 1)), int(record.get("confirm", 0)))
 
 
@@ -49,7 +49,7 @@ NO_REPEATS = Repeats()
 
 
 class Asked(NamedTuple):
-    """So many trials of the search, and repeats of the best of them."""
+    """A request for trials of a search, and for repeats of the best of them."""
 
     trials: int
     repeats: Repeats = NO_REPEATS
@@ -63,8 +63,8 @@ class Asked(NamedTuple):
 
 def most(asked: Iterable[Asked]) -> Asked:
     """The most trials, and the most repeats, of any that were asked for."""
-    found = list(asked)
-    return Asked(max(one.trials for one in found), max(one.repeats for one in found))
+    requests = list(asked)
+    return Asked(max(one.trials for one in requests), max(one.repeats for one in requests))
 
 
 def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
@@ -74,7 +74,7 @@ def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
     if top > MOST_CANDIDATES:
         raise BadInput(f"confirm_top must be at most {MOST_CANDIDATES}, not {top}")
     if top > 1 and pruned:
-        raise BadInput(f"confirm_top={top}: exact pruning knows the winner alone; use confirm_top=1 or pruning=off")
+        raise BadInput(f"confirm_top={top}: exact pruning knows only the winner; use confirm_top=1 or pruning=off")
     if top > 1 and confirm % 2:
         how = f"half of the repeats choose among confirm_top={top} trials, half report"
         raise BadInput(f"confirm must be even, not {confirm}: {how}")

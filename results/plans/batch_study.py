@@ -113,7 +113,7 @@ class BatchStudy(Plan):
 
     @property
     def asked(self) -> Asked:
-        """What is asked of it beside its plan."""
+        """The trials and repeats requested of it."""
         return Asked(self.trials, Repeats(self.confirm_top, self.confirm) if self.confirm else NO_REPEATS)
 
     @property

@@ -18,7 +18,7 @@ OF_OURS = OF_ANY - {("INCOMPLETE", "unstated")}
 
 
 class Kind(NamedTuple):
-    """What holds of every study of a kind.
+    """Properties of every study of a kind.
 
     Attributes:
       plan: the dataclass of its plans.
@@ -47,7 +47,7 @@ KINDS: dict[str, Kind] = {
 
 
 class HasKind(Protocol):
-    """Whatever tells of what kind of study it is."""
+    """Any object with the kind of a study."""
 
     @property
     def kind(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Plan: what a study of any kind says of itself, and how its identity, name and stream come of its fields."""
+"""Plan: the protocol of studies of every kind, with identity, name and stream derived from the fields."""
 
 import dataclasses
 import functools
@@ -111,12 +111,14 @@ class Plan(Protocol):
         """The identity as plain JSON data: every field but those that are ``ASKED``."""
         names = self.identity(getattr(self, "comparable", None))
         fields = {name: _plain(getattr(self, name)) for name in names}
-        told = {name: value for name, value in fields.items() if name not in self.UNLESS or value != self.UNLESS[name]}
-        return {"kind": self.kind} | told
+        content = {
+            name: value for name, value in fields.items() if name not in self.UNLESS or value != self.UNLESS[name]
+        }
+        return {"kind": self.kind} | content
 
     @property
     def asked(self) -> Asked:
-        """What is asked of it beside its plan."""
+        """The trials and repeats requested of it."""
         return Asked(self.trials)
 
     def with_asked(self, asked: Asked) -> Self:
@@ -140,7 +142,7 @@ class Plan(Protocol):
 
     @property
     def stream(self) -> str:
-        """What all randomness of the study derives from: the identity without ``NOT_IN_STREAM``."""
+        """The source of all randomness of the study: a hash of the identity without ``NOT_IN_STREAM``."""
         return digest({name: value for name, value in self.plan().items() if name not in self.NOT_IN_STREAM})
 
 

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 @dataclasses.dataclass(frozen=True)
 class Recorded(Plan):
-    """A study somebody else measured and published: what its source tells of it.
+    """A study that somebody else measured and published, as described by its source.
 
     Attributes:
       source: where it is from: shallue2018, mlperf-rcp, algoperf.

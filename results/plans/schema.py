@@ -111,8 +111,8 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
     fields += [pa.field(name, kind) for name, kind in extra.items()]
     schema = pa.schema(fields, metadata={VERSION_KEY: str(SCHEMA_VERSION).encode()})
     rows = len(next(iter(data.values()), ()))
-    told = {c.name: [c.otherwise] * rows for c in columns if c.otherwise is not None} | dict(data)
-    return pa.Table.from_arrays([_array(told.get(f.name), f.type, rows) for f in schema], schema=schema)
+    values = {c.name: [c.otherwise] * rows for c in columns if c.otherwise is not None} | dict(data)
+    return pa.Table.from_arrays([_array(values.get(f.name), f.type, rows) for f in schema], schema=schema)
 
 
 def constant(column: pa.Field, value: object, rows: int) -> pa.Array:
@@ -130,9 +130,9 @@ def version(schema: pa.Schema) -> int:
 def check_number(path: object, number: int) -> None:
     """Raises BadInput unless ``number`` is the version of a schema that this software reads."""
     if number < 1:
-        raise BadInput(f"{path} has schema {number}, which there never was")
+        raise BadInput(f"{path} has the unknown schema {number}")
     if number > SCHEMA_VERSION:
-        raise BadInput(f"{path} has schema {number}, this software reads up to {SCHEMA_VERSION}; install a newer one")
+        raise BadInput(f"{path} has schema {number}, but this software reads up to {SCHEMA_VERSION}; upgrade it")
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:

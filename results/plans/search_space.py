@@ -50,7 +50,7 @@ class Range:
         if self.scale == "LOG" and low <= 0:
             raise BadInput(f"scale LOG takes positive bounds, not low={low:g}; use LINEAR or a small positive low")
         if self.scale == "REVERSE_LOG" and high >= 1:
-            raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}; 0.999 is the usual kind of end")
+            raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}; use a bound such as 0.999")
         if self.scale == "INTEGER" and not (low.is_integer() and high.is_integer()):
             raise BadInput(f"scale INTEGER takes whole numbers, not low={low:g}, high={high:g}")
 

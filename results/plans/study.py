@@ -1,4 +1,4 @@
-"""What studies of every kind share: metrics, targets, trials, and how a plan becomes a hash."""
+"""Types shared by studies of every kind: metrics, targets, trials, and the hash of a plan."""
 
 import dataclasses
 import hashlib

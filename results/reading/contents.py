@@ -1,4 +1,4 @@
-"""What a release holds: its studies, and every column of its tables with type and meaning."""
+"""Contents of a release: its studies, and every column of its tables with type and meaning."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ _PARTITION_FIELDS = [pa.field(c.name, c.type) for c in schema.STUDIES if c.name 
 
 
 class Contents(NamedTuple):
-    """What a release holds.
+    """The contents of a release.
 
     Attributes:
       commits: its studies, sorted by name.
@@ -68,14 +68,14 @@ class Described(NamedTuple):
 
 def columns(tables: Mapping[str, Iterable[pa.Schema]]) -> dict[str, pa.Schema]:
     """All columns of every table, from the schemas of its files; a metric in float and double is double."""
-    found = {}
+    types = {}
     for table, schemas in tables.items():
         fields = pa.unify_schemas(list(schemas), promote_options="permissive")
         folders = [] if table == "studies" else _PARTITION_FIELDS
         own = len(COLUMNS[table])
         further = sorted(list(fields)[own:], key=lambda field: field.name)
-        found[table] = pa.schema([*list(fields)[:own], *further, *folders], metadata=fields.metadata)
-    return found
+        types[table] = pa.schema([*list(fields)[:own], *further, *folders], metadata=fields.metadata)
+    return types
 
 
 def described(contents: Contents, table: str) -> list[Described]:

@@ -1,4 +1,4 @@
-"""Licences: on which terms a study may be passed on, by where it is from."""
+"""Licences: the terms on which studies may be redistributed, by source."""
 
 import importlib.metadata
 import re
@@ -21,7 +21,7 @@ _SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,39}")
 
 
 class Terms(NamedTuple):
-    """Where studies are from.
+    """The source of studies, with its terms.
 
     Attributes:
       source: who measured: this software, or a source of published studies.

@@ -1,4 +1,4 @@
-"""An overview of a store: what tables of answers say of its studies, and the answers.
+"""An overview of a store: descriptions of its studies, and their answers.
 
 Both come from the envelopes. Where a study has none that is valid, its tables are read and its measurements scanned.
 """
@@ -44,16 +44,16 @@ class Overview(NamedTuple):
         """The answers of studies, by name of the study; those that never reached the target have none."""
         enveloped = [each for name, each in self.envelopes.items() if name in names]
         others = [commit for name, commit in self.commits.items() if name in names]
-        found = envelope.answers(enveloped, target, self.rule)
+        by_name = envelope.answers(enveloped, target, self.rule)
         if others:
             from results.reading import scan  # takes longer to import than the envelopes take to answer
 
-            found |= answers.best(scan.intervals(others, target, self.rule))
-        return found
+            by_name |= answers.best(scan.intervals(others, target, self.rule))
+        return by_name
 
 
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
-    """Looks at all studies of a store or a release, for answers by ``rule``.
+    """Surveys all studies of a store or a release, for answers by ``rule``.
 
     Raises:
       BadInput: there is none, it was written under a newer schema, or it is damaged.
@@ -61,26 +61,26 @@ def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
     try:
         return steady(lambda: _survey(folder, rule))
     except FileNotFoundError as error:
-        raise Damaged(f"{error.filename or error} is missing; look closer with `python -m results verify`") from None
+        raise Damaged(f"{error.filename or error} is missing; for details run `python -m results verify`") from None
 
 
 def _survey(folder: Folder, rule: Rule) -> Overview:
-    found: dict[str, Envelope | Commit] = {}
+    studies: dict[str, Envelope | Commit] = {}
     waiting = []
     if folder.is_dir() and not (folder / MANIFEST).exists():
         for name in sorted(name for name in _names(folder) if not name.startswith(".")):
             each = _newest_envelope(folder, name, rule) or committed(folder, name)
             if each:
-                found[name] = each
+                studies[name] = each
             elif listed(folder / name).plans:
                 waiting.append(name)
-    if not found:  # a release, or there may be a reason
-        found = {commit.name: _listed_envelope(commit, rule) or commit for commit in store.catalogue(folder)}
+    if not studies:  # a release, or there may be a reason
+        studies = {commit.name: _listed_envelope(commit, rule) or commit for commit in store.catalogue(folder)}
     return Overview(
         folder,
-        {name: each.about if isinstance(each, Envelope) else _about(each) for name, each in found.items()},
-        {name: each for name, each in found.items() if isinstance(each, Envelope)},
-        {name: each for name, each in found.items() if isinstance(each, Commit)},
+        {name: each.about if isinstance(each, Envelope) else _about(each) for name, each in studies.items()},
+        {name: each for name, each in studies.items() if isinstance(each, Envelope)},
+        {name: each for name, each in studies.items() if isinstance(each, Commit)},
         waiting,
         rule,
     )
@@ -100,9 +100,9 @@ def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
         record = _content(folder, name, newest)
         file = newest.replace("commit", "envelope").replace(".json", ".arrow")
         for most in (ENOUGH, -1) if rule.first is None else (-1,):
-            found = envelope.parse(_content(folder, name, file, most), record, rule)
-            if found and found.about.study == name:
-                return found
+            parsed = envelope.parse(_content(folder, name, file, most), record, rule)
+            if parsed and parsed.about.study == name:
+                return parsed
     except (OSError, MemoryError):  # there is none, or it is no file, or absurd
         pass
     return None

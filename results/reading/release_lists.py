@@ -1,4 +1,4 @@
-"""The lists of a release, manifest.json and SHA256SUMS: where every file lies, and what they must be to the byte."""
+"""The lists of a release, manifest.json and SHA256SUMS: the path of every file, and the exact bytes of both."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def place(commit: Commit, table: str) -> str:
-    """Where a release keeps a file of a study, from the release's folder."""
+    """The path of a study's file in a release."""
     study = commit.study
     values = zip(
         contents.PARTITIONS, (study.dataset, study.model_label, study.optimizer, study.batch_size), strict=True
@@ -54,7 +54,7 @@ def sums(hashes: Mapping[str, str]) -> bytes:
 
 
 def check_lists(folder: Folder) -> dict[str, str]:
-    """What the two lists of a release say of every file but SHA256SUMS: its sha256, by its path.
+    """The sha256 of every file of a release but SHA256SUMS, by path, from its two lists.
 
     Raises:
       Damaged: SHA256SUMS or manifest.json is not, byte for byte, what would be written, or they contradict each other.
@@ -68,14 +68,14 @@ def check_lists(folder: Folder) -> dict[str, str]:
     hashes = {match[2]: match[1] for match in matches if match}
     if sums(hashes) != data or not all(commits.PATH.fullmatch(listed) for listed in hashes):
         raise Damaged(f"{path} is not what was written")
-    held = commits.released(folder)
-    if held is None or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
+    studies = commits.released(folder)
+    if studies is None or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
         raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
     documents = durable.read_sealed(folder / MANIFEST).get("documents")
     expected = (
         {MANIFEST, *(str(path) for path in documents if isinstance(documents, list))} if documents else {MANIFEST}
     )
-    for commit in held:
+    for commit in studies:
         for table, file in commit.files.items():
             own = place(commit, table)
             expected.add(own)

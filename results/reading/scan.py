@@ -43,14 +43,14 @@ def intervals(
     Raises:
       Damaged: a file cannot be read.
     """
-    found = [pl.DataFrame(schema=dict(zip(answers.COLUMNS, (pl.String, pl.Int32, pl.Int32, pl.Int32), strict=True)))]
+    pieces = [pl.DataFrame(schema=dict(zip(answers.COLUMNS, (pl.String, pl.Int32, pl.Int32, pl.Int32), strict=True)))]
     for kind, (column_type, dtype) in _TYPES.items():
         measured = [commit for commit in commits if commit.metrics.get(target.metric) == kind]
         value = answers.in_type(target.value, dtype)
         columns = {"trial": pl.Int32, "step": pl.Int32, target.metric: column_type}
         for rows in _rows(measured, "measurements", columns):
-            found.append(_collected(_first_rows(rows, target.metric, value, rule), commits))
-    reached = pl.concat(found)
+            pieces.append(_collected(_first_rows(rows, target.metric, value, rule), commits))
+    reached = pl.concat(pieces)
     if role is not None:
         confirmed = [commit.name for commit in commits if commit.repeats.confirm]
         repeats = pl.col("study").is_in(confirmed) & confirmation.is_repeat(pl.col("trial"))
@@ -66,9 +66,9 @@ def _first_rows(rows: pl.LazyFrame, metric: str, value: np.floating, rule: Rule)
     reached = measured < target if rule.strict else measured <= target  # NaN is neither
     goes_on = (pl.col("trial") == pl.col("trial").shift(1)) & (pl.col("study") == pl.col("study").shift(1))
     before = pl.when(goes_on).then(pl.col("step").shift(1)).otherwise(0)
-    found = rows.with_columns(before.alias("steps_low")).filter(reached).group_by("study", "trial")
+    at_target = rows.with_columns(before.alias("steps_low")).filter(reached).group_by("study", "trial")
     # Both are larger in later rows of a trial, so that the smallest are those of its first.
-    return found.agg(pl.col("steps_low").min(), pl.col("step").min().alias("steps_high"))
+    return at_target.agg(pl.col("steps_low").min(), pl.col("step").min().alias("steps_high"))
 
 
 def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
@@ -104,8 +104,8 @@ def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> 
 def _collected(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
     names = {str(file.path): commit.name for commit in commits for file in commit.files.values()}
     try:
-        found = rows.collect(engine="streaming")
+        frame = rows.collect(engine="streaming")
     except (FileNotFoundError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0]
-        raise Damaged(f"a file of the store cannot be read ({reason}); look with `python -m results verify`") from None
-    return found.with_columns(pl.col("study").replace(names))
+        raise Damaged(f"a file of the store cannot be read ({reason}); run `python -m results verify`") from None
+    return frame.with_columns(pl.col("study").replace(names))

@@ -1,1 +1,1 @@
-"""What leaves a store and what comes into one: releases with their documents, exports and merges."""
+"""Exchange between stores: releases with their documents, exports and merges."""

@@ -1,4 +1,4 @@
-"""croissant.json: what a release holds, for machines, in MLCommons's Croissant 1.0."""
+"""croissant.json: the machine-readable description of a release, in MLCommons's Croissant 1.0."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,11 +65,11 @@ _STUDIES = {
 _KEYS = {"studies": ("study", "run"), "trials": ("study", "trial"), "measurements": ("study", "trial", "step")}
 
 
-def document(held: Contents, studies_sha256: str, cite_as: str) -> bytes:
+def document(release: Contents, studies_sha256: str, cite_as: str) -> bytes:
     """croissant.json as bytes.
 
     Args:
-      held: what the release holds.
+      release: what the release holds.
       studies_sha256: of studies.parquet.
       cite_as: how to cite the release, BibTeX.
     """
@@ -80,33 +80,33 @@ def document(held: Contents, studies_sha256: str, cite_as: str) -> bytes:
         "name": NAME,
         "description": DESCRIPTION,
         "keywords": list(KEYWORDS),
-        "license": [terms.url for terms in held.licences],
-        "version": held.version,
+        "license": [terms.url for terms in release.licences],
+        "version": release.version,
         "citeAs": cite_as,
         "creator": {"@type": "sc:Organization", "name": "The scaling-limits authors"},
         "isLiveDataset": False,
         "distribution": [_STUDIES | {"sha256": studies_sha256}],
-        "recordSet": [_record_set(held, "studies", "studies", _STUDIES, held.columns["studies"].names)],
+        "recordSet": [_record_set(release, "studies", "studies", _STUDIES, release.columns["studies"].names)],
     }
     for table in ("trials", "measurements"):
-        for name, paths, columns in _alike(held, table):
+        for name, paths, columns in _alike(release, table):
             files = _file_set(table, name, paths)
             about["distribution"].append(files)
-            about["recordSet"].append(_record_set(held, table, name, files, columns))
-    if held.newest:
-        about["datePublished"] = held.newest
+            about["recordSet"].append(_record_set(release, table, name, files, columns))
+    if release.newest:
+        about["datePublished"] = release.newest
     return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _alike(held: Contents, table: str) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
+def _alike(release: Contents, table: str) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
     """Files of a table that can be read as one: name, paths or patterns, columns.
 
     First all files with the columns they share, because a reader of this format wants every column in every file; then,
     if some have more, the files by their columns.
     """
-    shapes = held.files[table]
+    shapes = release.files[table]
     shared = set.intersection(*map(set, shapes))
-    yield table, [f"{table}/**/*.parquet"], [name for name in held.columns[table].names if name in shared]
+    yield table, [f"{table}/**/*.parquet"], [name for name in release.columns[table].names if name in shared]
     for number, (columns, paths) in enumerate(sorted(shapes.items()) if len(shapes) > 1 else ()):
         yield f"{table}-{number + 1}", paths, columns
 
@@ -123,9 +123,9 @@ def _file_set(table: str, name: str, paths: Sequence[str]) -> dict[str, Any]:
 
 
 def _record_set(
-    held: Contents, table: str, name: str, files: Mapping[str, Any], columns: Sequence[str]
+    release: Contents, table: str, name: str, files: Mapping[str, Any], columns: Sequence[str]
 ) -> dict[str, Any]:
-    words = {column.name: column for column in contents.described(held, table)}
+    words = {column.name: column for column in contents.described(release, table)}
     source = "fileSet" if files["@type"] == "cr:FileSet" else "fileObject"
     own = {column.name for column in contents.COLUMNS[table]}
     further = [column for column in columns if column not in own]
@@ -141,7 +141,7 @@ def _record_set(
                 "@id": f"{name}/{column}",
                 "name": column,
                 "description": words[column].meaning,
-                "dataType": _type(held.columns[table].field(column).type),
+                "dataType": _type(release.columns[table].field(column).type),
                 "source": {source: {"@id": files["@id"]}, "extract": {"column": column}},
             }
             for column in columns

@@ -85,47 +85,47 @@ With scaling-limits, the software the release is from, it is read like a store:
 """
 
 
-def readme(held: Contents) -> bytes:
+def readme(release: Contents) -> bytes:
     """The dataset card, with the front matter that the Hugging Face hub reads."""
-    others = sorted({table for commit in held.commits for table in commit.files} - {"trials", "measurements"})
+    others = sorted({table for commit in release.commits for table in commit.files} - {"trials", "measurements"})
     text = _README.format(
         title=TITLE,
-        studies=len(held.commits),
-        trials=held.rows("trials"),
-        measurements=held.rows("measurements"),
-        ledgers=_ledgers(held),
+        studies=len(release.commits),
+        trials=release.rows("trials"),
+        measurements=release.rows("measurements"),
+        ledgers=_ledgers(release),
         about=contents.TABLES,
         others=", ".join(f"`{table}/`" for table in others),
     )
-    return (_front_matter(held) + text).encode()
+    return (_front_matter(release) + text).encode()
 
 
-def dictionary(held: Contents) -> bytes:
+def dictionary(release: Contents) -> bytes:
     """The data dictionary: every column of every table."""
     lines = ["# Data dictionary", "", "Metrics are named `<split>_<kind>`:", ""]
     lines += _table(("kind", "what it is"), METRIC_KINDS.items())
     for table, about in contents.TABLES.items():
-        rows = [(f"`{column.name}`", column.type, column.meaning) for column in contents.described(held, table)]
+        rows = [(f"`{column.name}`", column.type, column.meaning) for column in contents.described(release, table)]
         lines += ["", f"## {table}", "", f"A row is {about}.", "", *_table(("column", "type", "meaning"), rows)]
     return ("\n".join(lines) + "\n").encode()
 
 
-def licence_list(held: Contents) -> bytes:
+def licence_list(release: Contents) -> bytes:
     """Which rows of which table are under which licence."""
     lines = ["# Licences", "", "By table and by the source of its rows; a study's source is in its plan.", ""]
     rows = [
         (f"`{table}`", terms.source, f"[{terms.licence}]({terms.url})")
         for table in contents.TABLES
-        for terms in held.sources
+        for terms in release.sources
     ]
     lines += _table(("table", "rows from", "licence"), rows)
-    for terms in held.sources:
+    for terms in release.sources:
         if terms.source != OWN:
             lines += ["", f"{terms.source}: converted into these tables by scaling-limits from {terms.citation}."]
     return ("\n".join(lines) + "\n").encode()
 
 
-def citation(held: Contents, manifest_sha256: str) -> bytes:
+def citation(release: Contents, manifest_sha256: str) -> bytes:
     """CITATION.cff of the release."""
     lines = [
         "cff-version: 1.2.0",
@@ -134,16 +134,16 @@ def citation(held: Contents, manifest_sha256: str) -> bytes:
         'message: "If you use these data, please cite them, and the sources they name."',
         "authors:",
         f"  - name: {json.dumps(AUTHORS)}",
-        f"version: {json.dumps(held.version)}",
+        f"version: {json.dumps(release.version)}",
         "identifiers:",
         "  - type: other",
         f"    value: sha256:{manifest_sha256}",
         '    description: "sha256 of manifest.json, which holds that of every table"',
     ]
-    if held.newest:
-        lines.append(f'date-released: "{held.newest}"')
-    if len(held.licences) == 1:
-        lines.append(f"license: {held.licences[0].licence}")
+    if release.newest:
+        lines.append(f'date-released: "{release.newest}"')
+    if len(release.licences) == 1:
+        lines.append(f"license: {release.licences[0].licence}")
     lines += [
         "references:",
         "  - type: article",
@@ -159,26 +159,25 @@ def citation(held: Contents, manifest_sha256: str) -> bytes:
         "    journal: Journal of Machine Learning Research",
         '    notes: "arXiv 1811.03600; defines the studies"',
     ]
-    for terms in held.sources:
+    for terms in release.sources:
         if terms.source != OWN:
             lines += ["  - type: data", f"    title: {json.dumps(terms.citation or terms.source)}", "    authors:"]
             lines += [f"      - name: {json.dumps(terms.source)}"]
     return ("\n".join(lines) + "\n").encode()
 
 
-def bibtex(held: Contents) -> str:
+def bibtex(release: Contents) -> str:
     """How to cite the release, for croissant.json."""
-    year = f", year = {{{held.newest[:4]}}}" if held.newest else ""
-    return (
-        f"@misc{{scaling_limits, title = {{{TITLE}}}, author = {{{{{AUTHORS}}}}}, version = {{{held.version}}}{year}}}"
-    )
+    year = f", year = {{{release.newest[:4]}}}" if release.newest else ""
+    version = f"version = {{{release.version}}}{year}"
+    return f"@misc{{scaling_limits, title = {{{TITLE}}}, author = {{{{{AUTHORS}}}}}, {version}}}"
 
 
-def _front_matter(held: Contents) -> str:
-    licences = [terms.licence.lower() for terms in held.licences if terms.licence]
+def _front_matter(release: Contents) -> str:
+    licences = [terms.licence.lower() for terms in release.licences if terms.licence]
     lines = ["---", f"pretty_name: {croissant.NAME}", "license:", *(f"- {licence}" for licence in licences)]
     lines += ["tags:", *(f"- {word.replace(' ', '-')}" for word in croissant.KEYWORDS)]
-    lines += ["size_categories:", f"- {_size(held.rows('measurements'))}", "configs:"]
+    lines += ["size_categories:", f"- {_size(release.rows('measurements'))}", "configs:"]
     for table in contents.TABLES:
         files = "studies.parquet" if table == "studies" else f"{table}/**/*.parquet"
         lines += [f"- config_name: {table}", f'  data_files: "{files}"']
@@ -186,7 +185,7 @@ def _front_matter(held: Contents) -> str:
     lines.append("dataset_info:")  # without it the hub's reader takes the columns of the first file for those of all
     for table in contents.TABLES:
         lines += [f"- config_name: {table}", "  features:"]
-        for name, kind in contents.in_files(held, table):
+        for name, kind in contents.in_files(release, table):
             lines += [f"  - name: {json.dumps(name)}", f"    dtype: {kind}"]
     return "\n".join([*lines, "---", "", ""])
 
@@ -200,10 +199,10 @@ def _size(rows: int) -> str:
     return "n>1T"
 
 
-def _ledgers(held: Contents) -> str:
+def _ledgers(release: Contents) -> str:
     heads = ("source", "licence", "studies", "planned", "complete", "infeasible", "incomplete", "missing")
     rows = []
-    for terms, commits in held.sources.items():
+    for terms, commits in release.sources.items():
         counts = contents.total(commits)
         incomplete = counts.planned - counts.complete - counts.infeasible - counts.missing
         numbers = [len(commits), counts.planned, counts.complete, counts.infeasible, incomplete, counts.missing]

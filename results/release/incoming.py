@@ -1,4 +1,4 @@
-"""What a merge or an export takes in: the studies of a store, of a release, or of a store of schema 1."""
+"""Incoming studies of a merge or an export: from a store, a release, or a store of schema 1."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is writt
 
 
 class Incoming(NamedTuple):
-    """A study somewhere else.
+    """A study in another store or release.
 
     Attributes:
       study: as it was asked for.
@@ -42,13 +42,13 @@ def incoming(folder: Folder) -> dict[str, Incoming]:
       Damaged: one is not what was written, or is there under two names.
     """
     if released(folder) is None and folder.is_dir() and (names := migrations.studies_of_1(folder)):
-        found = [
+        studies = [
             Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name)) for name in names
         ]
     else:
-        found = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
+        studies = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
     by_plan: dict[str, Incoming] = {}
-    for each in found:
+    for each in studies:
         if (other := by_plan.setdefault(each.study.plan_json, each)) is not each:
             raise Damaged(f"{folder} holds one plan twice, as {other.study.name} and {each.study.name}; remove one")
     return by_plan
@@ -63,7 +63,7 @@ def called(offer: Incoming, into: Folder) -> Incoming:
 
 
 def checked(commit: Commit) -> dict[str, bytes]:
-    """All files of a study, by what they hold, once all that ``results verify`` looks at is seen to hold of them.
+    """All files of a study, by table, once they have passed every check of ``results verify``.
 
     Raises:
       Damaged: one is not what the commit record says, or something does not hold; the envelope is made again for that.
@@ -73,7 +73,7 @@ def checked(commit: Commit) -> dict[str, bytes]:
     sources = {name: pa.py_buffer(content) for name, content in data.items()}
     folder = commit.files["studies"].path.parent
     for fault in commit_checks.content(commit, commit.study, folder, sources, {}, numbers):
-        raise Damaged(f"{fault.line}; look closer with `python -m results verify`")
+        raise Damaged(f"{fault.line}; for details run `python -m results verify`")
     return data
 
 
@@ -82,7 +82,7 @@ def parquet_file(data: bytes, table: str, path: Folder) -> pq.ParquetFile:
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
-        raise Damaged(f"{path} is no table ({str(error).splitlines()[0]})") from None
+        raise Damaged(f"{path} is not a readable table ({str(error).splitlines()[0]})") from None
     migrations.upgrade(table, file.schema_arrow.empty_table(), path)
     return file
 
@@ -95,16 +95,16 @@ def _check(study: Plan, tables: Mapping[str, table_checks.Rows], numbers: frozen
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a value is no text
         raise Damaged(f"a table beside {path} cannot be read ({str(error).splitlines()[0]})") from None
     if flaw:
-        raise Damaged(f"{path.parent}: {flaw.table} of {study.name}: {flaw.what}; look closer with `results verify`")
+        raise Damaged(f"{path.parent}: {flaw.table} of {study.name}: {flaw.what}; for details run `results verify`")
 
 
 def _bytes(file: File) -> bytes:
     try:
         data = durable.read(file.path)
     except FileNotFoundError:
-        raise Damaged(f"{file.path} is missing; look at all of it with `python -m results verify`") from None
+        raise Damaged(f"{file.path} is missing; check all of it with `python -m results verify`") from None
     if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
-        raise Damaged(f"{file.path} is not what was written; look at all of it with `python -m results verify`")
+        raise Damaged(f"{file.path} is not what was written; check all of it with `python -m results verify`")
     return data
 
 

@@ -1,4 +1,4 @@
-"""Joining stores and releases into a store: what is new comes in, what is there stays, what contradicts is refused."""
+"""Merging stores and releases into a store: new results are added, existing ones kept, conflicts refused."""
 
 import collections
 from collections.abc import Callable, Sequence
@@ -59,9 +59,9 @@ def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]
         ):
             outcomes[_bring(offer, into)] += 1
     except TakenOver as error:
-        raise BadInput(f"{error}; what is merged so far stays, and the same command goes on from there") from None
+        raise BadInput(f"{error}; what is merged so far is kept, and the same command continues from there") from None
     except OSError as error:
-        raise BadInput(f"{into} cannot be written ({error.strerror}); the same command goes on from there") from None
+        raise BadInput(f"{into} cannot be written ({error.strerror}); the same command continues from there") from None
     report(f"{into}: studies: {outcomes['new']} new, {outcomes['grown']} grown, {outcomes['there']} already there")
     return 0
 
@@ -93,9 +93,9 @@ def _check(
             for trial, how in compared.conflicts.items():
                 faults.append(f"{name}: trial {trial}: {how.told(where.get(trial, into), folder)}")
             for trial, how in compared.unfinished.items():
-                stands = folder if trial in compared.take else where.get(trial, into)
-                told = f"trial {trial} is unfinished in both: {how.told(where.get(trial, into), folder)}"
-                unfinished.append(f"{name}: {told}; that of {stands} stands")
+                kept = folder if trial in compared.take else where.get(trial, into)
+                difference = f"trial {trial} is unfinished in both: {how.told(where.get(trial, into), folder)}"
+                unfinished.append(f"{name}: {difference}; the one in {kept} is kept")
             gave_way += len(compared.finished)
             if not compared.conflicts and not compared.clashes:
                 taken = only(theirs, compared.take)
@@ -103,9 +103,9 @@ def _check(
                 where |= dict.fromkeys(compared.take, folder)
     _report_some(faults or unfinished, report)
     if faults:
-        raise BadInput(f"{len(faults)} conflicts, as told above; nothing was written. Leave a source out, or mend it")
+        raise BadInput(f"{len(faults)} conflicts, listed above; nothing was written. Leave out a source or fix it")
     if gave_way:
-        report(f"{gave_way} trials that were to be run again gave way to finished ones")
+        report(f"{gave_way} trials due to be rerun were replaced by finished ones")
 
 
 def _report_some(lines: Sequence[str], report: Callable[[str], None]) -> None:
@@ -148,7 +148,7 @@ def _bring(offer: Incoming, into: Folder) -> Outcome:
 
 
 def _held(into: Folder, name: str) -> Piece | None:
-    """What the store has of a study, whether a commit record lists it already or not."""
+    """The tables of a study in the store, with parts that no commit record lists yet."""
     _, base, parts = claims.state(into, name)
     pieces = claims.pieces(into / name, base, parts, {})
     return compaction.merge(pieces) if pieces else None

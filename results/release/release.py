@@ -1,4 +1,4 @@
-"""A release: what a store holds, copied into one folder that never changes, with all that a stranger needs to use it.
+"""A release: an immutable copy of a store in one folder, with everything needed to use it on its own.
 
     OUT/<table>/dataset=…/model=…/optimizer=…/batch_size=…/<study>.parquet   the files of every commit, byte for byte
     OUT/studies.parquet, OUT/columns/<table>.parquet                         all studies in one; all columns, no rows
@@ -51,7 +51,7 @@ def export(folder: Folder, out: Folder, report: Callable[[str], None]) -> int:
     """
     held = _permitted(store.catalogue(folder), report)
     if not held:
-        report(f"nothing to export: {folder} holds no study that may be passed on")
+        report(f"nothing to export: {folder} holds no study that may be redistributed")
         return 1
     with _new_folder(folder, out) as target:
         hashes: dict[str, str] = {}
@@ -70,7 +70,7 @@ def export(folder: Folder, out: Folder, report: Callable[[str], None]) -> int:
 
 
 def _permitted(held: Sequence[Commit], report: Callable[[str], None]) -> list[Commit]:
-    """The studies that may be passed on; what is left out is told in a line per source."""
+    """The studies that may be redistributed; the others are reported in a line per source."""
     left_out: dict[str, int] = {}
     kept = []
     for commit in held:
@@ -98,7 +98,7 @@ def _copy(commit: Commit, put: Callable[[str, bytes], None]) -> Copied:
 
 
 def _describe(held: Sequence[Commit], copied: Sequence[Copied], put: Callable[[str, bytes], None]) -> None:
-    """Puts beside the tables all that tells of them; the manifest last."""
+    """Writes the documents beside the tables; the manifest last."""
     studies = pa.concat_tables([each.studies for each in copied]).unify_dictionaries().combine_chunks()
     columns = contents.columns({table: [each.schemas[table] for each in copied] for table in contents.TABLES})
     days = [str(at)[:10] for at in studies["started_at"].to_pylist() if at]
@@ -134,7 +134,7 @@ def _studies(count: int) -> str:
 
 @contextmanager
 def _new_folder(folder: Folder, out: Folder) -> Iterator[Folder]:
-    """Where to write a release: locally a hidden folder that takes its name once it is whole."""
+    """The folder to write a release into: locally a hidden one that is renamed once it is whole."""
     if commits.released(out) is not None or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise BadInput(f"{out} is there already; name a new folder with --out DIR")
     if not isinstance(out, Path):

@@ -1,4 +1,4 @@
-"""The union of what two places hold of one study: which trials one can take from the other, and where they disagree."""
+"""The union of one study in two places: trials that one can take from the other, and contradictions."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ _KEYS = {"measurements": ["trial", "step"], "trials": ["trial"]}
 
 
 class Difference(NamedTuple):
-    """Where a trial first differs between two places, in order of steps, then in its row of trials.
+    """The first difference of a trial between two places, in order of steps, then in its row of trials.
 
     Attributes:
       what: such as ``validation_loss at step 20``.
@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
 
 class Union(NamedTuple):
-    """What comes of comparing two places.
+    """The result of comparing two places.
 
     Attributes:
       take: ids of the trials of the other place that are wanted: new ones, those finished there that have yet to be
@@ -58,7 +58,7 @@ class Union(NamedTuple):
 
 
 def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
-    """Compares what two places hold of a study; which run made a trial, where and how fast, is no difference.
+    """Compares a study in two places; the run that made a trial, its machine and its times are ignored.
 
     Args:
       ours, theirs: every trial once, measurements sorted by (trial, step).
@@ -140,15 +140,15 @@ def _clashes(ours: pa.Table, theirs: pa.Table) -> list[Difference]:
 
 def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
     """The trials whose rows are not the same, of those that both have, sorted."""
-    found = _cells(ours.measurements, theirs.measurements, "measurements")
+    differences = _cells(ours.measurements, theirs.measurements, "measurements")
     for trial, further in _cells(ours.trials, theirs.trials, "trials").items():
-        first = found.get(trial, further)
-        found[trial] = first._replace(values=first.values + (further.values if trial in found else 0))
-    return dict(sorted(found.items()))
+        first = differences.get(trial, further)
+        differences[trial] = first._replace(values=first.values + (further.values if trial in differences else 0))
+    return dict(sorted(differences.items()))
 
 
 def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference]:
-    """How the rows of each trial differ, if they do."""
+    """The differences of each trial's rows, if there are any."""
     if not len(ours) + len(theirs):
         return {}
     # Without a column of the other, null.
@@ -156,29 +156,29 @@ def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference
     frame = joined.drop_columns([name for name in ("study", "run") if name in joined.column_names]).to_pandas()
     frame = frame.set_index(_KEYS[table])
     here, there = frame.iloc[: len(ours)], frame.iloc[len(ours) :]
-    held = alone = np.zeros(len(here), bool)
+    measured = alone = np.zeros(len(here), bool)
     if not here.index.equals(there.index):
         every = here.index.union(there.index)
-        held = every.isin(here.index)
-        alone = held != every.isin(there.index)
+        measured = every.isin(here.index)
+        alone = measured != every.isin(there.index)
         here, there = here.reindex(every), there.reindex(every)
     unequal = ~((here == there) | (here.isna() & there.isna())).to_numpy(bool)
     values = np.maximum(unequal.sum(axis=1), alone)
     rows = np.flatnonzero(values)
     trials = here.index.get_level_values("trial").to_numpy()[rows]
-    found: dict[int, Difference] = {}
+    differences: dict[int, Difference] = {}
     starts = np.flatnonzero(np.append(True, trials[1:] != trials[:-1])[: len(trials)])
     counts = np.add.reduceat(values[rows], starts) if len(rows) else starts
     for row, trial, count in zip(rows[starts], trials[starts].tolist(), counts.tolist(), strict=True):
         step = here.index[row][1] if table == "measurements" else None
         if alone[row]:
-            told = ("measured", "missing") if held[row] else ("missing", "measured")
-            found[trial] = Difference(f"step {step}", *told, count)
+            sides = ("measured", "missing") if measured[row] else ("missing", "measured")
+            differences[trial] = Difference(f"step {step}", *sides, count)
             continue
         column = int(np.argmax(unequal[row]))
         what = str(here.columns[column]) + ("" if step is None else f" at step {step}")
-        found[trial] = Difference(what, here.iat[row, column], there.iat[row, column], count)
-    return found
+        differences[trial] = Difference(what, here.iat[row, column], there.iat[row, column], count)
+    return differences
 
 
 def _shown(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What a table of answers says of a study beside its answers."""
+"""About: the description of a study beside its answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ _METRICS = frozenset(METRICS)
 
 
 class About(NamedTuple):
-    """What a table of answers says of a study.
+    """The description of a study in tables of answers.
 
     Attributes:
       study: its name.
@@ -47,7 +47,7 @@ class About(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all of it is of the types it must be, wherever it was read."""
+        """Whether all fields have the types they must, wherever they were read."""
         counts = (self.batch_size or 0, self.rows, self.complete, self.infeasible, self.incomplete)
         texts = (self.study, self.kind, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
         return (
@@ -63,8 +63,8 @@ class About(NamedTuple):
 
     def record(self) -> dict[str, Any]:
         """As plain data, without ``stop`` where trials end at their targets, as all did once."""
-        told = self._asdict()
-        return told if self.stop != "target" else {name: told[name] for name in told if name != "stop"}
+        content = self._asdict()
+        return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> "About":
@@ -75,7 +75,7 @@ class About(NamedTuple):
 
 
 def of_study(study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int) -> About:
-    """What a table of answers says of a study.
+    """The description of a study in tables of answers.
 
     Args:
       study: the plan.

@@ -13,4 +13,4 @@ def check_chooses(metric: str, measured: Collection[str]) -> None:
     """
     split, _, kind = metric.partition("_")
     if split == "test" and f"validation_{kind}" in measured:
-        raise BadInput(f"{metric} is reported and chooses no trial; take validation_{kind}")
+        raise BadInput(f"{metric} is only reported and cannot choose trials; use validation_{kind}")

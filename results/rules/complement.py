@@ -1,4 +1,4 @@
-"""1 − q of a quality q in [0, 1], in decimals: it compares as q does, and can be turned back."""
+"""The decimal complement 1 − q of a quality q in [0, 1], which keeps comparisons and is its own inverse."""
 
 import numpy as np
 

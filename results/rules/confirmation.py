@@ -113,7 +113,7 @@ def wanted(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> lis
 
 
 def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:
-    """Which candidate is chosen: the one with the least median steps, of equals the better of the search.
+    """The chosen candidate: the one with the least median steps, of equals the better of the search.
 
     Args:
       best: candidates, the best of the search first.
@@ -141,6 +141,6 @@ def missing(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> li
 
 
 def to_run(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
-    """How many repeats are still to be run, also of those that wait for what others choose; of an ended search."""
+    """The number of repeats still to be run after an ended search, including those that wait for the choice."""
     done = settled(trials)
     return study.asked.planned - study.trials - sum(trial in done for trial in wanted(study, trials, measurements))

@@ -16,8 +16,8 @@ from results.rules import confirmation
 from results.rules.confirmation import CONFIRM
 
 
-class Ending(NamedTuple):
-    """How a trial ended, and whether it was one of the search or a repeat of its best."""
+class TrialEnding(NamedTuple):
+    """The ending of a trial, and its role: search or repeat."""
 
     role: str
     status: str
@@ -52,21 +52,21 @@ def count(asked: Asked, trials: pd.DataFrame) -> Ledger:
     if not len(trials):
         return tally(asked, {})
     rows = zip(trials["role"], trials["status"], trials["reason"], strict=True)
-    return tally(asked, dict(zip(trials["trial"].tolist(), itertools.starmap(Ending, rows), strict=True)))
+    return tally(asked, dict(zip(trials["trial"].tolist(), itertools.starmap(TrialEnding, rows), strict=True)))
 
 
-def tally(asked: Asked, ended: Mapping[int, Ending]) -> Ledger:
+def tally(asked: Asked, ended: Mapping[int, TrialEnding]) -> Ledger:
     """The ledger of a study, from how each of its trials ended, by its id, in the order they were stored.
 
     A larger search may have found other best trials; until a commit drops the repeats of those before, of the k-th
     repeats as many count as are asked for, those that were stored last.
     """
     searched = [how for how in ended.values() if how.role != CONFIRM]
-    by_number: dict[int, list[Ending]] = collections.defaultdict(list)
+    by_number: dict[int, list[TrialEnding]] = collections.defaultdict(list)
     for at, how in ended.items():
         if how.role == CONFIRM:
             by_number[confirmation.repeat(at)].append(how)
-    repeated = [how for k, found in by_number.items() for how in found[-asked.repeats.width(k, asked.trials) :]]
+    repeated = [how for k, repeats in by_number.items() for how in repeats[-asked.repeats.width(k, asked.trials) :]]
     counts = collections.Counter(
         how.reason if how.status == "INCOMPLETE" else how.status for how in searched + repeated
     )

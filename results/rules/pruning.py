@@ -1,4 +1,4 @@
-"""Where exact pruning cuts a curve: a function of the answers, whatever order, lanes and restarts it was run with."""
+"""Exact pruning of stored curves: a function of the answers alone, whatever the order, lanes and restarts."""
 
 import numpy as np
 import pandas as pd

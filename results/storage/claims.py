@@ -55,7 +55,7 @@ class Claim:
         return self._base is not None and not self._parts
 
     def tables(self) -> Tables:
-        """What is stored of the study, visible or not; empty tables if nothing is."""
+        """The stored tables of the study, visible or not; empty if nothing is stored."""
         stored = self._stored()
         return _frames(stored)
 
@@ -108,15 +108,15 @@ class Claim:
         merged = self._base.parts if self._base else 0
         there = [part for part in listed(self._folder).parts if part.seq >= merged and part.token < number]
         newest = max((part.token for part in there), default=0)
-        found = []
+        pieces = []
         for part in sorted(part for part in there if part.token == newest and part not in self._parts):
             with contextlib.suppress(FileNotFoundError, Damaged):
-                found.append(compaction.read_part(self._folder / part.file))
-        if not found:
+                pieces.append(compaction.read_part(self._folder / part.file))
+        if not pieces:
             return
         counting = confirmation.settled(_ended(piece.trials for piece in self._stored()))
-        if wanted := confirmation.settled(_ended(piece.trials for piece in found)) - counting:
-            self._write(compaction.only(compaction.merge(found), wanted), number)
+        if ids := confirmation.settled(_ended(piece.trials for piece in pieces)) - counting:
+            self._write(compaction.only(compaction.merge(pieces), ids), number)
 
     def _stored(self) -> list[Piece]:
         """All that counts; looks again where a process that had stalled has committed parts meanwhile."""
@@ -192,29 +192,29 @@ def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
 
 
 def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]:
-    """What is in a study's folder: its names, its newest commit, and the parts that count beyond that."""
+    """The state of a study's folder: its names, its newest commit, and the parts that count beyond that."""
 
     def look() -> tuple[Listing, Commit | None, list[Part]]:
-        found = listed(store / name)
-        if len(found.claims) != max(found.claims, default=0):  # a listing is no snapshot; a claim has been missed
-            raise LookupError(f"of claims 1 to {max(found.claims)}, some are missing")
+        listing = listed(store / name)
+        if len(listing.claims) != max(listing.claims, default=0):  # a listing is no snapshot; a claim has been missed
+            raise LookupError(f"of claims 1 to {max(listing.claims)}, some are missing")
         base = committed(store, name)
         merged = base.parts if base else 0
-        waiting = [part for part in found.parts if part.seq >= merged]
-        cutoffs = {number: _cutoff(store / name, number) for number in found.claims} if waiting else {}
-        return found, base, parts.counting(waiting, cutoffs, merged)
+        waiting = [part for part in listing.parts if part.seq >= merged]
+        cutoffs = {number: _cutoff(store / name, number) for number in listing.claims} if waiting else {}
+        return listing, base, parts.counting(waiting, cutoffs, merged)
 
     try:
         return steady(look)
     except LookupError as error:
-        raise Damaged(f"{store / name}: {error}; mend it with `python -m results repair --store {store}`") from None
+        raise Damaged(f"{store / name}: {error}; repair it with `python -m results repair --store {store}`") from None
 
 
 def _cutoff(folder: Folder, number: int) -> int:
     path = folder / claim_file(number)
     parts = durable.read_sealed(path).get("parts")
     if type(parts) is not int or not 0 <= parts <= MOST:
-        raise Damaged(f"{path} is no claim; look at all of it with `python -m results verify`")
+        raise Damaged(f"{path} is not a claim; check all of it with `python -m results verify`")
     return parts
 
 
@@ -225,7 +225,7 @@ def pieces(folder: Folder, base: Commit | None, parts: list[Part], held: Mapping
 
 
 def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
-    """What a commit and parts hold; of a trial in several places the last counts."""
+    """The tables of a commit and parts; of a trial in several places the last counts."""
     return _frames(pieces(folder, base, parts, {}))
 
 
@@ -246,19 +246,19 @@ def _ended(tables: Iterable[pa.Table]) -> pd.DataFrame:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what nobody will ask for again, once it is old: temporary files, and what a newer commit replaced.
+    """Removes old files that are no longer needed: temporary files, and files that a newer commit replaced.
 
     Of commits only what has a smaller number than the newest: the tables of a larger one are of a writer at work, who
     may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file.
     """
-    found = listed(folder)
-    _remove_old(folder, [name for name in found.others if name.startswith(durable.TEMPORARY)])
+    listing = listed(folder)
+    _remove_old(folder, [name for name in listing.others if name.startswith(durable.TEMPORARY)])
     newest = steady(lambda: committed(folder.parent, folder.name))
     if newest is None or not all(file.path.exists() for file in newest.files.values()):
         return
-    tables = [name for name in found.others if (commit_number(name) or newest.number) < newest.number]
-    _remove_old(folder, tables + [part.file for part in found.parts if part.seq < newest.parts])
-    _remove_old(folder, [commit_file(number) for number in found.commits if number < newest.number])
+    tables = [name for name in listing.others if (commit_number(name) or newest.number) < newest.number]
+    _remove_old(folder, tables + [part.file for part in listing.parts if part.seq < newest.parts])
+    _remove_old(folder, [commit_file(number) for number in listing.commits if number < newest.number])
 
 
 def _remove_old(folder: Path, names: list[str]) -> None:

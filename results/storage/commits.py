@@ -1,4 +1,4 @@
-"""Commit records: what makes a study visible, and the reading of what they list."""
+"""Commit records, which make a study visible, and the reading of the files they list."""
 
 import contextlib
 import os
@@ -98,14 +98,14 @@ class Commit(NamedTuple):
         except BadInput:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise Damaged(f"{self.name} has a plan that is none") from None
+            raise Damaged(f"{self.name} has an invalid plan") from None
         if study.name != self.name:
             raise Damaged(f"{self.name} has the plan of {study.name}")
         return study
 
 
 def committed(store: Folder, name: str) -> Commit | None:
-    """What the newest commit record of a study says; None if there is none yet."""
+    """The newest commit of a study; None if there is none yet."""
     folder = store / name
     commits = listed(folder).commits
     if not commits:
@@ -113,7 +113,7 @@ def committed(store: Folder, name: str) -> Commit | None:
     path = folder / commit_file(commits[-1])
     commit = commit_of(durable.read_sealed(path), folder, path)
     if commit.name != name:
-        raise Damaged(f"{path} is of the study {commit.name}; look at all of it with `python -m results verify`")
+        raise Damaged(f"{path} is of the study {commit.name}; check all of it with `python -m results verify`")
     return commit
 
 
@@ -125,10 +125,10 @@ def released(folder: Folder) -> list[Commit] | None:
             return None
     except ImportError as error:  # fsspec's, of a URL whose file system is not installed
         raise BadInput(f"{folder} cannot be opened ({error}); gs:// needs `pip install scaling-limits[gcs]`") from None
-    found = durable.read_sealed(path).get("studies")
-    if not isinstance(found, list):
+    studies = durable.read_sealed(path).get("studies")
+    if not isinstance(studies, list):
         raise Damaged(f"{path} is not the manifest of a release")
-    commits = sorted((commit_of(record, folder, path) for record in found), key=lambda commit: commit.name)
+    commits = sorted((commit_of(record, folder, path) for record in studies), key=lambda commit: commit.name)
     if len({commit.name for commit in commits}) < len(commits):
         raise Damaged(f"{path} lists a study twice")
     return commits
@@ -138,7 +138,7 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
     """The commit that a record tells of; Damaged, naming ``path``, if it tells of none.
 
     Args:
-      record: plain data of nobody's making, as ``record_of`` writes it.
+      record: untrusted plain data, as ``record_of`` writes it.
       folder: which the paths of its files start from.
       path: where the record is from.
     """
@@ -172,7 +172,7 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
     except BadInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Damaged(f"{path} is not a record of a study; look at all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} is not a record of a study; check all of it with `python -m results verify`") from None
 
 
 def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _whole(value: object, most: int) -> int:
 def check_rows(table: str, path: Folder, size: int, rows: int) -> None:
     """Raises Damaged if so many rows of a table, by what it says itself, are more than a file of so many bytes has."""
     if rows > size * ROWS_PER_BYTE[table]:
-        raise Damaged(f"{path} says that it holds {rows:,} rows, which {size:,} bytes never do")
+        raise Damaged(f"{path} claims {rows:,} rows, too many for {size:,} bytes")
 
 
 def read_table(commit: Commit, table: str) -> pa.Table:
@@ -222,18 +222,18 @@ def read_table(commit: Commit, table: str) -> pa.Table:
         with path.open("rb") as file:
             check_rows(table, path, file.seek(0, os.SEEK_END), pq.read_metadata(file).num_rows)
             file.seek(0)
-            found = migrations.upgrade(table, pq.read_table(file), path)
-        columns = [(name, found.schema.field(i).type) for i, name in enumerate(found.column_names)]
+            content = migrations.upgrade(table, pq.read_table(file), path)
+        columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = str(error).splitlines()[0]
-        raise Damaged(f"{path} cannot be read ({reason}); look at all of it with `python -m results verify`") from None
+        raise Damaged(f"{path} cannot be read ({reason}); check all of it with `python -m results verify`") from None
     known = [(column.name, column.type) for column in _COLUMNS[table]]
     others = [kind for _, kind in columns[len(known) :]]  # metaparameters and metrics
     if columns[: len(known)] != known or not all(map(_is_number, others)):
-        raise Damaged(f"{path} has other columns than {table}; look at all of it with `python -m results verify`")
-    return found
+        raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")
+    return content
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -254,7 +254,7 @@ def frame(table: pa.Table) -> pd.DataFrame:
 
 
 def steady(look: Callable[[], T]) -> T:
-    """What ``look`` sees, looking again if the folder changed under its eyes; Damaged if a file is really missing."""
+    """The result of ``look``, retried if the folder changes meanwhile; Damaged if a file is really missing."""
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()
@@ -262,4 +262,4 @@ def steady(look: Callable[[], T]) -> T:
         return look()
     except FileNotFoundError as error:
         missing = error.filename or error
-        raise Damaged(f"{missing} is missing; look at all of it with `python -m results verify`") from None
+        raise Damaged(f"{missing} is missing; check all of it with `python -m results verify`") from None

@@ -53,7 +53,7 @@ def read_part(path: Folder) -> Piece:
     except BadInput:
         raise
     except (ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
-        raise Damaged(f"{path} is no part ({str(error).splitlines()[0]})") from None
+        raise Damaged(f"{path} is not a readable part ({str(error).splitlines()[0]})") from None
     return Piece(*tables)
 
 
@@ -118,12 +118,12 @@ def named(piece: Piece, study: str) -> Piece:
 
 def only(piece: Piece, trials: Collection[int]) -> Piece:
     """The rows of some trials; the rows of studies stay."""
-    wanted = np.fromiter(trials, np.int64, len(trials))
+    ids = np.fromiter(trials, np.int64, len(trials))
 
-    def kept(table: pa.Table) -> pa.Table:
-        return table.filter(pa.array(np.isin(table["trial"].to_numpy(), wanted)))
+    def rows(table: pa.Table) -> pa.Table:
+        return table.filter(pa.array(np.isin(table["trial"].to_numpy(), ids)))
 
-    return piece._replace(trials=kept(piece.trials), measurements=kept(piece.measurements))
+    return piece._replace(trials=rows(piece.trials), measurements=rows(piece.measurements))
 
 
 def _filled(table: pa.Table, column: str, value: object) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What lies in a folder, told without opening anything or following a link."""
+"""Entries of a folder, listed without opening anything or following a link."""
 
 import os
 import stat
@@ -35,9 +35,9 @@ def entries(folder: Folder) -> list[Entry]:
     try:
         found = _local(folder) if isinstance(folder, Path) else _remote(folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"no folder {shown(folder)}; name one that is there") from None
+        raise BadInput(f"no folder {shown(folder)}; name an existing one") from None
     except OSError as error:
-        raise BadInput(f"{shown(folder)} cannot be read ({error.strerror}); see to its permissions") from None
+        raise BadInput(f"{shown(folder)} cannot be read ({error.strerror}); check its permissions") from None
     return sorted(found)
 
 

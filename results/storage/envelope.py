@@ -84,7 +84,7 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
 
 
 def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
-    """What ``rule`` takes of an envelope; None unless that is there, of today's format and of the files of ``record``.
+    """The rows of an envelope for ``rule``; None unless they are there, in today's format and for ``record``'s files.
 
     Args:
       data: the file, or enough of its start.
@@ -109,7 +109,7 @@ def is_readable(head: Mapping[str, Any]) -> bool:
 
 
 def has_empty_interval(table: pa.Table) -> bool:
-    """Whether a row says that a trial came from one step to the same, or back; but at step 0, where nothing is before.
+    """Whether the interval of a row is empty: it ends at or before its start; except [0, 0], met at the start.
 
     Args:
       table: the rows of an envelope.
@@ -119,7 +119,7 @@ def has_empty_interval(table: pa.Table) -> bool:
 
 
 def is_same(made: bytes, table: pa.Table) -> bool:
-    """Whether an envelope says what one says that was just made, and in the same batches.
+    """Whether an envelope equals one that was just built, batch by batch.
 
     Args:
       made: as ``build`` makes it.
@@ -147,10 +147,10 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
     for each in envelopes:
         if target.metric in each.about.metrics:
             alike.setdefault(tuple(each.about.metrics.items()), []).append(each)
-    found: dict[str, Answer] = {}
+    by_study: dict[str, Answer] = {}
     for metrics, members in alike.items():
-        found |= _answers(members, _rows(members, metrics), target, rule)
-    return found
+        by_study |= _answers(members, _rows(members, metrics), target, rule)
+    return by_study
 
 
 def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> pa.Table:
@@ -165,7 +165,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
             raise ValueError("an interval in it is empty")
     except (ValueError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise Damaged(f"an envelope is damaged ({reason}); look with `python -m results verify`") from None
+        raise Damaged(f"an envelope is damaged ({reason}); check it with `python -m results verify`") from None
     return table
 
 
@@ -194,11 +194,13 @@ def _decisive(
     starts: np.ndarray, step: np.ndarray, rank: np.ndarray, values: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the rows that may decide an answer: by the rule minimum, and beyond these."""
+    # Steps become their places among all distinct ones; each row also has the place of the evaluation before it.
     steps = np.unique(step)
     place = (np.searchsorted(steps, step) + 1).astype(np.min_scalar_type(len(steps)))  # few bits are sorted sooner
     place_before = np.where(starts, 0, np.roll(place, 1)).astype(place.dtype)
     bounds = [*np.flatnonzero(starts).tolist(), len(step)]
     minimum, released = np.zeros(len(step), bool), np.zeros(len(step), bool)
+    # A row decides only if it is the best of its trial so far, and beats all earlier rows, by either place.
     for value in values:
         rows = _improving(value, bounds)
         ranked = rows[rank[rows] != NOT_COMPLETE]
@@ -246,10 +248,13 @@ def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _first_of_ranks(key: np.ndarray, value: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Whether each row is below all rows of smaller ranks whose key is no larger."""
-    edge = int(key.max(initial=0)) // MOST_EDGES + 1  # every so many keys; a row counts from the next edge on
+    """Whether each row is below all rows of smaller ranks whose key is no larger; bool[rows]."""
+    # A table of the lowest value so far, by rank and by key. Keys are coarse: one column for every `edge` of them, and
+    # a row counts from the next column on, so that a few rows too many are kept but never one too few.
+    edge = int(key.max(initial=0)) // MOST_EDGES + 1
     height, width = int(rank.max(initial=-1)) + 2, -(-int(key.max(initial=0)) // edge) + 1
     lowest = np.full((height, width), np.inf, value.dtype)  # [r, e]: of ranks < r with keys up to e edges
+    # Each row enters one rank above its own, since only smaller ranks count; then minima run along keys and ranks.
     np.minimum.at(lowest.reshape(-1), (rank + 1) * width + -(-key.astype(np.int64) // edge), value)
     np.minimum.accumulate(lowest, axis=1, out=lowest)
     np.minimum.accumulate(lowest, axis=0, out=lowest)

@@ -1,4 +1,4 @@
-"""Older files, brought up to the schema of today as they are read.
+"""Migrations: older files, upgraded to today's schema as they are read.
 
 A store of schema 1 had neither hashes nor claims: STORE/<study>/plan-<trials>.json were not sealed, and each run was a
 folder, STORE/<study>/<run>/{studies,trials,measurements}.parquet. Of a trial in several runs the newest counted.
@@ -30,7 +30,7 @@ def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
       path: of its file, for errors.
 
     Raises:
-      Damaged: the file is none of ours.
+      Damaged: the file was not written by this software.
       BadInput: it was written under a newer schema.
     """
     try:
@@ -73,7 +73,7 @@ def plan_of_1(store: Folder, name: str) -> Plan:
     """A study of a store of schema 1, as asked for with the most trials."""
     paths: list[Folder] = sorted((store / name).glob("plan-*.json"), key=lambda path: path.name)
     if not paths:
-        raise Damaged(f"{store / name} has runs and no plan")
+        raise Damaged(f"{store / name} has runs but no plan")
     try:
         record = json.loads(durable.read(paths[-1]))
         durable.check_depth(record, durable.MOST_DEPTH)

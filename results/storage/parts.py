@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What the names in a study's folder say.
+    """The names in a study's folder, sorted by their meaning.
 
     Attributes:
       plans: numbers of trials that were asked for.
@@ -53,7 +53,7 @@ class Listing(NamedTuple):
 
     @property
     def asked(self) -> list[Asked]:
-        """What was asked for: trials, and repeats of the best of them."""
+        """The requests: trials, and repeats of the best of them."""
         return [Asked(trials, max(self.confirms, default=NO_REPEATS)) for trials in self.plans]
 
 
@@ -83,7 +83,7 @@ def commit_number(name: str) -> int | None:
 def _digits(number: int) -> str:
     """Six of them; BadInput for a number that has more, as nobody would see a file of such a name."""
     if number > MOST:
-        raise BadInput(f"a study holds at most {MOST:,} claims and parts; merge it into another store, and go on there")
+        raise BadInput(f"a study holds at most {MOST:,} claims and parts; merge it into another store")
     return f"{number:06d}"
 
 
@@ -105,16 +105,16 @@ _MADE_OF: dict[str, Callable[..., Any]] = {
 
 def listing(names: Iterable[str]) -> Listing:
     """Sorts the names of a study's folder by what they stand for."""
-    found: dict[str, list] = {kind: [] for kind in (*_KINDS, "others")}
+    by_kind: dict[str, list] = {kind: [] for kind in (*_KINDS, "others")}
     for name in sorted(names):
         for kind, pattern in _KINDS.items():
             if match := pattern.fullmatch(name):
                 numbers = [int(digits) for digits in match.groups() if digits]
-                found[kind].append(_MADE_OF[kind](*numbers) if kind in _MADE_OF else numbers[0])
+                by_kind[kind].append(_MADE_OF[kind](*numbers) if kind in _MADE_OF else numbers[0])
                 break
         else:
-            found["others"].append(name)
-    return Listing(**{kind: tuple(members) for kind, members in found.items()})
+            by_kind["others"].append(name)
+    return Listing(**{kind: tuple(members) for kind, members in by_kind.items()})
 
 
 def counting(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:

@@ -1,1 +1,1 @@
-"""Ways to run the studies of a sweep at once; each a file."""
+"""Launchers, one per file: ways to run the studies of a sweep in parallel."""

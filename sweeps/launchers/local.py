@@ -1,7 +1,7 @@
-"""Worker processes on this machine: a pool of them, one per physical core or accelerator, and one that is alone.
+"""Worker processes on this machine: a pool, one per physical core or accelerator, and exclusive ones.
 
 Studies whose kind must have the machine to itself run after all others, one after the other, each in a process of its
-own on as many cores as its plan says. Never starts JAX.
+own on as many cores as its plan says. Never initialises JAX.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from sweeps.launchers import worker
 from sweeps.launchers.worker import Failure
-from sweeps.run import Summary, record_failure
+from sweeps.run import RunSummary, record_failure
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
@@ -35,15 +35,15 @@ END_SECONDS = 9.0  # that a worker has to hand over what has finished before it 
 
 
 class Outcome(NamedTuple):
-    """What became of one study: its summary, and if it failed why, in one line, and where in our code."""
+    """The outcome of one study: its summary, and if it failed the cause, in one line, and its place in our code."""
 
-    summary: Summary
+    summary: RunSummary
     failure: str | None = None
     places: tuple[str, ...] = ()
 
 
-class Progress(NamedTuple):
-    """Something happened to a study: ``settled`` of its trials (or epochs) are, or it has ended with ``outcome``."""
+class StudyUpdate(NamedTuple):
+    """An update on a study: ``settled`` counts its settled trials (or epochs); ``outcome`` is set once it has ended."""
 
     study: Plan
     settled: int
@@ -52,7 +52,7 @@ class Progress(NamedTuple):
 
 @dataclasses.dataclass
 class Worker:
-    """A process as its parent sees it: where to send orders, and the study it is on."""
+    """A worker process as seen by its parent: the pipe for orders, and the study it runs."""
 
     slot: int
     process: BaseProcess
@@ -60,12 +60,12 @@ class Worker:
     study: Plan | None = None
 
     def send(self, order: worker.Order) -> None:
-        """Gives it a study. That it has died, ``hear`` tells."""
+        """Sends it a study. If it has died, ``hear`` reports that."""
         with contextlib.suppress(OSError):
             self.orders.send(order)
 
     def hear(self) -> worker.News | None:
-        """What it tells next; None if it has died."""
+        """Its next report; None if it has died."""
         try:
             news: worker.News = self.orders.recv()
         except (EOFError, OSError):
@@ -74,7 +74,7 @@ class Worker:
 
 
 def slots(workers: int | None) -> list[Slot]:
-    """For each worker the logical processors it is bound to, and its environment.
+    """The logical processors that each worker is bound to, and its environment.
 
     On accelerators a worker has one device to itself, or shares it evenly where there are more workers than devices;
     on a CPU it has one physical core. With more workers than cores, cores are shared.
@@ -97,7 +97,7 @@ def slots(workers: int | None) -> list[Slot]:
 
 
 def slot_alone(cores: int | None) -> Slot:
-    """The logical processors that a process which is alone is bound to, and its environment.
+    """The logical processors that an exclusive process is bound to, and its environment.
 
     On a CPU a core is a physical one and a device of JAX's, and libraries that thread of their own accord do not.
     Beyond the physical cores, devices share all of them. On accelerators a core is a device.
@@ -115,7 +115,7 @@ def slot_alone(cores: int | None) -> Slot:
 
 
 def cost(study: Plan) -> float:
-    """What a study takes at most, in arbitrary units: the steps of its budget times what a step costs.
+    """The maximal cost of a study, in arbitrary units: the steps of its budget times the cost of a step.
 
     A step costs its examples and, as measured on a small network, about as much as 8 more.
     """
@@ -127,11 +127,11 @@ def run_all(
     studies: Sequence[Plan],
     settings: Settings,
     workers: int | None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[StudyUpdate], None] = lambda progress: None,
     *,
     sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> list[Outcome]:
-    """Runs studies, largest first, each as soon as a worker is free; then those that must be alone, in their order.
+    """Runs studies, largest first, each as soon as a worker is free; then the exclusive ones, in their order.
 
     A study that raises is recorded as failed; one whose worker dies is run once more, then recorded as lost. Neither
     stops the others.
@@ -167,9 +167,9 @@ def _run(
     studies: Sequence[Plan],
     orders: Mapping[str, worker.Order],
     slots: Sequence[Slot],
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[StudyUpdate], None],
 ) -> list[Outcome]:
-    """Runs studies by a worker for each of the slots, or fewer if there are fewer studies."""
+    """Runs studies with one worker per slot, or fewer if there are fewer studies."""
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
     attempts = {study.name: 0 for study in studies}
     outcomes: list[Outcome] = []
@@ -207,7 +207,7 @@ def _run(
                     died(which)
                     continue
                 if news.kind == "progress":
-                    on_progress(Progress(which.study, news.value, None))
+                    on_progress(StudyUpdate(which.study, news.value, None))
                     continue
                 study, which.study = which.study, None
                 if news.kind == "done":
@@ -224,21 +224,21 @@ def failed(store: Path, study: Plan, reason: str, why: Failure) -> Outcome:
     try:
         return Outcome(record_failure(store, study, reason), *why)
     except Exception as error:  # whatever is wrong with one study must not end the others
-        also = f"{why.cause}; and that is not in the store: {worker.failure(error).cause}"
-        return Outcome(Summary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
+        also = f"{why.cause}; and storing this failed: {worker.failure(error).cause}"
+        return Outcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
 
 
 def cannot_start() -> str | None:
-    """Why no worker process can be started from here; None if one can."""
+    """The reason why no worker process can be started; None if one can."""
     main = sys.modules["__main__"]
     script = getattr(main, "__file__", None)
     if getattr(main, "__spec__", None) is not None or script is None or os.path.exists(script):
         return None
-    return f"a worker process begins with the script that starts it, and {script} is no file; write the script to one"
+    return f"worker processes run the main script again, but {script} is not a file; save the script to a file"
 
 
 def how(exitcode: int | None) -> str:
-    """How a process ended, in words."""
+    """The end of a process in words."""
     if exitcode is None or exitcode >= 0:
         return f"with exit code {exitcode}"
     hint = ", as the system does when memory runs out" if -exitcode == signal.SIGKILL else ""
@@ -263,8 +263,8 @@ def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, An
     return worker.Order(str(store), study.plan(), trials, tuple(repeats), how, None if source is None else dict(source))
 
 
-def _end(study: Plan, outcome: Outcome) -> Progress:
-    return Progress(study, RUNNERS[study.kind].settled(study, outcome.summary.ran), outcome)
+def _end(study: Plan, outcome: Outcome) -> StudyUpdate:
+    return StudyUpdate(study, RUNNERS[study.kind].settled(study, outcome.summary.ran), outcome)
 
 
 def _programs(study: Plan) -> Hashable:

@@ -1,6 +1,6 @@
-"""A worker process: bound to its processors, it runs the studies it is sent, one after the other.
+"""A worker process: bound to its processors, it runs the studies that it receives, one after the other.
 
-Imports nothing that starts JAX until it is bound.
+Imports nothing that initialises JAX until it is bound.
 """
 
 import os
@@ -20,7 +20,7 @@ _LONGEST = 300  # characters of a cause
 
 
 class Order(NamedTuple):
-    """A study to run, as plain data that pickles: its plan, what is asked of it, how to run it, on what data."""
+    """A study to run, as plain data that pickles: its plan, the trials requested, settings and data source."""
 
     store: str
     plan: dict[str, Any]
@@ -31,14 +31,14 @@ class Order(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a study failed: the cause in one line, and where in our code it happened, innermost last."""
+    """The failure of a study: its cause in one line, and its places in our code, innermost last."""
 
     cause: str
     places: tuple[str, ...] = ()
 
 
 class News(NamedTuple):
-    """What a worker tells of its study: ``progress`` (what is settled), ``done`` (Summary) or ``failed`` (Failure)."""
+    """A worker's report on its study: ``progress`` (a count), ``done`` (RunSummary) or ``failed`` (Failure)."""
 
     kind: str
     value: Any
@@ -97,18 +97,18 @@ def _run(orders: Connection, order: Order, ending: Ending) -> News:
 
 
 def failure(error: Exception) -> Failure:
-    """What an exception tells, without the frames of other people's software; of a user's mistake its line alone."""
+    """The failure that an exception stands for, with frames of our own code only; of ``BadInput`` just its line."""
     if isinstance(error, BadInput):
         return Failure(str(error))
     frames = [(_within_ours(frame.filename), frame) for frame in traceback.extract_tb(error.__traceback__)]
     places = tuple(f"{file}:{frame.lineno} {frame.name}: {frame.line}" for file, frame in frames if file)
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    cause = f"{type(error).__name__}: {said}"[:_LONGEST].removesuffix(": ")
+    words = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    cause = f"{type(error).__name__}: {words}"[:_LONGEST].removesuffix(": ")
     return Failure(f"{cause} ({places[-1].split(' ')[0]})" if places else cause, places)
 
 
 def _within_ours(file: str) -> str | None:
-    """The path of a file of our code from the root of it; None of any other."""
+    """The path of a file of our code from its root; None for other files."""
     path = Path(file)
     if not path.is_relative_to(_ROOT) or (within := path.relative_to(_ROOT)).parts[0] not in _OURS:
         return None

@@ -33,7 +33,7 @@ from results.rules.ledger import Ledger
 from results.storage import claims
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
-UNRECORDED = "is missing, and its tables and envelope are there"
+UNRECORDED = "is missing, but its tables and envelope exist"
 OF_EACH = 6  # moments at which every error is met, of every operation
 
 

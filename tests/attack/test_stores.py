@@ -193,7 +193,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "endless digits": (write("claim-000001.json", b'{"parts": ' + b"9" * 100_000 + b"}"), "claim-000001.json: is not"),
     "a number too large": (
         lambda study: reseal(study / "claim-000002.json", parts=10**6),
-        "claim-000002.json: is no claim",
+        "claim-000002.json: is not a claim",
     ),
     "a number too small": (lambda study: reseal(study / "claim-000002.json", parts=-1), "claim-000002.json: is no"),
     "text for a number": (lambda study: reseal(study / "claim-000002.json", parts="3"), "claim-000002.json: is no"),
@@ -213,24 +213,24 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a record of another study": (lambda study: reseal(study / "commit-000004.json", name="x"), "commit-000004.json: "),
     "a record of more than there is": (
         lambda study: reseal(study / "commit-000004.json", surplus=1),
-        "commit-000004.json: is not a record as it would be written",
+        "commit-000004.json: differs from the record that would be written",
     ),
     "a newer schema": (lambda study: reseal(study / "commit-000004.json", schema=99), "commit-000004.json: has schema"),
     "a schema before all": (
         lambda study: reseal(study / "commit-000004.json", schema=-5),
-        "has schema -5, which there",
+        "has the unknown schema -5",
     ),
     "an envelope of a schema before all": (
         lambda study: reenvelope(study, lambda head, rows: (head | {"schema": -5}, rows)),
-        "envelope-000004.arrow: is of format 1 and schema -5, which there are not",
+        "envelope-000004.arrow: has the unknown format 1 or schema -5",
     ),
     "an envelope of another format": (
         lambda study: reenvelope(study, lambda head, rows: (head | {"format": 0}, rows)),
-        "envelope-000004.arrow: is of format 0 and schema",
+        "envelope-000004.arrow: has the unknown format 0 or schema",
     ),
     "an envelope of empty intervals": (
         lambda study: reenvelope(study, lambda head, rows: (head, rows.set_column(2, "step_before", rows["step"]))),
-        "envelope-000004.arrow: has an empty interval, which no trial has",
+        "envelope-000004.arrow: has an empty interval, which no trial can have",
     ),
     "an envelope of wider intervals": (
         lambda study: reenvelope(
@@ -244,11 +244,11 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "more rows than bytes hold": (
         lambda study: rewrite(study, "measurements", lambda rows: rows.take(pa.array(np.zeros(3_000_000, np.int32)))),
-        "measurements-000004.parquet: says that it holds 3,000,000 rows, which",
+        "measurements-000004.parquet: claims 3,000,000 rows, too many for",
     ),
     "more rows than were planned": (
         lambda study: rewrite(study, "measurements", lambda rows: pa.concat_tables([rows] * 3)),
-        "rows, of 128 that were planned",
+        "rows, but at most 128 were planned",
     ),
     "a way out": (list_elsewhere("../../outside"), "commit-000004.json: "),
     "a way to the root": (list_elsewhere("/etc/passwd"), "commit-000004.json: "),
@@ -261,7 +261,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a pipe": (instead("measurements-000004.parquet", os.mkfifo), "measurements-000004.parquet: is a device"),
     "a terabyte of nothing": (instead("trials-000004.parquet", sparse), "trials-000004.parquet: is not what was"),
     "a record of a terabyte": (instead("claim-000002.json", sparse), "claim-000002.json: holds 1,099,511,627,776"),
-    "no Parquet": (lambda study: relist(study, "trials", b"PAR1" * 9), "trials-000004.parquet: is no Parquet file"),
+    "no Parquet": (
+        lambda study: relist(study, "trials", b"PAR1" * 9),
+        "trials-000004.parquet: is not a readable Parquet file",
+    ),
     "a missing table": (lambda study: (study / "trials-000004.parquet").unlink(), "trials-000004.parquet: is missing"),
     "a missing plan": (lambda study: (study / "plan-000000008.json").unlink(), "plan-000000008.json: is missing"),
     "a missing claim": (lambda study: (study / "claim-000002.json").unlink(), "lacks claim-000002.json"),
@@ -270,7 +273,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda study: reseal(study / "claim-000004.json", parts=1),
         "claim-000004.json: counts 1",
     ),
-    "a part without a right": (late_part, "part-000004-000004.arrows: is not what claim-000004.json gives"),
+    "a part without a right": (late_part, "part-000004-000004.arrows: was not written under a valid claim"),
     "a part of nothing": (lambda study: empty_part(study, b"nothing"), "part-000004-000005.arrows: "),
     "a part before others": (
         lambda study: [
@@ -282,14 +285,14 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a part of another study": (part_of_another, "part-000004-000005.arrows: holds rows of another study"),
     "another study's folder": (lambda study: study.rename(study.with_name("else")), "else/plan-000000008.json: holds"),
-    "an extra file": (write("notes.txt", b"mine"), "notes.txt: is none of ours"),
-    "digits of another script": (write("claim-00000١.json", b""), "is none of ours"),
+    "an extra file": (write("notes.txt", b"mine"), "notes.txt: is an unexpected file"),
+    "digits of another script": (write("claim-00000١.json", b""), "is an unexpected file"),
     "a name of two lines": (write("a\nb\udcff.json", b""), "a\\nb\\udcff.json: is"),
     "a lock with words": (write(".lock", b"mine"), ".lock: is the lock"),
     "a temporary file of old": (lambda study: aged(study / ".tmp-x"), ".tmp-x: was left by a killed process"),
     "duplicated rows": (
         lambda study: rewrite(study, "measurements", lambda rows: pa.concat_tables([rows.slice(0, 1), rows])),
-        "measurements-000004.parquet: 1 or more rows are there twice; the first is row 1",
+        "measurements-000004.parquet: 1 or more rows occur twice; the first is row 1",
     ),
     "unsorted rows": (
         lambda study: rewrite(study, "measurements", lambda rows: rows.take(pa.array(range(len(rows))[::-1]))),
@@ -301,7 +304,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "orphan rows": (
         lambda study: rewrite(study, "trials", lambda rows: rows.slice(0, 7)),
-        "measurements-000004.parquet: holds rows of trial 7, which trials lacks",
+        "measurements-000004.parquet: holds rows of trial 7, missing from trials",
     ),
     "a trial twice": (
         lambda study: rewrite(study, "trials", lambda rows: pa.concat_tables([rows.slice(0, 1), rows])),
@@ -309,7 +312,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a trial nobody asked for": (
         lambda study: rewrite(study, "trials", lambda rows: column(rows, "trial", [0, 1, 2, 3, 4, 5, 6, 70])),
-        "trials-000004.parquet: trial 70 were never asked for",
+        "trials-000004.parquet: was never asked for trial 70",
     ),
     "rows of another study": (
         lambda study: rewrite(
@@ -325,13 +328,22 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "no trial": (set_first("measurements", "trial", None), "measurements-000004.parquet: rows have no trial"),
     "step 0": (set_first("measurements", "step", 0), "measurements-000004.parquet: rows have a step below 1"),
-    "an unknown status": (set_first("trials", "status", "DONE"), "trial 0 ended as DONE(None), which there is not"),
-    "a reason too many": (set_first("trials", "reason", "lost"), "trial 0 ended as COMPLETE(lost), which there is not"),
-    "steps not measured": (set_first("trials", "steps", 59), "trial 0 ended at other steps than at the last"),
-    "no seed": (set_first("trials", "seed", None), "trials-000004.parquet: trial 0 have no seed"),
-    "a value out of range": (set_first("trials", "learning_rate", 9.0), "trial 0 have a learning_rate outside"),
+    "an unknown status": (set_first("trials", "status", "DONE"), "has the unknown status DONE(None) in trial 0"),
+    "a reason too many": (set_first("trials", "reason", "lost"), "has the unknown status COMPLETE(lost) in trial 0"),
+    "steps not measured": (
+        set_first("trials", "steps", 59),
+        "has steps that differ from the last measurement in trial 0",
+    ),
+    "no seed": (set_first("trials", "seed", None), "trials-000004.parquet: has no seed in trial 0"),
+    "a value out of range": (
+        set_first("trials", "learning_rate", 9.0),
+        "has a learning_rate outside its range in trial 0",
+    ),
     "a run nobody made": (set_first("trials", "run", 9), "trials-000004.parquet: has trials of a run"),
-    "a plan in the rows": (set_first("studies", "plan", "{}"), "studies-000004.parquet: has another plan"),
+    "a plan in the rows": (
+        set_first("studies", "plan", "{}"),
+        "studies-000004.parquet: has a different plan from the plan",
+    ),
     "a column of another type": (
         lambda study: rewrite(study, "trials", lambda rows: column(rows, "steps", pc.cast(rows["steps"], pa.int64()))),
         "trials-000004.parquet: has column steps (int64) where steps (int32) belongs",
@@ -339,24 +351,27 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a column less": (lambda study: rewrite(study, "studies", lambda rows: rows.drop_columns(["plan"])), "studies-"),
     "a metric nobody knows": (
         lambda study: rewrite(study, "measurements", lambda rows: rows.append_column("joy", rows["test_loss"])),
-        "'joy', which is no metric",
+        "'joy', which is not a metric",
     ),
     "columns of one name": (
         lambda study: rewrite(study, "measurements", lambda rows: rows.append_column("test_loss", rows["test_loss"])),
-        "measurements-000004.parquet: has two columns of one name",
+        "measurements-000004.parquet: has two columns with the same name",
     ),
     "a version that is none": (version(b"two"), "trials is not a table of scaling-limits"),
     "a version to come": (version(b"99"), "has schema 99"),
-    "a wrong ledger": (bad_ledger, "commit-000004.json: has a ledger that its trials do not add up to"),
+    "a wrong ledger": (bad_ledger, "commit-000004.json: has a ledger that does not match its trials"),
     "a missing commit record": (
         lambda study: (study / "commit-000004.json").unlink(),
         "has 3 parts, and claim-000004.json counted 4",
     ),
     "a missing envelope": (
         lambda study: (study / "envelope-000004.arrow").unlink(),
-        "envelope-000004.arrow: is missing, and is listed",
+        "envelope-000004.arrow: is listed but missing",
     ),
-    "no envelope": (lambda study: relist(study, "envelope", b"ARROW"), "envelope-000004.arrow: is no envelope"),
+    "no envelope": (
+        lambda study: relist(study, "envelope", b"ARROW"),
+        "envelope-000004.arrow: is not a readable envelope",
+    ),
     "an envelope of other tables": (
         lambda study: relist(study, "envelope", (study / "envelope-000002.arrow").read_bytes()),
         "envelope-000004.arrow: was not made from the tables that it is listed with",
@@ -367,7 +382,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a wrong count": (
         lambda study: relist(study, "trials", (study / "trials-000004.parquet").read_bytes(), rows=7),
-        "trials-000004.parquet: holds 8 rows, and is listed with 7",
+        "trials-000004.parquet: holds 8 rows but is listed with 7",
     ),
     "metrics that are not there": (
         lambda study: reseal(study / "commit-000004.json", metrics={"test_loss": "double"}),

@@ -218,7 +218,7 @@ def test_an_objective_that_is_not_finite_ends_a_trial_with_what_was_measured(
 
 
 def test_a_process_with_too_few_devices_says_so(study: Factorization, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="of 64 cores, and this process has"):
+    with pytest.raises(RuntimeError, match="needs 64 cores, but this process has"):
         run(dataclasses.replace(study, cores=64), [0], tmp_path)
 
 

@@ -113,7 +113,7 @@ def test_a_store_without_hashes_is_not_written_to(tmp_path: Path) -> None:
     run = tmp_path / "digits-x" / "000001"
     run.mkdir(parents=True)
     (run / "studies.parquet").touch()
-    with pytest.raises(BadInput, match="schema 1, without hashes; bring it over with `python -m results merge"):
+    with pytest.raises(BadInput, match="schema 1, without hashes; convert it with `python -m results merge"):
         store.check_readable(tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[.
     (path,) = (tmp_path / study.name).glob("plan-*.json")
     path.unlink()
     path.mkdir()
-    with pytest.raises(Damaged, match="is no file"):
+    with pytest.raises(Damaged, match="is not a regular file"):
         store.planned(tmp_path, study.name)
 
 

@@ -50,7 +50,7 @@ MISTAKES = [
     ("task.budget={{epochs:null,at_least_steps:null}}", ["task.budget", "task.budget.epochs="]),
     ("task.targets.0.metric=validation_los", ["'validation_los'", "'validation_loss'"]),
     ("task.targets.0.metric=test_loss", ["test_loss", "validation_loss"]),
-    ("task=mnist_fc task.targets.0.metric=test_error", ["test_error is reported", "take validation_error"]),
+    ("task=mnist_fc task.targets.0.metric=test_error", ["test_error is only reported", "use validation_error"]),
     ("task.targets.0.value=nan", ["validation_loss", "nan"]),
     ("task.targets=[{{metrc:validation_loss,value:1}}]", ["'metrc'", "metric"]),
     ("task.targets=[]", ["pruning=off"]),
@@ -106,7 +106,7 @@ MISTAKES = [
     ("task=webgraph_synthetic als.epochs=0", ["epochs", "0"]),
     ("task=webgraph_synthetic als.solver=svd", ["'svd'", "rotated_cg"]),
     ("task=webgraph_synthetic als.kernel=cuda", ["'cuda'", "fused, xla"]),
-    ("task=webgraph_synthetic als.kernel=fused als.solver=qr", ["kernel=fused goes with rotated_cg in float32"]),
+    ("task=webgraph_synthetic als.kernel=fused als.solver=qr", ["kernel=fused supports only rotated_cg in float32"]),
     ("task=webgraph_synthetic als.norm_penalty=0", ["norm_penalty must be above 0, not 0"]),
     ("task=webgraph_synthetic als.unobserved_weight=-1", ["unobserved_weight must be above 0, not -1"]),
     ("task=webgraph_synthetic als.norm_penalty=little", ["norm_penalty", "'little'"]),
@@ -120,7 +120,7 @@ MISTAKES = [
     ("task=webgraph_synthetic " + " ".join(f"ratings.{k}=2e9" for k in ("rows", "columns")), ["needs about", "GB"]),
     ("task=web_graph ratings.variant=dens", ["'dens'", "in-dense"]),
     ("task=ratings", ["ratings.path is missing"]),
-    ("task=ratings ratings.path=5 ratings.heldout=x", ["ratings.path=5 is no name of a file"]),
+    ("task=ratings ratings.path=5 ratings.heldout=x", ["ratings.path=5 is not a file name"]),
     ("task=ratings ratings.path={store}/x.npz ratings.heldout=x", ["{store}/x.npz does not exist"]),
 ]
 
@@ -171,7 +171,7 @@ def test_a_store_of_a_newer_schema(
     monkeypatch.setattr(schema, "SCHEMA_VERSION", 0)
     capsys.readouterr()
     assert sweeps_door.main([*line, "seed=1"]) == 2
-    assert f"has schema {written}, this software reads up to 0" in capsys.readouterr().err
+    assert f"has schema {written}, but this software reads up to 0" in capsys.readouterr().err
 
 
 def test_status_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,5 +112,5 @@ def _ended_and_stored(
     assert sweep.stderr is not None
     if by != signal.SIGKILL:
         err = sweep.stderr.read()
-        assert err.endswith("ed; what is stored stays, and the same command goes on from there\n"), err
+        assert err.endswith("ed; stored results are kept, and the same command continues from there\n"), err
         assert err.count("\n") == 1

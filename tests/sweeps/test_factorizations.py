@@ -91,7 +91,7 @@ def test_a_users_files_on_one_and_two_cores(
     assert capsys.readouterr().out.count("done") == 2
 
 
-def run_here(*words: str) -> run_module.Summary:
+def run_here(*words: str) -> run_module.RunSummary:
     """Runs a study on one core in this process."""
     request = config.request(overrides.command_line(words))
     (study,) = request.studies
@@ -163,7 +163,7 @@ def test_a_process_that_always_dies_loses_its_study_only(
 def test_a_study_that_raises_has_failed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "slot_alone", lambda cores: ((), {"JAX_NUM_CPU_DEVICES": "1"}))
     assert run(*GRAPH, "als.dim=4", "als.epochs=1", "cores=3", "store=kept") == 1
-    assert "the study is of 3 cores, and this process has 1" in capsys.readouterr().err
+    assert "the study needs 3 cores, but this process has 1" in capsys.readouterr().err
     assert store.read(Path("kept")).trials["reason"].tolist() == ["failed"]
 
 
@@ -200,7 +200,7 @@ def test_one_row_with_held_out_links_cannot_be_validation_and_test(
     known = pd.read_parquet("links.parquet")["row"]
     matrix[[row for row in range(40) if row != known[0]]] = 0
     scipy.sparse.save_npz("heldout.npz", matrix.tocsr())
-    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in 1 row alone; half of", capsys)
+    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in only 1 row; half of", capsys)
 
 
 def test_a_dim_larger_than_the_smaller_side(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,7 +240,7 @@ def test_a_fused_kernel_without_a_compiler(
     assert_refused(line, "als.kernel=fused needs CXX=no-such-compiler, which is not there; install one", capsys)
     monkeypatch.setenv("CXX", "false")
     fused.library.cache_clear()
-    assert_refused(line, "/false cannot compile it (exit code 1); take als.kernel=xla", capsys)
+    assert_refused(line, "/false cannot compile it (exit code 1); use als.kernel=xla", capsys)
 
 
 @pytest.mark.slow
@@ -286,10 +286,10 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
     data = {"name": "ratings"} | dict(word.removeprefix("ratings.").split("=") for word in files[1:])
     said: list[str] = []
     factorizations.make_ready([Read(study, data)], said.append)
-    assert "ratings: 2 rows with held-out links have no history to be solved from: left out" in said
+    assert "ratings: 2 rows with held-out links have no history to be solved from and are left out" in said
     known = ([1.0, 1.0], ([38, 39], [0, 0]))
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
-    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in 0 rows alone; half of", capsys)
+    assert_refused([*files, "als.dim=4"], "ratings has a history and held-out links in only 0 rows; half of", capsys)
 
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:
@@ -302,7 +302,7 @@ def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -
     columns.write_bytes(columns.read_bytes()[:-1] + b"\7")
     said.clear()
     factorizations.make_ready(asked, said.append)
-    assert "was corrupted (train.columns.npy has changed) and has been prepared anew" in said[0]
+    assert "was corrupted (train.columns.npy has changed) and has been prepared again" in said[0]
 
 
 def test_cores_beyond_the_physical_ones_are_said_to_be_emulated(monkeypatch: pytest.MonkeyPatch) -> None:

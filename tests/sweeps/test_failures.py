@@ -105,7 +105,7 @@ def test_a_script_on_standard_input(tmp_path: Path) -> None:
         command, input=ON_STANDARD_INPUT, capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 1, done.stderr
-    lines_of(done.stderr, 2, 2, "<stdin> is no file; write the script to one")
+    lines_of(done.stderr, 2, 2, "<stdin> is not a file; save the script to a file")
     assert ends(tmp_path) == [("INCOMPLETE", "failed")] * 2
 
 
@@ -120,7 +120,7 @@ def test_a_failure_that_cannot_be_stored_stops_no_other_study(
     outcomes = {o.summary.study: o for o in local.run_all(tmp_path, [bad, good], Settings(), 1)}
     assert outcomes[good.name].failure is None
     failure = outcomes[bad.name].failure
-    assert failure and "claim-000001.json is not what was written" in failure and "that is not in the store" in failure
+    assert failure and "claim-000001.json is not what was written" in failure and "and storing this failed: " in failure
 
 
 @pytest.mark.parametrize(("code", "words"), [(1, "with exit code 1"), (-9, "by signal 9 (Killed), as the system does")])

@@ -34,7 +34,7 @@ def main(
     for _ in range(3):
         tables = training.column_half(training.row_half(tables, weights), weights)
     evaluated = training.evaluate(tables, weights)
-    strangers = training.found(tables, weights)[-2:]
+    strangers = training.ranking(tables, weights)[-2:]
     rows, columns = training.in_order(tables)
     if not process:
         np.savez(out, rows=rows, columns=columns, strangers=strangers, **evaluated)

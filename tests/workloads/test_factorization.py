@@ -21,7 +21,7 @@ from workloads.factorization import recall, routes
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, halves
-from workloads.factorization.training import Tables, Training, hub_bytes
+from workloads.factorization.training import FactorTables, Training, hub_bytes
 
 from .graphs import dense, from_pairs, ratings, with_strangers
 
@@ -36,9 +36,9 @@ def training(data: Ratings, chunk_slots: int = 128, **changes: object) -> Traini
     return Training(data, Als(**(plain | changes)), mesh, chunk_slots=chunk_slots)  # type: ignore[arg-type]
 
 
-def copied(tables: Tables) -> Tables:
+def copied(tables: FactorTables) -> FactorTables:
     """A copy, for a half-epoch uses up what it is given."""
-    return Tables(*(jnp.array(table) for table in tables))
+    return FactorTables(*(jnp.array(table) for table in tables))
 
 
 def solved(matrix: np.ndarray, other: np.ndarray, alpha: float, penalty: float, frequency: bool) -> np.ndarray:
@@ -122,8 +122,8 @@ def test_rows_that_nothing_is_known_of_are_left_out_and_equals_are_in_the_order_
     data = ratings()
     own, plain = training(with_strangers(data)), training(data)
     tables = own.column_half(own.row_half(own.start(0), WEIGHTS), WEIGHTS)
-    found = own.found(tables, WEIGHTS)
-    assert len(found) == len(plain.found(tables, WEIGHTS)) + 2
+    found = own.ranking(tables, WEIGHTS)
+    assert len(found) == len(plain.ranking(tables, WEIGHTS)) + 2
     columns = data.train.column_count
     for row, known in zip(found[-2:], (columns - 2, columns - 1), strict=True):  # all of their scores are 0
         assert row.tolist() == [column for column in range(columns) if column != known][:50]
@@ -137,8 +137,8 @@ def test_a_sample_of_rows_is_ranked_as_all_are(most: int) -> None:
     rows = {name: halves(data.history, data.heldout, limit) for name, limit in (("all", None), ("some", most))}
     all_rows, own_rows = (np.sort(np.concatenate(list(split.values()))) for split in rows.values())
     assert len(own_rows) == min(most, len(all_rows))
-    found = everything.found(tables, WEIGHTS)[np.searchsorted(all_rows, own_rows)]
-    np.testing.assert_array_equal(some.found(tables, WEIGHTS), found)
+    found = everything.ranking(tables, WEIGHTS)[np.searchsorted(all_rows, own_rows)]
+    np.testing.assert_array_equal(some.ranking(tables, WEIGHTS), found)
     for split, own in rows["some"].items():
         expected = recall.recall(found[np.searchsorted(own_rows, own)], data.heldout.of_rows(own), 20)
         assert some.evaluate(tables, WEIGHTS)[f"{split}_recall_20"] == pytest.approx(expected)

@@ -111,15 +111,15 @@ def assert_refused(folder: Path) -> None:
     with pytest.raises(BadInput) as error:
         fused.library.__wrapped__(DIM)
     assert str(error.value).startswith(
-        f"als.kernel=fused: {folder} is no folder that you alone can write to; remove it"
+        f"als.kernel=fused: {folder} is not a folder that only you can write to; remove it"
     )
 
 
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        ("no-such-compiler", "CXX=no-such-compiler, which is not there; install one, or take als.kernel=xla"),
-        ("false", "cannot compile it (exit code 1); take als.kernel=xla"),
+        ("no-such-compiler", "CXX=no-such-compiler, which is not there; install one, or use als.kernel=xla"),
+        ("false", "cannot compile it (exit code 1); use als.kernel=xla"),
     ],
 )
 def test_without_a_compiler_there_is_a_line(monkeypatch: pytest.MonkeyPatch, command: str, line: str) -> None:

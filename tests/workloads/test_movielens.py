@@ -133,7 +133,7 @@ def test_what_cannot_be_read(write: Write, tmp_path: Path, monkeypatch: pytest.M
     pairs = write("100k")
     assert prepare.main(["movielens/100k"]) == 0
     monkeypatch.setitem(movielens.SIZES, "100k", movielens.SIZES["100k"]._replace(ratings=100_000))
-    with pytest.raises(BadInput, match=rf"holds {len(pairs):,} ratings and not 100,000; delete it and run"):
+    with pytest.raises(BadInput, match=rf"holds {len(pairs):,} ratings, not 100,000; delete it and run"):
         source.build()
     monkeypatch.setattr(memory, "available", lambda: 1000)
     with pytest.raises(BadInput, match=r"^reading movielens/100k needs about .* take a smaller one$"):

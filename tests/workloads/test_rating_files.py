@@ -103,7 +103,7 @@ def test_duplicates_are_merged_and_zeros_are_no_links(tmp_path: Path) -> None:
     assert dense(ratings.train).tolist() == [[False, True, False, True], [False, False, True, False], [False] * 4]
     assert ratings.lines() == (
         "2 duplicate links were merged",
-        "1 row with held-out links has no history to be solved from: left out",
+        "1 row with held-out links has no history to be solved from and are left out",
     )
 
 
@@ -149,7 +149,7 @@ def save(path: Path, **arrays: Any) -> Path:
 def test_matrices_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -> None:
     train, heldout = good
     other = as_matrix(tmp_path / "other", np.ones((4, 6), bool))
-    assert refused(train, other) == f"{other} is 4 × 6 and {train} is 4 × 5; all files must be of one shape"
+    assert refused(train, other) == f"{other} is 4 × 6 and {train} is 4 × 5; all files must have the same shape"
     empty = as_matrix(tmp_path / "empty", np.zeros((4, 5), bool))
     assert refused(empty, heldout) == f"{empty} holds no links"
     assert refused(train, empty) == f"{empty} holds no links"
@@ -159,7 +159,7 @@ def test_matrices_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -
     scipy.sparse.save_npz(tmp_path / "csc.npz", scipy.sparse.csc_array(TRAIN))
     assert refused(tmp_path / "csc.npz", heldout) == f"{tmp_path / 'csc.npz'} is a csc matrix; save it with .tocsr()"
     dense = save(tmp_path / "dense.npz", matrix=TRAIN)
-    assert refused(dense, heldout).startswith(f"{dense} is no SciPy sparse matrix: ")
+    assert refused(dense, heldout).startswith(f"{dense} is not a SciPy sparse matrix: ")
     pickled = save(tmp_path / "pickled.npz", format=np.array([None]))
     assert refused(pickled, heldout).startswith(f"{pickled} cannot be read: Object arrays cannot be loaded")
     parts = {"format": b"csr", "shape": [2, 3], "data": [1, 1], "indptr": [0, 1, 2], "indices": [0, 2]}
@@ -200,7 +200,7 @@ def test_files_that_are_none(good: tuple[Path, Path], tmp_path: Path) -> None:
     assert refused(good[0], tmp_path).startswith(f"{tmp_path} is no file")
     text = tmp_path / "text.npz"
     text.write_text("row,col\n")
-    assert refused(text, good[1]).startswith(f"{text} is neither of the two kinds")
+    assert refused(text, good[1]).startswith(f"{text} is of neither supported kind")
     table = as_table(tmp_path / "table", TRAIN)
     for file in (good[0], table):
         data = file.read_bytes()

@@ -13,7 +13,7 @@ from results.bad_input import BadInput
 from workloads.factorization import memory, pairs, prepared
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import Ratings, Source, evaluation, halves, random_bits, split_rows
+from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, halves, random_bits, split_rows
 
 from .graphs import from_pairs
 
@@ -119,7 +119,7 @@ def test_rows_without_a_history_are_in_neither_half() -> None:
     assert sorted(found) == np.flatnonzero(there).tolist() != np.flatnonzero(heldout.lengths).tolist()
     left = int((heldout.lengths > 0).sum() - there.sum())
     (line,) = Ratings(history, history, heldout, 0).lines()
-    assert line == f"{left} rows with held-out links have no history to be solved from: left out"
+    assert line == f"{left} rows with held-out links have no history to be solved from and are left out"
 
 
 def test_a_larger_sample_of_rows_holds_the_smaller_ones() -> None:
@@ -167,8 +167,8 @@ class Counted:
         self.built += 1
         return self.ratings
 
-    def source(self, version: str = "sha256:0123456789abcdef") -> Source:
-        return Source("counted", lambda: version, lambda: None, self.build)
+    def source(self, version: str = "sha256:0123456789abcdef") -> RatingsSource:
+        return RatingsSource("counted", lambda: version, lambda: None, self.build)
 
 
 def assert_same(one: Ratings, other: Ratings) -> None:
@@ -221,7 +221,7 @@ def test_a_corrupted_cache_is_prepared_anew_and_that_is_said(cache: Path, number
     loaded = prepared.load(counted.source())
     assert_same(loaded, counted.ratings)
     assert counted.built == 2
-    said = f"the prepared counted in {place} was corrupted ({reason}) and has been prepared anew"
+    said = f"the prepared counted in {place} was corrupted ({reason}) and has been prepared again"
     assert loaded.remarks == (said, "a remark")
     assert prepared.load(counted.source()).remarks == ("a remark",)
     assert not leftovers(cache)
@@ -260,7 +260,9 @@ def test_a_failed_build_leaves_nothing(cache: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(BadInput, match=r"kept in .*: Not a directory; SCALING_LIMITS_CACHE=DIR puts") as raised:
+    with pytest.raises(
+        BadInput, match=r"stored in .*: Not a directory; choose another folder with SCALING_LIMITS_CACHE=DIR"
+    ) as raised:
         prepared.load(Counted().source())
     assert "\n" not in str(raised.value)
 

@@ -123,5 +123,5 @@ def test_a_data_set_of_another_size_is_refused(
 ) -> None:
     written("mnist")
     monkeypatch.setitem(tfds_images.SOURCES, "mnist", tfds_images.SOURCES["mnist"]._replace(test_examples=71))
-    with pytest.raises(BadInput, match="'test': 70} examples and not"):
+    with pytest.raises(BadInput, match="'test': 70} examples, not"):
         registry.DATASETS["mnist"].load()

@@ -89,7 +89,7 @@ def assert_read(rows: Graph, variant: str) -> None:
     assert as_sets(ratings.heldout) == [set(sought) for _, sought in test]
     without = sum(bool(sought and not links) for links, sought in test)
     rows_have = "row with held-out links has" if without == 1 else "rows with held-out links have"
-    left_out = [f"{without} {rows_have} no history to be solved from: left out"] if without else []
+    left_out = [f"{without} {rows_have} no history to be solved from and are left out"] if without else []
     assert ratings.lines() == ("1 duplicate link was merged", *left_out)
 
 
@@ -150,7 +150,7 @@ def test_damaged_data_are_one_line(write: Callable[..., Graph], monkeypatch: pyt
     write("in-dense")
     monkeypatch.setitem(web_graph.VARIANTS["in-dense"].rows, "test", 1)
     source = web_graph.source("in-dense")
-    with pytest.raises(BadInput, match=r"'test': 18} rows and not .*'test': 1}; delete it and run"):
+    with pytest.raises(BadInput, match=r"'test': 18} rows, not .*'test': 1}; delete it and run"):
         source.build()
     file = next(web_graph.folder("in-dense").glob("*-train.array_record*"))
     file.write_bytes(file.read_bytes()[:-100])
@@ -179,7 +179,7 @@ def test_a_record_that_is_no_row_is_one_line(write: Callable[..., Graph], number
     for record in records:
         writer.write(record)
     writer.close()
-    with pytest.raises(BadInput, match=r"record 5 of train is no row\); delete it and run python -m workloads.prep"):
+    with pytest.raises(BadInput, match=r"record 5 of train is not a row\); delete it and run python -m workloads.prep"):
         web_graph.source("in-dense").build()
 
 
@@ -256,13 +256,13 @@ def test_damaged_originals_are_refused(originals: Graph, tmp_path: Path, capsys:
     file = tmp_path / "downloads" / "manual" / "web_graph" / "in-dense" / "train.tfr-00003-of-00010"
     data = file.read_bytes()
     for wrong, reason in (
-        (data[:-1], "is damaged or cut short"),
-        (data[:40] + bytes([data[40] ^ 1]) + data[41:], "is damaged or cut short"),
-        (b"no TFRecord file", "is no TFRecord file"),
-        (data[:5], "is no TFRecord file"),
+        (data[:-1], "is damaged or truncated"),
+        (data[:40] + bytes([data[40] ^ 1]) + data[41:], "is damaged or truncated"),
+        (b"no TFRecord file", "is not a TFRecord file"),
+        (data[:5], "is not a TFRecord file"),
         (b"", "the originals hold {'train': "),
-        (framed(b"\xff no example"), "holds a record that is no row"),
-        (framed(b""), "holds a record that is no row"),
+        (framed(b"\xff no example"), "holds a record that is not a row"),
+        (framed(b""), "holds a record that is not a row"),
     ):
         file.write_bytes(wrong)
         assert prepare.main(["web_graph/in-dense"]) == 1

@@ -1,1 +1,1 @@
-"""One file per source of data; each gives `Splits` of NumPy arrays."""
+"""Data sets, one file per source; each returns `Splits` of NumPy arrays."""

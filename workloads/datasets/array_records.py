@@ -1,4 +1,4 @@
-"""TFDS's array_record files: where a data set lies, whether it is whole, which one it is, and its records.
+"""TFDS's array_record files: the folder of a data set, checks, hashes and records.
 
 Records are parsed here and not by TFDS, whose decoding takes six times as long; neither needs TensorFlow.
 """
@@ -25,8 +25,8 @@ def check(name: str, place: Path, splits: Sequence[str]) -> None:
         return
     if any(place.glob("*.tfrecord*")):
         raise BadInput(
-            f"{place} holds {name} as tfrecord files, which only TensorFlow reads; python -m workloads.prepare {name} "
-            "--data-dir DIR writes array_record files elsewhere, and TFDS_DATA_DIR=DIR has them found"
+            f"{place} holds {name} as tfrecord files, which only TensorFlow can read; run python -m workloads.prepare "
+            f"{name} --data-dir DIR to write array_record files elsewhere, and set TFDS_DATA_DIR=DIR to use them"
         )
     what = "holds no complete array_record files" if place.exists() else "does not exist"
     raise BadInput(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")

@@ -1,4 +1,4 @@
-"""What a data set holds, as a hash: of every array as it is split, so that neither can change unseen."""
+"""The content of a data set as a hash of every array as it is split, so that no change goes unnoticed."""
 
 import hashlib
 

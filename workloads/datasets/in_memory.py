@@ -45,7 +45,7 @@ def digits() -> Splits:
 
 @functools.cache
 def version() -> str:
-    """Which images these are, and how they are split."""
+    """The version of the images and their split."""
     return content(digits())
 
 
@@ -61,4 +61,4 @@ def _file() -> Path:
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
         if file.is_file():
             return file
-    raise BadInput("digits are not here: scikit-learn has no datasets/data/digits.csv.gz; install it anew")
+    raise BadInput("digits are not available: scikit-learn has no datasets/data/digits.csv.gz; reinstall it")

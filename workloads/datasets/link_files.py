@@ -1,6 +1,6 @@
 """Files of links: SciPy CSR matrices (``.npz``) and parquet files with integer columns ``row`` and ``col``.
 
-Values are not used: a link is a link, and an explicit zero is none.
+Values are not used: every entry is a link, except an explicit zero.
 """
 
 import zipfile
@@ -21,7 +21,7 @@ Shape = tuple[int, int]
 
 
 class Header(NamedTuple):
-    """What a file says of itself before its links are read.
+    """The metadata of a file, before its links are read.
 
     Attributes:
       shape: of a matrix; None of a parquet file.
@@ -35,7 +35,7 @@ class Header(NamedTuple):
 
 
 def header(file: Path) -> Header:
-    """What a file says of itself; raises BadInput unless it is one of the two kinds."""
+    """The header of a file; raises BadInput unless it is of a supported kind."""
     if not file.exists():
         raise BadInput(f"{file} does not exist; it should be {HOW}")
     if not file.is_file():
@@ -49,7 +49,7 @@ def header(file: Path) -> Header:
         return _table_header(file)
     if start.startswith(b"PK"):
         return _matrix_header(file)
-    raise BadInput(f"{file} is neither of the two kinds: it should be {HOW}")
+    raise BadInput(f"{file} is of neither supported kind: it should be {HOW}")
 
 
 def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -159,6 +159,6 @@ def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _unreadable(file: Path, error: Exception) -> BadInput:
     if isinstance(error, KeyError):
-        return BadInput(f"{file} is no SciPy sparse matrix: {error.args[0]}; it should be {HOW}")
+        return BadInput(f"{file} is not a SciPy sparse matrix: {error.args[0]}; it should be {HOW}")
     reason = " ".join(str(error).split()) or type(error).__name__
     return BadInput(f"{file} cannot be read: {reason[:200]}; it should be {HOW}")

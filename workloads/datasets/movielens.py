@@ -16,7 +16,7 @@ from workloads.datasets import array_records
 from workloads.factorization import memory, pairs
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import Ratings, Source, random_bits, short, split_rows
+from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows
 
 VERSION = "0.1.1"  # of TFDS
 READER = 1  # counts the versions of what follows; part of the data's identity
@@ -27,7 +27,7 @@ BATCH = 1 << 16  # ratings handled at once
 
 
 class Size(NamedTuple):
-    """What is known of one of the data sets.
+    """The size of one of the data sets.
 
     Attributes:
       ratings: exactly.
@@ -49,7 +49,7 @@ SIZES: dict[str, Size] = {
 }
 
 
-def source(variant: str, seed: int = 0) -> Source:
+def source(variant: str, seed: int = 0) -> RatingsSource:
     """The data set of a key of SIZES, split by a seed; raises BadInput if there is none."""
     if variant not in SIZES:
         raise BadInput(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
@@ -60,7 +60,7 @@ def source(variant: str, seed: int = 0) -> Source:
         functools.partial(check, variant),
         functools.partial(build, variant, seed),
     )
-    return Source(f"movielens-{variant}", *calls)
+    return RatingsSource(f"movielens-{variant}", *calls)
 
 
 def folder(size: str, within: Path | None = None) -> Path:
@@ -103,30 +103,30 @@ def build(size: str, seed: int) -> Ratings:
 def _links(size: str) -> tuple[Links, int]:
     """All links, users × movies."""
     place = folder(size)
-    gathered, count = Pairs(), 0
+    ratings, count = Pairs(), 0
     users: list[int] = []
     movies: list[int] = []
     for record in array_records.records(f"movielens/{size}", place, "train"):
         users.append(int(record["user_id"].bytes_list.value[0]))
         movies.append(int(record["movie_id"].bytes_list.value[0]))
         if len(users) == BATCH:
-            count += _add(gathered, users, movies, place)
-    count += _add(gathered, users, movies, place)
+            count += _add(ratings, users, movies, place)
+    count += _add(ratings, users, movies, place)
     if count != SIZES[size].ratings:
         raise BadInput(
-            f"{place} holds {count:,} ratings and not {SIZES[size].ratings:,}; delete it and run "
+            f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}; delete it and run "
             f"python -m workloads.prepare movielens/{size}"
         )
-    links, merged = gathered.links((gathered.rows, gathered.columns))
+    links, merged = ratings.links((ratings.rows, ratings.columns))
     links = links.of_rows(np.flatnonzero(links.lengths))
     seen = np.bincount(links.columns, minlength=links.column_count) > 0
     number = (np.cumsum(seen) - 1).astype(np.int32)
     return Links(links.starts, number[links.columns], int(seen.sum())), merged
 
 
-def _add(gathered: Pairs, users: list[int], movies: list[int], place: Path) -> int:
+def _add(ratings: Pairs, users: list[int], movies: list[int], place: Path) -> int:
     count = len(users)
-    gathered.add(np.array(users, np.int64), np.array(movies, np.int64), str(place))
+    ratings.add(np.array(users, np.int64), np.array(movies, np.int64), str(place))
     users.clear()
     movies.clear()
     return count

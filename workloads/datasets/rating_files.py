@@ -20,7 +20,7 @@ from workloads.datasets.link_files import HOW, Header, Shape, size_text
 from workloads.factorization import memory, pairs
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import Ratings, Source, evaluation, file_digest, left_out, short
+from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, file_digest, left_out, short
 
 READER = 1  # counts the versions of what follows and of link_files; part of the data's identity
 
@@ -33,16 +33,16 @@ class Files(NamedTuple):
     history: Path | None
 
 
-def source(path: str, heldout: str, history: str | None = None) -> Source:
+def source(path: str, heldout: str, history: str | None = None) -> RatingsSource:
     """The data set of these files."""
     for role, text in (("path", path), ("heldout", heldout), ("history", history or " ")):
         if not text:
             raise BadInput(f"ratings.{role} is missing; it names a file: {HOW}")
         if not isinstance(text, str):
-            raise BadInput(f"ratings.{role}={text!r} is no name of a file: {HOW}")
+            raise BadInput(f"ratings.{role}={text!r} is not a file name: {HOW}")
     files = Files(Path(path).expanduser(), Path(heldout).expanduser(), Path(history).expanduser() if history else None)
     calls = (functools.partial(call, files) for call in (version, check, build))
-    return Source("ratings", *calls)  # type: ignore[arg-type]
+    return RatingsSource("ratings", *calls)  # type: ignore[arg-type]
 
 
 def version(files: Files) -> str:
@@ -66,22 +66,29 @@ def build(files: Files) -> Ratings:
     """Reads the files."""
     headers = {file: link_files.header(file) for file in files if file}
     shape, matrix = _common_shape(headers)
-    gathered = {}
+    by_file_pairs = {}
     for file in headers:
-        gathered[file] = found = Pairs()
+        by_file_pairs[file] = file_pairs = Pairs()
         for rows, columns in link_files.blocks(file):
-            found.add(rows, columns, str(file))
-        if shape and (found.rows > shape[0] or found.columns > shape[1]):
+            file_pairs.add(rows, columns, str(file))
+        if shape and (file_pairs.rows > shape[0] or file_pairs.columns > shape[1]):
             name, last, size = (
-                ("row", found.rows, shape[0]) if found.rows > shape[0] else ("col", found.columns, shape[1])
+                ("row", file_pairs.rows, shape[0])
+                if file_pairs.rows > shape[0]
+                else ("col", file_pairs.columns, shape[1])
             )
             raise BadInput(f"{file}: {name} {last - 1} is out of range; {matrix} has {size} of them")
     if shape is None:
-        shape = (max(found.rows for found in gathered.values()), max(found.columns for found in gathered.values()))
-        memory.require(
-            len(gathered) * shape[0] * pairs.BYTES_PER_ROW, f"a matrix of {size_text(shape)}", "number ids without gaps"
+        shape = (
+            max(file_pairs.rows for file_pairs in by_file_pairs.values()),
+            max(file_pairs.columns for file_pairs in by_file_pairs.values()),
         )
-    by_file = {file: gathered.pop(file).links(shape) for file in headers}
+        memory.require(
+            len(by_file_pairs) * shape[0] * pairs.BYTES_PER_ROW,
+            f"a matrix of {size_text(shape)}",
+            "number ids without gaps",
+        )
+    by_file = {file: by_file_pairs.pop(file).links(shape) for file in headers}
     return _ratings(files, by_file)
 
 
@@ -105,7 +112,8 @@ def _common_shape(headers: dict[Path, Header]) -> tuple[Shape | None, Path | Non
             continue
         if shape is not None and one.shape != shape:
             raise BadInput(
-                f"{file} is {size_text(one.shape)} and {first} is {size_text(shape)}; all files must be of one shape"
+                f"{file} is {size_text(one.shape)} and {first} is {size_text(shape)}; "
+                "all files must have the same shape"
             )
         first, shape = file, one.shape
     return shape, first

@@ -63,7 +63,7 @@ def _web_graph_rows(files: Sequence[Path]) -> Rows:
                 features = tf_example_pb2.Example.FromString(record).features.feature
                 row = web_graph.row_tag(features)
             except (DecodeError, ValueError):
-                raise OSError(f"{file} holds a record that is no row") from None
+                raise OSError(f"{file} holds a record that is not a row") from None
             tags = {tag: np.array(features[tag].int64_list.value, np.int64) for tag in ("col_tag", "gt_tag")}
             yield row, {"row_tag": row, **tags}
 
@@ -77,10 +77,10 @@ def tf_records(file: Path) -> Iterator[bytes]:
         while head := opened.read(12):
             length = int.from_bytes(head[:8], "little")
             if len(head) < 12 or _checksum(head[:8]) != head[8:]:
-                raise OSError(f"{file} is no TFRecord file, or is damaged")
+                raise OSError(f"{file} is not a TFRecord file, or is damaged")
             record, checksum = opened.read(length), opened.read(4)
             if _checksum(record) != checksum:
-                raise OSError(f"{file} is damaged or cut short")
+                raise OSError(f"{file} is damaged or truncated")
             yield record
 
 

@@ -40,7 +40,7 @@ def train_examples() -> int:
 
 @functools.cache
 def version() -> str:
-    """Which text this is, which differs from one version of Python to the next, and how it is split."""
+    """The version of the text, which differs between versions of Python, and of its split."""
     return content(pydoc())
 
 

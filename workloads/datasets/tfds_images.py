@@ -16,7 +16,7 @@ from results.bad_input import BadInput
 from workloads.workload import Examples, Splits
 
 
-class Source(NamedTuple):
+class TfdsImages(NamedTuple):
     """A data set of TFDS and how it is split here.
 
     Attributes:
@@ -36,10 +36,10 @@ class Source(NamedTuple):
     stored_bytes: int
 
 
-SOURCES: dict[str, Source] = {
-    "mnist": Source("3.0.1", 55_000, 5_000, 10_000, 11_594_722, 25_000_000),
-    "fashion_mnist": Source("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000),
-    "cifar10": Source("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000),
+SOURCES: dict[str, TfdsImages] = {
+    "mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 11_594_722, 25_000_000),
+    "fashion_mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000),
+    "cifar10": TfdsImages("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000),
 }
 
 BATCH = 4096  # records read at once
@@ -59,7 +59,7 @@ def load(name: str) -> Splits:
 
 
 def version(name: str) -> str:
-    """Which data these are, and where their training split is cut."""
+    """The version of the data, and the cut of their training split."""
     return f"tfds:{SOURCES[name].version} train[:{SOURCES[name].train_examples}]"
 
 
@@ -81,25 +81,25 @@ def check(name: str, within: Path | None = None) -> None:
         return
     if any(place.glob("*.tfrecord*")):
         raise BadInput(
-            f"{place} holds {name} as tfrecord files, which only TensorFlow reads; python -m workloads.prepare {name} "
-            "--data-dir DIR writes array_record files elsewhere, and TFDS_DATA_DIR=DIR has them found"
+            f"{place} holds {name} as tfrecord files, which only TensorFlow can read; run python -m workloads.prepare "
+            f"{name} --data-dir DIR to write array_record files elsewhere, and set TFDS_DATA_DIR=DIR to use them"
         )
     what = "holds no complete array_record files" if place.exists() else "does not exist"
     raise BadInput(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
 
 
 @functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row
-def _read(name: str, place: Path, source: Source) -> Splits:
+def _read(name: str, place: Path, source: TfdsImages) -> Splits:
     import tensorflow_datasets as tfds  # a second to import
 
     builder = tfds.builder_from_directory(place)
     images = {split: _images(builder, split) for split in ("train", "test")}
     carve = source.train_examples
     expected = {"train": carve + source.validation_examples, "test": source.test_examples}
-    found = {split: len(examples.labels) for split, examples in images.items()}
-    if found != expected:
+    counts = {split: len(examples.labels) for split, examples in images.items()}
+    if counts != expected:
         raise BadInput(
-            f"{place} holds {found} examples and not {expected}; delete it and run python -m workloads.prepare {name}"
+            f"{place} holds {counts} examples, not {expected}; delete it and run python -m workloads.prepare {name}"
         )
     inputs, labels = images["train"]
     return Splits(

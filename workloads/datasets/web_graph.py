@@ -17,7 +17,7 @@ from results.bad_input import BadInput
 from workloads.datasets import array_records
 from workloads.factorization import memory, pairs
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import Ratings, Source, evaluation, left_out, short
+from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, left_out, short
 
 VERSION = "1.0.0"  # of TFDS
 READER = 1  # counts the versions of what follows; part of the data's identity
@@ -28,7 +28,7 @@ BATCH = 1 << 14  # rows handled at once
 
 
 class Variant(NamedTuple):
-    """What TFDS's catalog says of a variant.
+    """A variant in TFDS's catalog.
 
     Attributes:
       subfolder, shards: of the originals, at gs://gresearch/web_graph; ``shards`` files for each split.
@@ -58,12 +58,12 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-def source(variant: str) -> Source:
+def source(variant: str) -> RatingsSource:
     """The data set of a key of VARIANTS."""
     if variant not in VARIANTS:
         raise BadInput(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
     calls = (functools.partial(call, variant) for call in (version, check, build))
-    return Source(f"web_graph-{variant}", *calls)  # type: ignore[arg-type]
+    return RatingsSource(f"web_graph-{variant}", *calls)  # type: ignore[arg-type]
 
 
 def folder(variant: str, within: Path | None = None) -> Path:
@@ -106,16 +106,19 @@ def check(variant: str) -> None:
 
 def build(variant: str) -> Ratings:
     """Reads a variant."""
-    train, known, sought = Pairs(), Pairs(), Pairs()
-    found = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, sought)}
+    train, known, heldout_pairs = Pairs(), Pairs(), Pairs()
+    counts = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, heldout_pairs)}
     expected = {split: VARIANTS[variant].rows[split] for split in READ}
-    if found != expected:
+    if counts != expected:
         raise BadInput(
-            f"{folder(variant)} holds {found} rows and not {expected}; delete it and run python -m workloads.prepare "
+            f"{folder(variant)} holds {counts} rows, not {expected}; delete it and run python -m workloads.prepare "
             f"web_graph/{variant}"
         )
-    shape = max(part.rows for part in (train, known, sought)), max(part.columns for part in (train, known, sought))
-    (links, *merged), (history, *more), (heldout, *most) = (part.links(shape) for part in (train, known, sought))
+    shape = (
+        max(part.rows for part in (train, known, heldout_pairs)),
+        max(part.columns for part in (train, known, heldout_pairs)),
+    )
+    (links, *merged), (history, *more), (heldout, *most) = (part.links(shape) for part in (train, known, heldout_pairs))
     history, heldout, seen = evaluation(links, history, heldout)
     if not heldout.row_count or not len(links.columns):
         raise BadInput(f"{folder(variant)} holds no links; delete it and run the preparation again")
@@ -128,12 +131,12 @@ def row_tag(record: Mapping[str, Any]) -> int:
     return int(number)
 
 
-def _gather(variant: str, split: str, known: Pairs, sought: Pairs | None = None) -> int:
+def _gather(variant: str, split: str, known: Pairs, heldout: Pairs | None = None) -> int:
     """Adds the ``col_tag`` of all rows of a split to ``known`` and their ``gt_tag`` to ``sought``; counts the rows."""
     place = folder(variant)
     rows: list[int] = []
     tags: dict[str, list[np.ndarray]] = {"col_tag": [], "gt_tag": []}
-    targets = {"col_tag": known} | ({"gt_tag": sought} if sought else {})
+    targets = {"col_tag": known} | ({"gt_tag": heldout} if heldout else {})
     count = 0
 
     def flush() -> None:
@@ -148,7 +151,7 @@ def _gather(variant: str, split: str, known: Pairs, sought: Pairs | None = None)
             rows.append(row_tag(record))
         except ValueError:
             raise BadInput(
-                f"{place} cannot be read (record {count} of {split} is no row); delete it and run "
+                f"{place} cannot be read (record {count} of {split} is not a row); delete it and run "
                 f"python -m workloads.prepare web_graph/{variant}"
             ) from None
         for tag in targets:

@@ -21,7 +21,7 @@ from results.bad_input import BadInput
 from workloads.factorization import memory
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import MOST_IDS
-from workloads.factorization.ratings import Ratings, Source, random_bits, short, split_rows
+from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows
 
 GENERATOR = 1  # counts the versions of what follows; part of the data's identity
 TOPIC = 16  # communities of a topic
@@ -85,10 +85,10 @@ def source(
     exponent: float = 2.5,
     heldout_rows: int = 5_000,
     seed: int = 0,
-) -> Source:
+) -> RatingsSource:
     """The data set with these parameters of ``WebGraph``; raises BadInput if one of them makes no sense."""
     graph = WebGraph(rows, columns, links, communities, exponent, heldout_rows, seed)
-    return Source(
+    return RatingsSource(
         "webgraph_synthetic",
         functools.partial(version, graph),
         functools.partial(check, graph),
@@ -124,7 +124,7 @@ def build(graph: WebGraph) -> Ratings:
 
 
 class _Drawing(NamedTuple):
-    """What every link is drawn with.
+    """The distributions that links are drawn from.
 
     Attributes:
       within, anywhere: quantiles of power laws over the ranks in a community, and over all columns.
@@ -231,9 +231,9 @@ def _block(graph: WebGraph, drawing: _Drawing, degrees: np.ndarray, seed: int) -
             columns = _columns(graph, drawing, home[row], bits)
         else:
             columns = drawing.column_of[_drawn(drawing.anywhere, bits >> 31)]
-        drawn = row << 32 | columns
-        drawn.sort()
-        keys = np.concatenate([keys, drawn])
+        pairs = row << 32 | columns
+        pairs.sort()
+        keys = np.concatenate([keys, pairs])
         keys.sort(kind="stable")  # which merges the two
         distinct = np.empty(len(keys), bool)
         distinct[:1] = True

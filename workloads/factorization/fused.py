@@ -2,8 +2,8 @@
 
 XLA copies the vectors of a row's links and passes over the copy for every product. ``fused.cc`` leaves them where they
 are, and takes both products of a look at a link at once. The machine's own C++ compiler makes it for the machine's own
-processor and one length of vectors, which takes seconds. It is kept in the cache, in a folder that nobody else can
-write to and with its sha256 beside it, so that what is loaded is what was compiled.
+processor and one length of vectors, which takes seconds. It is cached in a folder that nobody else can write to, with
+its sha256 beside it, so that only what was compiled is loaded.
 """
 
 import contextlib
@@ -39,8 +39,10 @@ def compiler() -> str:
     for name in (named,) if named else ("c++", "g++", "clang++"):
         if path := shutil.which(name):
             return path
-    what = f"CXX={named}, which is not there" if named else "a C++ compiler, and c++, g++ and clang++ are not there"
-    raise BadInput(f"als.kernel=fused needs {what}; install one, or take als.kernel=xla")
+    what = (
+        f"CXX={named}, which does not exist" if named else "a C++ compiler, but c++, g++ and clang++ are not installed"
+    )
+    raise BadInput(f"als.kernel=fused needs {what}; install one, or use als.kernel=xla")
 
 
 def rows(
@@ -80,12 +82,12 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
         _build([command, *FLAGS, *LINKED, f"-DDIM={dim}", "-I", jax.ffi.include_dir(), str(SOURCE), "-o"], path)
         loaded = _loaded(path)
     if loaded is None:
-        raise BadInput(f"als.kernel=fused: what {command} made of {SOURCE.name} cannot be loaded; take als.kernel=xla")
+        raise BadInput(f"als.kernel=fused: what {command} made of {SOURCE.name} cannot be loaded; use als.kernel=xla")
     return name, loaded
 
 
 def discard(dim: int) -> None:
-    """Removes what is kept for vectors of one length, as it may have killed a process; it is compiled anew then."""
+    """Removes the cached kernel for one length, which may have killed a process; it is compiled again then."""
     for path in _folder().glob(f"{NAME}_{dim}_*"):
         with contextlib.suppress(OSError):
             path.unlink()
@@ -108,21 +110,21 @@ def _own_folder() -> Path:
     folder = _folder()
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
-        told = folder.lstat()
+        status = folder.lstat()
     except OSError as error:
         raise _unwritable(error) from None
-    if not stat.S_ISDIR(told.st_mode) or told.st_uid != os.geteuid() or told.st_mode & 0o022:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise BadInput(
-            f"als.kernel=fused: {folder} is no folder that you alone can write to; remove it, or put it elsewhere by "
-            "SCALING_LIMITS_CACHE=DIR"
+            f"als.kernel=fused: {folder} is not a folder that only you can write to; remove it, or choose another "
+            "with SCALING_LIMITS_CACHE=DIR"
         )
     return folder
 
 
 def _unwritable(error: OSError) -> BadInput:
     return BadInput(
-        f"als.kernel=fused: {_folder()} cannot be written ({error.strerror}); SCALING_LIMITS_CACHE=DIR puts it "
-        "elsewhere"
+        f"als.kernel=fused: {_folder()} cannot be written ({error.strerror}); choose another with "
+        "SCALING_LIMITS_CACHE=DIR"
     )
 
 
@@ -159,9 +161,9 @@ def _output(command: list[str]) -> bytes:
     try:
         done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BadInput(f"als.kernel=fused: {command[0]} cannot be run ({error}); take als.kernel=xla") from None
+        raise BadInput(f"als.kernel=fused: {command[0]} cannot be run ({error}); use als.kernel=xla") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines()
         why = next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {done.returncode}")
-        raise BadInput(f"als.kernel=fused: {command[0]} cannot compile it ({why[:200]}); take als.kernel=xla")
+        raise BadInput(f"als.kernel=fused: {command[0]} cannot compile it ({why[:200]}); use als.kernel=xla")
     return done.stdout

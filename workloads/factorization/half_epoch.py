@@ -12,7 +12,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from results.als import Als
 from workloads.factorization import fused, solvers
-from workloads.factorization.routes import Places, Route
+from workloads.factorization.routes import Route, RowPlacement
 from workloads.factorization.solvers import Observed, System
 
 AXIS = "cores"
@@ -20,14 +20,14 @@ _SUMMED = 1024  # rows summed in float32; their sums are added up on the host in
 
 
 class Weights(NamedTuple):
-    """What is tuned: the weight of unobserved pairs α and the norm penalty λ, float32[]."""
+    """Tuned weights: that of unobserved pairs α and the norm penalty λ, float32[]."""
 
     unobserved: Array
     norm: Array
 
 
 def solved_rows(
-    own: Array, other: Array, work: Route, weights: Weights, *, places: Places, other_rows: int, als: Als
+    own: Array, other: Array, work: Route, weights: Weights, *, places: RowPlacement, other_rows: int, als: Als
 ) -> tuple[Array, Array]:
     """One core's half-epoch, for inside ``shard_map`` over ``AXIS``.
 
@@ -68,7 +68,7 @@ def objective_terms(
     other_counts: Array,
     weights: Weights,
     *,
-    places: Places,
+    places: RowPlacement,
     sizes: tuple[int, int],
     frequency_ridge: bool,
 ) -> Array:
@@ -97,7 +97,7 @@ def objective_terms(
 
 
 def half_epoch(
-    mesh: Mesh, *, places: Places, other_rows: int, als: Als
+    mesh: Mesh, *, places: RowPlacement, other_rows: int, als: Als
 ) -> Callable[[Array, Array, Route, Weights], tuple[Array, Array]]:
     """``solved_rows`` over all cores of ``mesh``, compiled at its first call; donates both tables.
 
@@ -108,7 +108,7 @@ def half_epoch(
 
 
 def folding_in(
-    mesh: Mesh, *, places: Places, other_rows: int, als: Als
+    mesh: Mesh, *, places: RowPlacement, other_rows: int, als: Als
 ) -> Callable[[Array, Array, Route, Weights], Array]:
     """``half_epoch`` of rows that are not trained: gives them alone, and donates no other table."""
     return _half_epoch(mesh, places, other_rows, als, lambda both: both[0], (0,))
@@ -116,7 +116,7 @@ def folding_in(
 
 def _half_epoch(
     mesh: Mesh,
-    places: Places,
+    places: RowPlacement,
     other_rows: int,
     als: Als,
     kept: Callable[[tuple[Array, Array]], Any],
@@ -144,7 +144,7 @@ def _half_epoch(
 
 
 def objective(
-    mesh: Mesh, *, places: Places, sizes: tuple[int, int], frequency_ridge: bool
+    mesh: Mesh, *, places: RowPlacement, sizes: tuple[int, int], frequency_ridge: bool
 ) -> Callable[[Array, Array, Route, Array, Weights], Array]:
     """``objective_terms`` over all cores of ``mesh``, on every core, compiled at its first call."""
 
@@ -195,7 +195,7 @@ def _over_rows(
     ridge: Array,
     other: Array,
     work: Route,
-    places: Places,
+    places: RowPlacement,
     of_bucket: Callable[..., Array] | None = None,
 ) -> Array:
     """What ``of_rows`` (links, ridge[rows], start[rows, d]) gives for all rows of a core, [slots, width].
@@ -262,7 +262,7 @@ def _of_hubs(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hub
 
 
 def _fetch(other: Array, exchange: bool) -> Callable[[Array | None], Array]:
-    """What gives a block its table of columns: everybody's shards at once, or what this block needs of them."""
+    """The function that gives a block its columns: all shards at once, or only the rows the block needs."""
     if not exchange:
         alone = jax.lax.axis_size(AXIS) == 1  # whose shard would be copied
         everything = other if alone else jax.lax.all_gather(other, AXIS, tiled=True)

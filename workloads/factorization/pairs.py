@@ -39,7 +39,7 @@ class Pairs:
         self._blocks.append(keys)
 
     def links(self, shape: tuple[int, int]) -> tuple[Links, int]:
-        """Links, and how many were duplicates; the pairs are gone then.
+        """Links, and the number of duplicates; consumes the pairs.
 
         Args:
           shape: rows and columns there are, at least those that were added.
@@ -48,7 +48,7 @@ class Pairs:
         keys.sort()
         columns = np.empty(len(keys), np.int32)
         starts = np.zeros(shape[0] + 1, np.int64)
-        kept, last = 0, -1
+        count, last = 0, -1
         for start in range(0, len(keys), BLOCK):
             block = keys[start : start + BLOCK]
             distinct = np.empty(len(block), bool)
@@ -58,13 +58,13 @@ class Pairs:
             block = block[distinct]
             if not len(block):
                 continue
-            columns[kept : kept + len(block)] = block & 0xFFFFFFFF
-            kept += len(block)
+            columns[count : count + len(block)] = block & 0xFFFFFFFF
+            count += len(block)
             first = block[0] >> 32
             counts = np.bincount((block >> 32) - first)
             starts[first + 1 : first + 1 + len(counts)] += counts
-        merged = len(keys) - kept
-        return Links(np.cumsum(starts, out=starts), columns[:kept] if merged else columns, shape[1]), merged
+        merged = len(keys) - count
+        return Links(np.cumsum(starts, out=starts), columns[:count] if merged else columns, shape[1]), merged
 
     def _taken(self) -> np.ndarray:
         """All keys in one array; blocks are freed one by one, so that memory is not needed twice."""

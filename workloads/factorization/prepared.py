@@ -13,27 +13,27 @@ from results import durable
 from results.bad_input import BadInput
 from workloads import caches
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import Ratings, Source
+from workloads.factorization.ratings import Ratings, RatingsSource
 
 FORMAT = 1  # of the folders; another one is another folder
 PARTS = ("train", "history", "heldout")
 
 
 class Corrupted(Exception):
-    """A folder that is not what was written; the text says what of it."""
+    """A folder whose content has changed; the text says which file."""
 
 
-def check(source: Source) -> None:
-    """Raises what ``load`` would, as far as that can be told beforehand; what is prepared already needs no more."""
+def check(source: RatingsSource) -> None:
+    """Raises the errors of ``load`` that can be known beforehand; none for ratings that are prepared already."""
     if not _place(source).exists():
         source.check()
 
 
-def load(source: Source) -> Ratings:
+def load(source: RatingsSource) -> Ratings:
     """The ratings of a source, prepared now unless they are already.
 
-    What is on disk is hashed before it is believed. If it is not what was written, it is prepared anew, and a remark
-    says so.
+    Files on disk are verified by their hashes. If they have changed, the ratings are prepared again, and a remark says
+    so.
 
     Returns:
       Ratings on read-only arrays that are pages of files: memory is taken as they are looked at, and given back under
@@ -46,7 +46,7 @@ def load(source: Source) -> Ratings:
     except FileNotFoundError:
         pass
     except Corrupted as error:
-        remarks = (f"the prepared {source.name} in {place} was corrupted ({error}) and has been prepared anew",)
+        remarks = (f"the prepared {source.name} in {place} was corrupted ({error}) and has been prepared again",)
         _discard(place)
     source.check()
     ratings = source.build()
@@ -57,17 +57,18 @@ def load(source: Source) -> Ratings:
     except (OSError, Corrupted) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise BadInput(
-            f"prepared ratings cannot be kept in {place.parent}: {reason}; SCALING_LIMITS_CACHE=DIR puts them elsewhere"
+            f"prepared ratings cannot be stored in {place.parent}: {reason}; choose another folder with "
+            "SCALING_LIMITS_CACHE=DIR"
         ) from None
     return loaded._replace(remarks=remarks + loaded.remarks)
 
 
-def _place(source: Source) -> Path:
+def _place(source: RatingsSource) -> Path:
     return caches.folder("ratings") / f"{source.name}-{FORMAT}-{source.version().removeprefix('sha256:')}"
 
 
 def _write(place: Path, ratings: Ratings) -> None:
-    """Writes all of it or nothing; if somebody else was faster, theirs stays."""
+    """Writes the ratings atomically; if another process was faster, its files are kept."""
     durable.make_folder(place.parent)
     durable.remove_leftovers(place.parent)
     try:
@@ -94,7 +95,7 @@ def _write(place: Path, ratings: Ratings) -> None:
 
 
 def _read(place: Path) -> Ratings:
-    """Ratings as they were written; FileNotFoundError where there are none, Corrupted where they are not those."""
+    """Ratings as they were written; FileNotFoundError if there are none, Corrupted if they have changed."""
     if not place.exists():
         raise FileNotFoundError(place)
     try:
@@ -131,7 +132,7 @@ def _seal(contents: dict[str, Any]) -> str:
 
 
 def _discard(place: Path) -> None:
-    """Takes a folder away in one step, so that nobody finds half of it."""
+    """Removes a folder atomically."""
     grave = place.parent / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     try:
         place.rename(grave)

@@ -15,7 +15,7 @@ HALVES_SEED = 1
 
 
 class Ratings(NamedTuple):
-    """What a study of factorizations needs to know. A link is a link: ratings have no values.
+    """The data of a factorization. Ratings have no values: every rating is a link.
 
     Attributes:
       train: rows × columns.
@@ -33,19 +33,19 @@ class Ratings(NamedTuple):
     remarks: tuple[str, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
-        """What a user should read about these data, a line each; mostly nothing."""
+        """Notes for the user about these data, a line each; mostly none."""
         lines = []
         if self.merged:
             links = "1 duplicate link was" if self.merged == 1 else f"{self.merged:,} duplicate links were"
             lines.append(f"{links} merged")
         if bare := int(np.sum((self.heldout.lengths > 0) & (self.history.lengths == 0))):
             rows = "1 row with held-out links has" if bare == 1 else f"{bare:,} rows with held-out links have"
-            lines.append(f"{rows} no history to be solved from: left out")
+            lines.append(f"{rows} no history to be solved from and are left out")
         return (*self.remarks, *lines)
 
 
-class Source(NamedTuple):
-    """A data set of ratings: how to get it, and what is known of it without getting it.
+class RatingsSource(NamedTuple):
+    """A data set of ratings: its builder, and metadata available without loading it.
 
     Attributes:
       name: of files and messages, without a slash.
@@ -112,13 +112,13 @@ def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Lin
       History and held-out links of these rows, and how many held-out links were left out as known.
     """
     rows = np.flatnonzero(heldout.lengths)
-    sought, trained = heldout.of_rows(rows), train.of_rows(rows)
+    candidates, trained = heldout.of_rows(rows), train.of_rows(rows)
     known = history.of_rows(rows) if history else trained
-    new = _without(sought, known)
+    new = _without(candidates, known)
     if history:
         new = _without(new, trained)
     left = np.flatnonzero(new.lengths)
-    return known.of_rows(left), new.of_rows(left), len(sought.columns) - len(new.columns)
+    return known.of_rows(left), new.of_rows(left), len(candidates.columns) - len(new.columns)
 
 
 def short(*parts: object) -> str:

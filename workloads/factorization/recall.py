@@ -15,7 +15,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from workloads.factorization.half_epoch import AXIS, in_full
 from workloads.factorization.links import Links
-from workloads.factorization.routes import Places
+from workloads.factorization.routes import RowPlacement
 
 ROWS = 256  # of a batch, at most
 FEWEST = 64  # blocks are no larger than for so many, as their columns are copied
@@ -42,7 +42,7 @@ class Batches(NamedTuple):
     hidden: Any
 
 
-def batches(history: Links, rows: Places, columns: Places) -> Batches:
+def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batches:
     """Puts the rows of ``history`` in batches and the columns in blocks.
 
     Args:
@@ -53,13 +53,13 @@ def batches(history: Links, rows: Places, columns: Places) -> Batches:
     count = -(-history.row_count // ROWS)
     size = -(-history.row_count // count)
     core, local = np.divmod(columns.slot, columns.slots_per_core)
-    held = np.bincount(core, minlength=columns.cores)
-    blocks = -(-int(held.max()) // (SCORES // max(size, FEWEST) // GROUP * GROUP))
-    groups = -(-int(held.max()) // (blocks * GROUP))
+    per_core = np.bincount(core, minlength=columns.cores)
+    blocks = -(-int(per_core.max()) // (SCORES // max(size, FEWEST) // GROUP * GROUP))
+    groups = -(-int(per_core.max()) // (blocks * GROUP))
     width = groups * GROUP
     by_core = np.argsort(core, kind="stable")
     rank = np.empty(len(core), np.int64)  # of a column among those of its core
-    rank[by_core] = np.arange(len(core)) - np.repeat(np.cumsum(held) - held, held)
+    rank[by_core] = np.arange(len(core)) - np.repeat(np.cumsum(per_core) - per_core, per_core)
     block, within = np.divmod(rank, width)
     column = np.full((columns.cores, blocks, width), -1, np.int32)
     column[core, block, within] = np.arange(len(core))
@@ -132,7 +132,7 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
     return jax.jit(whole)
 
 
-def _better(scores: Array, columns: Array, score: Array, found: Array) -> tuple[Array, Array]:
+def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> tuple[Array, Array]:
     """The best so far and those of a block, joined.
 
     A block adds nothing from a group whose best is not above the last of the best so far; the best k of a block are in
@@ -155,7 +155,7 @@ def _better(scores: Array, columns: Array, score: Array, found: Array) -> tuple[
         chosen = jnp.sort(chosen, axis=1)
         near = jnp.take_along_axis(by_group, chosen[:, None], axis=2).swapaxes(1, 2)
         scores = jnp.concatenate([score, _real(near, columns[chosen]).reshape(rows, -1)], axis=1)
-        numbers = jnp.concatenate([found, columns[chosen].reshape(rows, -1)], axis=1)
+        numbers = jnp.concatenate([numbers_before, columns[chosen].reshape(rows, -1)], axis=1)
         first, at = jax.lax.top_k(scores, best)
         return first, jnp.take_along_axis(numbers, at, axis=1)
 
@@ -171,18 +171,18 @@ def _real(scores: Array, columns: Array) -> Array:
     return jnp.where(columns >= 0, jnp.where(scores == 0, 0, scores), -jnp.inf)
 
 
-def recall(found: np.ndarray, heldout: Links, k: int) -> float:
+def recall(ranking: np.ndarray, heldout: Links, k: int) -> float:
     """Mean over rows with held-out links of hits among the first ``k`` over min(k, held-out links).
 
     Args:
-      found: int[rows, at least k], columns by falling score; -1 counts as none.
+      ranking: int[rows, at least k], columns by falling score; -1 counts as none.
       heldout: the links that were to be found.
       k: how many are looked at.
     """
-    wanted = np.repeat(np.arange(heldout.row_count, dtype=np.int64), heldout.lengths) * heldout.column_count
-    wanted += heldout.columns
-    ranked = np.arange(heldout.row_count, dtype=np.int64)[:, None] * heldout.column_count + found[:, :k]
-    hits = (np.isin(ranked, wanted) & (found[:, :k] >= 0)).sum(axis=1)
+    expected = np.repeat(np.arange(heldout.row_count, dtype=np.int64), heldout.lengths) * heldout.column_count
+    expected += heldout.columns
+    ranked = np.arange(heldout.row_count, dtype=np.int64)[:, None] * heldout.column_count + ranking[:, :k]
+    hits = (np.isin(ranked, expected) & (ranking[:, :k] >= 0)).sum(axis=1)
     there = heldout.lengths > 0
     if not there.any():
         return float("nan")

@@ -1,4 +1,4 @@
-"""Routes: where every row of a sparse matrix lies on the cores, and in which chunks of work its links are solved.
+"""Routes: the placement of a sparse matrix's rows on the cores, and the chunks of work that solve their links.
 
 Rows are relabelled so that a core's shard of the new table is what its chunks give, one after the other: hubs, rows so
 long that they are split in segments over all cores; buckets of rows of nearly one length, padded to the bucket's; rows
@@ -17,7 +17,7 @@ PADDING = 1.18  # gathered links over links that is good enough
 BLOCK = 1 << 22  # links put in place at once, as numbering them takes more memory than they do
 
 
-class Places(NamedTuple):
+class RowPlacement(NamedTuple):
     """Where the rows of one side lie: ``slot`` int32[rows] in a table of ``cores * slots_per_core`` rows.
 
     Attributes:
@@ -68,36 +68,44 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
     """
     if not len(lengths):
         return []
-    found, counts = np.unique(lengths, return_counts=True)
-    if len(found) > 256:  # near the best is enough: let candidates grow by 2 %
-        grid = np.unique(np.ceil(found[0] * 1.02 ** np.arange(0, np.log(found[-1] / found[0]) / np.log(1.02) + 2)))
-        cell = np.searchsorted(grid, found)
+    candidates, counts = np.unique(lengths, return_counts=True)
+    # Candidates are the distinct lengths; of more than 256 only the largest in every step of 2 %, which is near enough.
+    if len(candidates) > 256:
+        grid = np.unique(
+            np.ceil(candidates[0] * 1.02 ** np.arange(0, np.log(candidates[-1] / candidates[0]) / np.log(1.02) + 2))
+        )
+        cell = np.searchsorted(grid, candidates)
         counts = np.bincount(cell, counts, minlength=len(grid))
         largest = np.zeros(len(grid), np.int64)
-        np.maximum.at(largest, cell, found)
-        found, counts = largest[counts > 0], counts[counts > 0]
+        np.maximum.at(largest, cell, candidates)
+        candidates, counts = largest[counts > 0], counts[counts > 0]
+    # Dynamic programming: least[i] is the fewest slots for the rows up to candidate i, with one bucket more per round.
+    # chosen[round][i] is the candidate that ends the bucket before that of i, or -1 if one bucket fewer does as well.
     below = np.concatenate([[0], np.cumsum(counts)])  # rows with one of the first i lengths
-    least = found * below[1:]  # slots if all rows up to i are padded to length i: one bucket
+    least = candidates * below[1:]  # one bucket: all rows up to i are padded to length i
     chosen: list[np.ndarray] = []
-    while len(chosen) < min(most, len(found)) - 1 and least[-1] > PADDING * lengths.sum():
+    while len(chosen) < min(most, len(candidates)) - 1 and least[-1] > PADDING * lengths.sum():
         # cost[i, j]: lengths up to j in earlier buckets, j + 1 … i in one of length i
-        cost = least[None, :] + found[:, None] * (below[1:, None] - below[None, 1:])
-        cost = np.where(np.arange(len(found))[None, :] < np.arange(len(found))[:, None], cost, np.iinfo(np.int64).max)
+        cost = least[None, :] + candidates[:, None] * (below[1:, None] - below[None, 1:])
+        cost = np.where(
+            np.arange(len(candidates))[None, :] < np.arange(len(candidates))[:, None], cost, np.iinfo(np.int64).max
+        )
         before = np.argmin(cost, axis=1)
-        better = cost[np.arange(len(found)), before] < least
+        better = cost[np.arange(len(candidates)), before] < least
         chosen.append(np.where(better, before, -1))
-        least = np.where(better, cost[np.arange(len(found)), before], least)
-    ends, at = [], len(found) - 1
+        least = np.where(better, cost[np.arange(len(candidates)), before], least)
+    # Back from the longest candidate, along the choices.
+    ends, at = [], len(candidates) - 1
     for before in reversed(chosen):
         if before[at] >= 0:
-            ends.append(int(found[at]))
+            ends.append(int(candidates[at]))
             at = int(before[at])
-    return sorted([*ends, int(found[at])])
+    return sorted([*ends, int(candidates[at])])
 
 
 def places(
     lengths: np.ndarray, cores: int, chunk_slots: int, hub_length: int, most_buckets: int = MOST_BUCKETS
-) -> Places:
+) -> RowPlacement:
     """Lays out the rows of one side.
 
     Args:
@@ -107,14 +115,16 @@ def places(
       hub_length: rows longer than this are split.
       most_buckets: see ``bucket_lengths``.
     """
+    # Rows by falling length: hubs, filled up to a multiple of the cores, then those with links, then empty ones.
     rows = np.argsort(-lengths, kind="stable")
     sorted_lengths = lengths[rows]
     hubs = rows[sorted_lengths > hub_length]
     hubs = np.concatenate([hubs, np.full(-len(hubs) % cores, -1)])
     empty = rows[sorted_lengths == 0]
     ends = bucket_lengths(sorted_lengths[(sorted_lengths > 0) & (sorted_lengths <= hub_length)], most_buckets)
+    # A slot is packed as core << 40 | place until it is known how many slots a core has; `at` is the next free place.
     slot = np.empty(len(lengths), np.int64)
-    at = len(hubs) // cores
+    at = len(hubs) // cores  # the first places are those of the hubs
     shapes, bucket_rows = [], []
     for low, length in itertools.pairwise([0, *ends]):
         own = rows[(sorted_lengths > low) & (sorted_lengths <= length)]
@@ -130,18 +140,20 @@ def places(
         at += chunks * in_chunk
         shapes.append((length, in_chunk, chunks))
         bucket_rows.append(by_core.reshape(cores, chunks, in_chunk))
+    # Empty rows, one after the other over the cores, and one place for the zero row.
     index = np.arange(len(empty))
     slot[empty] = (index % cores) * (1 << 40) + at + index // cores
     at += -(-len(empty) // cores) + 1
+    # Hubs are in the first places of every core, in equal numbers.
     real = hubs >= 0
     index = np.flatnonzero(real)
     per_core = max(1, len(hubs) // cores)
     slot[hubs[real]] = (index // per_core) * (1 << 40) + index % per_core
     core, place = np.divmod(slot, 1 << 40)
-    return Places((core * at + place).astype(np.int32), at, cores, tuple(shapes), hubs, tuple(bucket_rows))
+    return RowPlacement((core * at + place).astype(np.int32), at, cores, tuple(shapes), hubs, tuple(bucket_rows))
 
 
-def route(links: Links, own: Places, other: Places, chunk_slots: int, hub_length: int) -> Route:
+def route(links: Links, own: RowPlacement, other: RowPlacement, chunk_slots: int, hub_length: int) -> Route:
     """The work of solving the rows of ``links``, whose columns lie where ``other`` says."""
     slots = np.empty(len(links.columns) + 1, np.int32)
     slots[-1] = other.slots_per_core - 1  # the padding
@@ -160,7 +172,7 @@ def route(links: Links, own: Places, other: Places, chunk_slots: int, hub_length
     return Route(whole, (), hub_columns[:, None], hub_of[:, None], None, counts.reshape(own.cores, -1))
 
 
-def exchanged(route: Route, other: Places, received_slots: int) -> Route:
+def exchanged(route: Route, other: RowPlacement, received_slots: int) -> Route:
     """The same work for cores that cannot hold the other table: before each block of it they exchange what it needs.
 
     Args:
@@ -168,17 +180,18 @@ def exchanged(route: Route, other: Places, received_slots: int) -> Route:
       other: places of the other table.
       received_slots: of the other table that a core may receive at once, about; a block has at least one chunk.
     """
-    made = [_exchanged(columns, other, received_slots) for columns in route.columns]
+    blocks = [_exchanged(columns, other, received_slots) for columns in route.columns]
     hub_columns, hub_of, hub_sends = route.hub_columns, route.hub_of, None
     if hub_of.size:
         hub_columns, hub_sends = _exchanged(hub_columns, other, received_slots)
         short = hub_columns.shape[1] * hub_columns.shape[2] - hub_of.shape[2]
         hub_of = np.pad(hub_of[:, 0], ((0, 0), (0, short), (0, 0))).reshape(hub_columns.shape[:4])
-    return Route(tuple(c for c, _ in made), tuple(s for _, s in made), hub_columns, hub_of, hub_sends, route.counts)
+    return Route(tuple(c for c, _ in blocks), tuple(s for _, s in blocks), hub_columns, hub_of, hub_sends, route.counts)
 
 
-def _exchanged(columns: np.ndarray, other: Places, received_slots: int) -> tuple[np.ndarray, np.ndarray]:
+def _exchanged(columns: np.ndarray, other: RowPlacement, received_slots: int) -> tuple[np.ndarray, np.ndarray]:
     """Columns [cores, 1, chunks, rows, length] in blocks of what is received, and what each core sends."""
+    # Chunks are grouped into blocks of equal size; chunks that fill up the last one want the zero row alone.
     cores, _, chunks, rows, length = columns.shape
     in_block = int(np.clip(received_slots // (rows * length), 1, chunks))
     blocks = -(-chunks // in_block)
@@ -187,10 +200,12 @@ def _exchanged(columns: np.ndarray, other: Places, received_slots: int) -> tuple
     short = blocks * in_block - chunks
     blocked = np.pad(columns[:, 0], ((0, 0), (0, short), (0, 0), (0, 0)), constant_values=zero)
     blocked = blocked.reshape(cores, blocks, -1)
+    # needed[core][block]: distinct slots of the other table; owners: the cores that hold them.
     needed = [[np.unique(blocked[core, block]) for block in range(blocks)] for core in range(cores)]
     owners = [[each // other.slots_per_core for each in own] for own in needed]
     widest = max(int(np.bincount(o, minlength=1).max()) for own in owners for o in own) + 1  # the last one sent is zero
     sends = np.full((cores, blocks, cores, widest), zero, np.int32)
+    # Every owner sends the slots it holds in rising order; the receiver's columns become places among those it gets.
     received = np.empty_like(blocked)
     for core in range(cores):
         for block in range(blocks):
@@ -203,8 +218,9 @@ def _exchanged(columns: np.ndarray, other: Places, received_slots: int) -> tuple
 
 
 def _segments(
-    links: Links, own: Places, slots: np.ndarray, chunk_slots: int, segment: int
+    links: Links, own: RowPlacement, slots: np.ndarray, chunk_slots: int, segment: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Hubs in segments, dealt over the cores: columns int32[cores, chunks, segments, length], and the hub of each."""
     per_chunk = max(1, chunk_slots // segment)
     starts, hub_of = [], []
     for number, row in enumerate(own.hubs):
@@ -214,24 +230,24 @@ def _segments(
             hub_of.append(np.full(len(first), number))
     if not starts:
         return np.empty((own.cores, 0, per_chunk, segment), np.int32), np.empty((own.cores, 0, per_chunk), np.int32)
-    first, of = np.concatenate(starts), np.concatenate(hub_of)
+    first, hub = np.concatenate(starts), np.concatenate(hub_of)
     short = -len(first) % (own.cores * per_chunk)
-    there = np.minimum(links.starts[own.hubs[of] + 1] - first, segment)
-    first, of, there = (np.append(array, np.zeros(short, np.int64)) for array in (first, of, there))
-    columns = _padded(slots, first, there, segment)
+    counts = np.minimum(links.starts[own.hubs[hub] + 1] - first, segment)
+    first, hub, counts = (np.append(array, np.zeros(short, np.int64)) for array in (first, hub, counts))
+    columns = _padded(slots, first, counts, segment)
     shape = (-1, own.cores, per_chunk)
     return (
         np.ascontiguousarray(columns.reshape(*shape, segment).swapaxes(0, 1)),
-        np.ascontiguousarray(of.reshape(shape).swapaxes(0, 1).astype(np.int32)),
+        np.ascontiguousarray(hub.reshape(shape).swapaxes(0, 1).astype(np.int32)),
     )
 
 
-def _padded(slots: np.ndarray, first: np.ndarray, there: np.ndarray, length: int) -> np.ndarray:
+def _padded(slots: np.ndarray, first: np.ndarray, counts: np.ndarray, length: int) -> np.ndarray:
     """int32[rows, length]: of every row ``there`` of ``slots`` from ``first`` on, and then their last, the padding."""
-    found = np.empty((len(first), length), np.int32)
+    padded = np.empty((len(first), length), np.int32)
     rows = max(1, BLOCK // length)
     within = np.arange(length)
     for start in range(0, len(first), rows):
         own = slice(start, start + rows)
-        found[own] = slots[np.where(within < there[own, None], first[own, None] + within, len(slots) - 1)]
-    return found
+        padded[own] = slots[np.where(within < counts[own, None], first[own, None] + within, len(slots) - 1)]
+    return padded

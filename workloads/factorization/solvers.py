@@ -18,7 +18,7 @@ CONJUGATE = ("cg", "rotated_cg")  # which need no row's matrix
 
 
 class Observed(NamedTuple):
-    """What rows see of their links, each a function that gathers as it needs.
+    """Functions of rows over their links, each of which gathers what it needs.
 
     Attributes:
       residual: x[rows, d] → Σ v (1 − v·x), [rows, d].

@@ -14,7 +14,7 @@ from results.als import Als
 from workloads.factorization import half_epoch, recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, Weights
 from workloads.factorization.ratings import Ratings, halves
-from workloads.factorization.routes import Places, Route
+from workloads.factorization.routes import Route, RowPlacement
 
 RECALL_AT = (20, 50)
 BEST = max(RECALL_AT)  # columns a row is ranked to
@@ -40,7 +40,7 @@ def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int
     return int(max(hubs)) * als.dim**2 * np.dtype(np.float32).itemsize
 
 
-class Tables(NamedTuple):
+class FactorTables(NamedTuple):
     """Both tables, [cores · slots, d], sharded by rows over the cores."""
 
     rows: Array
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
 class Side(NamedTuple):
     """One side's places, its work on the cores, and which row lies in each slot (int32[cores, slots], -1 for none)."""
 
-    places: Places
+    places: RowPlacement
     work: Route
     row_of: Array
 
@@ -78,7 +78,7 @@ class Training:
         ]
         split = halves(ratings.history, ratings.heldout, als.evaluation_rows)
         evaluated = np.sort(np.concatenate(list(split.values())))
-        self._sought = {
+        self._heldout = {
             name: (np.searchsorted(evaluated, rows), ratings.heldout.of_rows(rows)) for name, rows in split.items()
         }
         self._history = ratings.history.of_rows(evaluated)
@@ -103,43 +103,45 @@ class Training:
             self._put(rows, self._everywhere), *(self._put(array, self._spread) for array in of_cores)
         )
 
-    def start(self, seed: int) -> Tables:
+    def start(self, seed: int) -> FactorTables:
         """Both tables at the start: normal of variance 1/d by row and seed, whatever the cores; zero without links."""
         key = jax.random.key(seed)
         sides = (self.rows, self.columns)
-        return Tables(*(self._drawn(jax.random.fold_in(key, i), s.row_of, s.work.counts) for i, s in enumerate(sides)))
+        return FactorTables(
+            *(self._drawn(jax.random.fold_in(key, i), s.row_of, s.work.counts) for i, s in enumerate(sides))
+        )
 
-    def row_half(self, tables: Tables, weights: Weights) -> Tables:
+    def row_half(self, tables: FactorTables, weights: Weights) -> FactorTables:
         """Solves all rows. The tables that are given are used up."""
-        return Tables(*self._row_half(tables.rows, tables.columns, self.rows.work, weights))
+        return FactorTables(*self._row_half(tables.rows, tables.columns, self.rows.work, weights))
 
-    def column_half(self, tables: Tables, weights: Weights) -> Tables:
+    def column_half(self, tables: FactorTables, weights: Weights) -> FactorTables:
         """Solves all columns. The tables that are given are used up."""
         columns, rows = self._column_half(tables.columns, tables.rows, self.columns.work, weights)
-        return Tables(rows, columns)
+        return FactorTables(rows, columns)
 
-    def objective(self, tables: Tables, weights: Weights) -> float:
+    def objective(self, tables: FactorTables, weights: Weights) -> float:
         """The objective, summed in float64 over terms of float32."""
         terms = self._objective(tables.rows, tables.columns, self.rows.work, self.columns.work.counts, weights)
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
-    def found(self, tables: Tables, weights: Weights) -> np.ndarray:
+    def ranking(self, tables: FactorTables, weights: Weights) -> np.ndarray:
         """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
         folded = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
         ranked = np.asarray(self._ranked(folded, tables.columns, self._batches))
         return ranked.reshape(-1, ranked.shape[-1])[: self._history.row_count]
 
-    def evaluate(self, tables: Tables, weights: Weights) -> dict[str, float]:
+    def evaluate(self, tables: FactorTables, weights: Weights) -> dict[str, float]:
         """recall_20 and recall_50 of either half of the evaluation rows (validation_recall_20 …), and objective."""
-        found = self.found(tables, weights)
+        ranking = self.ranking(tables, weights)
         recalls = {
-            f"{split}_recall_{k}": recall.recall(found[rows], sought, k)
-            for split, (rows, sought) in self._sought.items()
+            f"{split}_recall_{k}": recall.recall(ranking[rows], heldout, k)
+            for split, (rows, heldout) in self._heldout.items()
             for k in RECALL_AT
         }
         return recalls | {"objective": self.objective(tables, weights)}
 
-    def in_order(self, tables: Tables) -> tuple[np.ndarray, np.ndarray]:
+    def in_order(self, tables: FactorTables) -> tuple[np.ndarray, np.ndarray]:
         """Both tables on the host, [rows, d] and [columns, d], in the order of the data."""
         rows, columns = self._gathered(tables)
         return np.asarray(rows)[self.rows.places.slot], np.asarray(columns)[self.columns.places.slot]
@@ -150,9 +152,8 @@ class Training:
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.als.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
-    def peak_bytes_per_core(self, tables: Tables, weights: Weights) -> int:
-        """What each core holds at most: all arrays that are kept, and beside them what the compiler of the program that
-        takes most reserves for it.
+    def peak_bytes_per_core(self, tables: FactorTables, weights: Weights) -> int:
+        """Peak bytes of each core: all arrays that are kept, and the largest reservation of the compiled programs.
 
         Args:
           tables, weights: any; nothing is changed.
@@ -168,10 +169,12 @@ class Training:
         sides = [(side.work, side.row_of) for side in (self.rows, self.columns, self.evaluated)]
         peaks = []
         for program, arguments in calls:
-            told = program.lower(*arguments).compile().memory_analysis()
+            statistics = program.lower(*arguments).compile().memory_analysis()
             arrays = jax.tree.leaves((tables, sides, self._batches, arguments))
             held = sum({id(array): array.addressable_data(0).nbytes for array in arrays}.values())
-            peaks.append(held + told.output_size_in_bytes - told.alias_size_in_bytes + told.temp_size_in_bytes)
+            peaks.append(
+                held + statistics.output_size_in_bytes - statistics.alias_size_in_bytes + statistics.temp_size_in_bytes
+            )
         return max(peaks)
 
     def _unsolved(self) -> Array:
@@ -179,7 +182,7 @@ class Training:
         places = self.evaluated.places
         return self._put(np.zeros((places.cores * places.slots_per_core, self.als.dim), np.float32), self._spread)
 
-    def _side(self, links: Any, own: Places, other: Places) -> Side:
+    def _side(self, links: Any, own: RowPlacement, other: RowPlacement) -> Side:
         work = routes.route(links, own, other, self.chunk_slots, self._hub_length)
         table_bytes = other.cores * other.slots_per_core * self.als.dim * jnp.dtype(self.als.table_dtype).itemsize
         gather = self.als.gather

@@ -1,1 +1,1 @@
-"""One file per model; each gives a `Model` of pure functions."""
+"""Models, one per file; each returns a `Model` of pure functions."""

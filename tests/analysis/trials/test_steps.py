@@ -241,7 +241,7 @@ def test_mistakes_are_told_in_one_line(small, door, arguments, message):
 def test_missing_and_empty_stores(folder, door):
     assert door("steps", "--store", folder)[::2] == (
         2,
-        f"error: no store at {folder}; make one with `python -m sweeps store={folder}`, or name another\n",
+        f"error: no store at {folder}; create one with `python -m sweeps store={folder}`, or name another\n",
     )
     folder.mkdir()
     code, _, err = door("steps", "--store", folder)

@@ -114,7 +114,7 @@ def test_whatever_file_is_torn_the_rest_stays_and_the_study_goes_on(
         changed = {name for name in before if after.get(name) != before[name]}
         records = {name for name in changed if "/commit-" in name}
         merged = {name for name in changed if "/part-" in name and file.name.startswith("envelope-")}
-        assert changed - records - merged <= {str(file)}, "only what is torn is dropped"
+        assert changed - records - merged <= {str(file)}, "repair drops only torn files"
         assert not records or file.name.partition(".")[0][-6:] in str(records)
         touched = changed | (after.keys() - before.keys())
         if file.name.startswith("envelope-") and len(touched) > 1:  # committed again
@@ -151,7 +151,7 @@ def test_what_is_intact_and_wrong_is_left_alone(
     before = contents(folder)
     assert repair.run(folder, print) == 1
     out = capsys.readouterr().out
-    assert [out.count(what) for what in ("made anew,", "made, with", "left alone", "\n")] == [4, 1, 3, 9]
+    assert [out.count(what) for what in ("rebuilt with", "created with", "left alone", "\n")] == [4, 1, 3, 9]
     after = contents(folder)
     assert {name: after[name] for name in before} == before
 
@@ -193,7 +193,7 @@ def test_what_is_not_repaired(
     assert "fetch it again" in capsys.readouterr().err
     assert contents(release) == before
     assert door.main(["repair", "--store", str(states["committed"])]) == 0
-    assert capsys.readouterr().out == "0 files dropped or made anew; no faults left\n"
+    assert capsys.readouterr().out == "0 files dropped or rebuilt; no faults left\n"
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ def test_a_release_holds_what_it_lists_and_nothing_else(
     for name in ("README.md", "manifest.json", "SHA256SUMS"):
         data = (place / name).read_bytes()
         (place / name).unlink()
-        assert any(f"{name}: is missing" in line for line in faults(place))
+        words = "is listed but missing" if name == "README.md" else "is missing; fetch"
+        assert any(f"{name}: {words}" in line for line in faults(place))
         (place / name).write_bytes(data)
 
 
@@ -138,7 +139,7 @@ def test_of_a_large_store_a_sample_of_the_envelopes_is_made_again_and_with_full_
     assert one == min(verify.sample(sizes, full=False))
     assert verify.sample(sizes, full=True) == sizes.keys()
     assert door.main(["verify", "--store", str(place)]) == int(one == study.name)
-    assert "2 envelopes believed for their hashes (--full makes all again); " in capsys.readouterr().out
+    assert "2 envelopes trusted by their hashes (--full rebuilds all); " in capsys.readouterr().out
     assert door.main(["verify", "--store", str(place), "--full"]) == 1
     out = capsys.readouterr().out
     assert f"{study.name}/envelope-000004.arrow: is not the envelope of the tables" in out and "--full" not in out

@@ -78,7 +78,7 @@ def test_a_study_folder_of_a_workload_is_a_study(tmp_path: Path) -> None:
     submission.write_text("def get_batch_size(workload_name):\n  if workload_name == 'ogbg':\n    return 768\n")
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
     assert code == 0
-    assert lines == ["1 studies, of which 1 are new (2 trials, 6 evaluations) and 0 were there; 0 holes"]
+    assert lines == ["1 studies, of which 1 are new (2 trials, 6 evaluations) and 0 were there; 0 warnings"]
     commit = store.catalogue(tmp_path / "store")[0]
     study, details = commit.study, commit.plan["details"]
     assert (study.dataset, study.model, study.optimizer, study.batch_size) == ("ogbg", "gnn", "amos", 768)
@@ -242,7 +242,7 @@ def test_an_assumed_batch_size_is_said_and_an_unknown_one_not_imported(tmp_path:
     write(tmp_path / "logs" / STUDY / "newcomer_jax" / "trial_1")
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
     assert code == 0
-    assert lines[0].startswith("amos/study_0/newcomer_jax: its batch size is in no submission.py")
+    assert lines[0].startswith("amos/study_0/newcomer_jax: no readable submission.py")
     assert lines[1].startswith("1 studies: the batch size is that of AlgoPerf's baselines")
     assert [commit.plan["batch_size"] for commit in store.catalogue(tmp_path / "store")] == [512]
 
@@ -277,7 +277,7 @@ def _folder(folder: Path) -> None:
     (folder / "eval_measurements.csv").mkdir()
 
 
-STEPS = "no whole number"
+STEPS = "not a whole number"
 MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("no evaluations", _with(eval_measurements=None), "eval_measurements.csv is missing"),
     ("no metadata", _with(meta_data_0=None), "meta_data_0.json is missing"),
@@ -316,7 +316,7 @@ def test_a_hole_is_a_line_and_lost_in_the_ledger(make: Callable[[Path], None], w
     assert code == 0
     assert lines[0].startswith(f"{STUDY}/{OGBG}/trial_2: ")
     assert why in lines[0]
-    assert lines[-1].endswith("; 1 holes")
+    assert lines[-1].endswith("; 1 warnings")
     assert all(len(line) < 300 and line.isprintable() for line in lines)
     (commit,) = store.catalogue(tmp_path / "store")
     assert (commit.ledger.planned, commit.ledger.lost, commit.ledger.missing) == (2, 1, 0)
@@ -399,14 +399,14 @@ def test_a_trial_outside_its_workloads_folder(tmp_path: Path) -> None:
     assert lines[0] == f"{STUDY}/trial_1: contradicts {STUDY}/{OGBG}/trial_1, which is kept"
 
 
-def test_only_the_first_ten_holes_are_shown(tmp_path: Path) -> None:
+def test_only_the_first_ten_warnings_are_shown(tmp_path: Path) -> None:
     write(tmp_path / "logs" / STUDY / OGBG / "trial_1")
     for number in range(2, 15):
         write(tmp_path / "logs" / STUDY / OGBG / f"trial_{number}", eval_measurements=None)
     _, lines = imported(tmp_path / "logs", tmp_path / "store")
     assert len([line for line in lines if "is missing" in line]) == 10
     assert lines[10] == "and 3 more"
-    assert lines[-1].endswith("13 holes")
+    assert lines[-1].endswith("13 warnings")
 
 
 def test_a_second_import_does_nothing_and_a_new_trial_is_added(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
     files = sorted(folder.rglob("*"))
     code, lines = imported(tmp_path / "logs", folder)
     assert code == 0
-    told = "1 studies changed, 10 values: they stay as they were imported; --replace takes what the logs say now"
+    told = "1 studies changed, 10 values: the stored values are kept; --replace takes those of the logs"
     (name,) = (commit.name for commit in store.catalogue(folder))
     where = f"{name}: trial 2: train_average_precision_error at step 735 is 0.8 in the store and 0.75 in the logs"
     assert lines[:2] == [told, f"{where}, and 1 more trials"]
@@ -462,7 +462,7 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
 def test_only_logs_can_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for source in ("shallue2018", "mlperf-rcp"):
         assert results_door.main(["import", source, str(tmp_path), "--store", str(tmp_path / "s"), "--replace"]) == 2
-        assert capsys.readouterr().err.startswith("error: --replace goes with import algoperf-logs")
+        assert capsys.readouterr().err.startswith("error: --replace is for import algoperf-logs")
 
 
 def test_studies_whose_trials_are_all_lost_are_in_the_ledger(tmp_path: Path) -> None:

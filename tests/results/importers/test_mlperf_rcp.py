@@ -11,7 +11,7 @@ from upath import UPath
 from results import store
 from results.bad_input import BadInput
 from results.importers import mlperf_rcp, mlperf_records
-from results.importers.untrusted import Holes
+from results.importers.untrusted import ImportWarnings
 from results.plans.recorded import Recorded
 
 # A copy of mlperf_logging/rcp_checker, or of some of its releases.
@@ -267,8 +267,8 @@ def test_what_was_imported_otherwise_before_is_told_and_stays(tmp_path: Path, mo
     (name,) = (commit.name for commit in store.catalogue(tmp_path / "store") if commit.plan["batch_size"] == 4096)
     assert len(name.rpartition("-")[2]) == 8
     assert lines[:2] == [
-        "1 studies are read otherwise now, in 2 values: they stay as they were imported; a new store takes what is "
-        "read now",
+        "1 studies are read differently now, in 2 values: the stored values are kept; a new store takes the current "
+        "ones",
         f"{name}: trial 1: epochs_to_converge is 43 in the store and 42 in what is imported, and 1 more trials",
     ]
     assert "1 are new (3 trials) and 1 were there" in lines[-1]
@@ -281,7 +281,7 @@ def test_more_releases_later_add_only_what_is_new(tmp_path: Path) -> None:
     imported(tmp_path / "rcp", tmp_path / "store")
     write(tmp_path / "rcp", "training_2.1.0", record(), record(BS=8192))
     _, lines = imported(tmp_path / "rcp", tmp_path / "store")
-    assert "1 studies are there as fewer or other releases had them" in lines[0]
+    assert "1 studies are stored as fewer or other releases had them" in lines[0]
     assert "1 are new (3 trials) and 1 were there; 1 records repeat others" in lines[-1]
     assert len(store.catalogue(tmp_path / "store")) == 2
 
@@ -348,9 +348,9 @@ MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("epochs and samples", _fields(**{"samples to converge": [1]}), "2 times"),
     ("no list of epochs", _fields(**{"Epochs to converge": 40}), "no list"),
     ("no epochs in the list", _fields(**{"Epochs to converge": []}), "no list"),
-    ("a word among the epochs", _fields(**{"Epochs to converge": [40, "41"]}), "no positive number"),
-    ("null among the epochs", _fields(**{"Epochs to converge": [40, None]}), "no positive number"),
-    ("negative epochs", _fields(**{"Epochs to converge": [-1]}), "no positive number"),
+    ("a word among the epochs", _fields(**{"Epochs to converge": [40, "41"]}), "not a positive number"),
+    ("null among the epochs", _fields(**{"Epochs to converge": [40, None]}), "not a positive number"),
+    ("negative epochs", _fields(**{"Epochs to converge": [-1]}), "not a positive number"),
     ("more steps than fit", _fields(**{"Epochs to converge": [10**9]}), "steps"),
 ]
 
@@ -406,11 +406,11 @@ def test_no_folder_is_the_users_mistake(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"no copy of MLPerf's reference convergence points at {SHARED}")
 def test_real_releases_import_completely(tmp_path: Path) -> None:
-    holes = Holes()
+    warnings = ImportWarnings()
     files = sorted(SHARED.rglob("rcps_*.json"))
     there = [(f.parent.name, name) for f in files for name in json.loads(f.read_text())]
-    read = mlperf_records.read(SHARED, holes)
-    assert holes.lines == []
+    read = mlperf_records.read(SHARED, warnings)
+    assert warnings.lines == []
     assert sorted(f"{release}/{name}" for release, name in there) == sorted(one.place for one in read)
     code, lines = imported(SHARED, tmp_path / "store")
     assert code == 0

@@ -312,7 +312,7 @@ def test_memory_is_bounded_in_the_worst_order(
     monkeypatch.setattr(intake, "ENOUGH", 10_000)
     code, lines = imported(tmp_path / "late.tar", tmp_path / "store")
     assert code == 0
-    assert "once more" in lines[0]
+    assert "reading the archive again" in lines[0]
     assert sum(commit.parts for commit in store.catalogue(tmp_path / "store")) > 3
     assert_same(content(tmp_path / "plain"), content(tmp_path / "store"))
 
@@ -354,10 +354,10 @@ def test_importing_again_writes_nothing(tmp_path: Path) -> None:
     before = sorted((tmp_path / "s").rglob("*"))
     assert not any("decoded again" in line for line in first)
     _, lines = of_one(tmp_path, files)
-    assert lines[0] == "some of it is stored already, and is passed over; all of it is decoded again"
+    assert lines[0] == "some of it is stored already and is skipped; all of it is decoded again"
     assert sum("decoded again" in line for line in lines) == 1
     assert sorted((tmp_path / "s").rglob("*")) == before
-    assert lines[-1].endswith("with 3 trials; new are 0 trials with 0 measurements")
+    assert lines[-1].endswith("with 3 trials; 0 trials with 0 measurements are new")
     of_one(tmp_path, trial(2, "1,0.25\n") | trial(4, "1,0.5\n"))
     assert store.read(tmp_path / "s").trials["status"].tolist() == ["COMPLETE", "COMPLETE", "INFEASIBLE", "COMPLETE"]
 

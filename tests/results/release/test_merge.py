@@ -245,8 +245,8 @@ def test_of_our_own_trials_the_finished_one_stands_then_the_longer_and_both_are_
                 f"{study.name}: trial {trial} is unfinished in both: validation_loss at step {step} is "
             )
             stands = tmp_path / (source if source == "long" else "store")
-            assert line.endswith(f"; that of {stands} stands")
-        assert lines[2] == "1 trials that were to be run again gave way to finished ones"
+            assert line.endswith(f"; the one in {stands} is kept")
+        assert lines[2] == "1 trials due to be rerun were replaced by finished ones"
         found = store.read(tmp_path / "store")
         assert found.trials["reason"].fillna("").tolist() == ["", "failed", "failed"]
         assert found.measurements["trial"].value_counts()[[1, 2]].tolist() == [5, 5]
@@ -468,7 +468,7 @@ def test_what_verify_has_to_say_against_is_not_merged(
     record["studies"][0] |= {"trials": 2}
     record["studies"][0]["ledger"] |= {"planned": 2, "missing": -1}
     path.write_bytes(durable.seal(record))
-    assert "has a ledger that its trials do not add up to" in refusal([tmp_path / "release"], tmp_path / "store")[1]
+    assert "has a ledger that does not match its trials" in refusal([tmp_path / "release"], tmp_path / "store")[1]
     assert not (tmp_path / "store").exists()
 
 

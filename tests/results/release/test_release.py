@@ -265,7 +265,7 @@ def test_tables_that_do_not_hold_together_are_not_published(
     rewrite(tmp_path / "store", lambda table: table.slice(1))
     assert "trials-" in refusal(tmp_path / "store", tmp_path / "out")
     rewrite(tmp_path / "store", lambda table: table.drop_columns(["trial"]))
-    assert "holds 1 rows, and is listed with 2" in refusal(tmp_path / "store", tmp_path / "out")
+    assert "holds 1 rows but is listed with 2" in refusal(tmp_path / "store", tmp_path / "out")
 
 
 def test_a_release_in_memory_is_read_like_one_on_disk(filled: Path, released: Path) -> None:

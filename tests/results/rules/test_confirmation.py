@@ -196,7 +196,7 @@ def test_another_winner_of_a_contest_drops_what_the_one_before_reported(contest:
         ({"confirm_top": 0}, "confirm_top must be a whole number of at least 1"),
         ({"confirm_top": 101}, "confirm_top must be at most 100"),
         ({"confirm": 3, "confirm_top": 2}, "confirm must be even, not 3: half of the repeats choose"),
-        ({"confirm_top": 2, "pruning": "exact"}, "exact pruning knows the winner alone"),
+        ({"confirm_top": 2, "pruning": "exact"}, "exact pruning knows only the winner"),
     ],
 )
 def test_what_cannot_be_confirmed_is_refused(study: BatchStudy, changes: dict, words: str) -> None:
@@ -265,11 +265,15 @@ def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchSt
 @pytest.mark.parametrize(
     ("repeats", "changes", "words"),
     [
-        (REPEATS, {"learning_rate": [0.02, 0.01, 0.01, 0.5, 0.01]}, "have another learning_rate than the trial they"),
-        (REPEATS, {"role": ["search"] * 5}, "have a role that is not theirs: search"),
-        (REPEATS, {"role": ["search"] * 2 + ["confirm"] * 3}, "have a role that is not theirs: confirm"),
-        ({APART + 1: [0.1], 3 * APART + 1: [0.1]}, {}, "were never asked for"),
-        ({APART + 1: [0.1], 2 * APART + 9: [0.1]}, {}, "were never asked for"),
+        (
+            REPEATS,
+            {"learning_rate": [0.02, 0.01, 0.01, 0.5, 0.01]},
+            "has a different learning_rate from the repeated trial",
+        ),
+        (REPEATS, {"role": ["search"] * 5}, "has the wrong role in 2 trials (first 1000001): search"),
+        (REPEATS, {"role": ["search"] * 2 + ["confirm"] * 3}, "has the wrong role in trial 2: confirm"),
+        ({APART + 1: [0.1], 3 * APART + 1: [0.1]}, {}, "was never asked for trial"),
+        ({APART + 1: [0.1], 2 * APART + 9: [0.1]}, {}, "was never asked for trial"),
     ],
 )
 def test_verify_finds_repeats_that_repeat_nothing(
@@ -293,7 +297,7 @@ def test_a_torn_or_missing_request_is_found_and_made_anew(
     put(tmp_path, study, SEARCHED, REPEATS)
     path = tmp_path / study.name / confirm_file(Repeats(confirm=2))
     whole = path.read_bytes()
-    for data, words in ((whole[:-9], "torn"), (None, "is missing, and a commit has as many repeats")):
+    for data, words in ((whole[:-9], "torn"), (None, "is missing, but a commit has that many repeats")):
         path.unlink()
         if data:
             path.write_bytes(data)
@@ -304,4 +308,4 @@ def test_a_torn_or_missing_request_is_found_and_made_anew(
         assert verify.run(tmp_path, quiet) == 0
     path.write_bytes(durable.seal({"confirm": 3}))
     assert verify.run(tmp_path, quiet) == 1
-    assert "does not ask for as many repeats as its name says" in capsys.readouterr().out
+    assert "does not ask for the number of repeats in its name" in capsys.readouterr().out

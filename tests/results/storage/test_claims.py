@@ -413,6 +413,6 @@ def test_a_claim_of_more_parts_than_there_are_names_for_stops_a_writer(writer: M
     record = durable.read_sealed(path)
     path.unlink()
     path.write_bytes(durable.seal(record | {"parts": 10**8}))
-    with pytest.raises(Damaged, match=r"claim-000001\.json is no claim"):
+    with pytest.raises(Damaged, match=r"claim-000001\.json is not a claim"):
         Claim(tmp_path, study.name)
-    assert any("claim-000001.json: is no claim" in line for line in writer.faults(tmp_path))
+    assert any("claim-000001.json: is not a claim" in line for line in writer.faults(tmp_path))

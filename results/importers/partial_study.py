@@ -1,4 +1,4 @@
-"""What has come of one study of Shallue et al. 2018 so far, and what of that still waits to be stored."""
+"""A partially read study of Shallue et al. 2018: its trials so far, and those that still wait to be stored."""
 
 import collections
 import dataclasses
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 
 from results.importers.batches import Stored
-from results.importers.shallue2018_format import Outcome
+from results.importers.shallue2018_format import TrialMetadata
 from results.plans.recorded import Recorded
 
 
 @dataclasses.dataclass
-class Gathered:
-    """What has come of a study.
+class PartialStudy:
+    """The state of a study while its archive is read.
 
     Attributes:
       recorded: what it is; None until its study.json has come.
@@ -35,7 +35,7 @@ class Gathered:
     refused: bool = False
     at_the_end: bool = False
     done: set[int] = dataclasses.field(default_factory=set)
-    outcomes: dict[int, Outcome] = dataclasses.field(default_factory=dict)
+    outcomes: dict[int, TrialMetadata] = dataclasses.field(default_factory=dict)
     curves: dict[int, bytes] = dataclasses.field(default_factory=dict)
     statuses: dict[int, str] = dataclasses.field(default_factory=dict)
     measured: set[int] = dataclasses.field(default_factory=set)
@@ -71,7 +71,7 @@ class Gathered:
         kept = collections.Counter(status for trial, status in self.statuses.items() if trial not in self.lost)
         return kept["COMPLETE"], kept["INCOMPLETE"] + len(self.lost), kept["INFEASIBLE"]
 
-    def take_outcome(self, trial: int, outcome: Outcome) -> None:
+    def take_outcome(self, trial: int, outcome: TrialMetadata) -> None:
         """Takes how a trial went."""
         self.outcomes[trial] = outcome
         self.paired += len(self.curves.get(trial, b""))
