@@ -35,10 +35,8 @@ def assert_same(one: Path, other: Path, study: BatchStudy) -> None:
     assert not store.missing(one, study)
 
 
-@pytest.mark.parametrize(
-    ("pruning", "moment"),
-    [("exact", "claim-000002.json"), pytest.param("off", "part-000001-*", marks=pytest.mark.attack)],
-)
+@pytest.mark.attack
+@pytest.mark.parametrize(("pruning", "moment"), [("exact", "claim-000002.json"), ("off", "part-000001-*")])
 def test_a_killed_worker_of_the_engine_changes_no_result(
     tmp_path: Path, make_study: Callable[..., BatchStudy], pruning: str, moment: str
 ) -> None:
