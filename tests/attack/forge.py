@@ -97,18 +97,18 @@ def main(folder: Path, seed: int, count: int) -> None:
     whole = folder / "whole"
     writer.several(whole / "store")
     assert release.export(whole / "store", whole / "release", lambda line: None) == 0
-    for kind in KINDS:
+    forgeries = [random.Random(f"{seed}/{number}") for number in range(count)]
+    drawn = [(chance.choice(FORGERIES), chance.choice(KINDS)) for chance in forgeries]
+    for kind in sorted({kind for _, kind in drawn}):
         untouched = opened(whole, kind, folder / f"{kind}-untouched")
         assert untouched == [], untouched
-    for number in range(count):
-        chance = random.Random(f"{seed}/{number}")
+    for number, (chance, (forgery, kind)) in enumerate(zip(forgeries, drawn, strict=True)):
         case = folder / str(number)
         shutil.copytree(whole, case)
         (case / "outside").write_text("not ours")
-        what, kind = chance.choice(FORGERIES), chance.choice(KINDS)
-        told = f"{kind}, {what.__name__}: {what(case / kind, chance)}"
+        what = f"{kind}, {forgery.__name__}: {forgery(case / kind, chance)}"
         wrong = opened(case, kind, folder / f"{number}-made")
-        print(json.dumps({"case": number, "what": told[:300], "wrong": wrong}), flush=True)
+        print(json.dumps({"case": number, "what": what[:300], "wrong": wrong}), flush=True)
         shutil.rmtree(case)
         shutil.rmtree(folder / f"{number}-made")
 

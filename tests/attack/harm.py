@@ -2,6 +2,7 @@
 
 python harm.py kill SOURCES FOLDER COUNT OPERATION...    killed there, looked at, and run again to the end
 python harm.py refuse SOURCES FOLDER COUNT OPERATION...  told that the disk is full, over quota or broken, and run again
+python harm.py both SOURCES FOLDER COUNT OPERATION...    one after the other
 
 An operation runs in a process of its own at COUNT moments (0: at all of them, or at as many as have a name here).
 Prints a line of JSON per moment, with what was found wrong. It forks, which is why this is a program of its own: it
@@ -53,7 +54,10 @@ def main(mode: str, sources: Path, folder: Path, count: int, operations: Iterabl
     """Prints a line per moment; see above."""
     for name in operations:
         trial = calm(name, sources, folder / name)
-        (kills if mode == "kill" else refusals)(trial, folder / name, count)
+        if mode != "refuse":
+            kills(trial, folder / name / "killed", count)
+        if mode != "kill":
+            refusals(trial, folder / name / "refused", count)
         shutil.rmtree(folder / name)
 
 

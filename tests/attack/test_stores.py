@@ -265,7 +265,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda study: relist(study, "trials", b"PAR1" * 9),
         "trials-000004.parquet: is not a readable Parquet file",
     ),
-    "a missing table": (lambda study: (study / "trials-000004.parquet").unlink(), "trials-000004.parquet: is missing"),
+    "a missing table": (
+        lambda study: (study / "trials-000004.parquet").unlink(),
+        "trials-000004.parquet: is listed but missing",
+    ),
     "a missing plan": (lambda study: (study / "plan-000000008.json").unlink(), "plan-000000008.json: is missing"),
     "a missing claim": (lambda study: (study / "claim-000002.json").unlink(), "lacks claim-000002.json"),
     "a claim far off": (move("claim-000004.json", "claim-999999.json"), "lacks claim-000004.json and 999994 more"),
@@ -362,7 +365,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a wrong ledger": (bad_ledger, "commit-000004.json: has a ledger that does not match its trials"),
     "a missing commit record": (
         lambda study: (study / "commit-000004.json").unlink(),
-        "has 3 parts, and claim-000004.json counted 4",
+        "has 3 parts, but claim-000004.json counted 4",
     ),
     "a missing envelope": (
         lambda study: (study / "envelope-000004.arrow").unlink(),
