@@ -14,7 +14,7 @@ from graphs import ratings
 from harness import compile_cache, cores, search
 from harness.checkpoints import Checkpoint, Checkpoints
 from results.plans.kinds import from_plan
-from workloads.factorization.training import Tables, Training
+from workloads.factorization.training import FactorTables, Training
 
 
 def die() -> None:
@@ -38,7 +38,7 @@ class Dying(Checkpoints):
             die()
         column_half = Training.column_half
 
-        def dying_half(self: Training, tables: Tables, weights: object) -> Tables:
+        def dying_half(self: Training, tables: FactorTables, weights: object) -> FactorTables:
             column_half(self, tables, weights)  # type: ignore[arg-type]
             die()
             return tables

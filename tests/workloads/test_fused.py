@@ -118,7 +118,7 @@ def assert_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        ("no-such-compiler", "CXX=no-such-compiler, which is not there; install one, or use als.kernel=xla"),
+        ("no-such-compiler", "CXX=no-such-compiler, which does not exist; install one, or use als.kernel=xla"),
         ("false", "cannot compile it (exit code 1); use als.kernel=xla"),
     ],
 )
