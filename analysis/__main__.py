@@ -1,9 +1,9 @@
-"""The door: python -m analysis steps | fit | coverage | epochs | compare | figures | report."""
+"""Command line: python -m analysis steps | fit | coverage | epochs | compare | figures | report."""
 
-from results import doors
+from results import command_line
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    doors.run("analysis.__main__")
+    command_line.run("analysis.__main__")
 
 import argparse
 import functools
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from analysis import arguments
 from results.bad_input import BadInput, shown
-from results.doors import answer, say
+from results.command_line import answer, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from results.rules.answers import Rule
 
 
-@doors.guarded
+@command_line.guarded
 def main(words: list[str] | None = None) -> int | None:
     """Runs one command and returns its exit code; a user's mistake is one line and 2."""
     options = arguments.parser().parse_args(words)

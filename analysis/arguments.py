@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from analysis import manual
-from results import doors
-from results.doors import location
+from results import command_line
+from results.command_line import location
 
 
-class Parser(doors.Parser):
+class Parser(command_line.CommandParser):
     """A parser of one command.
 
     ``fill`` adds a command's arguments and manual once that command is asked for: to import what all of them are about

@@ -13,7 +13,7 @@ from analysis.fitting import curves
 from analysis.fitting.curves import Curve
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
-from results import doors, store
+from results import command_line, store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.plans import kinds
@@ -169,7 +169,9 @@ def _shown(rows: pd.DataFrame) -> str:
         for row in records
     ]
     header = ["", "by", "A", "B", "of"]
-    return "\n".join([doors.table(header, lines, left=header), *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
+    return "\n".join(
+        [command_line.table(header, lines, left=header), *(f"[{i}] {why}" for i, why in enumerate(whys, 1))]
+    )
 
 
 def _naming(row: Mapping[Any, Any]) -> str:

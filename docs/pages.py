@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import analysis.__main__ as analysis_door
+import analysis.__main__ as analysis_cli
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.reading import contents
@@ -28,7 +28,7 @@ MODULES = {
     "workloads.prepare": "Downloads a data set, once.",
 }
 SUBCOMMANDS = {
-    "analysis": tuple(analysis_door.COMMANDS),
+    "analysis": tuple(analysis_cli.COMMANDS),
     "results": ("verify", "repair", "import", "export", "merge"),
 }
 

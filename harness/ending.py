@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from results.doors import say
+from results.command_line import say
 
 GRACE_SECONDS = 5.0  # that what is being stored may take until the process ends all the same
 CODE = 128 + signal.SIGTERM

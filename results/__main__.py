@@ -1,16 +1,16 @@
 """python -m results: checks the dataset, imports data and publishes releases."""
 
-from results import doors
+from results import command_line
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    doors.run("results.__main__")
+    command_line.run("results.__main__")
 
 import argparse
 from collections.abc import Callable
 
 from results.bad_input import BadInput
-from results.doors import Parser
-from results.doors import say as report
+from results.command_line import CommandParser, location
+from results.command_line import say as report
 
 HELP = """\
 The dataset: check it, import published data, publish it.
@@ -28,7 +28,7 @@ pip install "scaling-limits[gcs]"). A sweep runs into a local folder.
 """
 
 
-@doors.guarded
+@command_line.guarded
 def main(argv: list[str] | None = None) -> int:
     """Runs a command; 0 is success, 1 faults found or nothing done, 2 invalid input."""
     options = parser().parse_args(argv)
@@ -36,14 +36,16 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """All commands with their help."""
-    top = Parser(prog="python -m results", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top = CommandParser(
+        prog="python -m results", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = top.add_subparsers(required=True, metavar="verify | repair | import | export | merge")
 
     def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=summary, description=summary)
-        sub.add_argument("--store", type=doors.location, required=True, metavar="DIR", help="folder of the store")
+        sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
         sub.set_defaults(command=run)
         return sub
 
@@ -52,13 +54,13 @@ def parser() -> Parser:
     command("repair", "drops torn files, and only those, and lists them", _repair)
     sub = command("import", "imports published data into a store", _import)
     sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="the source of the data")
-    sub.add_argument("path", type=doors.location, help="the archive, or the folder")
+    sub.add_argument("path", type=location, help="the archive, or the folder")
     sub.add_argument("--any-checksum", action="store_true", help="accept an archive that is not the published one")
     sub.add_argument("--replace", action="store_true", help="take values that changed in the logs since their import")
     sub = command("export", "writes a release of a store", _export)
-    sub.add_argument("--out", type=doors.location, required=True, metavar="DIR", help="new folder of the release")
+    sub.add_argument("--out", type=location, required=True, metavar="DIR", help="new folder of the release")
     sub = command("merge", "joins stores and releases into a store", _merge)
-    sub.add_argument("sources", nargs="+", type=doors.location, metavar="SRC", help="a store or a release")
+    sub.add_argument("sources", nargs="+", type=location, metavar="SRC", help="a store or a release")
     return top
 
 

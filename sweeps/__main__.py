@@ -1,9 +1,9 @@
 """python -m sweeps: runs one study, or with -m a sweep of them; stored studies are not run again."""
 
-from results import doors
+from results import command_line
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    doors.run("sweeps.__main__")
+    command_line.run("sweeps.__main__")
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from harness import runners
 from harness.runners import RUNNERS
 from results import store
 from results.bad_input import shown
-from results.doors import say
+from results.command_line import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from sweeps import config, manual
@@ -65,7 +65,7 @@ class _Count:
         return f"{self.ended}/{self.total}"
 
 
-@doors.guarded
+@command_line.guarded
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
     request = config.request(manual.read(argv, __doc__ or ""))
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
     outcomes = _run(request, to_run, missing)
     ran = sorted(outcome.summary for outcome in outcomes)
     rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, f"{s.seconds:.1f}") for s in ran]
-    print(doors.table(("study", "ran", "complete", "infeasible", "incomplete", "seconds"), rows))
+    print(command_line.table(("study", "ran", "complete", "infeasible", "incomplete", "seconds"), rows))
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
         for line in [f"{why}, called from", *(f"  {place}" for place in places)] if places else ():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import conf
-from results.doors import answer
+from results.command_line import answer
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])

@@ -1,9 +1,9 @@
 """python -m sweeps.plan …: shows what `python -m sweeps …` would run, and how much is stored; runs nothing."""
 
-from results import doors
+from results import command_line
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    doors.run("sweeps.plan")
+    command_line.run("sweeps.plan")
 
 from results import store
 from results.plans.kinds import of_kind
@@ -11,7 +11,7 @@ from sweeps import config, manual
 from sweeps.readers import READERS
 
 
-@doors.guarded
+@command_line.guarded
 def main(argv: list[str]) -> int:
     """Prints the studies of a command line; runs nothing."""
     request = config.request(manual.read(argv, __doc__ or ""))
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
         rows.append((study.name, planned, planned - missing, missing, study.budget_steps, steps))
         new_trials, new_steps = new_trials + missing, new_steps + steps
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
-    print(doors.table(header, rows))
+    print(command_line.table(header, rows))
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
     notes = [note for kind, studies in by_kind.items() if studies for note in READERS[kind].notes(studies)]
     print(f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps ({'; '.join(notes)})")

@@ -6,22 +6,22 @@ missing: the same `python -m sweeps` command runs just that. In a release, studi
 store=results/local.
 """
 
-from results import doors
+from results import command_line
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    doors.run("sweeps.status")
+    command_line.run("sweeps.status")
 
 from pathlib import Path
 
 from results import store
 from results.bad_input import BadInput, nearest
-from results.doors import answer
+from results.command_line import answer
 from results.plans.kinds import KINDS
 from results.rules.ledger import Ledger
 from results.storage.commits import Commit, released
 
 
-@doors.guarded
+@command_line.guarded
 def main(argv: list[str]) -> int:
     """Prints the ledger of a store: planned = complete + infeasible + incomplete + missing, study by study."""
     if {"-h", "--help"} & set(argv):
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         rows = [_released(commit) for commit in commits]
     header = ("study", "state", *(field.replace("_", " ") for field in Ledger._fields))
     total = [sum(row[i] for row in rows) for i in range(2, len(header))]
-    print(doors.table(header, [*rows, ("total", "", *total)]))
+    print(command_line.table(header, [*rows, ("total", "", *total)]))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Documents hold what they promise: links lead somewhere, commands can be asked, pages are made of what is there."""
+"""Documents hold what they promise: links lead somewhere, commands parse, pages are made of what is there."""
 
 import importlib.util
 import re
@@ -15,7 +15,7 @@ import pytest
 from analysis import arguments
 from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions, coverage
-from results import __main__ as results_door
+from results import __main__ as results_cli
 from results.bad_input import BadInput
 from results.plans import schema
 from sweeps import composition, overrides
@@ -88,7 +88,7 @@ def test_pages_are_read_on_a_code_host_too() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
-def test_commands_can_be_asked(command: Command) -> None:
+def test_commands_parse(command: Command) -> None:
     added = {name for names in ADDED.findall(command.document.read_text()) for name in names if name}
     program, *words = command.words
     if program == "make":
@@ -102,21 +102,21 @@ def test_commands_can_be_asked(command: Command) -> None:
         ask(words[1], words[2:])
 
 
-def ask(door: str, words: list[str]) -> None:
-    """Has a door read words as it would if it were opened; it raises BadInput if it cannot."""
-    if door == "analysis":
-        asked = arguments.parser().parse_args(words)
-        if asked.command == "figures":
-            assert asked.name is None or any(asked.name in (name, name.partition("/")[0]) for name in FIGURES)
-            assert asked.kind is None or asked.kind in KINDS
-    elif door == "results":
-        results_door.parser().parse_args(words)
-    elif door == "workloads.prepare":
+def ask(command: str, words: list[str]) -> None:
+    """Has a command parse its arguments without running; raises BadInput if it cannot."""
+    if command == "analysis":
+        namespace = arguments.parser().parse_args(words)
+        if namespace.command == "figures":
+            assert namespace.name is None or any(namespace.name in (name, name.partition("/")[0]) for name in FIGURES)
+            assert namespace.kind is None or namespace.kind in KINDS
+    elif command == "results":
+        results_cli.parser().parse_args(words)
+    elif command == "workloads.prepare":
         assert words[0] in preparable.names()
-    elif door == "sweeps.status":
+    elif command == "sweeps.status":
         assert all(word.startswith("store=") for word in words)
     else:
-        assert door in ("sweeps", "sweeps.plan")
+        assert command in ("sweeps", "sweeps.plan")
         line = overrides.command_line(words)
         assert "--help" in words or composition.compose_all(line)
 
@@ -130,14 +130,14 @@ def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
         ask("analysis", ["figures", "--store", "s", "--out", "f", "--name", "optimisers"])
 
 
-def test_every_door_says_what_it_is(pages: ModuleType) -> None:
+def test_every_command_has_a_purpose(pages: ModuleType) -> None:
     sources = [
         path for package in ("analysis", "results", "sweeps", "workloads") for path in ROOT.glob(f"{package}/*.py")
     ]
     opened = {path for path in sources if 'if __name__ == "__main__":' in path.read_text()}
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__") for path in opened}
     assert names == pages.MODULES.keys()
-    top = results_door.parser().format_usage()
+    top = results_cli.parser().format_usage()
     assert all(command in top for command in pages.SUBCOMMANDS["results"])
 
 

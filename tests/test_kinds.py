@@ -59,14 +59,14 @@ toy:
   loss: 0.1
   plays: 30
 """
-# Opens doors one after the other, as `python -m` does.
-DOORS = """
+# Runs commands one after the other, as `python -m` does.
+IN_TURN = """
 import runpy, sys
 for line in sys.argv[1:]:
-    door, *sys.argv[1:] = line.split()
+    command, *sys.argv[1:] = line.split()
     print(f"## {line}", flush=True)
     try:
-        runpy.run_module(door, run_name="__main__", alter_sys=True)
+        runpy.run_module(command, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         print(f"## ended {end.code or 0}", flush=True)
 """
@@ -194,9 +194,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(here: Path, *lines: str) -> dict[str, str]:
-    """What doors say, by the line that opens each; they must all succeed."""
+    """Output of commands, by their line; they must all succeed."""
     paths = os.pathsep.join(map(str, (here, TOY, ROOT)))
-    program = [sys.executable, "-c", DOORS] if len(lines) > 1 else [sys.executable, "-m"]
+    program = [sys.executable, "-c", IN_TURN] if len(lines) > 1 else [sys.executable, "-m"]
     words = lines if len(lines) > 1 else lines[0].split()
     environment = os.environ | {"PYTHONPATH": paths, "SCALING_LIMITS_CACHE": str(here / "cache")}
     done = subprocess.run(
@@ -212,7 +212,7 @@ def told(here: Path, *lines: str) -> dict[str, str]:
 
 
 def refused(here: Path, line: str) -> str:
-    """What a door says to what it cannot do: one line."""
+    """The error of a command: one line."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (here, TOY, ROOT)))}
     command = [sys.executable, "-m", *line.split()]
     done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)

@@ -90,9 +90,9 @@ def test_a_recipe_does_what_it_says(name: str, tmp_path: Path) -> None:
     if name == "figure":
         run(tmp_path, "sweeps", ["store=results/spirals", "pruning=off", *SMALL])
     for command in re.findall(r"^    python -m (.+)$", page.partition("Try it\n")[2].replace("\\\n", " "), re.M):
-        door, *words = shlex.split(command)
-        if door != "pytest":
-            run(tmp_path, door, small(words) if door == "sweeps" and name not in OF_NO_NETWORK else words)
+        program, *words = shlex.split(command)
+        if program != "pytest":
+            run(tmp_path, program, small(words) if program == "sweeps" and name not in OF_NO_NETWORK else words)
 
 
 def follow(name: str, page: str, copy: Path) -> None:
@@ -123,8 +123,8 @@ def small(words: list[str]) -> list[str]:
     return [*sizes, *SMALL, *(["batch_size=16,64"] if any("experiment" in word for word in words) else [])]
 
 
-def run(copy: Path, door: str, words: list[str]) -> None:
-    """Opens a door of the copy, which has to succeed."""
-    command = [sys.executable, "-m", door, *words]
+def run(copy: Path, program: str, words: list[str]) -> None:
+    """Runs a command of the copy, which has to succeed."""
+    command = [sys.executable, "-m", program, *words]
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{door} {' '.join(words)}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{program} {' '.join(words)}\n{done.stdout}\n{done.stderr}"

@@ -1,9 +1,9 @@
 """python -m workloads.prepare NAME: downloads a data set and writes it as array_record files, once."""
 
-from results import doors
+from results import command_line
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
-    doors.run("workloads.prepare")
+    command_line.run("workloads.prepare")
 
 import argparse
 import contextlib
@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from results.bad_input import BadInput, check_choice
-from results.doors import Parser, say
+from results.command_line import CommandParser, say
 from workloads.datasets.tfds_images import data_dir
 from workloads.preparable import Preparable, names, preparable, size_text
 
 
-@doors.guarded
+@command_line.guarded
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
     arguments = _parser().parse_args(argv)
@@ -31,12 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _prepare(arguments.name, (arguments.data_dir or data_dir()).expanduser())
 
 
-def _parser() -> Parser:
+def _parser() -> CommandParser:
     lines = []
     for name in names():
         what = preparable(name)
         lines.append(f"  {name:22} {what.holds}, {what.sizes()} on disk")
-    parser = Parser(
+    parser = CommandParser(
         prog="python -m workloads.prepare",
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record\n"
         "files; neither needs TensorFlow. A data set that is already there is left alone.",

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis import text, workloads
 from analysis.cores import scaling
 from analysis.cores.factorizations import Measured
-from results import doors
+from results import command_line
 from results.plans.kinds import KINDS
 from results.plans.study import digest
 
@@ -204,7 +204,7 @@ def readable(judged: Sequence[Judged]) -> str:
             remarks.append(f"{i}: faster than {members[0].study.cores} (efficiency): {', '.join(told)}")
         remarks += [f"{i}: {one.reason}"] if one.reason else []
     return "\n".join(
-        [doors.table(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]
+        [command_line.table(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]
     )
 
 

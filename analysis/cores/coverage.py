@@ -10,7 +10,7 @@ from analysis import simulated, text
 from analysis.cores import scaling, simulation
 from analysis.cores.core_counts import TIMES
 from analysis.cores.simulation import Scenario, Times
-from results import doors
+from results import command_line
 
 LEAST = 0.85  # of statements that have to hold
 NAMED = 0.80  # of misfits that have to be named where statements do not hold
@@ -158,4 +158,4 @@ def _block(title: str, rates: pd.DataFrame, by: str) -> str:
         ]
         for rate in rates.to_dict("records")
     ]
-    return doors.table(header, rows, left=[title, "aim"])
+    return command_line.table(header, rows, left=[title, "aim"])

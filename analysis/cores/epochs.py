@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis import text
 from analysis.cores.factorizations import SPLITS, TEST, VALIDATION, Measured
-from results import doors
+from results import command_line
 
 COLUMNS = {
     "dataset": "name of the ratings",
@@ -147,7 +147,7 @@ def readable(table: pd.DataFrame) -> str:
         numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
         lines.append([*names, *numbers, shown[0], str(ended), str(row["infeasible"]), shown[1]])
     words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
-    return doors.table(header, lines, left=words)
+    return command_line.table(header, lines, left=words)
 
 
 def _formats(*names: str) -> str:

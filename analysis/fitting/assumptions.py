@@ -12,7 +12,7 @@ from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import Fit
 from analysis.fitting.samples import SHARED, Sample
 from analysis.fitting.shapes import Check, Outcome
-from results import doors
+from results import command_line
 
 ASSUMPTIONS = {
     "slope": "-1 at small batch sizes",
@@ -120,4 +120,4 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, Outcome]:
 def listing(checks: tuple[Check, ...]) -> str:
     """The checks for a reader, a line each."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
-    return doors.table(header := ["", "assumed", "seen"], rows, left=header)
+    return command_line.table(header := ["", "assumed", "seen"], rows, left=header)

@@ -9,7 +9,7 @@ import pandas as pd
 from analysis import simulated, text
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
-from results import doors
+from results import command_line
 
 LEAST, MOST = 0.85, 0.99  # of statements that have to hold where the knee is inside
 EACH = 0.80  # of those of a scenario
@@ -171,7 +171,7 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
         [str(one["shape"]), *(_percent(one[share]) for share in shares), met_beyond(one)]
         for one in rows.to_dict("records")
     ]
-    return doors.table(header, lines, left=[title, "target"])
+    return command_line.table(header, lines, left=[title, "target"])
 
 
 def met_beyond(one: Mapping[Any, Any]) -> str:
@@ -194,7 +194,7 @@ def _block(title: str, rates: pd.DataFrame, by: str) -> str:
         ]
         for rate in rates.to_dict("records")
     ]
-    return doors.table(header, rows, left=[title, "target"])
+    return command_line.table(header, rows, left=[title, "target"])
 
 
 def met(rate: Mapping[Any, Any], by: str) -> str:

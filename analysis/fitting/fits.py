@@ -11,7 +11,7 @@ from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
 from analysis.trials import steps
-from results import doors
+from results import command_line
 from results.bad_input import BadInput, nearest
 
 COLUMNS = {
@@ -210,7 +210,7 @@ def readable(table: pd.DataFrame) -> str:
         reasons.append(f"{i}: {row['reason']}")
         if row["doubts"]:
             reasons.append(f"{i}: in doubt: {row['doubts']}; `fit --checks` says what was seen")
-    return "\n".join([doors.table(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])
+    return "\n".join([command_line.table(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])
 
 
 def critical_in_words(judged: Judged) -> str:

@@ -14,7 +14,7 @@
 # # Published data
 #
 # Others have measured what this dataset asks, at scales that no small machine reaches. Their results come in by the
-# same door and are answered by the same code:
+# same commands and are answered by the same code:
 #
 # - **points of papers**, single numbers read off figures or quoted from text, in `results/papers`;
 # - **MLPerf's reference convergence points**, under Apache-2.0, imported and shipped in `results/mlperf`;

@@ -10,7 +10,7 @@ from analysis import text, workloads
 from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.steps import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials.trials import StudyTrials
-from results import doors, store
+from results import command_line, store
 from results.plans.study import Target
 from results.reading.overview import Overview
 from results.rules.about import About
@@ -138,7 +138,7 @@ def readable(table: pd.DataFrame) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return doors.table(header, rows, left=[*header[:4], *header[-2:]]) + "\n\n" + LEGEND
+    return command_line.table(header, rows, left=[*header[:4], *header[-2:]]) + "\n\n" + LEGEND
 
 
 def _row(about: About, of: StudyTrials, count: int, best: int) -> dict[str, Any]:

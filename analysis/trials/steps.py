@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import studies, text
-from results import doors, store
+from results import command_line, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
 from results.plans import kinds
@@ -234,7 +234,7 @@ def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return doors.table(header, rows, left=header[:4])
+    return command_line.table(header, rows, left=header[:4])
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:

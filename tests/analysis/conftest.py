@@ -1,4 +1,4 @@
-"""Stores with known answers, written through the same doors as real ones."""
+"""Stores with known answers, written through the same functions as real ones."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -196,7 +196,7 @@ def paper(tmp_path_factory: pytest.TempPathFactory, archives: ModuleType) -> Pap
 
 
 @pytest.fixture
-def door(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs ``python -m analysis`` with arguments: exit code, stdout, stderr."""
     from analysis.__main__ import main
 

@@ -16,7 +16,7 @@ from results.release import release
 
 from .conftest import Ran, plan, publish, sweep
 
-Door = Callable[..., tuple[int, str, str]]
+Cli = Callable[..., tuple[int, str, str]]
 
 
 def curve(*errors: float) -> Ran:
@@ -65,13 +65,13 @@ def test_independent_searches_of_the_same_truth_agree_and_of_another_differ(swep
     ],
 )
 def test_equal_streams_differ_beyond_their_censoring_intervals(
-    tmp_path: Path, door: Door, there: dict[int, Ran], result: str, code: int
+    tmp_path: Path, cli: Cli, there: dict[int, Ran], result: str, code: int
 ) -> None:
     publish(tmp_path / "a", plan(trials=2), {0: SLOW, 1: FAST})
     publish(tmp_path / "b", plan(trials=2), there)
     row = only(compare.table(tmp_path / "a", tmp_path / "b"))
     assert (row["result"], row["a_low"], row["a_high"]) == (result, 10, 20)
-    told = door("compare", tmp_path / "a", tmp_path / "b")
+    told = cli("compare", tmp_path / "a", tmp_path / "b")
     assert told[0] == code, told
     assert "(10, 20]" in told[1] or result == "same"
 
@@ -116,7 +116,7 @@ def test_a_trial_that_was_pruned_or_not_is_one_run(tmp_path: Path, whole: Ran, c
     assert ("of which 1 cannot be of one run" in row["why"]) == (result == "differ")
 
 
-def test_what_one_place_lacks_or_has_twice(tmp_path: Path, door: Door) -> None:
+def test_what_one_place_lacks_or_has_twice(tmp_path: Path, cli: Cli) -> None:
     for batch_size in (16, 32, 64):
         publish(tmp_path / "a", plan(trials=1, batch_size=batch_size), {0: SLOW})
     for batch_size, seed in ((16, 0), (64, 1), (64, 2), (128, 0)):
@@ -127,18 +127,18 @@ def test_what_one_place_lacks_or_has_twice(tmp_path: Path, door: Door) -> None:
     assert counts.to_dict() == {
         16: ["same"], 32: ["only_a"], 64: ["not_judged"] * 3, 128: ["only_b"],
     }  # fmt: skip
-    code, out, _ = door("compare", tmp_path / "a", tmp_path / "b")
+    code, out, _ = cli("compare", tmp_path / "a", tmp_path / "b")
     assert code == 0
     assert "only in A: digits · fully_connected_64 · sgd, batch size 32" in out
     assert "several look alike in one place" in out
 
 
-def test_a_target_may_be_asked_for(tmp_path: Path, door: Door) -> None:
+def test_a_target_may_be_asked_for(tmp_path: Path, cli: Cli) -> None:
     publish(tmp_path / "a", plan(trials=1), {0: SLOW})
     publish(tmp_path / "b", plan(trials=1, targets=()), {0: SLOW})
-    code, _, err = door("compare", tmp_path / "a", tmp_path / "b")
+    code, _, err = cli("compare", tmp_path / "a", tmp_path / "b")
     assert code == 2 and "no study has a target" in err
-    code, out, _ = door("compare", tmp_path / "a", tmp_path / "b", "--metric", "test_error", "--value", 0.4, "--csv")
+    code, out, _ = cli("compare", tmp_path / "a", tmp_path / "b", "--metric", "test_error", "--value", 0.4, "--csv")
     assert code == 0
     row = only(pd.read_csv(io.StringIO(out)))
     assert (row["target_value"], row["a_high"], row["b_high"]) == (0.4, 20, 20)
@@ -146,11 +146,11 @@ def test_a_target_may_be_asked_for(tmp_path: Path, door: Door) -> None:
 
 
 @pytest.mark.parametrize("words", [["{a}"], ["{a}", "{none}"], ["{a}", "{other}"], ["{a}", "{a}", "--value", "1"]])
-def test_bad_input_is_one_line(tmp_path: Path, door: Door, words: list[str]) -> None:
+def test_bad_input_is_one_line(tmp_path: Path, cli: Cli, words: list[str]) -> None:
     publish(tmp_path / "a", plan(trials=1), {0: SLOW})
     publish(tmp_path / "other", plan(trials=1, optimizer="adam"), {0: SLOW})
     places = {name: str(tmp_path / name) for name in ("a", "none", "other")}
-    code, out, err = door("compare", *(word.format(**places) for word in words))
+    code, out, err = cli("compare", *(word.format(**places) for word in words))
     assert code == 2 and not out
     assert err.startswith("error: ") and err.count("\n") == 1
 
@@ -184,7 +184,7 @@ def test_times_are_judged_on_devices_of_one_kind(
 
 
 def test_factorizations_of_other_searches_are_matched_by_their_looks(
-    tmp_path: Path, factorization: Factorization, publish_factorization: Callable[..., None], door: Door
+    tmp_path: Path, factorization: Factorization, publish_factorization: Callable[..., None], cli: Cli
 ) -> None:
     publish_factorization(tmp_path / "a", factorization)
     publish_factorization(tmp_path / "b", dataclasses.replace(factorization, seed=1), recall=0.6)
@@ -193,17 +193,17 @@ def test_factorizations_of_other_searches_are_matched_by_their_looks(
     row = only(table[table["model"] == "matrix_factorization_16"], "recall_20")
     assert (row["result"], row["why"]) == ("not_judged", "recalls have no interval")
     assert set(table.loc[table["model"] == "matrix_factorization_8", "result"]) == {"only_b"}
-    code, out, _ = door("compare", tmp_path / "a", tmp_path / "b")
+    code, out, _ = cli("compare", tmp_path / "a", tmp_path / "b")
     assert code == 0
     assert "webgraph_synthetic · matrix_factorization_16 · rotated_cg, 1 core, recall 20" in out
 
 
 def test_stores_of_different_kinds_have_nothing_in_common(
-    tmp_path: Path, factorization: Factorization, publish_factorization: Callable[..., None], door: Door
+    tmp_path: Path, factorization: Factorization, publish_factorization: Callable[..., None], cli: Cli
 ) -> None:
     publish_factorization(tmp_path / "a", factorization)
     publish(tmp_path / "b", plan(trials=1), {0: SLOW})
-    code, _, err = door("compare", tmp_path / "a", tmp_path / "b")
+    code, _, err = cli("compare", tmp_path / "a", tmp_path / "b")
     assert code == 2 and "have nothing in common" in err
 
 

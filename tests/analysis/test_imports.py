@@ -49,10 +49,10 @@ def test_to_list_the_figures_is_no_work() -> None:
     assert not modules & SLOW
 
 
-def test_the_list_names_figures_and_kinds(door: Any) -> None:
+def test_the_list_names_figures_and_kinds(cli: Any) -> None:
     from analysis.figures import registry
 
-    code, out, err = door("figures", "--list")
+    code, out, err = cli("figures", "--list")
     assert (code, err) == (0, "")
     names = [line.split("  ")[0] for line in out.splitlines()]
     kinds = [f"--kind {name}" for name, row in registry.FIGURES.items() if row.of == registry.ASKED]

@@ -1,9 +1,9 @@
-"""Stores and releases as somebody with an editor and sha256sum would leave them, and all doors opened on each.
+"""Stores and releases as somebody with an editor and sha256sum would leave them, and all commands run on each.
 
 python forge.py FOLDER SEED COUNT
 
 Prints a line of JSON per forgery, with what was found wrong. It forks, so it imports nothing that starts threads before
-it does; every door runs in a process of its own, with bounded memory and time.
+it does; every command runs in a process of its own, with bounded memory and time.
 """
 
 import hashlib
@@ -24,15 +24,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import writer
 
-from analysis import __main__ as analysis_door
+from analysis import __main__ as analysis_cli
 from analysis.report import page  # noqa: F401 (so that no process imports it anew)
-from results import __main__ as door
+from results import __main__ as cli
 from results import durable
 from results.release import release
 from sweeps import status
 
-SECONDS = 60  # for one door
-MOST_BYTES = 1 << 30  # that a door may hold; an honest store takes a quarter of that
+SECONDS = 60  # for one command
+MOST_BYTES = 1 << 30  # that a command may hold; an honest store takes a quarter of that
 KINDS = ("store", "release")
 STEERS = "\x1b]0;mine\x07\x1b[2J\u202e\u2028\r\n"
 DEPTH = 80
@@ -113,23 +113,23 @@ def main(folder: Path, seed: int, count: int) -> None:
         shutil.rmtree(folder / f"{number}-made")
 
 
-# The doors
+# The commands
 
 
 def opened(case: Path, kind: str, made: Path) -> list[str]:
-    """Opens every door on a store or a release; what went wrong."""
+    """Runs every command on a store or a release; what went wrong."""
     made.mkdir()
     wrong = []
     store, out = str(case / kind), str(made / "out")
     others = {path.name for path in case.iterdir()}
     calls: dict[str, Callable[[], int]] = {
-        "verify": lambda: door.main(["verify", "--store", store]),
+        "verify": lambda: cli.main(["verify", "--store", store]),
         "status": lambda: status.main([f"store={store}"]),
-        "steps": lambda: analysis_door.main(["steps", "--store", store]),
-        "report": lambda: analysis_door.main(["report", "--store", store, "--out", f"{out}.html"]),
-        "merge": lambda: door.main(["merge", store, "--store", f"{out}-merged"]),
-        "export": lambda: door.main(["export", "--store", store, "--out", f"{out}-again"]),
-        "repair": lambda: door.main(["repair", "--store", store]),
+        "steps": lambda: analysis_cli.main(["steps", "--store", store]),
+        "report": lambda: analysis_cli.main(["report", "--store", store, "--out", f"{out}.html"]),
+        "merge": lambda: cli.main(["merge", store, "--store", f"{out}-merged"]),
+        "export": lambda: cli.main(["export", "--store", store, "--out", f"{out}-again"]),
+        "repair": lambda: cli.main(["repair", "--store", store]),
     }
     for name, call in calls.items():
         before, said = seen(case), made / f"said-{name}"
@@ -145,7 +145,7 @@ def opened(case: Path, kind: str, made: Path) -> list[str]:
 
 
 def bounded(work: Callable[[], int]) -> int:
-    """Runs a door; one that does not end, or takes all memory, is ended."""
+    """Runs a command; one that does not end, or takes all memory, is ended."""
     signal.alarm(SECONDS)
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
     return work()
@@ -158,7 +158,7 @@ def ended(pid: int) -> tuple[int, int]:
 
 
 def faults(code: int, most: int, said: bytes) -> list[str]:
-    """What is wrong with how a door ended and what it printed."""
+    """What is wrong with how a command ended and what it printed."""
     text = said.decode(errors="replace")
     wrong = [] if code in (0, 1, 2) else [f"ended with {code}: {text[-600:]}"]
     wrong += ["a traceback"] if "Traceback" in text else []

@@ -26,8 +26,8 @@ import pandas as pd
 import writer
 from moments import Ended
 
-from results import __main__ as door
-from results import doors, durable, store
+from results import __main__ as cli
+from results import command_line, durable, store
 from results.importers import algoperf, mlperf_rcp, shallue2018  # noqa: F401 (so that no moment is an import's)
 from results.release import release
 from results.rules.ledger import Ledger
@@ -246,7 +246,7 @@ def grown(sources: Path, start: Path) -> None:
 
 def merged(sources: Path, place: Path) -> int:
     held = [str(sources / name) for name in ("release", "uncommitted")]
-    return door.main(["merge", *held, "--store", str(place / "store")])
+    return cli.main(["merge", *held, "--store", str(place / "store")])
 
 
 def torn(sources: Path, start: Path) -> None:
@@ -273,22 +273,22 @@ def flip(path: Path) -> None:
 
 
 def replayed(sources: Path, place: Path) -> int:
-    return doors.guarded(lambda: writer.replay(place / "store", writer.study_of("exact", 4)))()
+    return command_line.guarded(lambda: writer.replay(place / "store", writer.study_of("exact", 4)))()
 
 
 def imported(kind: str, *options: str) -> Operation:
     def run(sources: Path, place: Path) -> int:
-        return door.main(["import", kind, str(sources / kind), "--store", str(place / "store"), *options])
+        return cli.main(["import", kind, str(sources / kind), "--store", str(place / "store"), *options])
 
     return Operation(lambda sources, start: None, run)
 
 
 def exported(sources: Path, place: Path) -> int:
-    return door.main(["export", "--store", str(sources / "several"), "--out", str(place / "release")])
+    return cli.main(["export", "--store", str(sources / "several"), "--out", str(place / "release")])
 
 
 def repaired(sources: Path, place: Path) -> int:
-    return door.main(["repair", "--store", str(place / "store")])
+    return cli.main(["repair", "--store", str(place / "store")])
 
 
 OPERATIONS = {

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from results import __main__ as door
+from results import __main__ as cli
 from results import durable, store
 from results.bad_input import BadInput
 from results.durable import Damaged
@@ -402,7 +402,7 @@ def test_hostile_stores(folder: Path, what: str, capsys: pytest.CaptureFixture[s
     before = {path: os.lstat(path) for path in folder.parent.rglob("*")}
     capsys.readouterr()
     began = time.monotonic()
-    assert door.main(["verify", "--store", str(folder)]) == 1
+    assert cli.main(["verify", "--store", str(folder)]) == 1
     assert time.monotonic() - began < 10
     captured = capsys.readouterr()
     *lines, last = captured.out.splitlines()

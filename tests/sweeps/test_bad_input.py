@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from results.plans import schema
-from sweeps import __main__ as sweeps_door
+from sweeps import __main__ as sweeps_cli
 from sweeps import plan, status
 
 MISTAKES = [
@@ -125,13 +125,13 @@ MISTAKES = [
 ]
 
 
-# The door that would train is asked everything; that of plans, which reads the same, every fifth.
-ASKED = [(sweeps_door.main, *mistake) for mistake in MISTAKES] + [(plan.main, *mistake) for mistake in MISTAKES[::5]]
+# The command that would train gets every mistake; that of plans, which reads the same, every fifth.
+ASKED = [(sweeps_cli.main, *mistake) for mistake in MISTAKES] + [(plan.main, *mistake) for mistake in MISTAKES[::5]]
 
 
-@pytest.mark.parametrize(("door", "line", "words"), ASKED, ids=[f"{d.__module__}-{line}" for d, line, _ in ASKED])
+@pytest.mark.parametrize(("command", "line", "words"), ASKED, ids=[f"{m.__module__}-{line}" for m, line, _ in ASKED])
 def test_a_mistake_is_one_line_and_exit_code_2(
-    door: Callable[[list[str]], int],
+    command: Callable[[list[str]], int],
     line: str,
     words: list[str],
     tmp_path: Path,
@@ -143,7 +143,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     argv = line.format(store=folder).split()
     if not any(arg.startswith("store=") for arg in argv):
         argv.insert(1, f"store={folder}")
-    assert door(argv) == 2
+    assert command(argv) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("error: ")
@@ -156,9 +156,9 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 
 def test_a_store_that_cannot_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    assert sweeps_door.main([f"store={tmp_path}/file"]) == 2
+    assert sweeps_cli.main([f"store={tmp_path}/file"]) == 2
     assert "is a file" in capsys.readouterr().err
-    assert sweeps_door.main(["store=/proc/store"]) == 2
+    assert sweeps_cli.main(["store=/proc/store"]) == 2
     assert "/proc/store cannot be written" in capsys.readouterr().err
 
 
@@ -166,11 +166,11 @@ def test_a_store_of_a_newer_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = ["optimizer=sgd", "trials=1", "task.budget.steps=2", f"store={tmp_path}"]
-    assert sweeps_door.main(line) == 0
+    assert sweeps_cli.main(line) == 0
     written = schema.SCHEMA_VERSION
     monkeypatch.setattr(schema, "SCHEMA_VERSION", 0)
     capsys.readouterr()
-    assert sweeps_door.main([*line, "seed=1"]) == 2
+    assert sweeps_cli.main([*line, "seed=1"]) == 2
     assert f"has schema {written}, but this software reads up to 0" in capsys.readouterr().err
 
 
@@ -181,15 +181,15 @@ def test_status_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "store=DIR" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("door", [sweeps_door.main, plan.main, status.main])
-def test_every_door_has_help(door: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert door(["--help"]) == 0
+@pytest.mark.parametrize("command", [sweeps_cli.main, plan.main, status.main])
+def test_every_command_has_help(command: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["--help"]) == 0
     out, err = capsys.readouterr()
     assert "python -m sweeps" in out
     assert err == ""
 
 
-def test_the_real_door_says_it_too_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_real_command_says_it_too_and_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sweeps", "task=digts_fc", "store=here"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The best trials of a study, run again on fresh seeds, through the doors of a sweep."""
+"""The best trials of a study, run again on fresh seeds, through the commands of a sweep."""
 
 import dataclasses
 import signal
@@ -16,7 +16,7 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.confirmation import APART
-from sweeps import __main__ as sweeps_door
+from sweeps import __main__ as sweeps_cli
 from sweeps import config, overrides, plan, status
 from sweeps.run import record_failure, run_study
 
@@ -130,15 +130,15 @@ def test_a_process_killed_among_the_repeats_changes_no_result(tmp_path: Path, st
     assert_same(tmp_path / "killed", tmp_path / "calm")
 
 
-def test_the_doors_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["task=digits_fc", "optimizer=sgd", "batch_size=256", "trials=4", "task.budget.steps=40"]
     line += ["launcher.workers=1", f"store={tmp_path}"]
     assert plan.main([*line, "confirm=2"]) == 0
     assert "6 trials to run" in capsys.readouterr().out
-    assert sweeps_door.main(line) == 0
-    assert sweeps_door.main([*line, "confirm=2"]) == 0
+    assert sweeps_cli.main(line) == 0
+    assert sweeps_cli.main([*line, "confirm=2"]) == 0
     assert "1 studies, 2 trials to run; 4 trials are stored already" in capsys.readouterr().err
-    assert sweeps_door.main([*line, "confirm=2"]) == 0
+    assert sweeps_cli.main([*line, "confirm=2"]) == 0
     assert "nothing to train" in capsys.readouterr().out
     assert status.main([f"store={tmp_path}"]) == 0
     (row,) = [text.split() for text in capsys.readouterr().out.splitlines() if text.startswith("digits")]

@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 10.0  # in which the workers of a sweep end, whatever ended it
 SWEEP = """
 import sys
-from results import doors, store
+from results import command_line, store
 from sweeps import config, overrides
 from sweeps.launchers import local
 
-def door(argv):
+def cli(argv):
     request = config.request(overrides.command_line(argv))
     for study in request.studies:
         store.ask(request.store, study)
@@ -31,7 +31,7 @@ def door(argv):
     return 0
 
 if __name__ == "__main__":
-    sys.exit(doors.guarded(door)(sys.argv[1:]))
+    sys.exit(command_line.guarded(cli)(sys.argv[1:]))
 """
 # Every other trial diverges at once; the others go on in spans that double, up to minutes.
 LINE = (

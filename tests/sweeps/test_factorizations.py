@@ -20,7 +20,7 @@ from harness.cores import METRICS
 from results import store
 from results.checks import verify
 from results.plans.factorization import Factorization
-from sweeps import __main__ as sweeps_door
+from sweeps import __main__ as sweeps_cli
 from sweeps import config, factorizations, overrides, plan, status
 from sweeps import run as run_module
 from sweeps.launchers import local
@@ -35,7 +35,7 @@ GRAPH = [
 
 
 def run(*words: str) -> int:
-    return sweeps_door.main(list(words))
+    return sweeps_cli.main(list(words))
 
 
 @pytest.fixture(autouse=True)

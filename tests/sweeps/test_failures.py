@@ -13,7 +13,7 @@ from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
-from sweeps import __main__ as sweeps_door
+from sweeps import __main__ as sweeps_cli
 from sweeps.launchers import local
 from sweeps.run import record_failure, run_study
 
@@ -81,7 +81,7 @@ def test_an_accelerator_that_is_not_there(
 ) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     line = ["optimizer=sgd,momentum", *SHORT, f"store={tmp_path}"]
-    assert sweeps_door.main(line) == 1
+    assert sweeps_cli.main(line) == 1
     lines_of(capfd.readouterr().err, 2, 2, "cuda")
     assert ends(tmp_path) == [("INCOMPLETE", "failed")] * 2
 

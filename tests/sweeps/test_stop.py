@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import analysis.__main__ as analysis_door
+import analysis.__main__ as analysis_cli
 from harness.settings import Settings
 from results import store
 from results.checks import verify
@@ -55,7 +55,7 @@ def test_a_harder_target_is_read_from_whole_curves_alone(
     notes, answers = {}, {}
     for stop, folder in both.items():
         line = ["steps", "--store", str(folder), "--metric", HARD.metric, "--value", str(HARD.value)]
-        assert analysis_door.main(line) == 0
+        assert analysis_cli.main(line) == 0
         told = capsys.readouterr()
         notes[stop] = "trials stopped once they had decided their own targets" in told.out + told.err
         answers[stop] = overview.survey(folder).answers(HARD, set(store.names(folder)))

@@ -1,4 +1,4 @@
-"""Sweeps through the real door, with real worker processes."""
+"""Sweeps through the real cli, with real worker processes."""
 
 import dataclasses
 import os
@@ -16,14 +16,14 @@ from harness import processors
 from harness.settings import Settings
 from results import store
 from results.plans.batch_study import BatchStudy
-from sweeps import __main__ as sweeps_door
+from sweeps import __main__ as sweeps_cli
 from sweeps import config, overrides, status
 from sweeps.launchers import local
 from sweeps.run import run_study
 
 
 def run(*overrides: str) -> int:
-    return sweeps_door.main(list(overrides))
+    return sweeps_cli.main(list(overrides))
 
 
 def assert_same(one: Path, other: Path) -> None:

@@ -119,16 +119,16 @@ def test_a_scenario_does_not_depend_on_the_others():
     assert not coverage.run(3, 6, silent, [two]).equals(alone)
 
 
-def test_the_door_prints_rates_and_writes_csv(door, monkeypatch):
+def test_the_command_prints_rates_and_writes_csv(cli, monkeypatch):
     names = ("parallel alone", "log2 c, 2 %")
     monkeypatch.setattr(simulation, "LAWS", {name: LAWS[name] for name in names})
-    code, out, _ = door("coverage", "--of", "cores", "--datasets", 2, "--seed", 3)
+    code, out, _ = cli("coverage", "--of", "cores", "--datasets", 2, "--seed", 3)
     first, *_ = out.splitlines()
     assert code == 0
     assert "`analysis epochs --fit`" in first and "18 scenarios of 2 data sets, seed 3" in first
     assert "misfit named" in out and "log2 c, 2 %" in out
-    code, out, _ = door("coverage", "--of", "cores", "--datasets", 1, "--csv")
+    code, out, _ = cli("coverage", "--of", "cores", "--datasets", 1, "--csv")
     table = pd.read_csv(io.StringIO(out))
     assert list(table.columns) == list(coverage.COLUMNS)
     assert set(table["law"]) == set(names)
-    assert door("coverage", "--of", "steps")[0] == 2
+    assert cli("coverage", "--of", "steps")[0] == 2

@@ -1,4 +1,4 @@
-"""Seconds per epoch and recall of factorizations: the table, the curves in it, and the door that prints them."""
+"""Seconds per epoch and recall of factorizations: the table, the curves in it, and the command that prints them."""
 
 import dataclasses
 import io
@@ -22,10 +22,10 @@ def law(cores):
     return 0.05 + 1 / cores + 0.002 * (cores - 1)
 
 
-def test_csv_is_exact(put, folder, door):
+def test_csv_is_exact(put, folder, cli):
     put({"seconds": (9.0, 0.25, 0.5), "recall": 0.375}, cores=2)
     put({"recall": 0.375, "emulated": True, "device_kind": "TPU v3"}, cores=4, trials=1, dim=8, solver="qr")
-    code, out, err = door("epochs", "--store", folder, "--csv")
+    code, out, err = cli("epochs", "--store", folder, "--csv")
     lines = out.splitlines()
     assert (code, lines[0].split(",")[:11]) == (0, HEADER)
     assert lines[1].startswith("webgraph_synthetic,8,qr,float32,4,1.0,0.375,0.1875,333.33334,True,TPU v3,")
@@ -49,13 +49,13 @@ def test_seconds_of_solving_count_the_epochs_between_evaluations(put, folder):
     assert held.last["epoch"].tolist() == [3, 3]
 
 
-def test_only_studies_of_the_kind_are_opened_and_shown(put, folder, door):
+def test_only_studies_of_the_kind_are_opened_and_shown(put, folder, cli):
     other = plan()
     publish(folder, other, {0: Ran([(1, 0.05)])})
     for file in (folder / other.name).glob("*.parquet"):
         file.write_bytes(b"")
     put()
-    code, out, _ = door("epochs", "--store", folder, "--csv")
+    code, out, _ = cli("epochs", "--store", folder, "--csv")
     assert (code, len(out.splitlines())) == (0, 2)
 
 
@@ -87,10 +87,10 @@ def test_rows_are_in_order_of_what_they_are_and_of_cores(put, folder):
     ]
 
 
-def test_text_is_aligned_marks_emulated_seconds_and_says_what_is_next(put, folder, door):
+def test_text_is_aligned_marks_emulated_seconds_and_says_what_is_next(put, folder, cli):
     put(dataset_options={"rows": 1000, "links": 20_000})
     put({"emulated": True}, cores=4, dataset_options={"rows": 2000, "links": 20_000})
-    code, out, _ = door("epochs", "--store", folder)
+    code, out, _ = cli("epochs", "--store", folder)
     header, *rows, empty, following = out.splitlines()
     assert code == 0 and empty == ""
     last = header.index("cores") + len("cores")
@@ -99,29 +99,29 @@ def test_text_is_aligned_marks_emulated_seconds_and_says_what_is_next(put, folde
     assert following == f"next: python -m analysis epochs --store {folder} --fit"
 
 
-def test_what_was_asked_for_and_has_not_run_is_named(factorization, put, folder, door):
+def test_what_was_asked_for_and_has_not_run_is_named(factorization, put, folder, cli):
     waiting = dataclasses.replace(factorization, cores=2)
     store.ask(folder, waiting)
     store.ask(folder, plan())
-    code, _, err = door("epochs", "--store", folder)
+    code, _, err = cli("epochs", "--store", folder)
     assert (code, err) == (2, f"error: no factorization in {folder} has run yet (1 asked for: {waiting.name} …)\n")
     put()
-    _, _, err = door("epochs", "--store", folder, "--csv")
+    _, _, err = cli("epochs", "--store", folder, "--csv")
     assert err == f"note: not in the table, as no run has ended yet: {waiting.name}\n"
 
 
-def test_no_factorization_is_told_in_one_line(folder, tmp_path, door):
+def test_no_factorization_is_told_in_one_line(folder, tmp_path, cli):
     publish(folder, plan(), {0: Ran([(1, 0.05)])})
-    code, out, err = door("epochs", "--store", folder)
+    code, out, err = cli("epochs", "--store", folder)
     assert (code, out) == (2, "")
     assert err.startswith(f"error: no study of kind cores in {folder}; fill it with `python -m sweeps ")
-    assert door("epochs", "--store", tmp_path / "none")[2].startswith("error: no store at")
+    assert cli("epochs", "--store", tmp_path / "none")[2].startswith("error: no store at")
 
 
-def test_two_core_counts_have_a_gain_and_no_law(put, folder, door):
+def test_two_core_counts_have_a_gain_and_no_law(put, folder, cli):
     for cores in (1, 2):
         put({"seconds": law(cores) / 2}, cores=cores)
-    code, out, _ = door("epochs", "--store", folder, "--fit", "--csv")
+    code, out, _ = cli("epochs", "--store", folder, "--fit", "--csv")
     (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
     assert code == 0
     assert (row["verdict"], row["core_counts"]) == ("not_identified", "1 2")
@@ -131,10 +131,10 @@ def test_two_core_counts_have_a_gain_and_no_law(put, folder, door):
     assert "2 numbers of real cores, a fit needs 3" in row["reason"] and "three unknowns" in row["reason"]
 
 
-def test_emulated_cores_are_on_no_curve(put, folder, door):
+def test_emulated_cores_are_on_no_curve(put, folder, cli):
     for cores in (1, 2, 4, 8):
         put({"seconds": law(cores) / 2, "emulated": cores > 2}, cores=cores)
-    code, out, err = door("epochs", "--store", folder, "--fit")
+    code, out, err = cli("epochs", "--store", folder, "--fit")
     assert code == 0
     assert "not identified" in out and "4, 8 cores are emulated" in out and "a fit needs 3" in out
     assert "-c4-" in err and "-c8-" in err and "say nothing about speed" in err
@@ -158,10 +158,10 @@ def test_curves_that_look_alike_say_what_differs(put, folder):
     assert sorted(one.reason.partition(";")[0] for one in judged) == ["rows=1,000, seed=0", "rows=3,000, seed=1"]
 
 
-def test_a_law_is_found_again_through_the_door(put, folder, door):
+def test_a_law_is_found_again_through_the_command(put, folder, cli):
     for cores in (1, 2, 4, 8, 16, 32):
         put({"seconds": law(cores) / 2, "physical_cores": 32}, cores=cores)
-    _, out, err = door("epochs", "--store", folder, "--fit", "--csv")
+    _, out, err = cli("epochs", "--store", folder, "--fit", "--csv")
     (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
     assert err == ""
     assert list(row) == list(core_counts.COLUMNS)
@@ -171,7 +171,7 @@ def test_a_law_is_found_again_through_the_door(put, folder, door):
     assert row["verdict"] == "identified"
     assert row["critical_cores_low"] < 14.34 < row["critical_cores_high"]
     assert row["reason"] == "by the fit more than 22.4 cores slow an epoch down"
-    text = door("epochs", "--store", folder, "--fit")[1]
+    text = cli("epochs", "--store", folder, "--fit")[1]
     assert "1: faster than 1 (efficiency): 2 cores 1.90 × (95%)" in text
     assert text.splitlines()[-1] == f"next: python -m analysis figures --store {folder} --out figures"
 
@@ -201,14 +201,14 @@ def test_of_0_1_test_chooses_and_it_is_said(put, folder):
     assert "chosen by test" in note and searched.study.name in note and single.study.name not in note
 
 
-def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, door):
+def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, cli):
     for cores in (1, 2, 4, 8, 16, 32):
         put({"seconds": law(cores) * (2.0 if cores == 32 else 1.0) / 2, "physical_cores": 32}, cores=cores)
-    _, out, _ = door("epochs", "--store", folder, "--fit", "--csv")
+    _, out, _ = cli("epochs", "--store", folder, "--fit", "--csv")
     (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
     words = "the law misfits: a step beyond half of the cores fits better"
     assert row["misfit"] == "step" and words in row["reason"]
-    text = door("epochs", "--store", folder, "--fit")[1]
+    text = cli("epochs", "--store", folder, "--fit")[1]
     assert "law misfits\n" in text and f"1: {words}" in text
     (curve,) = core_counts.of(factorizations.load(folder))
     assert scaling_figures.verdict(core_counts.judge(curve)).splitlines()[-1] == words

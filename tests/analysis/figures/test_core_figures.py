@@ -29,10 +29,10 @@ def pictures(out):
     return sorted(file.stem for file in Path(out).glob("*.svg"))
 
 
-def test_scaling_studies_make_epochs_speedup_and_recall(put, folder, tmp_path, door):
+def test_scaling_studies_make_epochs_speedup_and_recall(put, folder, tmp_path, cli):
     for cores in (1, 2, 4, 8, 16):
         put({"seconds": 0.025 + 0.5 / cores + 0.001 * (cores - 1), "physical_cores": 16}, cores=cores)
-    code, out, err = door("figures", "--store", folder, "--out", tmp_path)
+    code, out, err = cli("figures", "--store", folder, "--out", tmp_path)
     stem = "epochs-webgraph_synthetic-d16-rotated_cg-float32"
     assert (code, pictures(tmp_path)) == (0, [stem, "recall-webgraph_synthetic", "speedup-cpu"])
     assert len(out.splitlines()) == 6
@@ -55,10 +55,10 @@ def test_scaling_studies_make_epochs_speedup_and_recall(put, folder, tmp_path, d
     assert "0.6667" in recall and "0.3333" in recall
 
 
-def test_two_core_counts_say_what_they_cannot_show(put, folder, tmp_path, door):
+def test_two_core_counts_say_what_they_cannot_show(put, folder, tmp_path, cli):
     for cores in (1, 2):
         put({"seconds": 0.5 / cores}, cores=cores, dataset="movielens", dataset_options={})
-    door("figures", "--store", folder, "--out", tmp_path)
+    cli("figures", "--store", folder, "--out", tmp_path)
     told = said(tmp_path / "epochs-movielens-d16-rotated_cg-float32.svg")
     assert "2 cores are 2.00 × as fast as 1: efficiency 100%" in told
     assert "what more cores would bring is not identified" in told
@@ -66,29 +66,29 @@ def test_two_core_counts_say_what_they_cannot_show(put, folder, tmp_path, door):
     assert "two numbers of cores show no law" in said(tmp_path / "speedup-cpu.svg")
 
 
-def test_emulated_cores_are_named_and_not_drawn(put, folder, tmp_path, door):
+def test_emulated_cores_are_named_and_not_drawn(put, folder, tmp_path, cli):
     names = {cores: put({"emulated": cores > 2}, cores=cores).name for cores in (1, 2, 4)}
-    _, _, err = door("figures", "--store", folder, "--out", tmp_path, "--name", "epochs")
+    _, _, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "epochs")
     why = "times of more cores than there are say nothing about speed"
     assert err == f"not drawn: epochs on emulated cores: {why}: {names[4]} (4 cores on 2 physical)\n"
     assert "not drawn: 4 cores, which were emulated" in said(next(tmp_path.glob("*.svg")))
 
 
-def test_nothing_but_emulated_cores_leaves_no_curve(put, folder, tmp_path, door):
+def test_nothing_but_emulated_cores_leaves_no_curve(put, folder, tmp_path, cli):
     for cores in (1, 4):
         put({"emulated": cores > 1}, cores=cores)
-    _, out, err = door("figures", "--store", folder, "--out", tmp_path, "--name", "speedup")
+    _, out, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "speedup")
     assert (out, len(err.splitlines())) == ("", 2)
     assert "no factorization was timed on two numbers of real cores" in err
 
 
-def test_number_formats_are_compared_on_one_trial_and_a_divergence_is_told(put, folder, tmp_path, door):
+def test_number_formats_are_compared_on_one_trial_and_a_divergence_is_told(put, folder, tmp_path, cli):
     put()
     put(table_dtype="bfloat16")
     put({"diverged": (0, 1)}, table_dtype="bfloat16", solver_dtype="bfloat16")
     put(cores=2, table_dtype="bfloat16")  # on further cores the same is not drawn twice
-    door("figures", "--store", folder, "--out", tmp_path, "--name", "precision")
-    door("figures", "--store", folder, "--out", tmp_path, "--name", "recall")
+    cli("figures", "--store", folder, "--out", tmp_path, "--name", "precision")
+    cli("figures", "--store", folder, "--out", tmp_path, "--name", "recall")
     assert pictures(tmp_path) == ["precision-webgraph_synthetic-d16-rotated_cg", "recall-webgraph_synthetic"]
     told = said(tmp_path / "precision-webgraph_synthetic-d16-rotated_cg.svg")
     for expected in (
@@ -102,47 +102,47 @@ def test_number_formats_are_compared_on_one_trial_and_a_divergence_is_told(put, 
     assert "diverged" in said(tmp_path / "recall-webgraph_synthetic.svg")
 
 
-def test_solvers_are_compared_on_the_fewest_real_cores(put, folder, tmp_path, door):
+def test_solvers_are_compared_on_the_fewest_real_cores(put, folder, tmp_path, cli):
     for cores in (1, 2, 4):
         for solver in ("cg", "qr") if cores > 1 else ("cg",):
             put({"seconds": 0.25, "emulated": cores > 2}, cores=cores, solver=solver)
-    _, _, err = door("figures", "--store", folder, "--out", tmp_path, "--name", "solvers")
+    _, _, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "solvers")
     assert (pictures(tmp_path), err) == (["solvers-webgraph_synthetic-d16-float32"], "")
     told = said(tmp_path / "solvers-webgraph_synthetic-d16-float32.svg")
     assert "cg (2 steps): 0.500 s an epoch" in told and "qr: 0.500 s an epoch" in told and "float32 · 2 cores" in told
 
 
-def test_solvers_on_emulated_cores_alone_are_refused(put, folder, tmp_path, door):
+def test_solvers_on_emulated_cores_alone_are_refused(put, folder, tmp_path, cli):
     for solver in ("cg", "qr"):
         put({"emulated": True}, cores=4, solver=solver)
-    _, out, err = door("figures", "--store", folder, "--out", tmp_path, "--name", "solvers")
+    _, out, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "solvers")
     assert (out, len(err.splitlines())) == ("", 1)
     assert err.startswith("not drawn: solvers on emulated cores: ") and "-qr-d16-c4-" in err
 
 
 @pytest.mark.parametrize("diverged", [(), (1,), (0, 1, 2, 3)])
-def test_tuning_marks_the_best_and_what_diverged(put, folder, tmp_path, door, diverged):
+def test_tuning_marks_the_best_and_what_diverged(put, folder, tmp_path, cli, diverged):
     for cores in (1, 2):
         put({"diverged": diverged}, trials=4, cores=cores)
-    code, _, _ = door("figures", "--store", folder, "--out", tmp_path, "--name", "tuning")
+    code, _, _ = cli("figures", "--store", folder, "--out", tmp_path, "--name", "tuning")
     assert (code, len(pictures(tmp_path))) == (0, 1)
     told = said(next(tmp_path.glob("*.svg")))
     assert (f"diverged ({len(diverged)})" in told) == bool(diverged)
     assert ("best: α = " in told) == (len(diverged) < 4)
 
 
-def test_a_fixed_penalty_is_no_trouble(put, folder, tmp_path, door):
+def test_a_fixed_penalty_is_no_trouble(put, folder, tmp_path, cli):
     space = SearchSpace(
         {"unobserved_weight": Range("LINEAR", 0.1, 1.0), "norm_penalty": Range("DISCRETE", values=(0.1,))}
     )
     put(trials=3, space=space)
-    assert door("figures", "--store", folder, "--out", tmp_path, "--name", "tuning")[0] == 0
+    assert cli("figures", "--store", folder, "--out", tmp_path, "--name", "tuning")[0] == 0
 
 
-def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_other(put, folder, tmp_path, door):
+def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_other(put, folder, tmp_path, cli):
     for size in (1, 2):
         publish(folder, plan(batch_size=size), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})
-    _, _, err = door("figures", "--store", folder, "--out", tmp_path / "batch")
+    _, _, err = cli("figures", "--store", folder, "--out", tmp_path / "batch")
     assert err.splitlines() == [
         f"not drawn: {name} of digits · fully_connected_64, test_error ≤ 0.1: {why}"
         for name, why in (
@@ -152,23 +152,23 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
     ]
     for cores in (1, 2):
         put(cores=cores)
-    door("figures", "--store", folder, "--out", tmp_path / "both")
+    cli("figures", "--store", folder, "--out", tmp_path / "both")
     assert [stem.partition("-")[0] for stem in pictures(tmp_path / "both")] == [
         *("epochs", "recall", "speedup", "steps_to_target", "summary")
     ]
 
 
-def test_a_figure_of_a_kind_that_is_not_there_is_named_if_it_was_asked_for(put, folder, tmp_path, door):
+def test_a_figure_of_a_kind_that_is_not_there_is_named_if_it_was_asked_for(put, folder, tmp_path, cli):
     put()
-    code, out, err = door("figures", "--store", folder, "--out", tmp_path, "--name", "optimizers")
+    code, out, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "optimizers")
     assert (code, out) == (0, "")
     assert err == f"not drawn: optimizers: {folder} has no study of kind batch\n"
 
 
-def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put, folder, tmp_path, door):
+def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put, folder, tmp_path, cli):
     publish(folder, plan(targets=()), {0: Ran([(1, 0.5)])})
     put()
-    code, _, err = door("figures", "--store", folder, "--out", tmp_path)
+    code, _, err = cli("figures", "--store", folder, "--out", tmp_path)
     assert (code, pictures(tmp_path)) == (0, ["recall-webgraph_synthetic"])
     assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of: no study has a target; ")
 

@@ -63,9 +63,9 @@ def test_where_chooses_studies(swept: Path, where: tuple[str, ...], titles: list
     assert [ax.get_title(loc="left") for ax in picture.figure.axes] == titles
 
 
-def test_a_figure_by_name_is_a_kind_of_the_studies_asked_for(swept: Path, tmp_path: Path, door: Any) -> None:
+def test_a_figure_by_name_is_a_kind_of_the_studies_asked_for(swept: Path, tmp_path: Path, cli: Any) -> None:
     command = ("figures", "--store", swept, "--out", tmp_path, "--kind", "optimizers", "--where")
-    code, out, err = door(*command, "optimizer=momentum", "--where", "optimizer=sgd")
+    code, out, err = cli(*command, "optimizer=momentum", "--where", "optimizer=sgd")
     stem = "optimizers-digits-fully_connected_64-test_error-0.1"
     assert (code, err, [Path(line).name for line in out.splitlines()]) == (0, "", [f"{stem}.png", f"{stem}.svg"])
     said = (tmp_path / f"{stem}.svg").read_text()
@@ -192,9 +192,9 @@ def test_pruned_trials_tell_no_more_than_steps(folder: Path) -> None:
     assert "--rule minimum" in skipped[0]
 
 
-def test_kinds_through_the_door(swept: Path, tmp_path: Path, door: Any) -> None:
+def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> None:
     line = ["figures", "--store", swept, "--out", tmp_path]
-    code, out, err = door(*line, "--kind", "steps", "--where", "optimizer=sgd")
+    code, out, err = cli(*line, "--kind", "steps", "--where", "optimizer=sgd")
     assert (code, err) == (0, "")
     stem = tmp_path / "steps-digits-fully_connected_64-sgd-test_error-0.1"
     assert out.splitlines() == [f"{stem}.png", f"{stem}.svg"]
@@ -216,6 +216,6 @@ def test_kinds_through_the_door(swept: Path, tmp_path: Path, door: Any) -> None:
         (["--rule", "released"], "--rule and --first go with --kind"),
         (["--kind", "steps", "--first", "3"], "--first goes with --rule released"),
     ):
-        code, out, err = door(*line, *more)
+        code, out, err = cli(*line, *more)
         assert (code, out) == (2, ""), more
         assert err.startswith("error: ") and message in err and len(err.splitlines()) == 1, err

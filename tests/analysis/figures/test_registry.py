@@ -83,11 +83,11 @@ def test_the_same_store_gives_the_same_files_and_leaves_no_settings(drawn, swept
     assert "Date" not in (tmp_path / "optimizers-digits-fully_connected_64-test_error-0.1.svg").read_text()
 
 
-def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(folder, tmp_path, door):
+def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(folder, tmp_path, cli):
     for seed in (0, 1):
         for size in (1, 2):
             publish(folder, plan(batch_size=size, seed=seed), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})
-    code, out, err = door("figures", "--store", folder, "--out", tmp_path)
+    code, out, err = cli("figures", "--store", folder, "--out", tmp_path)
     names = [Path(line).name for line in out.splitlines() if "summary" not in line]
     stem = "steps_to_target-digits-fully_connected_64-sgd-test_error-0.1"
     assert (code, sorted(names)) == (0, [f"{stem}-seed_{seed}.{kind}" for seed in (0, 1) for kind in ("png", "svg")])
@@ -108,9 +108,9 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
     )
 
 
-def test_what_cannot_be_drawn_is_named(folder, tmp_path, door):
+def test_what_cannot_be_drawn_is_named(folder, tmp_path, cli):
     publish(folder, plan(), {0: Ran([(1, 0.5)]), 1: Ran([(1, np.nan)], "INFEASIBLE")})
-    code, out, err = door("figures", "--store", folder, "--out", tmp_path, "--name", "steps_to_target")
+    code, out, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "steps_to_target")
     assert (code, out) == (0, "")
     assert err == (
         "not drawn: steps_to_target of digits · fully_connected_64 · sgd, test_error ≤ 0.1: "
@@ -118,20 +118,20 @@ def test_what_cannot_be_drawn_is_named(folder, tmp_path, door):
     )
 
 
-def test_a_curve_no_fit_would_be_honest_for_is_not_drawn_either(folder, tmp_path, door):
+def test_a_curve_no_fit_would_be_honest_for_is_not_drawn_either(folder, tmp_path, cli):
     for optimizer, trials in (("sgd", 2), ("momentum", 2), ("nesterov", 1)):
         for size, count in ((1, trials), (2, 2)):
             study = plan(optimizer=optimizer, batch_size=size, pruning="exact")
             publish(folder, study, {i: Ran([(9, 0.2), (10 + i, 0.05)]) for i in range(count)})
-    _, out, err = door("figures", "--store", folder, "--out", tmp_path, "--name", "optimizers")
+    _, out, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "optimizers")
     assert len(out.splitlines()) == 2
     assert err.startswith(
         "not drawn: nesterov among optimizers of digits · fully_connected_64, test_error ≤ 0.1: pruned"
     )
 
 
-def test_another_target_may_be_drawn(swept, tmp_path, door):
-    code, out, _ = door(
+def test_another_target_may_be_drawn(swept, tmp_path, cli):
+    code, out, _ = cli(
         "figures",
         "--store",
         swept,
@@ -148,13 +148,13 @@ def test_another_target_may_be_drawn(swept, tmp_path, door):
     assert out.splitlines()[0].endswith("optimizers-digits-fully_connected_64-test_error-0.2.png")
 
 
-def test_list_needs_no_store(door):
-    code, out, err = door("figures", "--list")
+def test_list_needs_no_store(cli):
+    code, out, err = cli("figures", "--list")
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()][: len(registry.named())] == registry.named()
 
 
-def test_bad_arguments_are_told_in_one_line(swept, tmp_path, door):
+def test_bad_arguments_are_told_in_one_line(swept, tmp_path, cli):
     file = tmp_path / "file"
     file.write_text("")
     for arguments, message in (
@@ -167,7 +167,7 @@ def test_bad_arguments_are_told_in_one_line(swept, tmp_path, door):
         (["--store", swept, "--out", file / "folder"], "choose another --out DIR"),
         (["--store", tmp_path / "none", "--out", tmp_path], "no store at"),
     ):
-        code, out, err = door("figures", *arguments)
+        code, out, err = cli("figures", *arguments)
         assert (code, out) == (2, "")
         assert err.startswith("error: ")
         assert message in err

@@ -115,8 +115,8 @@ def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workloads.W
     assert missing.startswith("shallue2018/figure10: none of its workloads is in the store: lm1b/transformer_wide/")
 
 
-def test_figures_by_name_through_the_door(paper: Any, tmp_path: Any, door: Any) -> None:
-    code, out, err = door("figures", "--store", paper.folder, "--out", tmp_path, "--name", "shallue2018/figure5")
+def test_figures_by_name_through_the_command(paper: Any, tmp_path: Any, cli: Any) -> None:
+    code, out, err = cli("figures", "--store", paper.folder, "--out", tmp_path, "--name", "shallue2018/figure5")
     assert (code, err) == (0, "")
     assert [line.rpartition("/")[2] for line in out.splitlines()] == [
         "shallue2018-figure5.png",
@@ -126,13 +126,13 @@ def test_figures_by_name_through_the_door(paper: Any, tmp_path: Any, door: Any) 
 
 
 def test_a_store_of_published_trials_alone_gives_the_figures_of_the_paper(
-    paper: Any, tmp_path: Any, door: Any, monkeypatch: pytest.MonkeyPatch
+    paper: Any, tmp_path: Any, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(definitions, "TITLES", {5: "Data sets"})
     monkeypatch.setattr(
         registry, "FIGURES", {name: registry.FIGURES[name] for name in ("optimizers", "shallue2018/figure5")}
     )
-    code, out, err = door("figures", "--store", paper.folder, "--out", tmp_path)
+    code, out, err = cli("figures", "--store", paper.folder, "--out", tmp_path)
     assert (code, len(out.splitlines())) == (0, 2)
     assert err.startswith("not drawn: optimizers: no study has a target; ask for one with --metric and --value")
 
@@ -153,8 +153,8 @@ def test_what_was_measured_here_is_drawn_under_the_names_of_the_paper(folder: An
     assert "Of studies measured here all trials count" in " ".join(text.get_text() for text in picture.figure.texts)
 
 
-def test_without_the_paper_nothing_is_said_of_it_unless_asked(swept: Any, tmp_path: Any, door: Any) -> None:
-    code, out, err = door("figures", "--store", swept, "--out", tmp_path, "--name", "shallue2018")
+def test_without_the_paper_nothing_is_said_of_it_unless_asked(swept: Any, tmp_path: Any, cli: Any) -> None:
+    code, out, err = cli("figures", "--store", swept, "--out", tmp_path, "--name", "shallue2018")
     assert (code, out) == (0, "")
     lines = err.splitlines()
     assert len(lines) == 11

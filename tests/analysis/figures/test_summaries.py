@@ -102,7 +102,7 @@ def test_words_beside_the_curve_make_room_for_themselves(swept: Path, monkeypatc
     assert box.y0 > first.get_position().y1 * longer.figure.bbox.height
 
 
-def test_the_door_writes_pages(swept: Path, tmp_path: Path, door: Callable[..., tuple[int, str, str]]) -> None:
-    code, out, err = door("figures", "--store", swept, "--out", tmp_path, "--name", "summary")
+def test_the_command_writes_pages(swept: Path, tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = cli("figures", "--store", swept, "--out", tmp_path, "--name", "summary")
     assert (code, err) == (0, "")
     assert sorted(Path(line).suffix for line in out.split()) == [".png"] * 3 + [".svg"] * 3

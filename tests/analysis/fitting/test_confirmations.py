@@ -102,16 +102,16 @@ def test_a_choice_confirms_another_target_only_if_it_would_be_the_same(
     assert [one.chosen for one in told] == [chosen] * (chosen is not None)
 
 
-def test_answers_have_what_was_confirmed_beside_them(folder: Path, door: Callable[..., tuple[int, str, str]]) -> None:
+def test_answers_have_what_was_confirmed_beside_them(folder: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
     reports = after(3, crossing(30, 60), crossing(30, 90), of=1)
     publish(folder, plan(trials=4, confirm=4, confirm_top=3), ALIKE | CHOICE | reports)
     publish(folder, plan(batch_size=32, trials=1, confirm=1), {0: crossing(9), APART: NEVER})
     publish(folder, plan(batch_size=64, trials=1), {0: crossing(9)})
-    _, out, _ = door("steps", "--store", folder, "--csv")
+    _, out, _ = cli("steps", "--store", folder, "--csv")
     assert [line.split(",")[-5:] for line in out.splitlines()[1:]] == [
         *(["30", "90", "1", "2", "2"], ["", "", "0", "1", "0"], ["", "", "", "", ""])
     ]
-    _, out, _ = door("steps", "--store", folder)
+    _, out, _ = cli("steps", "--store", folder)
     assert "(30, 90]" in out and "0 of 1 reached" in out
 
 

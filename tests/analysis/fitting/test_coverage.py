@@ -147,23 +147,23 @@ def test_a_scenario_does_not_depend_on_the_others():
     assert not coverage.run(3, 6, silent, [two]).equals(alone)
 
 
-def test_the_door_prints_rates_against_targets(door, monkeypatch):
+def test_the_command_prints_rates_against_targets(cli, monkeypatch):
     monkeypatch.setattr(simulation, "SHAPES", {"hyperbola": simulation.SHAPES["hyperbola"]})
     monkeypatch.setattr(simulation, "ALL_SHAPES", simulation.SHAPES)
-    code, out, _ = door("coverage", "--datasets", 2, "--seed", 3)
+    code, out, _ = cli("coverage", "--datasets", 2, "--seed", 3)
     assert code == 0
     assert "2 data sets, seed 3" in out.splitlines()[0] + out.splitlines()[1]
     assert "absent: plateau" in out
     assert "met" in out
-    code, out, _ = door("coverage", "--datasets", 1, "--csv")
+    code, out, _ = cli("coverage", "--datasets", 1, "--csv")
     table = pd.read_csv(io.StringIO(out))
     assert list(table.columns) == list(coverage.COLUMNS)
     assert len(table) == len(simulation.scenarios())
 
 
 @pytest.mark.parametrize("arguments", [["--datasets", 0], ["--seed", -1], ["--datasets", "many"]])
-def test_numbers_that_make_no_sense_are_told_in_one_line(door, arguments):
-    code, out, err = door("coverage", *arguments)
+def test_numbers_that_make_no_sense_are_told_in_one_line(cli, arguments):
+    code, out, err = cli("coverage", *arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert err.startswith("error: ")
 

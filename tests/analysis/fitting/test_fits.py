@@ -37,8 +37,8 @@ def write_points(tmp_path, text):
     return file
 
 
-def test_true_curves_are_inside_their_intervals(swept, door):
-    code, out, err = door("fit", "--store", swept, "--csv")
+def test_true_curves_are_inside_their_intervals(swept, cli):
+    code, out, err = cli("fit", "--store", swept, "--csv")
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == "dataset,model,optimizer,target_metric,target_value,of,best_of," + HEADER
     table = pd.read_csv(io.StringIO(out)).set_index("optimizer")
@@ -52,8 +52,8 @@ def test_true_curves_are_inside_their_intervals(swept, door):
         assert abs(row["half_trials_octaves"]) < 0.3
 
 
-def test_text_shows_intervals_and_reasons(swept, door):
-    _, out, _ = door("fit", "--store", swept)
+def test_text_shows_intervals_and_reasons(swept, cli):
+    _, out, _ = cli("fit", "--store", swept)
     assert "90 % interval" in out.splitlines()[0]
     assert "half the trials" in out.splitlines()[0]
     assert "1: at 24 trials; no trial reached the target at batch size 1, dropped" in out.splitlines()
@@ -120,10 +120,10 @@ def test_pruned_curves_weigh_alike_and_say_so(folder):
     assert table["half_trials_octaves"].isna().all()
 
 
-def test_pruned_curves_with_unequal_trials_are_refused(folder, door):
+def test_pruned_curves_with_unequal_trials_are_refused(folder, cli):
     publish_curve(folder, BATCH_SIZES[:5], trials=2, pruning="exact")
     publish_curve(folder, BATCH_SIZES[5:], trials=3, pruning="exact")
-    _, out, _ = door("fit", "--store", folder, "--csv")
+    _, out, _ = cli("fit", "--store", folder, "--csv")
     (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
     assert row["verdict"] == "not_identified"
     assert np.isnan(row["critical_batch_size"])
@@ -177,10 +177,10 @@ def test_a_target_the_trials_did_not_run_for_is_refused(folder):
     assert "too early to decide this one" in row["reason"]
 
 
-def test_points_keep_their_columns_and_order(tmp_path, door):
+def test_points_keep_their_columns_and_order(tmp_path, cli):
     rows = [f"{name},{size},{steps:.1f}" for name in ("b", "a") for size, steps in zip(SIZES, STEPS, strict=True)]
     file = write_points(tmp_path, "\n".join(["panel,batch_size,steps", *rows[::-1]]))
-    code, out, err = door("fit", "--points", file, "--csv")
+    code, out, err = cli("fit", "--points", file, "--csv")
     assert (code, err) == (0, "")
     table = pd.read_csv(io.StringIO(out))
     assert list(table.columns) == ["panel", *HEADER.split(",")]
@@ -198,8 +198,8 @@ def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
     assert row["reason"].endswith("no trial reached the target at batch size 1, 8, dropped")
 
 
-def test_what_steps_writes_can_be_fitted(swept, door, tmp_path):
-    _, out, _ = door("steps", "--store", swept, "--csv")
+def test_what_steps_writes_can_be_fitted(swept, cli, tmp_path):
+    _, out, _ = cli("steps", "--store", swept, "--csv")
     from_points, from_store = (
         fits.table(*fits.judged_points(write_points(tmp_path, out))),
         pairs.table(swept).drop(columns=list(pairs.COLUMNS)),
@@ -234,24 +234,24 @@ def test_the_same_batch_size_twice_is_refused(tmp_path):
         ("batch_size,steps\n1,2,3,4\n1,2,3,4,5\n", "is not a CSV table"),
     ],
 )
-def test_bad_points_are_told_in_one_line(tmp_path, door, text, message):
-    code, out, err = door("fit", "--points", write_points(tmp_path, text))
+def test_bad_points_are_told_in_one_line(tmp_path, cli, text, message):
+    code, out, err = cli("fit", "--points", write_points(tmp_path, text))
     assert (code, out) == (2, "")
     assert err.startswith("error: --points ")
     assert message in err
     assert len(err.splitlines()) == 1
 
 
-def test_missing_points_and_clashing_arguments(tmp_path, door):
-    code, _, err = door("fit", "--points", tmp_path / "none.csv")
+def test_missing_points_and_clashing_arguments(tmp_path, cli):
+    code, _, err = cli("fit", "--points", tmp_path / "none.csv")
     assert (code, err) == (2, f"error: cannot read --points {tmp_path / 'none.csv'} (No such file or directory)\n")
     for arguments in (["fit"], ["fit", "--points", "a", "--store", "b"], ["fit", "--store"], ["fits"], []):
-        code, _, err = door(*arguments)
+        code, _, err = cli(*arguments)
         assert code == 2
         assert err.startswith("error: ")
         assert len(err.splitlines()) == 1
     file = write_points(tmp_path, "batch_size,steps\n1,2\n")
-    code, _, err = door("fit", "--points", file, "--metric", "test_error", "--value", "1")
+    code, _, err = cli("fit", "--points", file, "--metric", "test_error", "--value", "1")
     assert (code, err) == (2, "error: --metric and --value go with --store; a file of points has its target in it\n")
 
 

@@ -1,4 +1,4 @@
-"""Fits of data whose answers are known from elsewhere, through the doors."""
+"""Fits of data whose answers are known from elsewhere, through the commands."""
 
 import io
 import json
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import results.__main__ as results_door
+import results.__main__ as results_cli
 from analysis.fitting import noisy_quadratic
 from results import store as stores
 
@@ -36,12 +36,12 @@ def mlperf(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         (folder / "rcp" / str(release)).mkdir(parents=True, exist_ok=True)
         (folder / "rcp" / str(release) / f"rcps_{benchmark}.json").write_text(json.dumps(records))
-    assert results_door.main(["import", "mlperf-rcp", str(folder / "rcp"), "--store", str(folder / "store")]) == 0
+    assert results_cli.main(["import", "mlperf-rcp", str(folder / "rcp"), "--store", str(folder / "store")]) == 0
     return folder / "store"
 
 
-def test_mlperf_reference_points(mlperf: Path, door: Callable[..., tuple[int, str, str]]) -> None:
-    code, out, _ = door("fit", "--store", mlperf, "--metric", "validation_shortfall", "--value", 0, "--csv")
+def test_mlperf_reference_points(mlperf: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = cli("fit", "--store", mlperf, "--metric", "validation_shortfall", "--value", 0, "--csv")
     assert code == 0
     fits = pd.read_csv(io.StringIO(out)).set_index("model")
     assert fits["verdict"].to_dict() == {
@@ -66,16 +66,16 @@ def test_mlperf_reference_points(mlperf: Path, door: Callable[..., tuple[int, st
 
 
 def test_evaluations_that_mlperf_does_not_tell_apart_are_named(
-    mlperf: Path, door: Callable[..., tuple[int, str, str]]
+    mlperf: Path, cli: Callable[..., tuple[int, str, str]]
 ) -> None:
-    _, out, _ = door("fit", "--store", mlperf, "--metric", "validation_shortfall", "--value", 0)
+    _, out, _ = cli("fit", "--store", mlperf, "--metric", "validation_shortfall", "--value", 0)
     assert "evaluations at batch size 256, 512, 768, 1024 are taken to be as far apart as at the others" in out
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "verdict"), [(0.5, "at_least"), (1, "identified"), (2, "identified")])
 def test_a_sweep_of_the_noisy_quadratic_finds_the_knee_of_its_recursion(
-    tmp_path: Path, noise: float, verdict: str, door: Callable[..., tuple[int, str, str]]
+    tmp_path: Path, noise: float, verdict: str, cli: Callable[..., tuple[int, str, str]]
 ) -> None:
     store = tmp_path / "store"
     sizes = ",".join(f"{4 * noise**2 * 2**i:g}" for i in range(9))
@@ -83,7 +83,7 @@ def test_a_sweep_of_the_noisy_quadratic_finds_the_knee_of_its_recursion(
     line += [f"trials={TRIALS}", "pruning=off", "task.budget.steps=1000", f"store={store}", "-m"]
     done = subprocess.run([sys.executable, "-m", "sweeps", *line], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    code, out, _ = door("fit", "--store", store, "--csv")
+    code, out, _ = cli("fit", "--store", store, "--csv")
     assert code == 0
     (row,) = pd.read_csv(io.StringIO(out)).to_dict("records")
     critical = noisy_quadratic.critical_batch_size(stores.catalogue(store)[0].study, TRIALS)

@@ -15,7 +15,7 @@ from results.rules.confirmation import APART
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 
-Door = Callable[..., tuple[int, str, str]]
+Cli = Callable[..., tuple[int, str, str]]
 
 
 def again(folder: Path, times: float = 1.0, **changes: object) -> None:
@@ -29,10 +29,10 @@ def again(folder: Path, times: float = 1.0, **changes: object) -> None:
         publish(folder, plan(batch_size=size, trials=16, budget_steps=10**6, **changes), ran | repeat)
 
 
-def test_a_curve_has_a_row_for_each_answer(folder: Path, door: Door) -> None:
+def test_a_curve_has_a_row_for_each_answer(folder: Path, cli: Cli) -> None:
     again(folder, confirm=1)
     again(folder, optimizer="momentum")
-    _, out, _ = door("fit", "--store", folder, "--csv")
+    _, out, _ = cli("fit", "--store", folder, "--csv")
     table = pd.read_csv(io.StringIO(out))
     assert list(table.columns[:7]) == [
         *("dataset", "model", "optimizer", "target_metric", "target_value", "of", "best_of")
@@ -45,7 +45,7 @@ def test_a_curve_has_a_row_for_each_answer(folder: Path, door: Door) -> None:
     assert before == pytest.approx(64, rel=0.05)
     assert after > 2 * before
     assert "medians of 1 fresh seed" in table.loc[2, "reason"]
-    _, out, _ = door("fit", "--store", folder, "--checks")
+    _, out, _ = cli("fit", "--store", folder, "--checks")
     assert "sgd · test_error · 0.1 · confirmed · 16" in " ".join(out.split())
 
 
@@ -62,7 +62,7 @@ def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> Non
     assert ratios["same"].all()
 
 
-def test_the_first_k_trials_are_a_search_of_k(folder: Path, door: Door) -> None:
+def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24)
     found = pairs.of_store(folder)
     assert [by_k.numbers(one) for one in found] == [[8, 16, 24]] * 3
@@ -77,31 +77,31 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, door: Door) -> None:
     assert words.iloc[0, 2] == fits.critical_in_words(found[0].judged)
     steps = np.array([at.judged.points.high for at in told[:3] if len(at.judged.points.high) == len(BATCH_SIZES)])
     assert (np.diff(steps, axis=0) <= 0).all(), "a minimum falls with k"
-    _, out, err = door("fit", "--store", folder, "--best-of", "24,8", "--csv")
+    _, out, err = cli("fit", "--store", folder, "--best-of", "24,8", "--csv")
     assert err == ""
     assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [8, 24] * 3
 
 
-def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, door: Door) -> None:
+def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24, pruning="exact")
     assert [by_k.numbers(one) for one in pairs.of_store(folder)] == [[24]] * 3
-    _, out, err = door("fit", "--store", folder, "--best-of", "8,24,9999", "--csv")
+    _, out, err = cli("fit", "--store", folder, "--best-of", "8,24,9999", "--csv")
     assert err == "note: no curve tells of the best of 8, 9999 trials\n"
     assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [24] * 3
-    code, out, err = door("fit", "--store", folder, "--best-of", "8")
+    code, out, err = cli("fit", "--store", folder, "--best-of", "8")
     assert (code, out, err) == (2, "", "error: no curve tells of the best of 8 trials; they tell of that of 24\n")
 
 
 @pytest.mark.parametrize("words", ["8,,16", "0", "a", "-8"])
-def test_numbers_of_trials_that_are_none_are_told_in_one_line(tmp_path: Path, door: Door, words: str) -> None:
-    code, out, err = door("fit", "--store", tmp_path, f"--best-of={words}")
+def test_numbers_of_trials_that_are_none_are_told_in_one_line(tmp_path: Path, cli: Cli, words: str) -> None:
+    code, out, err = cli("fit", "--store", tmp_path, f"--best-of={words}")
     assert (code, out) == (2, "")
     assert err.startswith("error: argument --best-of: invalid numbers of trials, such as 8,16,32, value")
     assert len(err.splitlines()) == 1
 
 
-def test_a_file_of_points_has_no_trials(tmp_path: Path, door: Door) -> None:
-    code, _, err = door("fit", "--points", tmp_path / "a.csv", "--best-of", "8")
+def test_a_file_of_points_has_no_trials(tmp_path: Path, cli: Cli) -> None:
+    code, _, err = cli("fit", "--points", tmp_path / "a.csv", "--best-of", "8")
     assert (code, err) == (2, "error: --best-of goes with --store; a file of points has no trials in it\n")
 
 

@@ -105,15 +105,15 @@ def test_the_best_of_trials_is_bracketed():
     assert weights.mean() == pytest.approx(1)
 
 
-def test_checks_are_listed_at_the_door(folder, door):
+def test_checks_are_listed_at_the_command(folder, cli):
     publish_search(folder, own)
-    code, out, err = door("fit", "--store", folder, "--checks")
+    code, out, err = cli("fit", "--store", folder, "--checks")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "1: digits · fully_connected_64 · sgd · test_error · 0.1 · selected · 8: identified"
     assert all(f"{name}: " in line for name, line in zip(assumptions.ASSUMPTIONS, lines[2:12], strict=True))
     assert any(line.startswith("pass") and line.endswith("8 each") for line in lines)
-    code, out, _ = door("fit", "--store", folder, "--checks", "--csv")
+    code, out, _ = cli("fit", "--store", folder, "--checks", "--csv")
     table = pd.read_csv(io.StringIO(out))
     assert list(table.columns[-3:]) == ["assumption", "seen", "outcome"]
     assert len(table) == len(assumptions.ASSUMPTIONS)

@@ -22,12 +22,12 @@ from .conftest import EVIL, Page, parsed
 Paged = Callable[..., Page]
 
 
-def test_the_door_writes_one_file_and_the_same_store_gives_the_same(door: Any, several: Path, tmp_path: Path) -> None:
+def test_the_command_writes_one_file_and_the_same_store_gives_the_same(cli: Any, several: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "new" / "a.html", tmp_path / "b.html"
     second.write_text("what was there")
-    code, out, _ = door("report", "--store", several, "--out", first)
+    code, out, _ = cli("report", "--store", several, "--out", first)
     assert (code, out) == (0, f"{first} ({first.stat().st_size / 1e6:.1f} MB); open it in a browser\n")
-    assert door("report", "--store", several, "--out", second)[0] == 0
+    assert cli("report", "--store", several, "--out", second)[0] == 0
     assert first.read_bytes() == second.read_bytes()
     assert {path.name for path in tmp_path.rglob("*")} == {"new", "a.html", "b.html"}
     assert first.stat().st_size < 2e6
@@ -197,9 +197,9 @@ def test_repeats_are_told(paged: Paged, folder: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_is_one_line(door: Any, swept: Path, tmp_path: Path, arguments: list[str], line: str) -> None:
+def test_a_mistake_is_one_line(cli: Any, swept: Path, tmp_path: Path, arguments: list[str], line: str) -> None:
     places = {"tmp": tmp_path, "swept": swept}
-    code, out, err = door("report", *(word.format(**places) for word in arguments))
+    code, out, err = cli("report", *(word.format(**places) for word in arguments))
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {line.format(**places)}")
     assert err.count("\n") == 1
@@ -207,10 +207,10 @@ def test_a_mistake_is_one_line(door: Any, swept: Path, tmp_path: Path, arguments
 
 
 def test_without_the_charts_a_line_says_how_to_get_them(
-    door: Any, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Any, swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    code, _, err = door("report", "--store", swept, "--out", tmp_path / "a.html")
+    code, _, err = cli("report", "--store", swept, "--out", tmp_path / "a.html")
     assert (code, err) == (
         2,
         "error: report needs what draws its charts: pip install 'scaling-limits[report]'\n",

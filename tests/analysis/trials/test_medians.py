@@ -1,4 +1,4 @@
-"""Medians of a store: worked out by hand, against a known distribution, and as the door tells them."""
+"""Medians of a store: worked out by hand, against a known distribution, and as the command tells them."""
 
 import io
 
@@ -43,9 +43,9 @@ def put(folder, ran, **changes):
 EIGHT = [reaches(30), DIVERGES, reaches(20), reaches(60), FAILS, reaches(50), reaches(40), FAILS]
 
 
-def test_csv_is_exact(folder, door):
+def test_csv_is_exact(folder, cli):
     put(folder, EIGHT)
-    code, out, err = door("steps", "--store", folder, "--rule", "median", "--csv")
+    code, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv")
     assert (code, err) == (0, "")
     # Of 20, 30, 40, 50, 60 and three never: the 4th of 8 is the median of single trials, the 2nd and 7th its band.
     # Five reached, after 30 to 40 steps on average: 48 to 64 with five of eight. P(5 or more | .2892) = .05 = P(5 or
@@ -57,21 +57,21 @@ def test_csv_is_exact(folder, door):
     ]
 
 
-def test_best_of_more(folder, door):
+def test_best_of_more(folder, cli):
     put(folder, EIGHT)
-    _, out, _ = door("steps", "--store", folder, "--rule", "median", "--csv", "--best-of", "4")
+    _, out, _ = cli("steps", "--store", folder, "--rule", "median", "--csv", "--best-of", "4")
     # Half of the subsets of 4 of 8 have the best trial. The median is the quantile .1591 of single trials, and below it
     # are 0, 1, 2, 3 or fewer of 8 with probabilities of .25, .63, .88, .97: no lower end, and the 4th is the upper one.
     assert out.splitlines()[1].split(",")[6:11] == ["10", "20", "", "50", "4"]
 
 
-def test_equally_many_trials_of_every_study_of_a_curve_count(folder, door):
+def test_equally_many_trials_of_every_study_of_a_curve_count(folder, cli):
     put(folder, EIGHT)
     put(folder, [*EIGHT[:5], LOST], batch_size=32)
     put(folder, EIGHT[:2], batch_size=32, optimizer="momentum")  # another curve
 
     def told(*arguments):
-        code, out, err = door("steps", "--store", folder, "--rule", "median", "--csv", *arguments)
+        code, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv", *arguments)
         assert code == 0
         table = pd.read_csv(io.StringIO(out))
         return table[["trials", "best_of", "steps_high"]].fillna(-1).to_numpy().tolist(), err
@@ -87,14 +87,14 @@ def test_equally_many_trials_of_every_study_of_a_curve_count(folder, door):
     assert told("--k", "2", "--best-of", "2")[0] == [[2, 2, 30], [2, 2, 30], [2, 2, 30]]
 
 
-def test_a_study_that_leaves_the_others_few_trials_is_named(folder, door):
+def test_a_study_that_leaves_the_others_few_trials_is_named(folder, cli):
     put(folder, EIGHT)
     short = put(folder, EIGHT[:3], batch_size=32)
-    assert door("steps", "--store", folder, "--rule", "median")[2] == (
+    assert cli("steps", "--store", folder, "--rule", "median")[2] == (
         "note: few trials of these count, and so no more of the others of their curves; --k N counts more: "
         f"{short.name} (3)\n"
     )
-    assert short.name not in door("steps", "--store", folder, "--rule", "median", "--k", "3")[2]
+    assert short.name not in cli("steps", "--store", folder, "--rule", "median", "--k", "3")[2]
 
 
 def test_a_stopped_trial_is_not_reached_as_far_as_it_went(folder):
@@ -112,15 +112,15 @@ def test_a_stopped_trial_is_not_reached_as_far_as_it_went(folder):
     assert "(25, ..)" in medians.readable(table)
 
 
-def test_a_harder_target_than_the_studys_own_is_undecided_where_trials_stopped(folder, door):
+def test_a_harder_target_than_the_studys_own_is_undecided_where_trials_stopped(folder, cli):
     put(folder, EIGHT)
     question = ["--metric", "test_error", "--value", "0.01"]
-    _, out, _ = door("steps", "--store", folder, "--rule", "median", "--csv", *question)
+    _, out, _ = cli("steps", "--store", folder, "--rule", "median", "--csv", *question)
     row = out.splitlines()[1].split(",")
     assert row[6:8] == ["50", ""] and row[12:14] == ["0", "5"]
 
 
-def test_the_text_says_both_verdicts_and_what_they_mean(folder, door):
+def test_the_text_says_both_verdicts_and_what_they_mean(folder, cli):
     space = SearchSpace({"learning_rate": Range("LOG", 1e-3, 10.0), "momentum": Range("REVERSE_LOG", 0.0, 0.99)})
     rng = np.random.default_rng(0)
     for size in (16, 32):
@@ -129,7 +129,7 @@ def test_the_text_says_both_verdicts_and_what_they_mean(folder, door):
         study = plan(batch_size=size, trials=100, space=space, budget_steps=60_000)
         drawn = {name: [space[name].at(each) for each in u[i]] for i, name in enumerate(space)}
         publish(folder, study, {i: Ran([(int(n) - 1, 0.5), (int(n), 0.05)]) for i, n in enumerate(need)}, drawn=drawn)
-    code, out, err = door("steps", "--store", folder, "--rule", "median")
+    code, out, err = cli("steps", "--store", folder, "--rule", "median")
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert "test_error ≤ 0.1          16       23" in lines[1]
@@ -140,60 +140,60 @@ def test_the_text_says_both_verdicts_and_what_they_mean(folder, door):
     assert lines[-1] == f"next: python -m analysis fit --store {folder}"
 
 
-def test_nothing_reached(folder, door):
+def test_nothing_reached(folder, cli):
     put(folder, [FAILS] * 12)
-    _, out, _ = door("steps", "--store", folder, "--rule", "median", "--csv")
+    _, out, _ = cli("steps", "--store", folder, "--rule", "median", "--csv")
     fields = out.splitlines()[1].split(",")
     assert fields[6:10] == [""] * 4 and fields[14:16] == ["0.0", "0.0"] and fields[17:19] == ["", ""]
     assert fields[20] == "no"
-    assert "not reached" in door("steps", "--store", folder, "--rule", "median")[1]
+    assert "not reached" in cli("steps", "--store", folder, "--rule", "median")[1]
 
 
-def test_a_study_in_which_everything_failed_has_a_row(folder, door):
+def test_a_study_in_which_everything_failed_has_a_row(folder, cli):
     put(folder, [LOST] * 3)
-    code, out, err = door("steps", "--store", folder, "--rule", "median", "--csv")
+    code, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv")
     assert (code, out.splitlines()[1]) == (0, f"{NAMES},16,test_error,0.1,,,,,1,0,,,,,,,,,unclear,unclear")
     assert "(0)" in err
 
 
 @pytest.mark.parametrize("rule", [["median"], ["released", "--metric", "test_error", "--value", "0.1"]])
-def test_pruned_studies_have_no_answer_but_the_minimum(folder, door, rule):
+def test_pruned_studies_have_no_answer_but_the_minimum(folder, cli, rule):
     names = [put(folder, EIGHT[:2], batch_size=size, pruning="exact").name for size in (1, 2, 4, 8)]
-    code, out, err = door("steps", "--store", folder, "--rule", *rule)
+    code, out, err = cli("steps", "--store", folder, "--rule", *rule)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     shown = ", ".join(sorted(names)[:3]) + " and 1 more"
     assert err == (
         f"error: --rule {rule[0]} needs whole curves, and pruning cut those of losing trials short: {shown}; "
         "run them with pruning=off, or ask for --rule minimum\n"
     )
-    assert door("steps", "--store", folder)[0] == 0
+    assert cli("steps", "--store", folder)[0] == 0
 
 
 @pytest.mark.parametrize("rule", [["median"], ["released", "--metric", "test_error", "--value", "0.1"]])
-def test_beside_studies_with_whole_curves_they_are_left_out_and_named(folder, door, rule):
+def test_beside_studies_with_whole_curves_they_are_left_out_and_named(folder, cli, rule):
     pruned = put(folder, EIGHT[:2], pruning="exact")
     put(folder, EIGHT)
-    code, out, err = door("steps", "--store", folder, "--csv", "--rule", *rule)
+    code, out, err = cli("steps", "--store", folder, "--csv", "--rule", *rule)
     assert (code, len(out.splitlines())) == (0, 2)
     assert err.startswith(f"note: not in the table, as --rule {rule[0]} needs whole curves")
     assert pruned.name in err and "pruning=off" in err
 
 
-def test_the_table_of_medians_is_a_file_of_points(folder, tmp_path, door):
+def test_the_table_of_medians_is_a_file_of_points(folder, tmp_path, cli):
     for size in (1, 2, 4, 8, 16, 32, 64):
         least = 960 // size + 60
         put(folder, [reaches(least + 5 * i) for i in range(9)], batch_size=size, budget_steps=2000)
     file = tmp_path / "medians.csv"
-    file.write_text(door("steps", "--store", folder, "--rule", "median", "--csv")[1])
+    file.write_text(cli("steps", "--store", folder, "--rule", "median", "--csv")[1])
     (row,) = fits.table(*fits.judged_points(file)).to_dict("records")
     assert (row["dataset"], row["verdict"]) == ("digits", "identified")
 
 
-def test_medians_of_a_published_study(folder, door):
+def test_medians_of_a_published_study(folder, cli):
     ran = {i: by_hand.Ran("COMPLETE", [(10 * i, 0.5), (10 * i + 10, 0.05)]) for i in range(1, 6)}
     by_hand.publish(folder, by_hand.study(), ran)
     question = ["--metric", by_hand.METRIC, "--value", "0.1"]
-    _, out, err = door("steps", "--store", folder, "--rule", "median", "--csv", *question)
+    _, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv", *question)
     assert (out.splitlines()[1].split(",")[6:13], err) == (["30", "40", "10", "60", "1", "5", "5"], "")
 
 
@@ -234,15 +234,15 @@ def test_a_summary_of_one_study(swept):
         (["--rule", "median", "--metric", "nope", "--value", "1"], "unknown metric 'nope'"),
     ],
 )
-def test_mistakes_are_told_in_one_line(folder, door, arguments, message):
+def test_mistakes_are_told_in_one_line(folder, cli, arguments, message):
     put(folder, EIGHT)
-    code, out, err = door("steps", "--store", folder, *arguments)
+    code, out, err = cli("steps", "--store", folder, *arguments)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert message in err
 
 
-def test_help_explains_every_column_and_option(door):
-    _, out, _ = door("steps", "--help")
+def test_help_explains_every_column_and_option(cli):
+    _, out, _ = cli("steps", "--help")
     assert all(f"  {name} " in out for name in steps.MEDIAN_COLUMNS)
     assert "--best-of N" in out and "pruning=off" in out
     assert max(map(len, out.splitlines())) <= 120

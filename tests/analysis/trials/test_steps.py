@@ -1,4 +1,4 @@
-"""Answers of a store, and the door that prints them."""
+"""Answers of a store, and the command that prints them."""
 
 import io
 import json
@@ -50,8 +50,8 @@ def small(folder: Path) -> Path:
     return folder
 
 
-def test_csv_is_exact(small, door):
-    code, out, err = door("steps", "--store", small, "--csv")
+def test_csv_is_exact(small, cli):
+    code, out, err = cli("steps", "--store", small, "--csv")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         HEADER,
@@ -62,8 +62,8 @@ def test_csv_is_exact(small, door):
     ]
 
 
-def test_text_is_aligned_and_says_what_is_next(small, door):
-    code, out, _ = door("steps", "--store", small)
+def test_text_is_aligned_and_says_what_is_next(small, cli):
+    code, out, _ = cli("steps", "--store", small)
     lines = out.splitlines()
     assert code == 0
     assert "test_error ≤ 0.05" in lines[1]
@@ -73,47 +73,47 @@ def test_text_is_aligned_and_says_what_is_next(small, door):
     assert lines[-1] == f"next: python -m analysis fit --store {small}"
 
 
-def test_another_target_may_be_asked_for(small, door):
-    _, out, err = door("steps", "--store", small, "--csv", "--metric", "test_error", "--value", "0.3")
+def test_another_target_may_be_asked_for(small, cli):
+    _, out, err = cli("steps", "--store", small, "--csv", "--metric", "test_error", "--value", "0.3")
     table = pd.read_csv(io.StringIO(out))
     assert table["steps_high"].tolist() == [1, 2, 4]
     assert err == ""
 
 
-def test_a_harder_target_than_the_trials_ran_for_is_flagged(small, door):
-    _, _, err = door("steps", "--store", small, "--csv", "--metric", "test_error", "--value", "0.01")
+def test_a_harder_target_than_the_trials_ran_for_is_flagged(small, cli):
+    _, _, err = cli("steps", "--store", small, "--csv", "--metric", "test_error", "--value", "0.01")
     assert err.startswith("note: trials stopped once they had decided their own targets")
     assert len(err.splitlines()) == 1
 
 
-def test_a_metric_only_some_studies_recorded(folder, door):
+def test_a_metric_only_some_studies_recorded(folder, cli):
     publish(folder, plan(batch_size=1), {0: Ran([(1, 0.05)])})
     publish(folder, plan(batch_size=2), {0: Ran([(1, 0.05, 1.0)])}, metrics=("test_error", "test_loss"))
-    _, out, _ = door("steps", "--store", folder, "--csv", "--metric", "test_loss", "--value", "2")
+    _, out, _ = cli("steps", "--store", folder, "--csv", "--metric", "test_loss", "--value", "2")
     assert [line.split(",")[6:9] for line in out.splitlines()[1:]] == [["", "", ""], ["0", "1", "0"]]
 
 
-def test_no_study_reached_anything(folder, door):
+def test_no_study_reached_anything(folder, cli):
     publish(folder, plan(), {0: Ran([(1, 0.5)])})
-    code, out, _ = door("steps", "--store", folder, "--csv")
+    code, out, _ = cli("steps", "--store", folder, "--csv")
     assert (code, out.splitlines()[1].split(",")[6:9]) == (0, ["", "", ""])
 
 
-def test_a_store_in_which_everything_failed(folder, door):
+def test_a_store_in_which_everything_failed(folder, cli):
     publish(folder, plan(), {0: Ran([], "INCOMPLETE", "failed")}, metrics=(), emulated=None)
-    code, out, _ = door("steps", "--store", folder, "--csv")
+    code, out, _ = cli("steps", "--store", folder, "--csv")
     assert (code, out.splitlines()[1]) == (0, "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,,,,,,")
-    assert door("steps", "--store", folder, "--metric", "test_error", "--value", "1")[2] == (
+    assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "1")[2] == (
         "error: unknown metric 'test_error'; choices: none\n"
     )
-    assert "0 batch sizes left, a fit needs 5" in door("fit", "--store", folder)[1]
+    assert "0 batch sizes left, a fit needs 5" in cli("fit", "--store", folder)[1]
 
 
-def test_a_study_without_a_run_is_named(folder, door):
+def test_a_study_without_a_run_is_named(folder, cli):
     publish(folder, plan(batch_size=1), {0: Ran([(1, 0.05)])})
     waiting = plan(batch_size=2)
     store.ask(folder, waiting)
-    _, out, err = door("steps", "--store", folder, "--csv")
+    _, out, err = cli("steps", "--store", folder, "--csv")
     assert len(out.splitlines()) == 2
     assert err == f"note: not in the table, as no run has ended yet: {waiting.name}\n"
 
@@ -146,48 +146,48 @@ PUBLISHED = {
         (["--rule", "released", "--first", 1], "20,30,1"),
     ],
 )
-def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, door, arguments, answer):
+def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, cli, arguments, answer):
     by_hand.publish(folder, by_hand.study(), PUBLISHED)
     publish(folder, plan(), {0: Ran([(1, 0.05)])})  # without the metric, so without a row
     question = ["--metric", "validation_error", "--value", "0.1"]
-    code, out, err = door("steps", "--store", folder, "--csv", *question, *arguments)
+    code, out, err = cli("steps", "--store", folder, "--csv", *question, *arguments)
     assert (code, err) == (0, "")
     assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,,,,,,"]
 
 
-def test_the_released_rule_is_seen_in_the_table(folder, door):
+def test_the_released_rule_is_seen_in_the_table(folder, cli):
     by_hand.publish(folder, by_hand.study(), PUBLISHED)
     question = ["--metric", "validation_error", "--value", "0.1", "--rule", "released", "--first", "3"]
-    assert "validation_error < 0.1" in door("steps", "--store", folder, *question)[1]
+    assert "validation_error < 0.1" in cli("steps", "--store", folder, *question)[1]
 
 
-def test_fewer_complete_trials_than_the_rule_takes_are_used_with_one_note(folder, door):
+def test_fewer_complete_trials_than_the_rule_takes_are_used_with_one_note(folder, cli):
     for size in (8, 16):
         by_hand.publish(folder, by_hand.study(batch_size=size), PUBLISHED)
     question = ["--metric", "validation_error", "--value", "0.1", "--rule", "released"]
-    _, out, err = door("steps", "--store", folder, "--csv", *question)
+    _, out, err = cli("steps", "--store", folder, "--csv", *question)
     assert [line.split(",")[6:9] for line in out.splitlines()[1:]] == [["0", "15", "6"]] * 2
     names = [by_hand.study(batch_size=size).name for size in (8, 16)]
     assert err == f"note: fewer than 100 trials are COMPLETE, and all of them count: {names[0]} (3), {names[1]} (3)\n"
 
 
-def test_by_the_released_rule_a_trial_may_end_before_it_is_below_its_own_target(folder, door):
+def test_by_the_released_rule_a_trial_may_end_before_it_is_below_its_own_target(folder, cli):
     publish(folder, plan(), {0: Ran([(1, 0.5), (2, 0.1)])})
     question = ["--metric", "test_error", "--value", "0.1"]
-    assert door("steps", "--store", folder, *question)[2] == ""
-    err = door("steps", "--store", folder, *question, "--rule", "released", "--first", "1")[2]
+    assert cli("steps", "--store", folder, *question)[2] == ""
+    err = cli("steps", "--store", folder, *question, "--rule", "released", "--first", "1")[2]
     assert err.startswith("note: trials stopped once they had decided their own targets")
 
 
-def test_a_source_that_tells_only_the_end_of_a_trial_is_flagged(folder, door):
+def test_a_source_that_tells_only_the_end_of_a_trial_is_flagged(folder, cli):
     by_hand.publish(folder, by_hand.study(), {1: by_hand.Ran("COMPLETE", [(40, 0.0)])})
-    _, out, err = door("steps", "--store", folder, "--csv", "--metric", "validation_error", "--value", "0")
+    _, out, err = cli("steps", "--store", folder, "--csv", "--metric", "validation_error", "--value", "0")
     assert out.splitlines()[1].split(",")[6:9] == ["0", "40", "1"]
     assert err.startswith("note: only the end of each trial was published")
     assert len(err.splitlines()) == 1
 
 
-def test_published_studies_make_curves_like_our_own(folder, tmp_path, door):
+def test_published_studies_make_curves_like_our_own(folder, tmp_path, cli):
     for size in (1, 2, 4, 8, 16, 32):
         least = 600 // size + 60
         trials = {i: by_hand.Ran("COMPLETE", [(least + i, 0.2), (least + i + 2, 0.05)]) for i in (1, 2)}
@@ -197,18 +197,18 @@ def test_published_studies_make_curves_like_our_own(folder, tmp_path, door):
     assert (row["dataset"], row["verdict"]) == ("a/b", "identified")
     assert row["s_min"] == pytest.approx(60, rel=0.2)
     assert (
-        door("figures", "--store", folder, "--out", tmp_path, "--metric", "validation_error", "--value", "0.1")[0] == 0
+        cli("figures", "--store", folder, "--out", tmp_path, "--metric", "validation_error", "--value", "0.1")[0] == 0
     )
 
 
-def test_a_store_may_be_a_place_of_fsspec(door):
+def test_a_store_may_be_a_place_of_fsspec(cli):
     folder = "memory://analysis/store"
     by_hand.publish(durable.location(folder), by_hand.study(), PUBLISHED)
     question = ["--metric", "validation_error", "--value", "0.1"]
-    code, out, _ = door("steps", "--store", folder, *question)
+    code, out, _ = cli("steps", "--store", folder, *question)
     assert (code, out.splitlines()[-1]) == (0, f"next: python -m analysis fit --store {folder}")
     assert "(0, 10]" in out
-    assert door("fit", "--store", folder, *question)[0] == 0
+    assert cli("fit", "--store", folder, *question)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -230,44 +230,44 @@ def test_a_store_may_be_a_place_of_fsspec(door):
         (["--metric", "test_error", "--value", "nan"], "target on test_error must be a finite number, not nan"),
     ],
 )
-def test_mistakes_are_told_in_one_line(small, door, arguments, message):
-    code, out, err = door("steps", "--store", small, *arguments)
+def test_mistakes_are_told_in_one_line(small, cli, arguments, message):
+    code, out, err = cli("steps", "--store", small, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert message in err
     assert len(err.splitlines()) == 1
 
 
-def test_missing_and_empty_stores(folder, door):
-    assert door("steps", "--store", folder)[::2] == (
+def test_missing_and_empty_stores(folder, cli):
+    assert cli("steps", "--store", folder)[::2] == (
         2,
         f"error: no store at {folder}; create one with `python -m sweeps store={folder}`, or name another\n",
     )
     folder.mkdir()
-    code, _, err = door("steps", "--store", folder)
+    code, _, err = cli("steps", "--store", folder)
     assert (code, err.splitlines()) == (
         2,
         [f"error: no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`"],
     )
 
 
-def test_studies_without_targets_need_one(folder, door):
+def test_studies_without_targets_need_one(folder, cli):
     publish(folder, plan(targets=()), {0: Ran([(1, 0.05)])})
-    code, _, err = door("steps", "--store", folder)
+    code, _, err = cli("steps", "--store", folder)
     assert code == 2
     assert "ask for one with --metric and --value (recorded metrics: test_error)" in err
-    assert door("steps", "--store", folder, "--metric", "test_error", "--value", "0.1")[0] == 0
+    assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "0.1")[0] == 0
 
 
 @pytest.mark.parametrize("rule", ["minimum", "median"])
-def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(small, door, rule):
+def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(small, cli, rule):
     by_hand.publish(small, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(5, 0.05)])})
     name = by_hand.study().name
     why = "published studies have no targets of their own; --metric and --value ask for one"
-    _, out, err = door("steps", "--store", small, "--rule", rule, "--csv")
+    _, out, err = cli("steps", "--store", small, "--rule", rule, "--csv")
     assert "a/b" not in out
     assert f"note: not in the table, as {why}: {name}\n" in err
-    assert why not in door("steps", "--store", small, "--rule", rule, *ASKED)[2]
+    assert why not in cli("steps", "--store", small, "--rule", rule, *ASKED)[2]
 
 
 def test_pruning_changes_no_answer(folder, swept):
@@ -292,19 +292,19 @@ def started(folder: Path, *, easy: int | None) -> None:
 ASKED = ("--metric", by_hand.METRIC, "--value", "0.1")
 
 
-def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, door):
+def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, cli):
     started(folder, easy=8)
     name = by_hand.study(batch_size=8).name
     assert verify.run(folder, print) == 0
-    code, out, err = door("steps", "--store", folder, *ASKED)
+    code, out, err = cli("steps", "--store", folder, *ASKED)
     assert code == 0
     (told,) = [row for row in out.splitlines() if " [0, 0] " in row]
     assert told.split()[-4:] == ["1", "2", "0", "1"]  # the trial, and how they ended
     assert "(900, 1,009]" in out
     assert f"note: met at the start, before any step, and so in no fit: {name}\n" in err + out
-    _, table, _ = door("steps", "--store", folder, *ASKED, "--csv")
+    _, table, _ = cli("steps", "--store", folder, *ASKED, "--csv")
     assert [row for row in table.splitlines() if ",0,0,1," in row]
-    assert "[0, 0]" in door("steps", "--store", folder, *ASKED, "--rule", "median", "--best-of", "3")[1]
+    assert "[0, 0]" in cli("steps", "--store", folder, *ASKED, "--rule", "median", "--best-of", "3")[1]
     started(tmp_path / "without", easy=None)
     shutil.rmtree(tmp_path / "without" / name)
     (tmp_path / "points.csv").write_text(table)
@@ -328,7 +328,7 @@ def test_a_curve_that_is_met_at_the_start_everywhere_says_so(folder):
     assert drawn.why_nothing.startswith("met at the start")
 
 
-def test_lists_of_a_source_that_are_kept_twice_or_joined_are_named(folder, tmp_path, door):
+def test_lists_of_a_source_that_are_kept_twice_or_joined_are_named(folder, tmp_path, cli):
     names = []
     for release, rate in (("training_1.0.0", 10), ("training_1.1.0", 8)):
         for size, runs in ((4096, [40, 42, 41]), (2048, [40, 42, 41 + rate])):
@@ -340,7 +340,7 @@ def test_lists_of_a_source_that_are_kept_twice_or_joined_are_named(folder, tmp_p
     longer = {"Benchmark": "resnet", "BS": 2048, "Hyperparams": {"rate": 8}, "Epochs to converge": [40, 42, 49, 50]}
     (tmp_path / "training_1.1.0" / "rcps_longer.json").write_text(json.dumps({"y": longer}))
     assert mlperf_rcp.run(tmp_path, folder, report=names.append) == 0
-    _, _, err = door("steps", "--store", folder, "--csv", "--metric", "validation_shortfall", "--value", "0")
+    _, _, err = cli("steps", "--store", folder, "--csv", "--metric", "validation_shortfall", "--value", "0")
     twice = [commit.name for commit in store.catalogue(folder) if commit.plan["batch_size"] == 4096]
     (joined,) = (commit.name for commit in store.catalogue(folder) if commit.trials == 4)
     notes = err.splitlines()

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from upath import UPath
 
-from results import __main__ as door
+from results import __main__ as cli
 from results import durable, store
 from results.bad_input import BadInput
 from results.checks import repair, verify
@@ -189,10 +189,10 @@ def test_what_is_not_repaired(
         repair.run(UPath("memory://store"), print)
     release = make_release(states["committed"])
     before = contents(release)
-    assert door.main(["repair", "--store", str(release)]) == 2
+    assert cli.main(["repair", "--store", str(release)]) == 2
     assert "fetch it again" in capsys.readouterr().err
     assert contents(release) == before
-    assert door.main(["repair", "--store", str(states["committed"])]) == 0
+    assert cli.main(["repair", "--store", str(states["committed"])]) == 0
     assert capsys.readouterr().out == "0 files dropped or rebuilt; no faults left\n"
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from upath import UPath
 
-from results import __main__ as door
+from results import __main__ as cli
 from results.checks import verify
 from results.release import merge, release
 
@@ -24,7 +24,7 @@ def faults(folder: Path | UPath) -> list[str]:
 
 
 def test_a_store_without_faults_and_its_ledger(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert door.main(["verify", "--store", str(whole)]) == 0
+    assert cli.main(["verify", "--store", str(whole)]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("3 studies, ")
     # 8 of the first; of the published one 3, and 2 that it lacks; of the one in progress 5, and 3 that it lacks
@@ -44,7 +44,7 @@ def test_a_release_holds_what_it_lists_and_nothing_else(
 ) -> None:
     place = tmp_path / "release"
     assert release.export(whole, place, print) == 0
-    assert door.main(["verify", "--store", str(place)]) == 0
+    assert cli.main(["verify", "--store", str(place)]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.startswith("3 studies, ")
     assert (
@@ -97,7 +97,7 @@ def test_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     (run / "studies.parquet").touch()
     said = {"file": "no folder", "nothing": "no folder", "empty": "holds no study", "old": "has schema 1"}
     for name, words in said.items():
-        assert door.main(["verify", "--store", str(tmp_path / name)]) == 2
+        assert cli.main(["verify", "--store", str(tmp_path / name)]) == 2
         captured = capsys.readouterr()
         assert captured.out == ""
         assert words in captured.err and captured.err.count("\n") == 1
@@ -138,8 +138,8 @@ def test_of_a_large_store_a_sample_of_the_envelopes_is_made_again_and_with_full_
     (one,) = verify.sample(sizes, full=False)
     assert one == min(verify.sample(sizes, full=False))
     assert verify.sample(sizes, full=True) == sizes.keys()
-    assert door.main(["verify", "--store", str(place)]) == int(one == study.name)
+    assert cli.main(["verify", "--store", str(place)]) == int(one == study.name)
     assert "2 envelopes trusted by their hashes (--full rebuilds all); " in capsys.readouterr().out
-    assert door.main(["verify", "--store", str(place), "--full"]) == 1
+    assert cli.main(["verify", "--store", str(place), "--full"]) == 1
     out = capsys.readouterr().out
     assert f"{study.name}/envelope-000004.arrow: is not the envelope of the tables" in out and "--full" not in out

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from upath import UPath
 
-import results.__main__ as results_door
+import results.__main__ as results_cli
 from results import store
 from results.bad_input import BadInput
 from results.checks import verify
@@ -446,7 +446,7 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
     assert lines[-1].startswith("1 studies, of which 0 are new (0 trials, 0 evaluations) and 1 were there")
     assert sorted(folder.rglob("*")) == files
     command = ["import", "algoperf-logs", str(tmp_path / "logs"), "--store", str(folder), "--replace"]
-    assert results_door.main(command) == 0
+    assert results_cli.main(command) == 0
     assert "1 studies changed, 10 values: replaced by what the logs say now\n" in capsys.readouterr().err
     found = store.read(folder)
     assert found.measurements[["trial", "step"]].to_numpy().tolist() == [
@@ -461,7 +461,7 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
 
 def test_only_logs_can_be_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for source in ("shallue2018", "mlperf-rcp"):
-        assert results_door.main(["import", source, str(tmp_path), "--store", str(tmp_path / "s"), "--replace"]) == 2
+        assert results_cli.main(["import", source, str(tmp_path), "--store", str(tmp_path / "s"), "--replace"]) == 2
         assert capsys.readouterr().err.startswith("error: --replace is for import algoperf-logs")
 
 
@@ -544,7 +544,7 @@ def test_real_logs_import_completely_and_merge_with_ours(tmp_path: Path) -> None
     assert trials > 0.9 * sum(commit.trials for commit in store.catalogue(folder))
     assert cells > 20_000
     ours = [str(Path(__file__).parents[3] / "results" / name) for name in ("published", "mlperf")]
-    assert results_door.main(["merge", "--store", str(whole), *ours, str(folder)]) == 0
-    assert results_door.main(["export", "--store", str(whole), "--out", str(tmp_path / "release")]) == 0
+    assert results_cli.main(["merge", "--store", str(whole), *ours, str(folder)]) == 0
+    assert results_cli.main(["export", "--store", str(whole), "--out", str(tmp_path / "release")]) == 0
     for made in (folder, whole, tmp_path / "release"):
-        assert results_door.main(["verify", "--store", str(made), "--full"]) == 0
+        assert results_cli.main(["verify", "--store", str(made), "--full"]) == 0

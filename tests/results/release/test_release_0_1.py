@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import analysis.__main__ as analysis_door
+import analysis.__main__ as analysis_cli
 from analysis import workloads
 from analysis.fitting import confirmations
 from results import store
@@ -59,9 +59,9 @@ def test_it_is_whole_and_answers_as_it_did(tmp_path: Path, again: bool) -> None:
 
 
 def test_it_is_fitted_and_its_factorizations_are_read(capsys: pytest.CaptureFixture[str]) -> None:
-    assert analysis_door.main(["fit", "--store", str(RELEASE)]) == 0
+    assert analysis_cli.main(["fit", "--store", str(RELEASE)]) == 0
     assert "quadratic" in capsys.readouterr().out
-    assert analysis_door.main(["epochs", "--store", str(RELEASE)]) == 0
+    assert analysis_cli.main(["epochs", "--store", str(RELEASE)]) == 0
     assert "webgraph_synthetic" in capsys.readouterr().out
 
 

@@ -59,7 +59,7 @@ def run(module: str) -> NoReturn:
     sys.exit(main())
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An argument parser that raises BadInput where argparse prints its usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def location(text: str) -> Any:
-    """The type of an argument of a ``Parser`` that ``durable.location`` understands."""
+    """The type of an argument of a ``CommandParser`` that ``durable.location`` understands."""
     from results import durable
 
     try:

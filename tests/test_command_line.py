@@ -1,4 +1,4 @@
-"""How doors end, and that nothing in a store steers the terminal they print to or is a traceback."""
+"""How commands end, and that nothing in a store steers the terminal they print to or is a traceback."""
 
 import csv
 import hashlib
@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from analysis import __main__ as analysis_door
-from results import __main__ as results_door
+from analysis import __main__ as analysis_cli
+from results import __main__ as results_cli
 from results import durable, store
 from results.plans.batch_study import BatchStudy
 from results.release import release
 from results.storage.parts import commit_file, plan_file
-from sweeps import __main__ as sweeps_door
-from sweeps import plan as plan_door
+from sweeps import __main__ as sweeps_cli
+from sweeps import plan as plan_cli
 from sweeps import status
 from workloads import prepare
 
@@ -31,21 +31,21 @@ ROOT = Path(__file__).parents[1]
 STEERS = "\x1b]0;mine\x07\x1b[2J\u202e"  # names a window, clears it, and turns the text around
 OPENED: dict[str, Callable[[Path, Path], int]] = {
     "status": lambda folder, other: status.main([f"store={folder}"]),
-    "merge": lambda folder, other: results_door.main(["merge", str(folder), "--store", str(other)]),
-    "verify": lambda folder, other: results_door.main(["verify", "--store", str(folder)]),
-    "steps": lambda folder, other: analysis_door.main(["steps", "--store", str(folder)]),
-    "csv": lambda folder, other: analysis_door.main(["steps", "--store", str(folder), "--csv"]),
-    "fit": lambda folder, other: analysis_door.main(["fit", "--store", str(folder)]),
+    "merge": lambda folder, other: results_cli.main(["merge", str(folder), "--store", str(other)]),
+    "verify": lambda folder, other: results_cli.main(["verify", "--store", str(folder)]),
+    "steps": lambda folder, other: analysis_cli.main(["steps", "--store", str(folder)]),
+    "csv": lambda folder, other: analysis_cli.main(["steps", "--store", str(folder), "--csv"]),
+    "fit": lambda folder, other: analysis_cli.main(["fit", "--store", str(folder)]),
 }
 MISTAKEN: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
-    "analysis": (analysis_door.main, ["fit", "--store", "nosuch://store"]),
-    "results": (results_door.main, ["verify", "--store", "nosuch://store"]),
-    "sweeps": (sweeps_door.main, ["nosuch=1"]),
-    "sweeps.plan": (plan_door.main, ["nosuch=1"]),
+    "analysis": (analysis_cli.main, ["fit", "--store", "nosuch://store"]),
+    "results": (results_cli.main, ["verify", "--store", "nosuch://store"]),
+    "sweeps": (sweeps_cli.main, ["nosuch=1"]),
+    "sweeps.plan": (plan_cli.main, ["nosuch=1"]),
     "sweeps.status": (status.main, ["nosuch=1"]),
     "workloads.prepare": (prepare.main, ["mnist", "--nosuch"]),
 }
-# Runs a door that is interrupted when it begins to import the first module of those that take long.
+# Runs a command that is interrupted when it begins to import the first module of those that take long.
 INTERRUPTED = """
 import os, runpy, signal, sys
 
@@ -95,16 +95,16 @@ def is_one_line(code: int, err: str, *words: str) -> None:
         assert word in err
 
 
-@pytest.mark.parametrize("door", OPENED)
+@pytest.mark.parametrize("command", OPENED)
 def test_no_name_in_a_store_steers_the_terminal(
-    tmp_path: Path, folder: Path, door: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, folder: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile: BatchStudy = plan(model_options={"widths": STEERS}, batch_size=8)
     publish(folder, hostile, {i: Ran([(5, 0.2), (9, 0.1)]) for i in range(4)})
     waiting = folder / f"waiting{STEERS}"
     waiting.mkdir()
     durable.create(waiting / plan_file(4), durable.seal({"plan": hostile.plan(), "trials": 4}))
-    OPENED[door](folder, tmp_path / f"other{STEERS}")
+    OPENED[command](folder, tmp_path / f"other{STEERS}")
     out, err = capsys.readouterr()
     told = out + err
     assert "x1b" in told
@@ -120,10 +120,10 @@ def test_cells_of_csv_are_one_line_and_of_one_row(folder: Path, capsys: pytest.C
     assert "fully_connected_a\\nb,c" in rows[1] + rows[2]
 
 
-@pytest.mark.parametrize("door", ["merge", "steps"])
+@pytest.mark.parametrize("command", ["merge", "steps"])
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN"])
 def test_what_is_no_number_of_json_is_one_line(
-    tmp_path: Path, folder: Path, door: str, number: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, folder: Path, command: str, number: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "release"
     release.export(folder, out, lambda line: None)
@@ -132,15 +132,15 @@ def test_what_is_no_number_of_json_is_one_line(
     record["studies"][0]["number"] = float(number)
     path.write_bytes(durable.seal(record))
     assert number in path.read_text()
-    is_one_line(OPENED[door](out, tmp_path / "other"), capsys.readouterr().err, "manifest.json")
+    is_one_line(OPENED[command](out, tmp_path / "other"), capsys.readouterr().err, "manifest.json")
 
 
-@pytest.mark.parametrize("door", ["merge", "status"])
+@pytest.mark.parametrize("command", ["merge", "status"])
 @pytest.mark.parametrize("table", ["trials", "measurements"])
 def test_a_column_whose_name_is_no_text_is_one_line(
-    tmp_path: Path, folder: Path, door: str, table: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, folder: Path, command: str, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if (door, table) == ("status", "measurements"):
+    if (command, table) == ("status", "measurements"):
         pytest.skip("status reads no measurements")
     (commit,) = store.catalogue(folder)
     file = commit.files[table]
@@ -152,12 +152,12 @@ def test_a_column_whose_name_is_no_text_is_one_line(
     files = durable.read_sealed(folder / commit.name / commit_file(commit.number))["files"]
     files[table]["sha256"] = hashlib.sha256(broken).hexdigest()
     resealed(folder, files=files)
-    is_one_line(OPENED[door](folder, tmp_path / "other"), capsys.readouterr().err, file.path.name)
+    is_one_line(OPENED[command](folder, tmp_path / "other"), capsys.readouterr().err, file.path.name)
 
 
-@pytest.mark.parametrize("door", ["status", "steps", "merge"])
+@pytest.mark.parametrize("command", ["status", "steps", "merge"])
 def test_a_folder_that_cannot_be_read_is_one_line(
-    one_of_two_users: Path, door: str, capsys: pytest.CaptureFixture[str]
+    one_of_two_users: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = one_of_two_users / "store"
     publish(folder, plan(trials=1), {0: Ran([(5, 0.2), (9, 0.1)])})
@@ -165,13 +165,13 @@ def test_a_folder_that_cannot_be_read_is_one_line(
     (folder / name).chmod(0)
     if os.getuid() == 0:
         os.seteuid(65534)
-    is_one_line(OPENED[door](folder, one_of_two_users / "other"), capsys.readouterr().err, name, "permission")
+    is_one_line(OPENED[command](folder, one_of_two_users / "other"), capsys.readouterr().err, name, "permission")
 
 
 @pytest.mark.parametrize("name", MISTAKEN)
 def test_words_that_cannot_be_are_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    door, words = MISTAKEN[name]
-    is_one_line(door(words), capsys.readouterr().err, "nosuch")
+    main, words = MISTAKEN[name]
+    is_one_line(main(words), capsys.readouterr().err, "nosuch")
 
 
 @pytest.mark.parametrize("name", MISTAKEN)
