@@ -77,15 +77,15 @@ def _steps(options: argparse.Namespace) -> None:
     if options.rule == "median":
         from analysis.trials import medians  # takes longer to import than most answers take
 
-        table, notes = medians.answer(held, target, medians.Counts(options.k, options.best_of))
+        table, notes = medians.answer(held, target, medians.TrialCounts(options.k, options.best_of))
         columns, readable = steps.MEDIAN_COLUMNS, medians.readable
     else:
         notes = []
         if options.rule != "minimum":
-            held, notes = steps.unpruned(held, target, f"--rule {options.rule}")
+            held, notes = steps.without_pruned(held, target, f"--rule {options.rule}")
         table = steps.table(held, target)
         notes, columns = notes + steps.notes(held, table, target), {**steps.COLUMNS, **steps.CONFIRMED}
-        table = confirmations.beside(table, held if options.rule == "minimum" else None)
+        table = confirmations.add_confirmed(table, held if options.rule == "minimum" else None)
         readable = functools.partial(steps.readable, rule=rule)
     for note in notes:
         say(f"note: {note}")
@@ -105,7 +105,7 @@ def _fit(options: argparse.Namespace) -> None:
     if options.points and options.best_of:
         raise BadInput("--best-of goes with --store; a file of points has no trials in it")
     if options.points:
-        found = fits.judged_points(options.points)
+        found = fits.judge_points(options.points)
     elif options.best_of:
         fitted = pairs.of_store(options.store, asked)
         found = by_k.rows(fitted, options.best_of)
@@ -145,11 +145,11 @@ def _epochs(options: argparse.Namespace) -> None:
 
     held = factorizations.load(options.store)
     if not held:
-        raise factorizations.nothing_there(options.store)
+        raise factorizations.no_factorization(options.store)
     table = epochs.table(held)
-    for note in epochs.notes(held, factorizations.waiting(options.store, held)):
+    for note in epochs.notes(held, factorizations.waiting_names(options.store, held)):
         say(f"note: {note}")
-    judged = [core_counts.judge(curve) for curve in core_counts.of(held)] if options.fit else []
+    judged = [core_counts.judge(curve) for curve in core_counts.curves(held)] if options.fit else []
     if options.csv:
         _csv(core_counts.table(judged) if options.fit else table)
         return

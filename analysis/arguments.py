@@ -10,14 +10,14 @@ from results import command_line
 from results.command_line import location
 
 
-class Parser(command_line.CommandParser):
+class LazyParser(command_line.CommandParser):
     """A parser of one command.
 
     ``fill`` adds a command's arguments and manual once that command is asked for: to import what all of them are about
     takes longer than most of them do.
     """
 
-    fill: "Callable[[Parser], None] | None" = None
+    fill: "Callable[[LazyParser], None] | None" = None
 
     def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
         self._filled()
@@ -33,15 +33,15 @@ class Parser(command_line.CommandParser):
             fill(self)
 
 
-def parser() -> Parser:
+def parser() -> LazyParser:
     """All commands with their help."""
     as_written = argparse.RawDescriptionHelpFormatter
-    top = Parser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
+    top = LazyParser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
     commands = top.add_subparsers(
         dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures | report"
     )
 
-    def command(name: str, summary: str, fill: Callable[[Parser], None]) -> None:
+    def command(name: str, summary: str, fill: Callable[[LazyParser], None]) -> None:
         commands.add_parser(name, help=summary, formatter_class=as_written).fill = fill
 
     command("steps", "steps to target of every study", _steps_arguments)
@@ -54,7 +54,7 @@ def parser() -> Parser:
     return top
 
 
-def _steps_arguments(sub: Parser) -> None:
+def _steps_arguments(sub: LazyParser) -> None:
     from analysis.trials import steps
     from results.rules.answers import RULES
 
@@ -84,7 +84,7 @@ def _counts(words: str) -> list[int]:
 _counts.__name__ = "numbers of trials, such as 8,16,32,"  # as argparse calls it: invalid … value
 
 
-def _fit_arguments(sub: Parser) -> None:
+def _fit_arguments(sub: LazyParser) -> None:
     from analysis.fitting import fits, pairs
 
     sub.description = manual.FIT + manual.meanings(pairs.COLUMNS | fits.COLUMNS) + manual.FIT_LIMITS
@@ -99,7 +99,7 @@ def _fit_arguments(sub: Parser) -> None:
     sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
-def _coverage_arguments(sub: Parser) -> None:
+def _coverage_arguments(sub: LazyParser) -> None:
     from analysis.cores import coverage as of_cores
     from analysis.fitting import coverage
 
@@ -113,7 +113,7 @@ def _coverage_arguments(sub: Parser) -> None:
     sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
-def _epochs_arguments(sub: Parser) -> None:
+def _epochs_arguments(sub: LazyParser) -> None:
     from analysis.cores import core_counts, epochs
 
     meanings = manual.meanings(epochs.COLUMNS) + manual.EPOCHS_FIT + manual.meanings(core_counts.COLUMNS)
@@ -123,7 +123,7 @@ def _epochs_arguments(sub: Parser) -> None:
     sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
-def _compare_arguments(sub: Parser) -> None:
+def _compare_arguments(sub: LazyParser) -> None:
     from analysis import compare
 
     sub.description = manual.COMPARE + manual.meanings(compare.COLUMNS)
@@ -133,7 +133,7 @@ def _compare_arguments(sub: Parser) -> None:
     sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
-def _figures_arguments(sub: Parser) -> None:
+def _figures_arguments(sub: LazyParser) -> None:
     sub.description = manual.FIGURES
     sub.add_argument("--list", action="store_true", help="name the figures and stop")
     sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
@@ -152,7 +152,7 @@ def _figures_arguments(sub: Parser) -> None:
     sub.add_argument("--value", type=float, action="append", default=[], help="the value to reach; several with --kind")
 
 
-def _report_arguments(sub: Parser) -> None:
+def _report_arguments(sub: LazyParser) -> None:
     sub.description = manual.REPORT
     sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page; what is there is replaced")

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import contradictions, studies, text
-from analysis.contradictions import Finding, paired
+from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
 from analysis.fitting import curves
 from analysis.fitting.curves import Curve
@@ -60,7 +60,7 @@ def table(a: Folder, b: Folder, asked: tuple[str, float] | None = None) -> pd.Da
     Raises:
       BadInput: one of them is no store, or there is nothing that both hold.
     """
-    here, there = (_Place(folder, asked) for folder in (a, b))
+    here, there = (_Contents(folder, asked) for folder in (a, b))
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
     found = pd.DataFrame(rows, columns=list(COLUMNS))
     if found["result"].isin(["only_a", "only_b"]).all():
@@ -76,7 +76,7 @@ def differs(table: pd.DataFrame) -> bool:
     return bool((table["result"] == "differ").any())
 
 
-class _Place:
+class _Contents:
     """What one store or release holds: trials by what tables call their study, curves, factorizations."""
 
     def __init__(self, folder: Folder, asked: tuple[str, float] | None):
@@ -84,7 +84,7 @@ class _Place:
         self.factorized = factorizations.load(folder) if factorizations.of_kind(commits) else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves: list[Curve] = []
-        over_batches = {commit.name for commit in kinds.of_kind(commits, *studies.drawn_as(studies.BATCH))}
+        over_batches = {commit.name for commit in kinds.of_kind(commits, *studies.kinds_drawn_as(studies.BATCH))}
         if commits and not over_batches:
             return
         held, target = steps.load(folder, asked)
@@ -98,25 +98,25 @@ class _Place:
         self.curves = curves.of_store(held, target)
 
 
-def _answers(a: _Place, b: _Place) -> Iterator[dict[str, Any]]:
+def _answers(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
         return *key[:3], key[3].metric, key[3].value, key[4]
 
     for key in sorted(a.answers.keys() | b.answers.keys(), key=order):
         here, there = a.answers.get(key, []), b.answers.get(key, [])
-        for pair in paired(here, there, lambda one: one.study.plan_json, contradictions.stream, lambda one: ""):
+        for pair in pair_up(here, there, lambda one: one.study.plan_json, contradictions.stream, lambda one: ""):
             yield _row(STEPS, key[:4], contradictions.of_answers(pair)) | {"batch_size": key[4]}
 
 
-def _curves(a: _Place, b: _Place) -> Iterator[dict[str, Any]]:
+def _curves(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
     for key in dict.fromkeys(contradictions.curve_looks(curve) for curve in (*a.curves, *b.curves)):
         here, there = ([one for one in all_ if contradictions.curve_looks(one) == key] for all_ in (a.curves, b.curves))
-        for pair in paired(here, there, lambda one: one.key, lambda one: one.distinction, lambda one: ""):
+        for pair in pair_up(here, there, lambda one: one.key, lambda one: one.distinction, lambda one: ""):
             yield _row(CRITICAL, key, contradictions.of_curves(pair))
 
 
-def _factorizations(a: _Place, b: _Place) -> Iterator[dict[str, Any]]:
-    for pair in paired(a.factorized, b.factorized, contradictions.plan_of, contradictions.looks_of):
+def _factorizations(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
+    for pair in pair_up(a.factorized, b.factorized, contradictions.plan_of, contradictions.looks_of):
         study = (pair.a or pair.b).study
         naming = study.dataset, study.model_label, study.solver, None
         yield _row(SECONDS, naming, contradictions.of_times(pair)) | {"cores": study.cores}

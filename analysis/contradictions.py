@@ -28,7 +28,7 @@ REACHED, NOT_REACHED = "reached", "not reached"
 T = TypeVar("T")
 
 
-class Side(NamedTuple):
+class Reading(NamedTuple):
     """What one place says: an interval, infinite where open or not reached, and a word on it."""
 
     low: float
@@ -56,13 +56,13 @@ class Finding(NamedTuple):
       why: how it was judged, or why not.
     """
 
-    a: Side | None
-    b: Side | None
+    a: Reading | None
+    b: Reading | None
     result: str
     why: str
 
 
-def paired(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]) -> list[Pair]:
+def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]) -> list[Pair]:
     """Things of A with those of B: by the first of these identities that tells one from all others on both sides."""
     pairs = []
     for identity in identities:
@@ -97,8 +97,8 @@ def of_curves(pair: Pair) -> Finding:
     """Of a pair of ``Curve``."""
     judged = {name: fits.of_curve(curve) for name, curve in zip("AB", pair[:2], strict=True) if curve is not None}
     if pair.a is None or pair.b is None:
-        return _alone(pair, lambda curve: stated(*judged.values()))
-    a, b = stated(judged["A"]), stated(judged["B"])
+        return _alone(pair, lambda curve: stated_interval(*judged.values()))
+    a, b = stated_interval(judged["A"]), stated_interval(judged["B"])
     if "not_identified" in (a.words, b.words):
         why = [f"{name}: {one.reason}" for name, one in judged.items() if one.verdict == "not_identified"]
         return Finding(a, b, "not_judged", "; ".join(why))
@@ -149,11 +149,11 @@ def curve_looks(curve: Curve) -> tuple[Any, ...]:
     return curve.dataset, curve.model, curve.optimizer, curve.target
 
 
-def stated(judged: Judged) -> Side:
+def stated_interval(judged: Judged) -> Reading:
     """The interval that a verdict states: open on both sides where nothing is identified."""
     fit, verdict = judged.fit, judged.verdict
     low, high = (fit.low, fit.high) if fit else (np.nan, np.nan)
-    return Side(
+    return Reading(
         low if verdict in ("identified", "at_least") else 0.0,
         high if verdict in ("identified", "at_most") else np.inf,
         verdict,
@@ -179,12 +179,12 @@ def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
     return Finding(one, other, "agree" if cut else _verdict(one, other), why)
 
 
-def _best(rows: pd.DataFrame) -> Side:
+def _best(rows: pd.DataFrame) -> Reading:
     """The answer by the rule minimum."""
     reached = rows[rows["outcome"] == trials.REACHED]
     if not len(reached):
-        return Side(np.inf, np.inf, NOT_REACHED)
-    return Side(float(reached["steps_low"].min()), float(reached["steps_high"].min()), REACHED)
+        return Reading(np.inf, np.inf, NOT_REACHED)
+    return Reading(float(reached["steps_low"].min()), float(reached["steps_high"].min()), REACHED)
 
 
 def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
@@ -198,8 +198,8 @@ def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
         why = f"independent, and {count} trial{'s are' if count > 1 else ' is'} too few for a band"
         return Finding(_best(a.counting), _best(b.counting), "not_judged", why)
     one, other = (
-        Side(np.nan_to_num(at), above if above < np.inf else np.inf, REACHED if np.isfinite(above) else "no upper end")
-        for at, above in zip(low, high, strict=True)
+        Reading(np.nan_to_num(at), end if end < np.inf else np.inf, REACHED if np.isfinite(end) else "no upper end")
+        for at, end in zip(low, high, strict=True)
     )
     return Finding(
         one,
@@ -209,7 +209,7 @@ def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
     )
 
 
-def _verdict(a: Side, b: Side) -> str:
+def _verdict(a: Reading, b: Reading) -> str:
     """Of intervals that are open below and closed above."""
     if a[:2] == b[:2]:
         return "same"
@@ -221,21 +221,21 @@ def _beyond(low: Any, high: Any) -> Any:
     return (low >= high) & (low > 0)
 
 
-def _alone(pair: Pair, says: Callable[[Any], Side]) -> Finding:
+def _alone(pair: Pair, says: Callable[[Any], Reading]) -> Finding:
     a, b = (None if one is None else says(one) for one in pair[:2])
     if pair.why:
         return Finding(a, b, "not_judged", pair.why)
     return Finding(a, b, "only_b" if a is None else "only_a", "")
 
 
-def _seconds(one: Measured) -> Side:
+def _seconds(one: Measured) -> Reading:
     place = one.place
     device = (place and place.device_kind) or "unknown device"
     words = f"{device}, emulated" if place and place.emulated else device
     seconds = one.seconds
-    return Side(seconds.min(), seconds.max(), words) if len(seconds) else Side(np.nan, np.nan, words)
+    return Reading(seconds.min(), seconds.max(), words) if len(seconds) else Reading(np.nan, np.nan, words)
 
 
-def _recall(one: Measured, name: str) -> Side:
+def _recall(one: Measured, name: str) -> Reading:
     value = one.result(name)
-    return Side(value, value, f"trial {one.chosen}" if one.chosen is not None else "no trial")
+    return Reading(value, value, f"trial {one.chosen}" if one.chosen is not None else "no trial")

@@ -9,7 +9,7 @@ from results.plans.plan import Plan
 BATCH, CORES, PAPER = "batch", "cores", "paper"
 
 
-class Kind(NamedTuple):
+class Presentation(NamedTuple):
     """How studies of a kind are read.
 
     Attributes:
@@ -30,20 +30,20 @@ class Kind(NamedTuple):
 
 STEPS_TO_TARGET = (BATCH, PAPER)
 
-KINDS: dict[str, Kind] = {
-    "batch": Kind(
+KINDS: dict[str, Presentation] = {
+    "batch": Presentation(
         "batch sizes, measured by scaling-limits",
         "Steps to a target error against batch size, with metaparameters tuned afresh at every batch size.",
         answers=True,
         figures=STEPS_TO_TARGET,
     ),
-    "recorded": Kind(
+    "recorded": Presentation(
         "batch sizes, published by others",
         "What others published of it, read into the same tables.",
         answers=True,
         figures=STEPS_TO_TARGET,
     ),
-    "cores": Kind(
+    "cores": Presentation(
         "factorizations over cores",
         "Seconds per epoch and recall of implicit factorizations against cores.",
         answers=True,
@@ -53,11 +53,11 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def drawn_as(figures: str) -> tuple[str, ...]:
+def kinds_drawn_as(figures: str) -> tuple[str, ...]:
     """The kinds that such figures are drawn from."""
     return tuple(kind for kind, row in KINDS.items() if figures in row.figures)
 
 
-def looks(study: Plan) -> tuple[str, str, str]:
+def labels(study: Plan) -> tuple[str, str, str]:
     """Data set, model and optimizer as filters call them."""
     return study.dataset, study.model_label, KINDS[study.kind].rule(study)

@@ -1,10 +1,14 @@
-"""Numbers, intervals and names as text."""
+"""Numbers, intervals, verdicts and names as text."""
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from results.plans.study import Target
 from results.rules.answers import Rule
+
+Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
+VERDICTS: tuple[str, ...] = ("identified", "at_least", "at_most", "not_identified")
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -20,27 +24,27 @@ def interval(low: float, high: float) -> str:
     return f"({low:,.0f}, {high:,.0f}]" if high > 0 else "[0, 0]"
 
 
-def some(names: Sequence[str]) -> str:
+def first_few(names: Sequence[str]) -> str:
     """The first three of ``names``, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def stated(verdict: str, best: str, low: str, high: str) -> str:
+def statement(verdict: str, best: str, low: str, high: str) -> str:
     """What a verdict states: ``64 [58, 70]``, ``at least 9,170``, ``at most 8`` or ``not identified``."""
     words = {"identified": f"{best} [{low}, {high}]", "at_least": f"at least {low}", "at_most": f"at most {high}"}
     return words.get(verdict, "not identified")
 
 
-def sought(target: Target, rule: Rule) -> str:
+def goal(target: Target, rule: Rule) -> str:
     """Such as ``validation error ≤ 0.01``, or ``validation average precision > 0.31``, which is kept as an error."""
-    metric, value = shown(target.metric, target.value)
+    metric, value = as_quality(target.metric, target.value)
     sign = rule.sign
     if metric != target.metric:
         sign = {"<": ">", "≤": "≥"}[sign]
     return f"{metric.replace('_', ' ')} {sign} {value:g}"
 
 
-def shown(metric: str, value: float) -> tuple[str, float]:
+def as_quality(metric: str, value: float) -> tuple[str, float]:
     """A metric and a value as a reader knows them: an error of a quality in [0, 1] is turned back into that."""
     for kind in ("average_precision", "recall_20", "recall_50"):
         if metric.endswith(f"{kind}_error"):

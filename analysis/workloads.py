@@ -20,7 +20,7 @@ FIELDS = ("dataset", "model", "optimizer", "batch_size", "schedule", "seed", "pr
 VARIED = ("budget_steps", "evaluation_spacing", "space", "details")
 
 
-class Workload(NamedTuple):
+class WorkloadStudies(NamedTuple):
     """Studies that differ in batch size, and in nothing else that matters.
 
     Attributes:
@@ -52,7 +52,7 @@ class Workload(NamedTuple):
         return kinds.KINDS[self.commits[0].kind].recorded
 
 
-def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
+def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]:
     """The workloads of a store or a release over batch sizes, sorted.
 
     Args:
@@ -64,14 +64,14 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[Workload]:
       BadInput: there is no store, a condition is none, or no study meets any.
     """
     conditions = [_conditions(one) for one in where]
-    commits = kinds.of_kind(store.catalogue(folder), *studies.drawn_as(studies.BATCH))
+    commits = kinds.of_kind(store.catalogue(folder), *studies.kinds_drawn_as(studies.BATCH))
     asked = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not asked:
         raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(commits)}")
-    return grouped(asked)
+    return group(asked)
 
 
-def grouped(commits: Iterable[Commit]) -> list[Workload]:
+def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
     """The workloads of studies over batch sizes, sorted."""
     alike: dict[tuple[str, str, str], dict[str, list[tuple[int, Commit]]]] = {}
     plan_of: dict[str, dict[str, Any]] = {}
@@ -83,7 +83,7 @@ def grouped(commits: Iterable[Commit]) -> list[Workload]:
         looks = (study.dataset, study.model_label, study.optimizer)
         alike.setdefault(looks, {}).setdefault(key, []).append((study.batch_size or 0, commit))
     return [
-        Workload(
+        WorkloadStudies(
             *looks,
             distinction(key, {other: plan_of[other] for other in groups}),
             tuple(commit for _, commit in sorted(members, key=lambda member: (member[0], member[1].name))),
@@ -132,7 +132,7 @@ def _names(study: Plan, field: str) -> list[str]:
 
 def _there(held: Sequence[Commit]) -> str:
     looks = {f"{one.study.dataset}/{one.study.model_label}/{one.study.optimizer}" for one in held}
-    return f"there are {text.some(sorted(looks))}" if looks else "the store has no study over batch sizes"
+    return f"there are {text.first_few(sorted(looks))}" if looks else "the store has no study over batch sizes"
 
 
 def _brief(field: str, value: Any) -> str:

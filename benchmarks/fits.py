@@ -16,7 +16,7 @@ from report import Report
 
 from analysis.fitting import coverage, curves, fits, regimes, simulation
 from analysis.fitting.curves import Curve
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results.plans.study import Target
 
 TRIALS = 100
@@ -42,7 +42,7 @@ def curve(batch_size: np.ndarray, seed: int) -> Curve:
         }
     )
     sizes = tuple(int(size) for size in batch_size)
-    return Curve(Workload("data", "model", "sgd", "", ()), Target("test_error", 0.1), trials, sizes, False, True)
+    return Curve(WorkloadStudies("data", "model", "sgd", "", ()), Target("test_error", 0.1), trials, sizes, False, True)
 
 
 def whole_fit(made: Curve) -> None:

@@ -104,7 +104,7 @@ def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fit
         one.curve.optimizer: one.judged for one in fitted if sweep(one.curve.workload.commits[0].study) == "many"
     }
     for one in of_search:
-        by_count = [at.judged for at in by_k.of([one], [8, 16, 32])]
+        by_count = [at.judged for at in by_k.refit([one], [8, 16, 32])]
         judged = [one.judged, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
         cells = [fits.critical_in_words(each) if each else "" for each in judged]
         assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in (ROOT / "README.md").read_text().splitlines()
@@ -123,7 +123,7 @@ def _is_plain(study: Plan) -> bool:
 @pytest.mark.slow
 def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: list[Fitted]) -> None:
     said = luck.summary(luck.ratios(fitted)).loc[luck.ALL]
-    moved = pairs.moved(fitted).dropna(subset="octaves")
+    moved = pairs.moves(fitted).dropna(subset="octaves")
     assert (
         f"{said['ratio']:.2f} times as many steps, in the median over all {said['studies']:.0f} studies that were "
         f"confirmed ({said['small']:.2f} up to batch size 16, {said['large']:.2f} above); {said['never']:.0f} did not "

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from analysis import arguments
+from analysis import arguments, text
 from analysis.figures.registry import FIGURES, KINDS
-from analysis.fitting import assumptions, coverage
+from analysis.fitting import assumptions
 from results import __main__ as results_cli
 from results.bad_input import BadInput
 from results.plans import schema
@@ -150,7 +150,7 @@ def test_the_dictionary_has_every_column(pages: ModuleType) -> None:
 
 def test_statistics_tell_every_verdict_and_every_assumption() -> None:
     page = (DOCS / "statistics.md").read_text()
-    for verdict in coverage.VERDICTS:
+    for verdict in text.VERDICTS:
         assert f"\n| {verdict.replace('_', ' ')} |" in page
     for name, assumed in assumptions.ASSUMPTIONS.items():
         assert f"\n| {name} | {assumed.replace('-1', '−1')} |" in page

@@ -46,7 +46,7 @@ PLAYS = Column("plays", pa.int64(), "how often it was played")
 kinds.KINDS["toy"] = kinds.Kind(toy_plan.ToyStudy, along="width", unit="play", columns=(PLAYS,))
 RUNNERS["toy"] = Runner(toy_run.run)
 readers.READERS["toy"] = readers.Reader("toy", toy_config.Keys, ("toy",), toy_config.read, "report")
-studies.KINDS["toy"] = studies.Kind("toys over widths", "How toys fare.")
+studies.KINDS["toy"] = studies.Presentation("toys over widths", "How toys fare.")
 """
 TASK = """\
 # @package _global_

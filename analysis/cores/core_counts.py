@@ -43,7 +43,7 @@ TIMES = ("serial", "parallel", "communication")
 NO_OPTIONS = ("dataset_version",)  # says the same as the options that data were generated from
 
 
-class Curve(NamedTuple):
+class CoreCurve(NamedTuple):
     """The studies that differ in the number of cores, and in nothing else of plan and device.
 
     Attributes:
@@ -81,16 +81,16 @@ class Curve(NamedTuple):
         return self.speedup * self.cores[:1] / self.cores
 
 
-class Judged(NamedTuple):
+class JudgedCoreCurve(NamedTuple):
     """A curve with its fit, which is None where none would be honest, and what there is to know."""
 
-    curve: Curve
-    fit: scaling.Fit | None
-    verdict: scaling.Verdict
+    curve: CoreCurve
+    fit: scaling.LawFit | None
+    verdict: text.Verdict
     reason: str
 
 
-def of(held: Sequence[Measured]) -> list[Curve]:
+def curves(held: Sequence[Measured]) -> list[CoreCurve]:
     """The curves of factorizations, in their order. What was never timed is on none."""
     groups: dict[tuple[Any, ...], dict[str, list[Measured]]] = {}
     for one in held:
@@ -105,7 +105,7 @@ def of(held: Sequence[Measured]) -> list[Curve]:
             by_cores = sorted(members, key=lambda one: one.study.cores)
             real = tuple(one for one in by_cores if is_real(one))
             others = tuple(one for one in by_cores if not is_real(one))
-            found.append(Curve(real, others, workloads.distinction(key, plans)))
+            found.append(CoreCurve(real, others, workloads.distinction(key, plans)))
     return found
 
 
@@ -136,7 +136,7 @@ def _range(plan: Mapping[str, Any]) -> str:
     return f"{plan['low']:g} … {plan['high']:g}"
 
 
-def judge(curve: Curve) -> Judged:
+def judge(curve: CoreCurve) -> JudgedCoreCurve:
     """Fits a curve if that is honest, and says in words what there is to know."""
     notes = [curve.distinction] if curve.distinction else []
     if curve.emulated:
@@ -147,7 +147,7 @@ def judge(curve: Curve) -> Judged:
         unknown = "an epoch has serial, parallel and communication time, three unknowns"
         counts = f"{count} number{'s' * (count != 1)} of real cores"
         notes.append(f"{counts}, a fit needs {scaling.FEWEST_COUNTS}: {unknown}")
-        return Judged(curve, None, "not_identified", "; ".join(notes))
+        return JudgedCoreCurve(curve, None, "not_identified", "; ".join(notes))
     epochs = [one.seconds for one in curve.members]
     fit = scaling.fit(curve.cores, curve.seconds, scaling.spread(epochs))
     if max(map(len, epochs)) == 1:
@@ -157,15 +157,15 @@ def judge(curve: Curve) -> Judged:
     notes += [fit.doubt] if fit.doubt else []
     if fit.slows and fit.fastest_cores < 4 * curve.cores[-1]:
         notes.append(f"by the fit more than {_cores(fit.fastest_cores)} cores slow an epoch down")
-    return Judged(curve, fit, fit.verdict, "; ".join(notes))
+    return JudgedCoreCurve(curve, fit, fit.verdict, "; ".join(notes))
 
 
-def table(judged: Sequence[Judged]) -> pd.DataFrame:
+def table(judged: Sequence[JudgedCoreCurve]) -> pd.DataFrame:
     """One row per curve with ``COLUMNS``."""
     return pd.DataFrame([_row(one) for one in judged], columns=list(COLUMNS)).astype({"dim": "Int64"})
 
 
-def _row(judged: Judged) -> dict[str, Any]:
+def _row(judged: JudgedCoreCurve) -> dict[str, Any]:
     curve, fit = judged.curve, judged.fit
     place = curve.any.place
     row = {name: getattr(curve.any.study, name) for name in ("dataset", "dim", "solver", "table_dtype")}
@@ -187,7 +187,7 @@ def _row(judged: Judged) -> dict[str, Any]:
     return row
 
 
-def readable(judged: Sequence[Judged]) -> str:
+def readable(judged: Sequence[JudgedCoreCurve]) -> str:
     """The fits for a reader: one line each, then speed-ups and a reason for each."""
     header = ["", "dataset", "dim", "solver", "dtype", "device", "cores"]
     header += [f"{name} seconds" for name in TIMES] + ["critical cores", "verdict"]
@@ -208,15 +208,15 @@ def readable(judged: Sequence[Judged]) -> str:
     )
 
 
-def in_words(judged: Judged) -> str:
+def in_words(judged: JudgedCoreCurve) -> str:
     """The critical number of cores, such as ``12.0 [11.2, 13.1]`` or ``at least 8``; empty if nothing is known."""
     fit = judged.fit
     if fit is None or judged.verdict == "not_identified":
         return ""
-    return text.stated(judged.verdict, *map(_cores, fit.critical_cores))
+    return text.statement(judged.verdict, *map(_cores, fit.critical_cores))
 
 
-def _verdict(judged: Judged) -> str:
+def _verdict(judged: JudgedCoreCurve) -> str:
     """The verdict in words, and whether the law misfits."""
     doubt = ", law misfits" if judged.fit and judged.fit.doubt else ""
     return judged.verdict.replace("_", " ") + doubt

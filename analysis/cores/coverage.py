@@ -9,7 +9,8 @@ import pandas as pd
 from analysis import simulated, text
 from analysis.cores import scaling, simulation
 from analysis.cores.core_counts import TIMES
-from analysis.cores.simulation import Scenario, Times
+from analysis.cores.simulation import CoreScenario, Times
+from analysis.text import VERDICTS
 from results import command_line
 
 LEAST = 0.85  # of statements that have to hold
@@ -32,11 +33,12 @@ COLUMNS = {
     "octaves": "median width of the interval where identified, in factors of two; empty if there were none",
 }
 ROOTS = 1e-6  # relative; ends and truth may lie on the same step, and are found to about as much
-VERDICTS = ("identified", "at_least", "at_most", "not_identified")
 HELD = ["covered", *(f"{name}_covered" for name in TIMES)]
 
 
-def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:
+def run(
+    datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[CoreScenario] = ()
+) -> pd.DataFrame:
     """Simulates and fits ``datasets`` curves of every scenario; a row of ``COLUMNS`` for each scenario.
 
     Args:
@@ -46,19 +48,19 @@ def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequ
       scenarios: which; all if none are given.
     """
 
-    def one(scenario: Scenario, rng: np.random.Generator) -> dict[str, object]:
+    def one(scenario: CoreScenario, rng: np.random.Generator) -> dict[str, object]:
         return row(scenario, fit(scenario, simulation.draw(scenario, datasets, rng)))
 
     every = simulation.scenarios()
     return simulated.table("coverage of cores", every, scenarios, one, seed, datasets, report)[list(COLUMNS)]
 
 
-def fit(scenario: Scenario, times: Times) -> list[scaling.Fit]:
+def fit(scenario: CoreScenario, times: Times) -> list[scaling.LawFit]:
     """The fits of a scenario's data sets, by the code that fits the curves of a store."""
     return [scaling.fit(scenario.cores, *one) for one in zip(times.seconds, times.spread.tolist(), strict=True)]
 
 
-def row(scenario: Scenario, fitted: Sequence[scaling.Fit]) -> dict[str, object]:
+def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, object]:
     """What came out of a scenario: a row of ``COLUMNS``."""
     law = simulation.LAWS[scenario.law]
     critical = law.critical(scenario.most)

@@ -97,16 +97,18 @@ def notes(held: Sequence[Measured], waiting: Sequence[str] = ()) -> list[str]:
     """
     found = []
     if waiting:
-        found.append(f"not in the table, as no run has ended yet: {text.some(waiting)}")
-    unreal = [emulated(one) for one in held if one.place and one.place.emulated]
+        found.append(f"not in the table, as no run has ended yet: {text.first_few(waiting)}")
+    unreal = [emulated_label(one) for one in held if one.place and one.place.emulated]
     if unreal:
-        found.append(f"cores are emulated, so that seconds say nothing about speed: {text.some(unreal)}")
+        found.append(f"cores are emulated, so that seconds say nothing about speed: {text.first_few(unreal)}")
     diverged = [one.study.name for one in held if one.chosen is None and one.ledger.infeasible]
     if diverged:
-        found.append(f"every trial that ended diverged, so there is none to show: {text.some(diverged)}")
+        found.append(f"every trial that ended diverged, so there is none to show: {text.first_few(diverged)}")
     by_test = [one.study.name for one in held if by_test_alone(one)]
     if by_test:
-        found.append(f"the best trial was chosen by test, as software 0.1 measured nothing else: {text.some(by_test)}")
+        found.append(
+            f"the best trial was chosen by test, as software 0.1 measured nothing else: {text.first_few(by_test)}"
+        )
     return found
 
 
@@ -115,7 +117,7 @@ def by_test_alone(one: Measured) -> bool:
     return one.chosen_by == TEST and one.chosen is not None and len(one.trials) > 1
 
 
-def emulated(one: Measured) -> str:
+def emulated_label(one: Measured) -> str:
     """A study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
     cores, physical = one.study.cores, one.place and one.place.physical_cores
     return f"{one.study.name} ({cores} core{'s' * (cores > 1)}{f' on {physical} physical' if physical else ''})"

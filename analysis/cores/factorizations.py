@@ -22,7 +22,7 @@ VALIDATION, TEST = "validation_recall_20", "recall_20"  # the second is reported
 SPLITS = {VALIDATION: "validation", TEST: "test"}
 
 
-class Place(NamedTuple):
+class Hardware(NamedTuple):
     """Where a trial ran; None where its run does not tell.
 
     Attributes:
@@ -58,7 +58,7 @@ class Measured:
     ledger: Ledger
     trials: pd.DataFrame
     epochs: pd.DataFrame
-    places: dict[int, Place]
+    places: dict[int, Hardware]
 
     @functools.cached_property
     def chosen_by(self) -> str:
@@ -86,18 +86,18 @@ class Measured:
         """``epochs`` at the last epoch of every trial that has any, by ``trial``, and what ``trials`` says of it."""
         return self.epochs.drop_duplicates("trial", keep="last").set_index("trial").join(self.trials)
 
-    def of(self, trial: int) -> pd.DataFrame:
+    def epochs_of(self, trial: int) -> pd.DataFrame:
         """The epochs of one trial."""
         return self.epochs[self.epochs["trial"] == trial]
 
     @functools.cached_property
     def seconds(self) -> np.ndarray:
         """As in ``epochs``, of the chosen trial, float64[epochs]; those that were not timed are left out."""
-        seconds = self.of(-1 if self.chosen is None else self.chosen)["seconds"].to_numpy()
+        seconds = self.epochs_of(-1 if self.chosen is None else self.chosen)["seconds"].to_numpy()
         return seconds[np.isfinite(seconds)]
 
     @functools.cached_property
-    def place(self) -> Place | None:
+    def place(self) -> Hardware | None:
         """Where the chosen trial ran, or, where there is none, the newest run; None if nothing tells."""
         if self.chosen is None:
             return next(reversed(self.places.values()), None)
@@ -120,7 +120,7 @@ def of_kind(commits: Sequence[Commit]) -> list[Commit]:
     return kinds.of_kind(commits, Factorization.kind)
 
 
-def waiting(folder: Folder, ran: Sequence[Measured]) -> list[str]:
+def waiting_names(folder: Folder, ran: Sequence[Measured]) -> list[str]:
     """Names of the studies of kind ``cores`` that were asked for and are not visible yet."""
     others = set(store.names(folder)) - {one.study.name for one in ran}
     seen = {commit.name for commit in store.catalogue(folder)}
@@ -128,9 +128,9 @@ def waiting(folder: Folder, ran: Sequence[Measured]) -> list[str]:
     return [plan.name for plan in kinds.of_type(asked, Factorization)]
 
 
-def nothing_there(folder: Folder) -> BadInput:
+def no_factorization(folder: Folder) -> BadInput:
     """What to answer who asks for factorizations of a store without."""
-    names = waiting(folder, [])
+    names = waiting_names(folder, [])
     if names:
         return BadInput(f"no factorization in {folder} has run yet ({len(names)} asked for: {names[0]} …)")
     fill = f"python -m sweeps +experiment=alx2022/quickstart store={folder} -m"
@@ -147,8 +147,8 @@ def _order(study: Factorization) -> tuple[object, ...]:
 def _measured(commit: Commit) -> Measured:
     (study,) = kinds.of_type([commit.study], Factorization)
     trials = read_table(commit, "trials").to_pandas()
-    runs = read_table(commit, "studies").select(["run", *Place._fields]).to_pylist()
-    places = {run.pop("run"): Place(**run) for run in runs}
+    runs = read_table(commit, "studies").select(["run", *Hardware._fields]).to_pylist()
+    places = {run.pop("run"): Hardware(**run) for run in runs}
     columns = ["run", "status", *study.space]
     return Measured(
         study, commit.ledger, trials.set_index("trial")[columns], _epochs(commit), dict(sorted(places.items()))

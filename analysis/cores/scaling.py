@@ -26,8 +26,8 @@ from scipy.special import chdtri
 
 from analysis.cores import regions
 from analysis.cores.regions import Region
+from analysis.text import Verdict
 
-Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
 Misfit = Literal["none", "rounds", "step", "scatter"]
 
 FEWEST_COUNTS = 3  # of cores, one for each time
@@ -54,7 +54,7 @@ class Interval(NamedTuple):
     high: float
 
 
-class Fit(NamedTuple):
+class LawFit(NamedTuple):
     """What the seconds per epoch at n >= 3 numbers of cores say.
 
     Attributes:
@@ -88,7 +88,7 @@ class Fit(NamedTuple):
         return self.serial.best + self.parallel.best / cores + self.communication.best * (cores - 1)
 
 
-def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> Fit:
+def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> LawFit:
     """Fits the law to the seconds per epoch at n >= 3 numbers of cores, in any order.
 
     Args:
@@ -113,7 +113,7 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> Fit:
     fastest = max(1.0, math.sqrt(parallel.best / communication.best)) if communication.best > 0 else math.inf
     slows = regions.best(points, LAW[:2])[1] > points.bound
     misfit = _misfit(points, least, int(np.count_nonzero(shares)))
-    return Fit(serial, parallel, communication, critical, verdict, fastest, slows, misfit)
+    return LawFit(serial, parallel, communication, critical, verdict, fastest, slows, misfit)
 
 
 def spread(epochs: Sequence[np.ndarray]) -> float:

@@ -88,7 +88,7 @@ SPREADS = (0.01, 0.04, 0.10)  # of epochs
 EPOCHS = 8  # that were timed on each number of cores
 
 
-class Scenario(NamedTuple):
+class CoreScenario(NamedTuple):
     """What is simulated: keys of the tables above, and a spread of epochs."""
 
     law: str
@@ -112,12 +112,12 @@ class Times(NamedTuple):
     spread: np.ndarray
 
 
-def scenarios() -> list[Scenario]:
+def scenarios() -> list[CoreScenario]:
     """All of them."""
-    return [Scenario(*one) for one in itertools.product(LAWS, COUNTS, SPREADS)]
+    return [CoreScenario(*one) for one in itertools.product(LAWS, COUNTS, SPREADS)]
 
 
-def draw(scenario: Scenario, datasets: int, rng: np.random.Generator) -> Times:
+def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Times:
     """Simulates ``datasets`` curves with the noise that the fit assumes.
 
     What slows an epoch down lasts for all epochs on a number of cores, so that their median is off by as much as a

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from analysis.figures import definitions
 from analysis.plotting.picture import Skipped
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results.bad_input import BadInput, check_choice
 from results.plans.kinds import KINDS
 from results.plans.study import Target
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
     best_of: tuple[int, ...] = ()
 
 
-def with_targets(found: Sequence[Workload], asked: Asked) -> tuple[list[Workload], list[Skipped]]:
+def with_targets(found: Sequence[WorkloadStudies], asked: Asked) -> tuple[list[WorkloadStudies], list[Skipped]]:
     """The workloads that have what is asked of them, and a line about each of the others.
 
     Raises:
@@ -63,14 +63,14 @@ def with_targets(found: Sequence[Workload], asked: Asked) -> tuple[list[Workload
     ]
 
 
-def each(found: Sequence[Workload], asked: Asked) -> Iterator[tuple[Workload, Target]]:
+def each(found: Sequence[WorkloadStudies], asked: Asked) -> Iterator[tuple[WorkloadStudies, Target]]:
     """Every workload with every target that is asked of it."""
     for workload in found:
         for target in targets(workload, asked):
             yield workload, target
 
 
-def targets(workload: Workload, asked: Asked) -> list[Target]:
+def targets(workload: WorkloadStudies, asked: Asked) -> list[Target]:
     """Targets asked for, or else the workload's own, or else the first that a figure of a paper has for it."""
     if asked.metric is not None and asked.values:
         there = any(asked.metric in commit.metrics for commit in workload.commits)
@@ -80,7 +80,7 @@ def targets(workload: Workload, asked: Asked) -> list[Target]:
     return [target for target in chosen if asked.metric in (None, target.metric)]
 
 
-def metrics(found: Sequence[Workload], asked: Asked) -> Iterator[tuple[Workload, str]]:
+def metrics(found: Sequence[WorkloadStudies], asked: Asked) -> Iterator[tuple[WorkloadStudies, str]]:
     """Every workload with the metric asked for, or else those of its targets, or of figures of a paper."""
     for workload in found:
         if asked.metric is None:

@@ -77,7 +77,7 @@ def _fit(ax: Axes, judged: Judged, style: Style, examples: float | None, label: 
 
 def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
     """One picture per data set, model and target: all optimizers, selected on the left and confirmed on the right."""
-    for names, group in pairs.alike(found, "optimizer", "targets"):
+    for names, group in pairs.comparable_groups(found, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([_sought(group[0].curve), *names[4:]])}"
         drawn = [one for one in group if len(one.judged.points.batch_size)]

@@ -17,16 +17,16 @@ from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped, axes
 from analysis.plotting.verdicts import Told
 from analysis.trials import best_of, medians
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 
 BESIDE = 0.28  # octaves from a critical batch size to the confirmed one
 MINIMUM = Style(INK, "o", (0, ()))
 
 
-def of_workloads(found: Sequence[Workload], asked: Asked) -> Iterator[Picture | Skipped]:
+def of_workloads(found: Sequence[WorkloadStudies], asked: Asked) -> Iterator[Picture | Skipped]:
     """``searches`` of workloads, of as many trials as asked, or of powers of two."""
     for workload, target in asking.each(found, asked):
-        one = pairs.of(workload, target)
+        one = pairs.of_workload(workload, target)
         powers = [2**i for i in range(1, (one.judged.points.trials or 1).bit_length())]
         yield from searches([one], asked.best_of or powers)
 
@@ -67,11 +67,11 @@ def knees(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
 
     Studies that were pruned, and tell of their own k alone, stand in the panel of those that were not.
     """
-    for key, members in pairs.alike(found, "optimizer", "targets", "pruning"):
+    for key, members in pairs.comparable_groups(found, "optimizer", "targets", "pruning"):
         group: dict[str, list[Fitted]] = {}
         for one in members:
             group.setdefault(one.curve.optimizer, []).append(one)
-        told = {optimizer: (own, by_k.of(own)) for optimizer, own in group.items()}
+        told = {optimizer: (own, by_k.refit(own)) for optimizer, own in group.items()}
         drawn = {optimizer: pair for optimizer, pair in told.items() if any(at.judged.fit for at in pair[1])}
         title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])
         if len({at.k for _, own in drawn.values() for at in own}) < 2:

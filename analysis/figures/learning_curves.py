@@ -15,7 +15,7 @@ from analysis.figures.asked import Asked
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
 from analysis.plotting.picture import Picture, Skipped, axes
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results.plans.study import Target
 from results.rules import answers
 from results.rules.confirmation import CONFIRM, SEARCH
@@ -28,7 +28,7 @@ LOST: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": "#000000", 
 HIGHEST = 2.0  # times what the first evaluation measured, in the middle of all trials: what is above is cut off
 
 
-def of_workloads(found: Sequence[Workload], asked: Asked) -> Iterator[Picture | Skipped]:
+def of_workloads(found: Sequence[WorkloadStudies], asked: Asked) -> Iterator[Picture | Skipped]:
     """One picture per study and target."""
     for workload, target in asking.each(found, asked):
         for commit in workload.commits:

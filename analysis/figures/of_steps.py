@@ -10,7 +10,7 @@ from analysis.fitting.pairs import Fitted
 from analysis.plotting import steps
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results.bad_input import check_choice
 from results.plans.study import Target
 
@@ -19,13 +19,13 @@ EASIER = (1.0, 1.25, 1.5, 2.0)  # times the target, of a workload that has one o
 DIGITS = 6
 
 
-def one_by_one(found: Sequence[Workload], asked: Asked) -> Made:
+def one_by_one(found: Sequence[WorkloadStudies], asked: Asked) -> Made:
     """One panel per workload and target."""
-    drawn: list[tuple[Panel, Fitted, Workload]] = []
+    drawn: list[tuple[Panel, Fitted, WorkloadStudies]] = []
     wanted = list(asking.each(found, asked))
     several = len({target for _, target in wanted}) > 1
     for workload, target in wanted:
-        line = pairs.of(workload, target, asked.rule)
+        line = pairs.of_workload(workload, target, asked.rule)
         title = pages.apart(found, workload) + (f", {line.curve.sought}" if several else "")
         if line.drawable:
             drawn.append((steps.panel(title, [line]), line, workload))
@@ -41,16 +41,16 @@ def one_by_one(found: Sequence[Workload], asked: Asked) -> Made:
         )
 
 
-def targets(found: Sequence[Workload], asked: Asked) -> Made:
+def targets(found: Sequence[WorkloadStudies], asked: Asked) -> Made:
     """One panel per workload with a line per target; of one target also easier ones, which the same trials tell."""
-    drawn: list[tuple[Panel, list[Fitted], Workload]] = []
+    drawn: list[tuple[Panel, list[Fitted], WorkloadStudies]] = []
     for workload in found:
         own = asking.targets(workload, asked)
         if len(own) == 1:
             own = [Target(own[0].metric, float(f"{own[0].value * times:.{DIGITS}g}")) for times in EASIER]
         members = []
         for target in own:
-            line = pairs.of(workload, target, asked.rule)
+            line = pairs.of_workload(workload, target, asked.rule)
             if line.drawable:
                 members.append(line._replace(label=line.curve.sought))
             else:
@@ -66,11 +66,11 @@ def targets(found: Sequence[Workload], asked: Asked) -> Made:
         yield pages.picture("Steps to several targets", goals, panels, symbols, pages.names(workloads), asked)
 
 
-def compare(found: Sequence[Workload], asked: Asked) -> Made:
+def compare(found: Sequence[WorkloadStudies], asked: Asked) -> Made:
     """One panel per group of workloads that differ in one thing: their optimizer, their model or their data set."""
     by = asked.by or "optimizer"
     check_choice("--by", by, pages.FIELDS)
-    groups: dict[tuple[object, ...], list[tuple[Workload, Target]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[WorkloadStudies, Target]]] = {}
     for workload, target in asking.each(found, asked):
         same = tuple(getattr(workload, field) for field in pages.FIELDS if field != by)
         goal = None if by == "dataset" else target  # as every data set has a target of its own
@@ -80,7 +80,7 @@ def compare(found: Sequence[Workload], asked: Asked) -> Made:
         title = " · ".join(map(str, key[:2]))
         members = []
         for workload, target in group:
-            line = pairs.of(workload, target, asked.rule)
+            line = pairs.of_workload(workload, target, asked.rule)
             name = getattr(workload, by) + (f" ({workload.distinction})" if workload.distinction else "")
             line = line._replace(label=f"{name}, {line.curve.sought}" if by == "dataset" else name)
             if line.drawable:
@@ -108,7 +108,7 @@ def _compared(title: str, members: Sequence[Fitted], by: str) -> Panel:
     return steps.panel(title, members, perfect=members[0].label, relative_to=relative)
 
 
-def _names(workloads: Sequence[Workload], drawn: Sequence[Fitted]) -> list[str]:
+def _names(workloads: Sequence[WorkloadStudies], drawn: Sequence[Fitted]) -> list[str]:
     targets = {(line.curve.target.metric, f"{line.curve.target.value:g}") for line in drawn}
     return [*pages.names(workloads), *(targets.pop() if len(targets) == 1 else ())]
 

@@ -12,17 +12,17 @@ from analysis.plotting import best, plane, steps, tuning
 from analysis.plotting.picture import Picture, Skipped
 from analysis.trials import budgets, metaparameters, splits, trials
 from analysis.trials.trials import StudyTrials
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results.plans.study import Target
 
 Made = Iterator[Picture | Skipped]
 
 
-def best_ones(found: Sequence[Workload], asked: Asked) -> Made:
+def best_ones(found: Sequence[WorkloadStudies], asked: Asked) -> Made:
     """One picture per workload and target, a panel per metaparameter of the best trials."""
     for workload, target in asking.each(found, asked):
         what = f"metaparameters of {workload.title}"
-        line = pairs.of(workload, target, asked.rule)
+        line = pairs.of_workload(workload, target, asked.rule)
         if not line.drawable:
             yield Skipped(what, f"{line.why_nothing} ({line.curve.sought})")
             continue
@@ -39,7 +39,7 @@ def best_ones(found: Sequence[Workload], asked: Asked) -> Made:
         yield pages.picture("Metaparameters of the best trial", goals, panels, symbols, names, asked)
 
 
-def scatter(found: Sequence[Workload], asked: Asked) -> Made:
+def scatter(found: Sequence[WorkloadStudies], asked: Asked) -> Made:
     """One picture per workload and target, a panel per batch size: its trials in the plane of two metaparameters."""
     vertical = asked.by or metaparameters.MOMENTUM
     budget = float(asked.steps[0]) if asked.steps else math.inf
@@ -51,7 +51,7 @@ def scatter(found: Sequence[Workload], asked: Asked) -> Made:
         if vertical not in space or metaparameters.LEARNING_RATE not in space:
             yield Skipped(what, f"its search is over {', '.join(space)}, not over learning_rate and {vertical}")
             continue
-        across, up = (metaparameters.searched(name, space) for name in (metaparameters.LEARNING_RATE, vertical))
+        across, up = (metaparameters.on_its_scale(name, space) for name in (metaparameters.LEARNING_RATE, vertical))
         of_study = trials.of_commits(workload.commits, target, strict=asked.rule.strict)
         ended = {
             commit.study.batch_size or 0: plane.ended(of_study[commit.name].counting, across, up, budget)
@@ -66,12 +66,12 @@ def scatter(found: Sequence[Workload], asked: Asked) -> Made:
         panels = [plane.panel(f"batch size {size:,}", own, across, up, limits, contours) for size, own in ended.items()]
         within = "" if math.isinf(budget) else f" within {budget:,.0f} steps"
         for page in pages.of(panels):
-            goals = [f"{workload.title} · the goal is {text.sought(target, asked.rule)}{within}"]
+            goals = [f"{workload.title} · the goal is {text.goal(target, asked.rule)}{within}"]
             names = [*pages.names([workload]), *_target(target)]
             yield pages.picture("Which trials reach the goal", goals, page, plane.symbols(contours), names, asked)
 
 
-def split(found: Sequence[Workload], asked: Asked) -> Made:
+def split(found: Sequence[WorkloadStudies], asked: Asked) -> Made:
     """One picture per workload and target: best error and steps to target of trials split by a metaparameter."""
     for workload, target in asking.each(found, asked):
         what = f"split of {workload.title}"
@@ -86,7 +86,7 @@ def split(found: Sequence[Workload], asked: Asked) -> Made:
             continue
         members = []
         for group in groups:
-            line = pairs.of(workload, target, asked.rule, group.kept, group.label)
+            line = pairs.of_workload(workload, target, asked.rule, group.kept, group.label)
             if line.drawable:
                 members.append(line)
             else:
@@ -109,13 +109,17 @@ def split(found: Sequence[Workload], asked: Asked) -> Made:
 
 
 def _errors(
-    workload: Workload, of_study: Mapping[str, StudyTrials], target: Target, asked: Asked, group: splits.Group
+    workload: WorkloadStudies,
+    of_study: Mapping[str, StudyTrials],
+    target: Target,
+    asked: Asked,
+    group: splits.TrialGroup,
 ) -> list[best.Errors]:
     """The best errors of a group of trials at every batch size."""
     found = []
     for commit in workload.commits:
-        ids = set(curves.counting(of_study[commit.name], asked.rule, group.kept)["trial"])
-        found.append(budgets.within(commit, target.metric, ids, [math.inf]))
+        ids = set(curves.counting_trials(of_study[commit.name], asked.rule, group.kept)["trial"])
+        found.append(budgets.best_within(commit, target.metric, ids, [math.inf]))
     return best.of(found, [group.label])
 
 

@@ -10,7 +10,7 @@ from analysis.fitting.pairs import Fitted
 from analysis.plotting import grid
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 
 T = TypeVar("T")
 
@@ -38,19 +38,19 @@ def picture(
     return Picture((asked.kind, *names), grid.grid(title, [goal for goal in goals if goal], places, symbols))
 
 
-def names(found: Sequence[Workload]) -> list[str]:
+def names(found: Sequence[WorkloadStudies]) -> list[str]:
     """What all of these workloads agree on, as parts of a file name."""
     values = [list(dict.fromkeys(getattr(one, field) for one in found)) for field in FIELDS]
     return [own[0] for own in values if len(own) == 1] or ["all"]
 
 
-def shared(found: Sequence[Workload]) -> str:
+def shared(found: Sequence[WorkloadStudies]) -> str:
     """What all of these workloads agree on, as a line says it; empty if nothing."""
     values = [list(dict.fromkeys(getattr(one, field) for one in found)) for field in FIELDS]
     return " · ".join(own[0] for own in values if len(own) == 1)
 
 
-def apart(found: Sequence[Workload], one: Workload) -> str:
+def apart(found: Sequence[WorkloadStudies], one: WorkloadStudies) -> str:
     """What a panel is called: whatever is not the same for all workloads."""
     differing = [getattr(one, field) for field in FIELDS if len({getattr(other, field) for other in found}) > 1]
     return " · ".join([*differing, one.distinction] if one.distinction else differing) or one.title
@@ -66,7 +66,7 @@ def counted(drawn: Sequence[Fitted]) -> str:
     return f"best of {span} {which} at every batch size, {cut}"
 
 
-def stops_at(workload: Workload, metric: str) -> float | None:
+def stops_at(workload: WorkloadStudies, metric: str) -> float | None:
     """The error at which trials of a workload stopped, as it was their only target; None if they went on."""
     own = workload.commits[0].study.targets
     return own[0].value if len(own) == 1 and own[0].metric == metric else None

@@ -98,9 +98,9 @@ def solvers(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
     """
     every = _differing(held, SOLVERS)
     several = by_solver(held)
-    emulated = [] if several else [epochs.emulated(one) for group in every for one in group]
+    emulated = [] if several else [epochs.emulated_label(one) for group in every for one in group]
     if emulated:
-        why = f"times of more cores than there are say nothing about speed: {text.some(emulated)}"
+        why = f"times of more cores than there are say nothing about speed: {text.first_few(emulated)}"
         yield Skipped("solvers on emulated cores", why)
     elif not every:
         yield Skipped("solvers", "no two factorizations differ in solver alone")
@@ -191,7 +191,7 @@ def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], 
     choice = f"trial {trial}: α = {drawn['unobserved_weight']:.2g}, λ = {drawn['norm_penalty']:.2g}"
     of = f", the best of {len(best.trials)}" if len(best.trials) > 1 else ""
     figure, (left, right) = panels(title, labels.line(labels.size(best), choice + of), (1.0, 1.0))
-    objectives = pd.concat([one.of(trial)["objective"] for one in group])
+    objectives = pd.concat([one.epochs_of(trial)["objective"] for one in group])
     for one, style in zip(group, draw.styles(), strict=False):
         _course(left, right, one, trial, style, label(one), axis)
     left.set_ylabel("Recall@20, test rows")
@@ -202,7 +202,7 @@ def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], 
         right.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         right.yaxis.set_minor_locator(NullLocator())
     right.yaxis.set_major_formatter(EngFormatter(sep=""))
-    ends = [axis.values(one.of(trial)).max() for one in group if len(one.of(trial))]
+    ends = [axis.values(one.epochs_of(trial)).max() for one in group if len(one.epochs_of(trial))]
     spread = axis.timed and ends and max(ends) > APART * min(ends) > 0
     for ax in (left, right):
         ax.set_xlabel(axis.label)
@@ -220,7 +220,7 @@ def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], 
 
 def _course(left: Axes, right: Axes, one: Measured, trial: int, style: Style, label: str, axis: Axis) -> None:
     """A trial's recall and objective; a cross where its numbers stopped being any."""
-    frame = one.of(trial)
+    frame = one.epochs_of(trial)
     seconds = frame["seconds"].median()
     notes = [f"{text.number(seconds)} s an epoch"] if axis.timed and len(frame) else []
     notes += ["diverged"] if one.trials["status"].get(trial) == "INFEASIBLE" else []

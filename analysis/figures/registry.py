@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.figures.shallue2018 import Studies
     from analysis.fitting.pairs import Fitted
     from analysis.plotting.picture import Picture, Skipped
-    from analysis.workloads import Workload
+    from analysis.workloads import WorkloadStudies
     from results.durable import Folder
 
     Made = Iterator[Picture | Skipped]
@@ -130,63 +130,63 @@ def tuning(found: "Sequence[Measured]") -> "Made":
 
 
 @_figure(ASKED, "steps to target against batch size, a panel per workload")
-def steps(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def steps(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import of_steps
 
     return of_steps.one_by_one(found, asked)
 
 
 @_figure(ASKED, "steps to several targets, a panel per workload")
-def targets(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def targets(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import of_steps
 
     return of_steps.targets(found, asked)
 
 
 @_figure(ASKED, "optimizers of a workload; with --by model or --by dataset, those")
-def compare(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def compare(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import of_steps
 
     return of_steps.compare(found, asked)
 
 
 @_figure(ASKED, "metaparameters of the best trial against batch size, with linear and square-root rules")
-def metaparameters(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def metaparameters(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import of_trials
 
     return of_trials.best_ones(found, asked)
 
 
 @_figure(ASKED, "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible")
-def scatter(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def scatter(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import of_trials
 
     return of_trials.scatter(found, asked)
 
 
 @_figure(ASKED, "trials split --by a metaparameter, such as label_smoothing")
-def split(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def split(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import of_trials
 
     return of_trials.split(found, asked)
 
 
 @_figure(ASKED, "best error within budgets of steps and of examples")
-def budget(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def budget(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import of_budgets
 
     return of_budgets.within(found, asked)
 
 
 @_figure(ASKED, "every trial of each study, the best so far, and when it crosses the target")
-def learning_curves(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def learning_curves(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import learning_curves
 
     return learning_curves.of_workloads(found, asked)
 
 
 @_figure(ASKED, "what searches of --best-of trials find, with 90 % bands, a picture per workload")
-def searches(found: "Sequence[Workload]", asked: "Asked") -> "Made":
+def searches(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
     from analysis.figures import best_of_figures
 
     return best_of_figures.of_workloads(found, asked)
@@ -281,7 +281,7 @@ def write_all(
             continue
         if of not in there:
             if name is not None:
-                report(Skipped(name, f"{folder} has no study of kind {studies.drawn_as(of)[0]}"))
+                report(Skipped(name, f"{folder} has no study of kind {studies.kinds_drawn_as(of)[0]}"))
             continue
         try:
             found = papers if of == PAPER else LOADERS[of](folder, asked)
@@ -324,7 +324,7 @@ def of_kind(folder: "Folder", asked: "Asked") -> "Iterator[Picture | Skipped]":
     yield from without
     figure = FIGURES[asked.kind]
     if figure.of == BATCH:
-        yield from figure.draw([pairs.of(*each, asked.rule) for each in asking.each(found, asked)])
+        yield from figure.draw([pairs.of_workload(*each, asked.rule) for each in asking.each(found, asked)])
     else:
         yield from figure.draw(found, asked)
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from analysis import text
 from analysis.cores import core_counts, epochs, scaling
-from analysis.cores.core_counts import Curve, Judged
+from analysis.cores.core_counts import CoreCurve, JudgedCoreCurve
 from analysis.cores.factorizations import Measured
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Style
@@ -59,7 +59,7 @@ def speedup(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
     """One picture per kind of device: speed-up and efficiency of all its curves."""
     drawn, skipped = _long_enough(held, "speedup")
     yield from skipped
-    kinds: dict[tuple[str, ...], list[Curve]] = {}
+    kinds: dict[tuple[str, ...], list[CoreCurve]] = {}
     for curve in drawn:
         place = curve.any.place
         told = (place.backend, place.device_kind) if place else ()
@@ -84,13 +84,13 @@ def speedup(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         yield Picture(names, figure)
 
 
-def _long_enough(held: Sequence[Measured], what: str) -> tuple[list[Curve], list[Skipped]]:
+def _long_enough(held: Sequence[Measured], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
     """The curves that make a picture, and what is not drawn: in one line emulated cores, in another that nothing is."""
-    found = core_counts.of(held)
+    found = core_counts.curves(held)
     drawn, skipped = [curve for curve in found if len(curve.members) >= FEWEST], []
-    emulated = [epochs.emulated(one) for curve in found for one in curve.emulated]
+    emulated = [epochs.emulated_label(one) for curve in found for one in curve.emulated]
     if emulated:
-        why = f"times of more cores than there are say nothing about speed: {text.some(emulated)}"
+        why = f"times of more cores than there are say nothing about speed: {text.first_few(emulated)}"
         skipped.append(Skipped(f"{what} on emulated cores", why))
     if not drawn:
         why = "no factorization was timed on two numbers of real cores; sweep cores=1,2"
@@ -98,11 +98,11 @@ def _long_enough(held: Sequence[Measured], what: str) -> tuple[list[Curve], list
     return drawn, skipped
 
 
-def _labelled(alike: Sequence[Curve]) -> list[str]:
+def _labelled(alike: Sequence[CoreCurve]) -> list[str]:
     return labels.apart([curve.any for curve in alike])
 
 
-def verdict(judged: Judged) -> str:
+def verdict(judged: JudgedCoreCurve) -> str:
     """What the picture can show and what it cannot, a line each."""
     curve = judged.curve
     counts = ", ".join(str(one.study.cores) for one in curve.emulated)
@@ -151,7 +151,7 @@ def _percentages(ax: Axes, most: float) -> None:
 
 
 def _points(
-    ax: Axes, curve: Curve, style: Style, values: np.ndarray, label: str | None, *, falls: bool = False
+    ax: Axes, curve: CoreCurve, style: Style, values: np.ndarray, label: str | None, *, falls: bool = False
 ) -> None:
     """Points ``values`` [n] over the middle half of the epochs of each; ``falls`` says: the more seconds, the less."""
     quartiles = np.array([np.quantile(one.seconds, (0.25, 0.75)) for one in curve.members])  # [n, 2]

@@ -12,14 +12,14 @@ from analysis import text, workloads
 from analysis.figures import definitions
 from analysis.figures.definitions import Defined
 from analysis.fitting import curves, pairs
-from analysis.fitting.curves import Kept
+from analysis.fitting.curves import TrialFilter
 from analysis.fitting.pairs import Fitted
 from analysis.plotting import best, grid, plane, steps, tuning
 from analysis.plotting.best import Errors
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped
 from analysis.trials import budgets, metaparameters, trials
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results.durable import Folder
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
@@ -42,7 +42,7 @@ class Studies(NamedTuple):
       lines: those worked out so far, by workload, target and trials that count: several figures show the same.
     """
 
-    workloads: Mapping[tuple[str, str, str], Workload]
+    workloads: Mapping[tuple[str, str, str], WorkloadStudies]
     lines: dict[object, Fitted]
 
 
@@ -67,7 +67,7 @@ def of_store(folder: Folder) -> Studies:
     return of(workloads.of_store(folder))
 
 
-def of(held: Sequence[Workload]) -> Studies:
+def of(held: Sequence[WorkloadStudies]) -> Studies:
     """Workloads by name; of those called alike, what others measured comes before what was measured here."""
     sources_last = sorted(held, key=lambda one: one.recorded)
     return Studies({(one.dataset, one.model, one.optimizer): one for one in sources_last}, {})
@@ -132,7 +132,7 @@ def _steps(studies: Studies, members: Sequence[Defined]) -> Built:
 
 def _tuned(studies: Studies, members: Sequence[Defined]) -> Built:
     drawn, problems = _lines(studies, members)
-    quantity = metaparameters.effective()
+    quantity = metaparameters.effective_learning_rate()
     if not drawn:
         return Built(None, problems)
     if not tuning.present(drawn[0], [quantity]):
@@ -149,7 +149,7 @@ def _lines(studies: Studies, members: Sequence[Defined]) -> tuple[list[Fitted], 
         assert workload is not None, "the caller has looked"
         key = (one.workload, one.target, one.first, one.split)
         if key not in studies.lines:
-            studies.lines[key] = pairs.of(workload, one.target, _rule(workload, one), _kept(one))
+            studies.lines[key] = pairs.of_workload(workload, one.target, _rule(workload, one), _kept(one))
         line = studies.lines[key]._replace(label=one.series)
         name = one.series or "its line"
         if not line.drawable:
@@ -175,9 +175,9 @@ def _best(studies: Studies, members: Sequence[Defined]) -> Built:
         of_study = trials.of_commits(workload.commits, Target(group[0].metric, 0.0))  # of errors there is no target
         per_study = []
         for commit in workload.commits:
-            own = curves.counting(of_study[commit.name], _rule(workload, group[0]), _kept(group[0]))
+            own = curves.counting_trials(of_study[commit.name], _rule(workload, group[0]), _kept(group[0]))
             steps_looked_at = [_budget(one, commit) for one in group]
-            per_study.append(budgets.within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
+            per_study.append(budgets.best_within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
         counts += [own.trials for own in per_study if own.trials]
         made = best.of(per_study, [one.series for one in group])
         found += made
@@ -192,7 +192,7 @@ def _best(studies: Studies, members: Sequence[Defined]) -> Built:
 
 def _planes(studies: Studies, panels: Panels) -> dict[Place, Built]:
     """Trials at one batch size each, all in the same plane."""
-    across = metaparameters.own(metaparameters.LEARNING_RATE, log=True)
+    across = metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)
     up = metaparameters.complement(metaparameters.MOMENTUM)
     found: dict[Place, plane.Ended] = {}
     problems: dict[Place, str] = {}
@@ -226,11 +226,11 @@ def _budget(one: Defined, commit: Commit) -> float:
     return math.inf if one.step_budget is None else one.step_budget
 
 
-def _rule(workload: Workload, one: Defined) -> Rule:
+def _rule(workload: WorkloadStudies, one: Defined) -> Rule:
     return Rule("released", one.first) if workload.recorded else MINIMUM
 
 
-def _kept(one: Defined) -> Kept | None:
+def _kept(one: Defined) -> TrialFilter | None:
     """The trials with a value of a metaparameter; one that lacks it has 0."""
     if one.split is None:
         return None
@@ -248,7 +248,7 @@ def _goal(number: int, members: Sequence[Defined], built: Sequence[Built]) -> st
     first = members[0]
     firsts = sorted({one.first for one in members if one.first})
     if first.draws == definitions.TRIALS:
-        which = "every trial that ended; the goal is " + text.sought(first.target, Rule("released"))
+        which = "every trial that ended; the goal is " + text.goal(first.target, Rule("released"))
         if len({(one.batch_size, one.step_budget) for one in members}) == 1:
             which += f" within {first.step_budget:,.0f} steps of batch size {first.batch_size:,}"
     else:
@@ -282,7 +282,7 @@ def _symbols(panels: Panels, built: Mapping[Place, Built]) -> list[Artist]:
     return []
 
 
-def _found(studies: Studies, one: Defined) -> Workload | None:
+def _found(studies: Studies, one: Defined) -> WorkloadStudies | None:
     ours = [OURS.get(name, name.replace(*FULLY_CONNECTED)) for name in one.workload]
     return studies.workloads.get(one.workload) or studies.workloads.get((ours[0], ours[1], ours[2]))
 
@@ -292,4 +292,4 @@ def _all(panels: Panels) -> list[Defined]:
 
 
 def _names(members: Sequence[Defined]) -> str:
-    return text.some(list(dict.fromkeys("/".join(one.workload) for one in members)))
+    return text.first_few(list(dict.fromkeys("/".join(one.workload) for one in members)))

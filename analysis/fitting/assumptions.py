@@ -11,7 +11,7 @@ from analysis.fitting.curves import Points
 from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import Fit
 from analysis.fitting.samples import SHARED, Sample
-from analysis.fitting.shapes import Check, Outcome
+from analysis.fitting.shapes import Check, CheckOutcome
 from results import command_line
 
 ASSUMPTIONS = {
@@ -33,7 +33,7 @@ CHANCE = 0.05
 DRAWS = 1000
 
 
-def of(fit: Fit, points: Points) -> tuple[Check, ...]:
+def check(fit: Fit, points: Points) -> tuple[Check, ...]:
     """What the data say of ``ASSUMPTIONS``, in their order; ``fit`` is that of ``points``."""
     slope, plateau, knee, search = fit.shape.checks
     return (
@@ -50,7 +50,7 @@ def of(fit: Fit, points: Points) -> tuple[Check, ...]:
     )
 
 
-def _residuals(fit: Fit) -> tuple[str, Outcome]:
+def _residuals(fit: Fit) -> tuple[str, CheckOutcome]:
     """Neighbours that err alike: their correlation, against what luck alone leaves of it once the curve is fitted."""
     n = len(fit.batch_size)
     root = np.sqrt(fit.weights)
@@ -72,7 +72,7 @@ def _neighbours(residuals: np.ndarray) -> np.ndarray:
     return (residuals[..., 1:] * residuals[..., :-1]).sum(axis=-1) / (residuals**2).sum(axis=-1)
 
 
-def _batch_sizes(fit: Fit) -> tuple[str, Outcome]:
+def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
     octaves = np.log(fit.batch_size) / OCTAVE
     told = f"{len(octaves)} over {np.ptp(octaves):.3g} octaves"
     room = float(min(fit.best[0] / OCTAVE - octaves[0], octaves[-1] - fit.best[0] / OCTAVE))
@@ -81,7 +81,7 @@ def _batch_sizes(fit: Fit) -> tuple[str, Outcome]:
     return f"{told}, {where}", "pass" if len(octaves) >= FEWEST and room >= ROOM else "doubt"
 
 
-def _trials(counts: np.ndarray | None) -> tuple[str, Outcome]:
+def _trials(counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
     if counts is None:
         return "points without trials", "cannot tell"
     fewest, most = int(counts.min()), int(counts.max())
@@ -91,7 +91,7 @@ def _trials(counts: np.ndarray | None) -> tuple[str, Outcome]:
     return f"{fewest} to {most}, of which the first {fewest} count", "doubt" if most > 2 * fewest else "pass"
 
 
-def _points(sample: Sample | None) -> tuple[str, Outcome]:
+def _points(sample: Sample | None) -> tuple[str, CheckOutcome]:
     if sample is None or np.isnan(sample.repeated):
         return "not known, or not a search", "cannot tell"
     told = f"{sample.repeated:.0%} also tried at another batch size"
@@ -100,17 +100,17 @@ def _points(sample: Sample | None) -> tuple[str, Outcome]:
     return told, "doubt" if sample.repeated > 0 else "pass"
 
 
-def _space(points: Points) -> tuple[str, Outcome]:
+def _space(points: Points) -> tuple[str, CheckOutcome]:
     told = [(size, found) for size, found in zip(points.batch_size, points.at_edge, strict=False) if found is not None]
     if not told:
         return "not known", "cannot tell"
     crowded = [f"{size:g} ({', '.join(map(str, found))})" for size, found in told if found]
     if not crowded:
         return f"{len(told)} of {len(points.batch_size)} batch sizes", "pass"
-    return f"at an end at batch size {text.some(crowded)}", "doubt"
+    return f"at an end at batch size {text.first_few(crowded)}", "doubt"
 
 
-def _evaluations(fit: Fit, points: Points) -> tuple[str, Outcome]:
+def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
     if (points.low == points.high).all():
         return "steps without intervals", "cannot tell"
     factor = float(np.exp(fit.rounding))

@@ -36,7 +36,7 @@ def numbers(one: Fitted) -> list[int]:
     return [*powers, count]
 
 
-def of(found: Sequence[Fitted], asked: Sequence[int] = ()) -> list[AtK]:
+def refit(found: Sequence[Fitted], asked: Sequence[int] = ()) -> list[AtK]:
     """Every curve by k, sorted by k within a curve.
 
     Args:
@@ -52,12 +52,12 @@ def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, l
     Raises:
       BadInput: no curve tells of any number of trials that is asked for.
     """
-    there = of(found, asked)
+    there = refit(found, asked)
     if not there:
         known = sorted({k for one in found for k in numbers(one)})
         sought, there_are = (", ".join(map(str, each)) for each in (asked, known))
         raise BadInput(f"no curve tells of the best of {sought} trials; they tell of that of {there_are or 'none'}")
-    return pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in there]), [at.judged for at in there]
+    return pairs.naming([(at.one.curve, pairs.SELECTED, at.k) for at in there]), [at.judged for at in there]
 
 
 def notes(found: Sequence[Fitted], asked: Sequence[int]) -> list[str]:
@@ -68,16 +68,16 @@ def notes(found: Sequence[Fitted], asked: Sequence[int]) -> list[str]:
 
 def table(told: Sequence[AtK]) -> pd.DataFrame:
     """Critical batch sizes in words: a row for every curve, a column for every k."""
-    groups = pairs.alike([at.one for at in told], "optimizer", "targets", "pruning")
+    groups = pairs.comparable_groups([at.one for at in told], "optimizer", "targets", "pruning")
     apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
-    names = pairs.named([(at.one.curve, pairs.SELECTED, at.k) for at in told])
+    names = pairs.naming([(at.one.curve, pairs.SELECTED, at.k) for at in told])
     names["words"] = [fits.critical_in_words(at.judged) for at in told]
     names["of"] = [apart[at.one.curve.key] for at in told]
     keys = ["dataset", "model", "optimizer", "target_value", *(["of"] if names["of"].any() else [])]
     return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)
 
 
-def first(curve: Curve, k: int) -> Curve:
+def first_trials(curve: Curve, k: int) -> Curve:
     """The curve of the first k trials of each study, of those that count."""
     return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
 
@@ -88,4 +88,4 @@ def _tells(one: Fitted, k: int) -> bool:
 
 
 def _at(one: Fitted, k: int) -> AtK:
-    return AtK(one, k, one.judged if k == one.judged.points.trials else fits.of_curve(first(one.curve, k)))
+    return AtK(one, k, one.judged if k == one.judged.points.trials else fits.of_curve(first_trials(one.curve, k)))

@@ -61,7 +61,7 @@ class Confirmed(NamedTuple):
         return middle(self.median) / middle(self.selected)
 
 
-def of(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
+def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
     """The studies whose answer to a target was confirmed, sorted by batch size."""
     found = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
     told = [one for each in found.values() if (one := of_study(each)) is not None]
@@ -138,7 +138,7 @@ def middle(ends: tuple[float, float]) -> float:
     return (max(ends[0], 0.5) + ends[1]) / 2
 
 
-def beside(table: pd.DataFrame, held: Overview | None) -> pd.DataFrame:
+def add_confirmed(table: pd.DataFrame, held: Overview | None) -> pd.DataFrame:
     """A table of answers, with ``steps.CONFIRMED`` beside them.
 
     Args:
@@ -148,7 +148,7 @@ def beside(table: pd.DataFrame, held: Overview | None) -> pd.DataFrame:
     commits = [commit for commit in store.catalogue(held.folder) if commit.repeats.confirm] if held else []
     found: dict[tuple[str, Target], Confirmed] = {}
     for target in {Target(*pair) for pair in zip(table["target_metric"], table["target_value"], strict=True)}:
-        found |= {(one.study, target): one for one in of(commits, target)}
+        found |= {(one.study, target): one for one in of_commits(commits, target)}
     keys = zip(table["study"], map(Target, table["target_metric"], table["target_value"]), strict=True)
     told = [found.get(key) for key in keys]
     values = [
@@ -174,7 +174,7 @@ def points(found: Sequence[Confirmed]) -> Points:
     """
     reached = [one for one in found if np.isfinite(one.median[1])]
     if not reached:
-        return curves.nothing(refusal="no trial was run again whose repeats reached the target")
+        return curves.no_points(refusal="no trial was run again whose repeats reached the target")
     dropped = [f"{one.batch_size:,}" for one in found if one not in reached]
     missed = f"half of the repeats or more never reached the target at batch size {', '.join(dropped)}, dropped"
     sizes, low, high = np.array([(one.batch_size, *one.median) for one in reached], np.float64).T

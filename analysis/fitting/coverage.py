@@ -9,6 +9,7 @@ import pandas as pd
 from analysis import simulated, text
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
+from analysis.text import VERDICTS
 from results import command_line
 
 LEAST, MOST = 0.85, 0.99  # of statements that have to hold where the knee is inside
@@ -35,7 +36,6 @@ COLUMNS = {
     "failed": "share of data sets in which a check of the shape or of the search failed, and changed the verdict",
     "named": "share in which that check failed which the curve breaks; empty where it breaks none",
 }
-VERDICTS = ("identified", "at_least", "at_most", "not_identified")
 
 
 def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:

@@ -13,14 +13,14 @@ from analysis.fitting.samples import Sample
 from analysis.trials import steps, trials
 from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results import store
 from results.plans import kinds
 from results.plans.study import Target, digest
 from results.reading.overview import Overview
 from results.rules.answers import MINIMUM, Rule
 
-Kept = Callable[[pd.DataFrame], np.ndarray]  # which rows of a study's trials a curve is about
+TrialFilter = Callable[[pd.DataFrame], np.ndarray]  # which rows of a study's trials a curve is about
 
 
 class Curve(NamedTuple):
@@ -42,7 +42,7 @@ class Curve(NamedTuple):
       counted: every study, by batch size, with the rows of its trials that count.
     """
 
-    workload: Workload
+    workload: WorkloadStudies
     target: Target
     trials: pd.DataFrame
     batch_sizes: tuple[int, ...]
@@ -84,7 +84,7 @@ class Curve(NamedTuple):
     @property
     def sought(self) -> str:
         """The target in words; what is kept as an error of an average precision is turned back."""
-        return text.sought(self.target, self.rule)
+        return text.goal(self.target, self.rule)
 
     @property
     def tuned(self) -> tuple[str, ...]:
@@ -122,17 +122,19 @@ class Points(NamedTuple):
 
 def of_store(held: Overview, asked: Target | None = None) -> list[Curve]:
     """The curves of a store, sorted as the table of steps is."""
-    commits = kinds.of_kind(store.catalogue(held.folder), *studies.drawn_as(studies.BATCH))
+    commits = kinds.of_kind(store.catalogue(held.folder), *studies.kinds_drawn_as(studies.BATCH))
     by_name = {commit.name: commit for commit in commits}
     found = [
-        of(workload, target)
+        of_workload(workload, target)
         for target, abouts in steps.targets(held, asked).items()
-        for workload in workloads.grouped([by_name[one.study] for one in abouts if one.study in by_name])
+        for workload in workloads.group([by_name[one.study] for one in abouts if one.study in by_name])
     ]
     return sorted(found, key=lambda curve: (*curve.workload[:3], curve.target.metric, curve.target.value))
 
 
-def of(workload: Workload, target: Target, rule: Rule = MINIMUM, kept: Kept | None = None) -> Curve:
+def of_workload(
+    workload: WorkloadStudies, target: Target, rule: Rule = MINIMUM, kept: TrialFilter | None = None
+) -> Curve:
     """The curve of a workload.
 
     Args:
@@ -144,8 +146,8 @@ def of(workload: Workload, target: Target, rule: Rule = MINIMUM, kept: Kept | No
     """
     found = trials.of_commits(workload.commits, target, strict=rule.strict)
     sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]
-    counted = [(found[name], counting(found[name], rule, kept)) for _, name in sorted(sized)]
-    whole = outcomes.of(found.values()) if kept is None and not rule.strict else None
+    counted = [(found[name], counting_trials(found[name], rule, kept)) for _, name in sorted(sized)]
+    whole = outcomes.collect(found.values()) if kept is None and not rule.strict else None
     return Curve(
         workload=workload,
         target=target,
@@ -161,7 +163,7 @@ def of(workload: Workload, target: Target, rule: Rule = MINIMUM, kept: Kept | No
     )
 
 
-def counting(one: StudyTrials, rule: Rule, kept: Kept | None = None) -> pd.DataFrame:
+def counting_trials(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None) -> pd.DataFrame:
     """The trials of a study that count by ``rule``; by the released one, the first so many of those that are kept."""
     rows = one.counting
     if kept is not None:
@@ -178,7 +180,7 @@ def points(curve: Curve) -> Points:
     k = int(counts.min()) if len(counts) else 0
     refusal = _refusal(curve, finished, counts)
     if refusal:
-        return nothing(refusal=refusal)
+        return no_points(refusal=refusal)
     first = finished if curve.pruned else finished[finished.groupby("study").cumcount() < k]
     at = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
     notes = [f"at {k} trial{'s' * (k > 1)}"] if k else []
@@ -190,7 +192,7 @@ def points(curve: Curve) -> Points:
         notes.append(f"no trial reached the target at batch size {', '.join(map(str, dropped))}, dropped")
     notes += curve.notes
     if not len(sizes):
-        return nothing(refusal="; ".join(notes)) if at_start else nothing(tuple(notes))
+        return no_points(refusal="; ".join(notes)) if at_start else no_points(tuple(notes))
     sample = None
     if curve.pruned:
         notes.append("pruned, so trials beside the best are cut short: batch sizes weigh alike")
@@ -229,12 +231,12 @@ def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
     return Sample(low, high, common, repeated)
 
 
-def nothing(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
+def no_points(notes: tuple[str, ...] = (), refusal: str = "") -> Points:
     """No points."""
     return Points(np.empty(0), np.empty(0), np.empty(0), np.empty(0), None, notes, refusal)
 
 
-def unreached(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
+def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
     """Batch sizes of a curve that gave no point, and the budgets its trials had there, steps."""
     rows = curve.trials[~curve.trials["batch_size"].isin([*points.batch_size, *met_at_start(curve)])]
     budgets = rows.groupby("batch_size")["budget_steps"].max()

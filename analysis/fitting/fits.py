@@ -52,7 +52,7 @@ class Judged(NamedTuple):
 
     points: Points
     fit: regimes.Fit | None
-    verdict: regimes.Verdict
+    verdict: text.Verdict
     reason: str
     shift: float = float("nan")
     checks: tuple[Check, ...] = ()
@@ -72,7 +72,7 @@ def judge(points: Points, distinction: str = "") -> Judged:
     told = samples.evidence(sample.low[None], sample.high[None]) if sample else None
     fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out, told)
     reason = "; ".join([*notes, *fit.caveats])
-    return Judged(points, fit, fit.verdict, reason, _shift(fit), assumptions.of(fit, points))
+    return Judged(points, fit, fit.verdict, reason, _shift(fit), assumptions.check(fit, points))
 
 
 def _shift(fit: regimes.Fit) -> float:
@@ -85,7 +85,7 @@ def of_curve(curve: Curve) -> Judged:
     return judge(curves.points(curve), curve.distinction)
 
 
-def judged_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
+def judge_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
     """What tells the curves of a CSV file of points apart, a row each, and their fits.
 
     Raises:
@@ -218,7 +218,7 @@ def critical_in_words(judged: Judged) -> str:
     fit = judged.fit
     if fit is None:
         return "not identified"
-    return text.stated(judged.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
+    return text.statement(judged.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
 
 
 def both_in_words(judged: Judged, confirmed: Judged | None) -> str:

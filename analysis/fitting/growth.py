@@ -50,7 +50,7 @@ class Growth(NamedTuple):
         return [name for name, power in POWERS.items() if self.low <= power <= self.high]
 
 
-def of(one: Fitted, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
+def estimate(one: Fitted, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
     """How a quantity of the best trials of a workload grows; None with fewer than four batch sizes to tell.
 
     Args:
@@ -84,7 +84,7 @@ def table(found: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataFr
         known = up_to_critical and fit is not None and one.judged.verdict == "identified"
         limit = fit.critical_batch_size if fit and known else math.inf
         for quantity in _rates(one):
-            grown = of(one, quantity, limit)
+            grown = estimate(one, quantity, limit)
             told = (grown.power, grown.low, grown.high, ", ".join(grown.agrees_with) or "neither") if grown else ()
             count = len(grown.batch_size) if grown else 0
             rows.append((*one.curve.workload[:3], quantity.label, count, *(told or (math.nan,) * 3)))
@@ -93,8 +93,8 @@ def table(found: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataFr
 
 
 def _rates(one: Fitted) -> list[Quantity]:
-    found = [metaparameters.own(metaparameters.LEARNING_RATE, log=True)]
-    return [*found, metaparameters.effective()] if metaparameters.MOMENTUM in one.curve.tuned else found
+    found = [metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)]
+    return [*found, metaparameters.effective_learning_rate()] if metaparameters.MOMENTUM in one.curve.tuned else found
 
 
 def _best(one: Fitted, batch_size: int, quantity: Quantity) -> float | None:
@@ -104,5 +104,5 @@ def _best(one: Fitted, batch_size: int, quantity: Quantity) -> float | None:
     if not len(rows):
         return None
     steps = (regimes.from_zero(rows["steps_low"].to_numpy()) + rows["steps_high"].to_numpy()) / 2
-    values = quantity.of(rows[steps <= NEARLY * steps.min()])
+    values = quantity.values(rows[steps <= NEARLY * steps.min()])
     return float(np.exp(np.log(values).mean()))

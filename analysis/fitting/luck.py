@@ -78,7 +78,7 @@ def _summary(table: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def simulated(
+def simulate(
     searches: int, seed: int = 0, *, trials: int = 64, confirm: int = 6, top: int = 5, spread: float = 0.15
 ) -> list[Confirmed]:
     """Searches whose configurations are all equal: a trial needs 10,000 exp(spread z) steps, z standard normal.

@@ -32,7 +32,7 @@ class Outcomes(NamedTuple):
     at_edge: Mapping[int | None, Sequence[Edge] | None]
 
 
-def of(found: Iterable[StudyTrials]) -> Outcomes:
+def collect(found: Iterable[StudyTrials]) -> Outcomes:
     """What the trials of the studies of a curve tell of its target."""
     rows, told, at_edge = [], {}, {}
     for own in found:
@@ -55,7 +55,7 @@ def of(found: Iterable[StudyTrials]) -> Outcomes:
 def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
     counting = own.counting
     values = {name: counting[name].to_numpy(np.float64) for name in own.metaparameters}
-    return edges.of_best(values, trials.bounds(counting)[1], own.study.space)
+    return edges.find_edges(values, trials.bounds(counting)[1], own.study.space)
 
 
 def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:

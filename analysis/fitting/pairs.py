@@ -11,10 +11,10 @@ import pandas as pd
 from analysis import workloads
 from analysis.fitting import confirmations, curves, fits, regimes
 from analysis.fitting.confirmations import Confirmed
-from analysis.fitting.curves import Curve, Kept, Points
+from analysis.fitting.curves import Curve, Points, TrialFilter
 from analysis.fitting.fits import Judged
 from analysis.trials import steps, trials
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results.durable import Folder
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
@@ -90,21 +90,23 @@ def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[Fit
     return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, asked))]
 
 
-def of(workload: Workload, target: Target, rule: Rule = MINIMUM, kept: Kept | None = None, label: str = "") -> Fitted:
-    """The curve of a workload with its fits; see ``curves.of``. ``label`` is for a legend."""
-    return of_curve(curves.of(workload, target, rule, kept))._replace(label=label)
+def of_workload(
+    workload: WorkloadStudies, target: Target, rule: Rule = MINIMUM, kept: TrialFilter | None = None, label: str = ""
+) -> Fitted:
+    """The curve of a workload with its fits; see ``curves.of_workload``. ``label`` is for a legend."""
+    return of_curve(curves.of_workload(workload, target, rule, kept))._replace(label=label)
 
 
 def of_curve(curve: Curve) -> Fitted:
     """A curve with both of its fits."""
     repeated = curve.exact and not curve.split and not curve.rule.strict
-    again = confirmations.of(curve.workload.commits, curve.target) if repeated else []
+    again = confirmations.of_commits(curve.workload.commits, curve.target) if repeated else []
     judged = fits.of_curve(curve)
     return Fitted(
         curve,
         judged,
         _taken(curve, judged.points),
-        dict(zip(*curves.unreached(curve, judged.points), strict=True)),
+        dict(zip(*curves.misses(curve, judged.points), strict=True)),
         again,
         confirmations.judge(again, curve.distinction),
     )
@@ -123,7 +125,7 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
     return {size: pd.concat(rows, ignore_index=True) for size, rows in by_size.items()}
 
 
-def alike(found: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...], list[Fitted]]]:
+def comparable_groups(found: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...], list[Fitted]]]:
     """Curves of one data set, model and target whose studies agree in all of their plans but the fields ``leaving``.
 
     Returns:
@@ -153,7 +155,7 @@ def answers(one: Fitted) -> list[tuple[str, Judged]]:
 def rows(found: Sequence[Fitted]) -> tuple[pd.DataFrame, list[Judged]]:
     """What curves are called and ``COLUMNS``, a row for every answer of each, and the fits of these."""
     told = [(one.curve, of, one.judged.points.trials, judged) for one in found for of, judged in answers(one)]
-    return named([row[:3] for row in told]), [judged for *_, judged in told]
+    return naming([row[:3] for row in told]), [judged for *_, judged in told]
 
 
 def table(folder: Folder, asked: tuple[str, float] | None = None) -> pd.DataFrame:
@@ -161,7 +163,7 @@ def table(folder: Folder, asked: tuple[str, float] | None = None) -> pd.DataFram
     return fits.table(*rows(of_store(folder, asked)))
 
 
-def named(told: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
+def naming(told: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
     """What curves are called, what their points are, and of how many trials: a row each."""
     columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
     values: list[tuple[Any, ...]] = [
@@ -170,19 +172,19 @@ def named(told: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
     return pd.DataFrame(values, columns=columns).astype({"best_of": "Int64"})
 
 
-def moved(found: Sequence[Fitted]) -> pd.DataFrame:
+def moves(found: Sequence[Fitted]) -> pd.DataFrame:
     """A row of ``MOVED`` for every curve of which anything was confirmed; empty where a knee is not identified."""
     table = []
     for one in found:
         if one.confirmed is None:
             continue
-        before, after = (critical(judged) for judged in (one.judged, one.confirmed))
+        before, after = (critical_batch_size(judged) for judged in (one.judged, one.confirmed))
         fit, octaves = one.judged.fit, float(np.log2(after / before))
         inside = bool(fit.low <= after <= fit.high) if fit and np.isfinite(octaves) else None
         table.append((one.curve.dataset, one.curve.model, one.curve.optimizer, before, after, octaves, inside))
     return pd.DataFrame(table, columns=list(MOVED))
 
 
-def critical(judged: Judged) -> float:
+def critical_batch_size(judged: Judged) -> float:
     """The critical batch size, examples; NaN unless it is identified."""
     return judged.fit.critical_batch_size if judged.fit and judged.verdict == "identified" else float("nan")

@@ -24,8 +24,8 @@ from analysis.fitting.profiles import (
     interval,
     profile,
 )
-from analysis.fitting.shapes import Evidence, Shape
-from analysis.fitting.verdicts import Verdict
+from analysis.fitting.shapes import ShapeChecks, TrialEvidence
+from analysis.text import Verdict
 
 FEWEST_BATCH_SIZES = 5
 OCTAVES_BELIEVED = 4  # how far beyond the data B* may lie where regimes are given probabilities
@@ -73,7 +73,7 @@ class Fit(NamedTuple):
     rounding: float
     reach: tuple[float, float]
     model_error: float
-    shape: Shape
+    shape: ShapeChecks
 
     @property
     def e_min(self) -> float:
@@ -93,7 +93,7 @@ def fit(
     high: np.ndarray,
     weights: np.ndarray | None = None,
     left_out: np.ndarray | None = None,
-    evidence: Evidence | None = None,
+    evidence: TrialEvidence | None = None,
 ) -> Fit:
     """Fits the model to the steps to target at n >= 5 batch sizes, in any order.
 
@@ -122,7 +122,7 @@ def fit_each(
     high: np.ndarray,
     weights: np.ndarray,
     left_out: np.ndarray | None = None,
-    evidence: Evidence | None = None,
+    evidence: TrialEvidence | None = None,
 ) -> list[Fit]:
     """Fits d data sets at the same n sorted batch sizes; every argument but the first has an axis [d] in front."""
     if len(batch_size) < FEWEST_BATCH_SIZES:
@@ -137,7 +137,7 @@ def fit_each(
         for each in zip(ln_steps, weights, rounding, without, profile(batch_size, ln_steps, weights), strict=True)
     ]
     best, ends = np.array([knee.best[:2] for knee in knees]), np.array([knee.ends for knee in knees])
-    found = shapes.of(ln_batch, ln_steps, weights, best, ends, evidence)
+    found = shapes.check(ln_batch, ln_steps, weights, best, ends, evidence)
     return [_fit(batch_size, *each) for each in zip(ln_steps, weights, rounding, knees, found, strict=True)]
 
 
@@ -178,12 +178,12 @@ def _knee(
 
 
 def _fit(
-    batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, rounding: float, knee: _Knee, shape: Shape
+    batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, rounding: float, knee: _Knee, shape: ShapeChecks
 ) -> Fit:
     """The fit of a curve with this knee, and what may be claimed of it."""
     ln_best, sharpness, ln_floor = knee.best
     plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
-    claim = verdicts.of(knee.reach, knee.ends, np.log(batch_size), plateau_seen, shape)
+    claim = verdicts.decide(knee.reach, knee.ends, np.log(batch_size), plateau_seen, shape)
     coarse = (
         f"the evaluation interval at batch size {batch_size[-1]:g} spans a factor {np.exp(rounding):.3g}, "
         "too coarse to see a plateau: evaluate more often"
@@ -266,7 +266,7 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     return np.stack([first, np.maximum(1 - first - last, 0), last])
 
 
-def named(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
+def names(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     """Which of ``REGIMES`` is probable enough to be named at ``batch_size`` [p]: str[p], ``?`` where none is."""
     shares = probabilities(fit, batch_size)
     names = np.where(shares.max(axis=0) >= SHOWN, np.array(REGIMES)[shares.argmax(axis=0)], "?")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.fitting import weights
 from analysis.fitting.regimes import from_zero
-from analysis.fitting.shapes import Evidence
+from analysis.fitting.shapes import TrialEvidence
 from analysis.trials import edges
 from results.plans.search_space import SearchSpace
 
@@ -63,7 +63,7 @@ def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return weights.without_each(trial_steps(low, high))
 
 
-def evidence(low: np.ndarray, high: np.ndarray) -> Evidence | None:
+def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
     """What trials [d, n, k] say beside their best; None if there are too few of them."""
     k = low.shape[-1]
     if k < FEWEST_TRIALS:
@@ -72,7 +72,7 @@ def evidence(low: np.ndarray, high: np.ndarray) -> Evidence | None:
     variance = weights.minimum_variance(steps)  # [d, n]
     known = np.isfinite(variance)
     mean = np.where(known, variance, 0).sum(axis=-1) / np.maximum(known.sum(axis=-1), 1)
-    return Evidence(
+    return TrialEvidence(
         third=weights.best_of_some(steps, k // 3),
         half=weights.best_of_some(steps, k // 2),
         variance=np.where(mean > 0, mean, np.nan),

@@ -14,7 +14,7 @@ from analysis.fitting import bends
 from analysis.fitting.bends import BENDS, Bend, Bent
 from analysis.fitting.profiles import NEGLIGIBLE, OCTAVE
 
-Outcome = Literal["pass", "doubt", "cannot tell"]
+CheckOutcome = Literal["pass", "doubt", "cannot tell"]
 
 FEWEST = 7  # batch sizes; with fewer no number is left to judge the shape by
 BESIDE_KNEE = 3  # batch sizes on a side of the knee, fewer than which say nothing of the shape there
@@ -34,10 +34,10 @@ class Check(NamedTuple):
 
     assumption: str
     seen: str
-    outcome: Outcome
+    outcome: CheckOutcome
 
 
-class Evidence(NamedTuple):
+class TrialEvidence(NamedTuple):
     """What the k trials at each of n batch sizes say beside their best, for d data sets.
 
     Attributes:
@@ -54,7 +54,7 @@ class Evidence(NamedTuple):
     trials: int
 
 
-class Shape(NamedTuple):
+class ShapeChecks(NamedTuple):
     """What the checks of a curve's shape came to.
 
     Attributes:
@@ -86,14 +86,14 @@ def _told(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
     return [{"slope": below, "plateau": above}.get(bend, below and above) for bend in BENDS]
 
 
-def of(
+def check(
     ln_batch: np.ndarray,
     ln_steps: np.ndarray,
     weights: np.ndarray,
     best: np.ndarray,
     ends: np.ndarray,
-    evidence: Evidence | None,
-) -> list[Shape]:
+    evidence: TrialEvidence | None,
+) -> list[ShapeChecks]:
     """The shapes of d data sets at the same batch sizes.
 
     Args:
@@ -117,7 +117,7 @@ def of(
     lows = np.stack([one.bent.ln_critical - _quantile(BOUND, one.freedom) * one.errors[:, 0] for one in found.values()])
     low = np.where(told, lows.T, np.inf).min(axis=1)
     return [
-        Shape((*checks, search), float(min(bound, end - max(np.nan_to_num(shift), 0) * OCTAVE)), shift)
+        ShapeChecks((*checks, search), float(min(bound, end - max(np.nan_to_num(shift), 0) * OCTAVE)), shift)
         for *checks, (search, shift), bound, end in zip(*judged, searches, low, ends[:, 0], strict=True)
     ]
 
@@ -163,7 +163,7 @@ def _judged(bend: Bend, found: _Found, told: np.ndarray, ln_best: np.ndarray, ln
             checks.append(Check(bend, _too_few(bend, where, ln_batch), "cannot tell"))
             continue
         size = found.bent.size[i] + np.array([0, -1, 1]) * reach[i]
-        borne_out: Outcome = "pass" if np.abs(size).max() <= TOLERATED[bend] else "cannot tell"
+        borne_out: CheckOutcome = "pass" if np.abs(size).max() <= TOLERATED[bend] else "cannot tell"
         checks.append(Check(bend, _words(bend, size), "doubt" if doubted[i] else borne_out))
     return checks
 
@@ -184,9 +184,9 @@ def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
 
 
 def _searches(
-    ln_batch: np.ndarray, ln_best: np.ndarray, ends: np.ndarray, start: np.ndarray, evidence: Evidence | None
+    ln_batch: np.ndarray, ln_best: np.ndarray, ends: np.ndarray, start: np.ndarray, evidence: TrialEvidence | None
 ) -> list[tuple[Check, float]]:
-    """The check that a search is as hard at every batch size, with the shift, see ``Shape``, of d data sets."""
+    """The check that a search is as hard at every batch size, with the shift, see ``ShapeChecks``, of d data sets."""
     if evidence is None:
         return [(Check("search", "half of the trials cannot be taken", "cannot tell"), float("nan"))] * len(ln_best)
     alike = np.ones_like(evidence.half)
@@ -202,7 +202,7 @@ def _searches(
             checks.append((Check("search", "no knee among the batch sizes", "cannot tell"), float("nan")))
             continue
         inside = ends[i, 0] <= half[i] <= ends[i, 1]
-        outcome: Outcome = "doubt" if not inside or (harder[i] and shift < MATTERS) else "pass"
+        outcome: CheckOutcome = "doubt" if not inside or (harder[i] and shift < MATTERS) else "pass"
         first, last = evidence.near[i, [0, -1]]
         seen = f"half of the trials {shift:+.2f} octaves; {first} to {last} of {evidence.trials} within twice the best"
         checks.append((Check("search", seen, outcome), float(shift)))

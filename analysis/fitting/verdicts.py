@@ -1,14 +1,13 @@
 """Verdicts: what may be claimed of a critical batch size, from its interval and the checks of its curve's shape."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from analysis.fitting import shapes
 from analysis.fitting.profiles import OCTAVE
-from analysis.fitting.shapes import Check, Shape
-
-Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
+from analysis.fitting.shapes import Check, ShapeChecks
+from analysis.text import Verdict
 
 # The model error: so many octaves, or so many times what the data leave open, whichever is less. It is smaller where
 # the shape can be judged on both sides of the knee.
@@ -22,7 +21,7 @@ FAILED = {
 }
 
 
-class Claim(NamedTuple):
+class Statement(NamedTuple):
     """What is claimed of a curve.
 
     Attributes:
@@ -45,7 +44,9 @@ def model_error(ln_best: float, reach: np.ndarray, ln_batch: np.ndarray) -> np.n
     return np.where(np.isfinite(reach), np.minimum(OCTAVES * OCTAVE, times * reach), 0)
 
 
-def of(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: Shape) -> Claim:
+def decide(
+    reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: ShapeChecks
+) -> Statement:
     """What an interval of ln B* proves, in which direction it proves nothing, and whether the shape lets it.
 
     Where a check of the shape fails, no interval is stated. A lower bound is, which is that of the bent curves, too.
@@ -66,22 +67,22 @@ def of(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: 
     stated = "no interval is stated, but a bound" if bounded else "nothing is stated"
     caveats = tuple(f"{stated}: {_failed(check)}" for check in doubts)
     ends = np.array([low, np.inf]) if bounded else np.array([-np.inf, np.inf])
-    return Claim("at_least" if bounded else "not_identified", ends, (*caveats, *claim.caveats))
+    return Statement("at_least" if bounded else "not_identified", ends, (*caveats, *claim.caveats))
 
 
 def _failed(check: Check) -> str:
     return FAILED[check.assumption].format(check.seen)
 
 
-def _of_interval(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Claim:
+def _of_interval(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Statement:
     # An end on the smallest or largest batch size counts as inside; rounding of logarithms must not decide it.
     above, below = reach[0] >= ln_batch[0] - 1e-9, reach[1] <= ln_batch[-1] + 1e-9
     caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
     caveats += () if above else ("the interval reaches past the smallest batch size",)
     if above and below and plateau_seen:
-        return Claim("identified", ends, caveats)
+        return Statement("identified", ends, caveats)
     if above:
-        return Claim("at_least", ends, caveats)
+        return Statement("at_least", ends, caveats)
     if below and plateau_seen:
-        return Claim("at_most", ends, caveats)
-    return Claim("not_identified", ends, caveats)
+        return Statement("at_most", ends, caveats)
+    return Statement("not_identified", ends, caveats)

@@ -220,7 +220,7 @@ shorter = {
     largest: tuple(commit for commit in workload.commits if commit.study.batch_size <= largest)
     for largest in curve.batch_sizes[2:]
 }
-fewer = {largest: pairs.of(workload._replace(commits=kept), curve.target) for largest, kept in shorter.items()}
+fewer = {largest: pairs.of_workload(workload._replace(commits=kept), curve.target) for largest, kept in shorter.items()}
 cut = {largest: each.judged for largest, each in fewer.items()}
 pd.DataFrame(
     [

@@ -68,7 +68,7 @@ table = pd.DataFrame(
             "critical batch size": fits.critical_in_words(one.judged),
             "E_min": one.judged.fit and one.judged.fit.e_min,
             "S_min": one.judged.fit and one.judged.fit.s_min,
-            **contradictions.stated(one.judged)._asdict(),
+            **contradictions.stated_interval(one.judged)._asdict(),
         }
         for one in digits
     ]
@@ -134,7 +134,7 @@ gallery.show(registry.of_kind(STORE, Asked("metaparameters", where=tuple(asked))
 
 # %%
 chosen = workloads.of_store(STORE, [f"dataset=digits,{PLAIN}"])
-drawn = [pairs.of(one, one.commits[0].study.targets[0]) for one in chosen]
+drawn = [pairs.of_workload(one, one.commits[0].study.targets[0]) for one in chosen]
 below = growth.table(drawn, up_to_critical=True).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
 below.head(len(below))
 
@@ -212,7 +212,7 @@ answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstac
 # median that their choice was made by, and what they confirmed, each over the truth.
 
 # %%
-luck.bias(luck.simulated(200)).to_frame("over the truth")
+luck.bias(luck.simulate(200)).to_frame("over the truth")
 
 # %% [markdown]
 # In the release: confirmed over selected steps, by data set and over all; above 1 is the winner's curse. `never` counts
@@ -233,7 +233,7 @@ luck.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
 # and batch sizes are dropped where half of the repeats or more never reached.
 
 # %%
-both = pairs.moved(fitted).set_index(["dataset", "model", "optimizer"])
+both = pairs.moves(fitted).set_index(["dataset", "model", "optimizer"])
 words = [[fits.critical_in_words(judged) for _, judged in pairs.answers(one)] for one in fitted if one.confirmed]
 both.assign(**dict(zip(pairs.ANSWERS, zip(*words, strict=True), strict=True)))
 
@@ -264,7 +264,7 @@ gallery.show(best_of_figures.knees(fitted))
 # In numbers, as `python -m analysis fit --best-of 8,16,32,64,1024` prints them:
 
 # %%
-by_number = by_k.table(by_k.of(fitted, [8, 16, 32, 64, 1024]))
+by_number = by_k.table(by_k.refit(fitted, [8, 16, 32, 64, 1024]))
 by_number.fillna("")
 
 # %% [markdown]

@@ -68,7 +68,7 @@ print(*(epochs.notes(held) or ["nothing more has to be known of these"]), sep="\
 gallery.show(scaling_figures.epochs_against_cores(held))
 
 # %%
-judged = [core_counts.judge(curve) for curve in core_counts.of(held)]
+judged = [core_counts.judge(curve) for curve in core_counts.curves(held)]
 (several, *_) = [one for one in judged if len(one.curve.members) > 1]
 print(core_counts.readable([several]))
 

@@ -62,7 +62,7 @@ published_points.points().drop_duplicates("source").set_index("source")[["citati
 # %%
 file = Path(SCRATCH.name) / "figure1.csv"
 points[["panel", "batch_size", "steps"]].to_csv(file, index=False)
-names, judged = fits.judged_points(file)
+names, judged = fits.judge_points(file)
 figure1 = names.assign(**{"critical batch size": [fits.critical_in_words(one) for one in judged]})
 figure1.join(fits.table(names, judged)[["s_min", "sharpness", "doubts"]].round({"s_min": 0})).set_index("panel")
 
@@ -198,7 +198,7 @@ lines += [("MLPerf", f"{x.curve.dataset} · {x.curve.model} · {x.curve.optimize
 lines += [("Figure 1 of Shallue et al.", panel, one) for panel, one in zip(names["panel"], judged, strict=True)]
 statements = pd.DataFrame(
     [
-        (source, workload, fits.critical_in_words(one), one.verdict, contradictions.stated(one).low)
+        (source, workload, fits.critical_in_words(one), one.verdict, contradictions.stated_interval(one).low)
         for source, workload, one in lines
     ],
     columns=["source", "workload", "critical batch size", "verdict", "low"],

@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from analysis.plotting import draw, ticks
 from analysis.plotting.grid import Panel
-from analysis.text import shown
-from analysis.trials.budgets import Best
+from analysis.text import as_quality
+from analysis.trials.budgets import BestErrors
 
 SHADE, HATCH = "#BBBBBB", "////"
 LOGARITHMIC = 4.0  # a panel that spans a larger factor than this has a logarithmic scale
@@ -32,7 +32,7 @@ class Errors(NamedTuple):
     error: np.ndarray
 
 
-def of(found: Sequence[Best], labels: Sequence[str]) -> list[Errors]:
+def of(found: Sequence[BestErrors], labels: Sequence[str]) -> list[Errors]:
     """A line for every budget within which any study measured something.
 
     Args:
@@ -62,7 +62,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
       stop: the target at which trials stopped: how far below it an error is says nothing.
     """
     looks = draw.ordered_styles(len(members)) if ordered else [s for s, _ in zip(draw.styles(), members, strict=False)]
-    name = shown(metric, 0.0)[0]
+    name = as_quality(metric, 0.0)[0]
 
     def onto(ax: Axes) -> None:
         sizes = np.concatenate([one.batch_size for one in members])
@@ -124,4 +124,4 @@ def _stop(ax: Axes, target: float, is_error: bool) -> None:
 
 
 def _as_shown(metric: str, error: np.ndarray) -> np.ndarray:
-    return error if shown(metric, 0.0)[0] == metric else 1 - error
+    return error if as_quality(metric, 0.0)[0] == metric else 1 - error

@@ -72,7 +72,7 @@ def ended(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: float) -> 
     candidates = np.flatnonzero(reached & ~infeasible)
     if len(candidates):
         kind[candidates[np.argmin(rows["steps_high"].to_numpy()[candidates])]] = "fewest steps"
-    x, y = across.of(rows), up.of(rows)
+    x, y = across.values(rows), up.values(rows)
     there = over & np.isfinite(x) & np.isfinite(y)
     return Ended(x[there], y[there], kind[there])
 

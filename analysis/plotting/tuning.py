@@ -26,7 +26,7 @@ def panel(title: str, one: Fitted, quantity: Quantity) -> Panel:
     def onto(ax: Axes) -> None:
         best = one.best
         sizes = np.array(sorted(best), np.float64)
-        value = np.array([quantity.of(best[int(size)].to_frame().T)[0] for size in sizes])
+        value = np.array([quantity.values(best[int(size)].to_frame().T)[0] for size in sizes])
         low, high = np.array([_nearly(one, int(size), quantity) for size in sizes]).T
         ax.set_xscale("log", base=2)
         ax.set_xlim(sizes.min() / 2**0.6, sizes.max() * 2**0.6)
@@ -72,7 +72,7 @@ def symbols(*, rates: bool, critical: bool) -> list[Artist]:
 def _nearly(one: Fitted, batch_size: int, quantity: Quantity) -> tuple[float, float]:
     rows = one.trials[batch_size]
     steps = (rows["steps_low"].clip(lower=0.5) + rows["steps_high"]) / 2
-    values = quantity.of(
+    values = quantity.values(
         rows[(rows["outcome"] == "reached") & (steps <= NEARLY * steps[rows["outcome"] == "reached"].min())]
     )
     return float(np.nanmin(values)), float(np.nanmax(values))
@@ -81,4 +81,4 @@ def _nearly(one: Fitted, batch_size: int, quantity: Quantity) -> tuple[float, fl
 def present(one: Fitted, quantities: Sequence[Quantity]) -> list[Quantity]:
     """Those of ``quantities`` that every best trial has."""
     best = list(one.best.values())
-    return [q for q in quantities if best and all(np.isfinite(q.of(row.to_frame().T)[0]) for row in best)]
+    return [q for q in quantities if best and all(np.isfinite(q.values(row.to_frame().T)[0]) for row in best)]

@@ -42,7 +42,7 @@ def regime_spans(ax: Axes, told: Sequence[Told]) -> None:
     """
     edges = np.geomspace(*ax.get_xlim(), 241)
     middles = np.sqrt(edges[1:] * edges[:-1])
-    strips = [(one, regimes.named(one.judged.fit, middles)) for one in told if one.judged.fit]
+    strips = [(one, regimes.names(one.judged.fit, middles)) for one in told if one.judged.fit]
     if not strips:
         return
     first_names = strips[0][1]

@@ -67,7 +67,7 @@ def gather(folder: Folder, asked: tuple[str, float] | None, report: Callable[[st
         commits,
         _keyed(filter_groups.with_waiting(every, folder, commits)),
         [(places[goal.workload.commits[0].name], goal) for goal in found],
-        [(places["/".join(studies.looks(one.study))], one) for one in held],
+        [(places["/".join(studies.labels(one.study))], one) for one in held],
         runs,
     )
 

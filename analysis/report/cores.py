@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis import text
 from analysis.cores import core_counts, epochs
-from analysis.cores.core_counts import Judged
+from analysis.cores.core_counts import JudgedCoreCurve
 from analysis.cores.factorizations import SPLITS, Measured
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels
@@ -46,15 +46,15 @@ def of(held: Sequence[Measured]) -> list[Figure]:
 def notes(held: Sequence[Measured]) -> list[str]:
     """What a reader of all this has to know, a sentence each."""
     told = epochs.notes(held)
-    if held and not any(len(curve.members) >= scaling_figures.FEWEST for curve in core_counts.of(held)):
+    if held and not any(len(curve.members) >= scaling_figures.FEWEST for curve in core_counts.curves(held)):
         told.append("no factorization was timed on two numbers of real cores, so nothing is said of more of them")
     return [f"{words[0].upper()}{words[1:]}." for words in told]
 
 
 def over_cores(held: Sequence[Measured]) -> Iterator[Figure]:
     """Seconds per epoch against cores, a chart per kind of data and device; emulated cores are on none."""
-    curves = [curve for curve in core_counts.of(held) if len(curve.members) >= scaling_figures.FEWEST]
-    alike: dict[tuple[str, str], list[Judged]] = {}
+    curves = [curve for curve in core_counts.curves(held) if len(curve.members) >= scaling_figures.FEWEST]
+    alike: dict[tuple[str, str], list[JudgedCoreCurve]] = {}
     for curve in curves:
         place = curve.any.place
         device = (place.device_kind if place else None) or "an unknown device"
@@ -155,7 +155,7 @@ def _courses(title: str, group: Sequence[Measured], names: Sequence[str], timed:
     rows: list[dict[str, Any]] = []
     said: list[str] = []
     for one, name in zip(group, names, strict=True):
-        own = one.of(trial)
+        own = one.epochs_of(trial)
         across = own["elapsed"] if timed else own["epoch"]
         for x, recall, epoch in zip(across, own["recall_20"], own["epoch"], strict=True):
             if np.isfinite(x) and np.isfinite(recall):
@@ -179,12 +179,12 @@ def _courses(title: str, group: Sequence[Measured], names: Sequence[str], timed:
     return Figure(title, goal, said, looks, {"spec": spec, "always": {"points": rows}}, group)
 
 
-def _verdict(judged: Judged) -> str:
+def _verdict(judged: JudgedCoreCurve) -> str:
     """What the chart shows and what it cannot, in one paragraph."""
     return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(judged)).replace("\n", " ")
 
 
-def _timed(name: str, judged: Judged) -> Iterator[dict[str, Any]]:
+def _timed(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
     for one, middle in zip(judged.curve.members, judged.curve.seconds.tolist(), strict=True):
         low, high = np.quantile(one.seconds, (0.25, 0.75)).tolist()
         count = labels.span([len(one.seconds)], "epoch")
@@ -200,13 +200,13 @@ def _timed(name: str, judged: Judged) -> Iterator[dict[str, Any]]:
         yield {"series": name, "told": "\n".join(told)} | {k: float(f"{v:.5g}") for k, v in place.items()}
 
 
-def _law(name: str, judged: Judged) -> Iterator[dict[str, Any]]:
+def _law(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
     if judged.fit:
         across = np.geomspace(judged.curve.cores[0], judged.curve.cores[-1], 41)
         for x, y in zip(across.tolist(), judged.fit.seconds(across).tolist(), strict=True):
             yield {"series": name, "x": float(f"{x:.5g}"), "y": float(f"{y:.5g}")}
 
 
-def _ideal(judged: Judged, across: tuple[float, float]) -> dict[str, Any]:
+def _ideal(judged: JudgedCoreCurve, across: tuple[float, float]) -> dict[str, Any]:
     work = float(judged.curve.seconds[0] * judged.curve.cores[0])
     return {"x": across[0], "y": work / across[0], "x2": across[1], "y2": work / across[1]}

@@ -68,7 +68,7 @@ def of_factorizations(held: Sequence[Measured], commits: Mapping[str, Commit]) -
     """A group for the factorizations of one data set with tables as long and one solver, by these."""
     members: dict[tuple[str, str, str], list[Measured]] = {}
     for one in held:
-        members.setdefault(studies.looks(one.study), []).append(one)
+        members.setdefault(studies.labels(one.study), []).append(one)
     return {
         "/".join(names): Group(
             "/".join(names),
@@ -85,7 +85,7 @@ def of_others(commits: Sequence[Commit]) -> dict[str, Group]:
     """A group for all other studies that look alike, of kinds that have no sections of their own."""
     members: dict[tuple[str, str, str, str], list[Commit]] = {}
     for commit in commits:
-        members.setdefault((commit.kind, *studies.looks(commit.study)), []).append(commit)
+        members.setdefault((commit.kind, *studies.labels(commit.study)), []).append(commit)
     return {
         "/".join(names): Group("/".join(names[1:]), *names, " ".join(names).replace("_", " "), tuple(own))
         for names, own in members.items()
@@ -104,7 +104,7 @@ def with_waiting(groups: Sequence[Group], folder: Folder, seen: Sequence[Commit]
     plans = [plan for plan in (store.planned(folder, name) for name in sorted(unseen)) if plan is not None]
     members: dict[tuple[str, str, str, str], list[Plan]] = {}
     for plan in plans:
-        members.setdefault((plan.kind, *studies.looks(plan)), []).append(plan)
+        members.setdefault((plan.kind, *studies.labels(plan)), []).append(plan)
     found = []
     for group in groups:
         names = (group.kind, group.dataset, group.model, group.optimizer)

@@ -193,7 +193,7 @@ def _diagonals(across: tuple[float, float], up: tuple[float, float]) -> Iterator
 
 def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
     edges = np.geomspace(*across, MANY + 1)
-    names = regimes.named(fit, np.sqrt(edges[1:] * edges[:-1]))
+    names = regimes.names(fit, np.sqrt(edges[1:] * edges[:-1]))
     starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
     for first, last in zip(starts, np.append(starts[1:], MANY), strict=True):
         name = str(names[first])

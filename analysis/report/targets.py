@@ -17,7 +17,7 @@ from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import Fitted
 from analysis.trials import budgets, trials
-from analysis.workloads import Workload
+from analysis.workloads import WorkloadStudies
 from results.durable import Folder
 from results.plans.study import METRICS, Target
 from results.storage.commits import Commit, read_table
@@ -38,7 +38,7 @@ class Goal(NamedTuple):
       best: its lowest value at batch sizes where no trial reached the target, or at all without one.
     """
 
-    workload: Workload
+    workload: WorkloadStudies
     fitted: Fitted | None
     metric: str | None
     best: Mapping[int, float]
@@ -131,7 +131,7 @@ def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
     fit = judged.fit
     if not fit:
         return []
-    named = zip(fit.batch_size.tolist(), regimes.named(fit, fit.batch_size).tolist(), strict=True)
+    named = zip(fit.batch_size.tolist(), regimes.names(fit, fit.batch_size).tolist(), strict=True)
     runs = [
         (REGIMES.index(name if name in REGIMES else UNCLEAR), [size for size, _ in own])
         for name, own in itertools.groupby(named, key=lambda pair: pair[1])
@@ -193,7 +193,7 @@ def told_again(one: Confirmed) -> list[tuple[str, str]]:
     return [*told, (pairs.SELECTED, _interval(*one.selected)), ("study", one.study)]
 
 
-def _targets(workload: Workload, asked: tuple[str, float] | None) -> list[Target]:
+def _targets(workload: WorkloadStudies, asked: tuple[str, float] | None) -> list[Target]:
     if asked:
         metric, value = asked
         return asking.targets(workload, Asked("steps", metric=metric, values=(value,)))
@@ -202,8 +202,8 @@ def _targets(workload: Workload, asked: tuple[str, float] | None) -> list[Target
     return own or ([Target(SHORTFALL, 0.0)] if short else [])
 
 
-def _with_target(workload: Workload, target: Target) -> Goal:
-    fitted = pairs.of(workload, target)
+def _with_target(workload: WorkloadStudies, target: Target) -> Goal:
+    fitted = pairs.of_workload(workload, target)
     best: dict[int, float] = {}
     for commit in workload.commits:
         size = commit.study.batch_size or 0
@@ -212,7 +212,7 @@ def _with_target(workload: Workload, target: Target) -> Goal:
     return Goal(workload, fitted, target.metric, best)
 
 
-def _without(workload: Workload) -> Goal:
+def _without(workload: WorkloadStudies) -> Goal:
     there = {metric for commit in workload.commits for metric in commit.metrics if metric in METRICS}
     named = definitions.metrics(workload.dataset, workload.model, workload.optimizer)
     known = [metric for metric in [*named, *sorted(there, key=_told_first)] if metric in there]
@@ -229,14 +229,14 @@ def _told_first(metric: str) -> tuple[int, bool, int]:
 
 def _lowest(best: dict[int, float], commit: Commit, metric: str, counted: Sequence[int]) -> None:
     size = commit.study.batch_size or 0
-    error = float(budgets.within(commit, metric, counted, [math.inf]).errors[0])
+    error = float(budgets.best_within(commit, metric, counted, [math.inf]).errors[0])
     if math.isfinite(error):
         best[size] = min(error, best.get(size, math.inf))
 
 
 def _error(goal: Goal, size: int) -> str:
     assert goal.metric is not None
-    metric, value = text.shown(goal.metric, goal.best[size])
+    metric, value = text.as_quality(goal.metric, goal.best[size])
     return f"{metric.replace('_', ' ')} {value:.4g}"
 
 

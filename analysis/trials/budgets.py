@@ -9,7 +9,7 @@ from results.plans.kinds import KINDS
 from results.storage.commits import Commit, read_table
 
 
-class Best(NamedTuple):
+class BestErrors(NamedTuple):
     """The best errors of one study.
 
     Attributes:
@@ -24,7 +24,7 @@ class Best(NamedTuple):
     errors: np.ndarray
 
 
-def within(commit: Commit, metric: str, counted: Collection[int], steps: Sequence[float]) -> Best:
+def best_within(commit: Commit, metric: str, counted: Collection[int], steps: Sequence[float]) -> BestErrors:
     """The best values of a metric within budgets.
 
     Args:
@@ -36,7 +36,7 @@ def within(commit: Commit, metric: str, counted: Collection[int], steps: Sequenc
     batch_size = commit.study.batch_size or 0
     errors = np.full(len(steps), np.nan)
     if metric not in commit.metrics or not counted:
-        return Best(batch_size, len(counted), errors)
+        return BestErrors(batch_size, len(counted), errors)
     table = read_table(commit, "measurements").select(["trial", "step", metric])
     rows = np.isin(table["trial"].to_numpy(), np.fromiter(counted, np.int64))
     step = table["step"].to_numpy()[rows]
@@ -44,14 +44,14 @@ def within(commit: Commit, metric: str, counted: Collection[int], steps: Sequenc
     order = np.argsort(step, kind="stable")
     lowest = np.fmin.accumulate(measured[order]) if len(order) else measured
     last = np.searchsorted(step[order], np.minimum(steps, 2.0**62), "right") - 1
-    longest = max(planned(commit), float(step.max(initial=0)))
+    longest = max(planned_steps(commit), float(step.max(initial=0)))
     for i, (place, budget) in enumerate(zip(last, steps, strict=True)):
         if place >= 0 and (np.isinf(budget) or budget <= longest):
             errors[i] = lowest[place]
-    return Best(batch_size, len(counted), errors)
+    return BestErrors(batch_size, len(counted), errors)
 
 
-def planned(commit: Commit) -> int:
+def planned_steps(commit: Commit) -> int:
     """Steps that a trial may take; 0 where that is not known, as of a study limited by time."""
     recorded = KINDS[commit.kind].recorded
     steps = commit.plan["details"].get("train_steps") if recorded else commit.plan.get("budget_steps")

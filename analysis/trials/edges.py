@@ -37,7 +37,7 @@ class Edge(NamedTuple):
         return f"{self.metaparameter} {self.side}{'' if self.shown else '?'}"
 
 
-def of_best(values: Mapping[str, np.ndarray], high: np.ndarray, space: SearchSpace) -> list[Edge] | None:
+def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: SearchSpace) -> list[Edge] | None:
     """The ends at which the best trials crowd.
 
     Best are the tenth of the trials that needed the fewest steps, three at least; of equals those that come first.

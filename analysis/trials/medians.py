@@ -24,7 +24,7 @@ study of a curve. sampled enough: no, if the best of half of the trials is worse
 An optimum at an edge of its search space may be beyond it: widen the range; with ? it may also be some way off."""
 
 
-class Counts(NamedTuple):
+class TrialCounts(NamedTuple):
     """How many trials are looked at, where that is asked for.
 
     Attributes:
@@ -36,13 +36,13 @@ class Counts(NamedTuple):
     best_of: int | None = None
 
 
-ALL = Counts()
+ALL = TrialCounts()
 
 
 class Summary(NamedTuple):
     """What one study tells by the rule median; numbers that are not known are NaN.
 
-    Attributes: as ``steps.MEDIANS``; the edges are those of ``edges.of_best``.
+    Attributes: as ``steps.MEDIANS``; the edges are those of ``edges.find_edges``.
     """
 
     median: best_of.Median
@@ -78,11 +78,11 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
         expected_steps=best_of.expected_steps(low, high),
         fall=best_of.fall(high),
         sampled_enough=best_of.sampled_enough(low, high),
-        edges=edges.of_best(values, high, of.study.space),
+        edges=edges.find_edges(values, high, of.study.space),
     )
 
 
-def answer(held: Overview, asked: Target | None = None, counts: Counts = ALL) -> tuple[pd.DataFrame, list[str]]:
+def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = ALL) -> tuple[pd.DataFrame, list[str]]:
     """The medians of a store, and what a reader of them has to know, a sentence each.
 
     Returns:
@@ -92,14 +92,14 @@ def answer(held: Overview, asked: Target | None = None, counts: Counts = ALL) ->
     Raises:
       BadInput: all studies were pruned, or none has a target and none was asked for.
     """
-    held, notes = steps.unpruned(held, asked, "--rule median")
+    held, notes = steps.without_pruned(held, asked, "--rule median")
     commits = {commit.name: commit for commit in store.catalogue(held.folder) if commit.name in held.abouts}
     rows: list[dict[str, Any]] = []
     few, short, left_out = dict[str, int](), dict[str, int](), dict[str, int]()
     for target, abouts in steps.targets(held, asked).items():
         found = trials.of_commits([commits[about.study] for about in abouts], target)
         named = {about.study: about for about in abouts}
-        for workload in workloads.grouped([commits[name] for name in named]):
+        for workload in workloads.group([commits[name] for name in named]):
             members = [named[commit.name] for commit in workload.commits]
             counted = {about.study: found[about.study].counted for about in members}
             count = counts.trials or equal_counts([found[name] for name in counted])
@@ -114,7 +114,9 @@ def answer(held: Overview, asked: Target | None = None, counts: Counts = ALL) ->
         "few trials of these count, and so no more of the others of their curves; --k N counts more": short,
         "trials that were lost, failed or never got to an evaluation are left out": left_out,
     }
-    notes += [f"{what}: {text.some([f'{name} ({n})' for name, n in who.items()])}" for what, who in told.items() if who]
+    notes += [
+        f"{what}: {text.first_few([f'{name} ({n})' for name, n in who.items()])}" for what, who in told.items() if who
+    ]
     shown = _table(rows)
     return shown, notes + steps.notes_by_any_rule(held, shown, asked)
 

@@ -16,18 +16,18 @@ class Quantity(NamedTuple):
 
     Attributes:
       label: of an axis.
-      of: its value for rows of trials, float64[n]; NaN where a trial lacks it.
+      values: its value for rows of trials, float64[n]; NaN where a trial lacks it.
       log: whether it is shown on a logarithmic scale.
       is_rate: whether rules of thumb say how it should grow with the batch size.
     """
 
     label: str
-    of: Callable[[pd.DataFrame], np.ndarray]
+    values: Callable[[pd.DataFrame], np.ndarray]
     log: bool
     is_rate: bool = False
 
 
-def effective() -> Quantity:
+def effective_learning_rate() -> Quantity:
     """The effective learning rate, learning_rate / (1 - momentum), of Shallue et al. 2018, section 4.6."""
     return Quantity(
         "effective learning rate",
@@ -37,7 +37,7 @@ def effective() -> Quantity:
     )
 
 
-def own(name: str, log: bool) -> Quantity:
+def metaparameter(name: str, log: bool) -> Quantity:
     """A metaparameter as it is."""
     return Quantity(name.replace("_", " "), lambda rows: _column(rows, name), log, is_rate=name == LEARNING_RATE)
 
@@ -47,10 +47,10 @@ def complement(name: str) -> Quantity:
     return Quantity(f"1 − {name.replace('_', ' ')}", lambda rows: 1 - _column(rows, name), log=True)
 
 
-def searched(name: str, space: SearchSpace) -> Quantity:
+def on_its_scale(name: str, space: SearchSpace) -> Quantity:
     """A metaparameter on the scale it was searched on."""
     scale = space[name].scale if name in space else "LINEAR"
-    return complement(name) if scale == "REVERSE_LOG" or name == MOMENTUM else own(name, log=scale == "LOG")
+    return complement(name) if scale == "REVERSE_LOG" or name == MOMENTUM else metaparameter(name, log=scale == "LOG")
 
 
 def quantities(names: Sequence[str], space: SearchSpace) -> list[Quantity]:
@@ -61,8 +61,8 @@ def quantities(names: Sequence[str], space: SearchSpace) -> list[Quantity]:
       space: ranges they were drawn from.
     """
     tuned = sorted(names, key=lambda name: (name != LEARNING_RATE, name))
-    found = [searched(name, space) for name in tuned]
-    return [*found, effective()] if {LEARNING_RATE, MOMENTUM} <= set(tuned) else found
+    found = [on_its_scale(name, space) for name in tuned]
+    return [*found, effective_learning_rate()] if {LEARNING_RATE, MOMENTUM} <= set(tuned) else found
 
 
 def _column(rows: pd.DataFrame, name: str) -> np.ndarray:

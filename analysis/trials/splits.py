@@ -14,7 +14,7 @@ PREFERRED = ("label_smoothing", metaparameters.MOMENTUM)
 MOST_VALUES = 5  # more are split into thirds
 
 
-class Group(NamedTuple):
+class TrialGroup(NamedTuple):
     """Some trials of a workload: what they are called, and which rows they are, bool[n] of rows of trials."""
 
     label: str
@@ -33,7 +33,7 @@ def default(found: Sequence[StudyTrials]) -> str:
     return next((name for name in PREFERRED if name in differing), differing[-1])
 
 
-def groups(found: Sequence[StudyTrials], name: str) -> list[Group]:
+def groups(found: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
     """Trials by the values of a metaparameter, where there are few, or else by thirds of what was tried.
 
     Args:
@@ -57,8 +57,8 @@ def groups(found: Sequence[StudyTrials], name: str) -> list[Group]:
     return [_group(f"{words} {low:.3g}–{high:.3g}", name, low, high) for low, high in bounds if low <= high]
 
 
-def _group(label: str, name: str, low: float, high: float) -> Group:
-    return Group(label, lambda rows: (_values(rows, name) >= low) & (_values(rows, name) <= high))
+def _group(label: str, name: str, low: float, high: float) -> TrialGroup:
+    return TrialGroup(label, lambda rows: (_values(rows, name) >= low) & (_values(rows, name) <= high))
 
 
 def _values(rows: pd.DataFrame, name: str) -> np.ndarray:

@@ -116,7 +116,7 @@ def targets(held: Overview, asked: Target | None) -> dict[Target, list[About]]:
     return found
 
 
-def unpruned(held: Overview, asked: Target | None, what: str) -> tuple[Overview, list[str]]:
+def without_pruned(held: Overview, asked: Target | None, what: str) -> tuple[Overview, list[str]]:
     """The studies that tell how all of their trials fare, and a note that names the others, if any.
 
     Raises:
@@ -126,7 +126,7 @@ def unpruned(held: Overview, asked: Target | None, what: str) -> tuple[Overview,
     ours = {name for name in names if held.abouts[name].source is None}  # nobody publishes pruned studies
     commits = store.catalogue(held.folder) if ours else []
     pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
-    why = f"{what} needs whole curves, and pruning cut those of losing trials short: {text.some(pruned)}; "
+    why = f"{what} needs whole curves, and pruning cut those of losing trials short: {text.first_few(pruned)}; "
     why += "run them with pruning=off, or ask for --rule minimum"
     if len(pruned) == len(names):
         raise BadInput(why)
@@ -172,12 +172,12 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
     if inexact:
         found.append(
             "trials stopped once they had decided their own targets, so steps to this one may be too many or missing: "
-            + text.some(inexact)
+            + text.first_few(inexact)
         )
     few = [about for about in abouts if rule.first is not None and about.complete < rule.first]
     if few:
         counts = [f"{about.study} ({about.complete})" for about in few]
-        found.append(f"fewer than {rule.first} trials are COMPLETE, and all of them count: {text.some(counts)}")
+        found.append(f"fewer than {rule.first} trials are COMPLETE, and all of them count: {text.first_few(counts)}")
     return notes_by_any_rule(held, shown, asked) + found
 
 
@@ -185,23 +185,23 @@ def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None)
     """What a reader of any table of answers ``shown`` (study, steps_high) has to know, a sentence each."""
     found = []
     if held.waiting:
-        found.append(f"not in the table, as no run has ended yet: {text.some(held.waiting)}")
+        found.append(f"not in the table, as no run has ended yet: {text.first_few(held.waiting)}")
     published = [name for name, about in held.abouts.items() if about.source is not None and not about.targets]
     if published and asked is None:
         found.append(
             "not in the table, as published studies have no targets of their own; --metric and --value ask for one: "
-            + text.some(published)
+            + text.first_few(published)
         )
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.abouts[name])]
     ends = [name for name in single if name in reached]
     at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
     if at_start:
-        found.append(f"met at the start, before any step, and so in no fit: {text.some(at_start)}")
+        found.append(f"met at the start, before any step, and so in no fit: {text.first_few(at_start)}")
     if ends:
         found.append(
             "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
-            f"nothing: {text.some(ends)}"
+            f"nothing: {text.first_few(ends)}"
         )
     return found + (_lists(held, single) if single else [])
 

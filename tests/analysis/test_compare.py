@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis import compare, contradictions
-from analysis.contradictions import Pair, Side, paired
+from analysis.contradictions import Pair, Reading, pair_up
 from results.plans.factorization import Factorization
 from results.release import release
 
@@ -210,20 +210,20 @@ def test_stores_of_different_kinds_have_nothing_in_common(
 @pytest.mark.parametrize(
     ("a", "b", "result"),
     [
-        (Side(10, 20), Side(20, 30), "differ"),
-        (Side(10, 20), Side(19, 30), "agree"),
-        (Side(0, 20), Side(0, np.inf), "agree"),
-        (Side(0, 0), Side(0, 0), "same"),
-        (Side(0, 0), Side(0, 20), "agree"),  # which was not evaluated at the start
-        (Side(0, 0), Side(5, 20), "differ"),
-        (Side(0, 20), Side(np.inf, np.inf), "differ"),
-        (Side(np.inf, np.inf), Side(np.inf, np.inf), "same"),
+        (Reading(10, 20), Reading(20, 30), "differ"),
+        (Reading(10, 20), Reading(19, 30), "agree"),
+        (Reading(0, 20), Reading(0, np.inf), "agree"),
+        (Reading(0, 0), Reading(0, 0), "same"),
+        (Reading(0, 0), Reading(0, 20), "agree"),  # which was not evaluated at the start
+        (Reading(0, 0), Reading(5, 20), "differ"),
+        (Reading(0, 20), Reading(np.inf, np.inf), "differ"),
+        (Reading(np.inf, np.inf), Reading(np.inf, np.inf), "same"),
     ],
 )
-def test_intervals_are_open_below_and_closed_above(a: Side, b: Side, result: str) -> None:
+def test_intervals_are_open_below_and_closed_above(a: Reading, b: Reading, result: str) -> None:
     assert contradictions._verdict(a, b) == contradictions._verdict(b, a) == result
 
 
 def test_pairs_are_made_by_the_first_identity_that_tells_apart() -> None:
-    pairs = paired(["x1", "y1", "y2"], ["x2", "y2", "z1"], lambda word: word, lambda word: word[0])
+    pairs = pair_up(["x1", "y1", "y2"], ["x2", "y2", "z1"], lambda word: word, lambda word: word[0])
     assert pairs == [Pair("y2", "y2"), Pair("x1", "x2"), Pair("y1", None), Pair(None, "z1")]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.cores import coverage, scaling, simulation
-from analysis.cores.simulation import LAWS, Law, Scenario
+from analysis.cores.simulation import LAWS, CoreScenario, Law
 
 
 def silent(line):
@@ -15,7 +15,7 @@ def silent(line):
 
 
 def rates(law, counts, spread=0.04, datasets=60):
-    (row,) = coverage.run(datasets, 1, silent, [Scenario(law, counts, spread)]).to_dict("records")
+    (row,) = coverage.run(datasets, 1, silent, [CoreScenario(law, counts, spread)]).to_dict("records")
     return row
 
 
@@ -73,14 +73,14 @@ def test_a_second_memory_is_beyond_half_of_the_cores():
 
 
 def test_simulated_noise_is_what_the_fit_assumes():
-    scenario = Scenario("serial alone", "1 … 8", 0.10)
+    scenario = CoreScenario("serial alone", "1 … 8", 0.10)
     times = simulation.draw(scenario, 400, np.random.default_rng(0))
     assert np.log(times.seconds).std() == pytest.approx(np.hypot(0.10, scaling.BETWEEN_RUNS), rel=0.05)
     assert times.spread.mean() == pytest.approx(0.10, rel=0.05)
 
 
 def test_statements_are_counted_by_what_they_claim():
-    scenario = Scenario("serial alone", "1 … 8", 0.04)  # half of the time is lost at 2 cores
+    scenario = CoreScenario("serial alone", "1 … 8", 0.04)  # half of the time is lost at 2 cores
     fitted = scaling.fit(scenario.cores, LAWS["serial alone"].seconds(scenario.cores, 8), 0.04)
     claims = [
         fitted._replace(verdict=verdict, critical_cores=scaling.Interval(2.5, low, high), misfit=misfit)
@@ -113,7 +113,7 @@ def test_an_aim_is_met_by_holding_or_by_saying_so():
 
 
 def test_a_scenario_does_not_depend_on_the_others():
-    one, two = Scenario("all three", "1 … 8", 0.04), Scenario("serial alone", "1, 2, 4", 0.1)
+    one, two = CoreScenario("all three", "1 … 8", 0.04), CoreScenario("serial alone", "1, 2, 4", 0.1)
     alone = coverage.run(3, 5, silent, [two])
     pd.testing.assert_frame_equal(coverage.run(3, 5, silent, [one, two]).iloc[1:].reset_index(drop=True), alone)
     assert not coverage.run(3, 6, silent, [two]).equals(alone)

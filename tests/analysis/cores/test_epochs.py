@@ -138,14 +138,14 @@ def test_emulated_cores_are_on_no_curve(put, folder, cli):
     assert code == 0
     assert "not identified" in out and "4, 8 cores are emulated" in out and "a fit needs 3" in out
     assert "-c4-" in err and "-c8-" in err and "say nothing about speed" in err
-    (curve,) = core_counts.of(factorizations.load(folder))
+    (curve,) = core_counts.curves(factorizations.load(folder))
     assert curve.cores.tolist() == [1, 2]
 
 
 def test_kinds_of_device_never_share_a_curve(put, folder):
     for cores, kind in ((1, "cpu"), (2, "cpu"), (4, "TPU v3"), (8, "TPU v3")):
         put({"device_kind": kind}, cores=cores)
-    found = core_counts.of(factorizations.load(folder))
+    found = core_counts.curves(factorizations.load(folder))
     assert [curve.cores.tolist() for curve in found] == [[1, 2], [4, 8]]
     assert [core_counts.judge(curve).verdict for curve in found] == ["not_identified"] * 2
 
@@ -154,7 +154,7 @@ def test_curves_that_look_alike_say_what_differs(put, folder):
     for cores in (1, 2):
         put(cores=cores)
         put(cores=cores, seed=1, dataset_options={"rows": 3000, "links": 20_000}, dataset_version="other")
-    judged = [core_counts.judge(curve) for curve in core_counts.of(factorizations.load(folder))]
+    judged = [core_counts.judge(curve) for curve in core_counts.curves(factorizations.load(folder))]
     assert sorted(one.reason.partition(";")[0] for one in judged) == ["rows=1,000, seed=0", "rows=3,000, seed=1"]
 
 
@@ -210,5 +210,5 @@ def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, cli):
     assert row["misfit"] == "step" and words in row["reason"]
     text = cli("epochs", "--store", folder, "--fit")[1]
     assert "law misfits\n" in text and f"1: {words}" in text
-    (curve,) = core_counts.of(factorizations.load(folder))
+    (curve,) = core_counts.curves(factorizations.load(folder))
     assert scaling_figures.verdict(core_counts.judge(curve)).splitlines()[-1] == words

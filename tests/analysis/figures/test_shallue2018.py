@@ -18,7 +18,7 @@ from ..conftest import Ran, plan, publish
 
 
 @pytest.fixture(scope="module")
-def held(paper: Any) -> list[workloads.Workload]:
+def held(paper: Any) -> list[workloads.WorkloadStudies]:
     return workloads.of_store(paper.folder)
 
 
@@ -43,7 +43,7 @@ def test_the_table_of_figures_is_that_of_the_notebook() -> None:
 
 
 @pytest.mark.parametrize("number", sorted(definitions.TITLES))
-def test_every_panel_is_drawn_with_every_line(held: list[workloads.Workload], number: int) -> None:
+def test_every_panel_is_drawn_with_every_line(held: list[workloads.WorkloadStudies], number: int) -> None:
     (picture,) = shallue2018.figure(shallue2018.of(held), number)
     assert not isinstance(picture, Skipped)
     panels = definitions.figures()[number]
@@ -59,7 +59,7 @@ def test_every_panel_is_drawn_with_every_line(held: list[workloads.Workload], nu
         assert all(any(text.startswith(one.series) for text in named) for one in members if len(members) > 1)
 
 
-def test_points_are_those_of_the_released_analysis(paper: Any, held: list[workloads.Workload]) -> None:
+def test_points_are_those_of_the_released_analysis(paper: Any, held: list[workloads.WorkloadStudies]) -> None:
     target = Target("validation_error", 0.01)
     known = {answer.path: (answer.steps, answer.trial) for answer in paper.answers if answer.value == target.value}
     found = {}
@@ -67,7 +67,7 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
         for commit in workload.commits:
             path = f"{workload.dataset}/{workload.model}/{workload.optimizer}/{commit.study.batch_size}"
             if path in known:
-                line = pairs.of(*workloads.grouped([commit]), target, Rule("released", 100))
+                line = pairs.of_workload(*workloads.group([commit]), target, Rule("released", 100))
                 best = list(line.best.values())
                 found[path] = (int(best[0]["steps_high"]), int(best[0]["trial"])) if best else (None, None)
                 assert line.judged.points.high.tolist() == [steps for steps in found[path][:1] if steps]
@@ -75,29 +75,29 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
     assert sum(steps is not None for steps, _ in known.values()) > 30
 
 
-def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloads.Workload]) -> None:
+def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloads.WorkloadStudies]) -> None:
     workload = next(one for one in held if one.dataset == "mnist" and one.optimizer == "nesterov_momentum")
-    line = pairs.of(workload, Target("validation_error", 0.01), Rule("released", 5))
+    line = pairs.of_workload(workload, Target("validation_error", 0.01), Rule("released", 5))
     assert {len(rows) for rows in line.trials.values()} == {5}
     best = line.best
     points = line.judged.points
     assert points.trials == 5
     assert points.high.tolist() == [best[int(size)]["steps_high"] for size in points.batch_size]
-    more = pairs.of(workload, Target("validation_error", 0.01), Rule("released", 100))
+    more = pairs.of_workload(workload, Target("validation_error", 0.01), Rule("released", 100))
     assert {len(rows) for rows in more.trials.values()} == {more.judged.points.trials}
     assert (more.judged.points.trials or 0) > 5
 
 
-def test_an_average_precision_is_turned_back(held: list[workloads.Workload]) -> None:
+def test_an_average_precision_is_turned_back(held: list[workloads.WorkloadStudies]) -> None:
     (workload,) = [one for one in held if one.dataset == "open_images_v4"]
     target = Target("validation_average_precision_error", 0.69)
-    line = pairs.of(workload, target, Rule("released", 100))
+    line = pairs.of_workload(workload, target, Rule("released", 100))
     assert line.curve.sought == "validation average precision > 0.31"
     sizes, published = steps.published(line)
     assert (len(sizes), published[0]) == (10, pytest.approx(773_468.7, rel=1e-3))
 
 
-def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workloads.Workload]) -> None:
+def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workloads.WorkloadStudies]) -> None:
     some = [one for one in held if one.optimizer == "nesterov_momentum" and one.dataset in ("mnist", "cifar_10")]
     made = list(shallue2018.figure(shallue2018.of(some), 4))
     told = [str(one) for one in made if isinstance(one, Skipped)]
@@ -161,7 +161,9 @@ def test_without_the_paper_nothing_is_said_of_it_unless_asked(swept: Any, tmp_pa
     assert all(line.startswith("not drawn: shallue2018/figure") and "none of its workloads" in line for line in lines)
 
 
-def test_a_batch_size_that_all_are_relative_to_may_be_missing(paper: Any, held: list[workloads.Workload]) -> None:
+def test_a_batch_size_that_all_are_relative_to_may_be_missing(
+    paper: Any, held: list[workloads.WorkloadStudies]
+) -> None:
     (mnist,) = [one for one in held if one.title == "mnist · fc_1024 · sgd"]
     cut = mnist._replace(commits=tuple(commit for commit in mnist.commits if commit.study.batch_size != 2))
     others = [one for one in held if one.dataset == "mnist" and one.model.startswith("fc") and one is not mnist]

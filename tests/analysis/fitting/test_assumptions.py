@@ -18,7 +18,7 @@ def outcomes(ln_steps, sizes=SIZES, rounding=1.05, **about):
     low = np.exp(ln_steps) * 2 / (1 + rounding)
     points = Points(sizes, low, rounding * low, np.ones(len(sizes)), None, (), "")._replace(**about)
     fit = regimes.fit(points.batch_size, points.low, points.high)
-    return {check.assumption: check.outcome for check in assumptions.of(fit, points)}
+    return {check.assumption: check.outcome for check in assumptions.check(fit, points)}
 
 
 def test_a_curve_as_assumed_passes():
@@ -81,4 +81,4 @@ def test_what_is_known_of_the_trials():
 
 
 def test_nothing_is_checked_without_points():
-    assert curves.nothing(refusal="so").at_edge == ()
+    assert curves.no_points(refusal="so").at_edge == ()

@@ -29,7 +29,7 @@ SEARCHED = {0: crossing(10, 20, 40), 1: crossing(10, 20)}
 
 def found(folder: Path, study: BatchStudy, ran: dict[int, Ran], target: Target = ERROR) -> list[Confirmed]:
     publish(folder, study, ran)
-    return confirmations.of(store.catalogue(folder), target)
+    return confirmations.of_commits(store.catalogue(folder), target)
 
 
 def repeats(*ran: Ran, of: int = 1) -> dict[int, Ran]:
@@ -147,7 +147,7 @@ def test_repeats_do_not_count_as_trials_of_the_search(folder: Path) -> None:
 def test_medians_of_repeats_are_points_of_a_curve(folder: Path) -> None:
     for batch_size, again in ((4, crossing(10, 30)), (2, NEVER), (16, crossing(5, 7))):
         publish(folder, plan(batch_size=batch_size, trials=2, confirm=1), SEARCHED | repeats(again))
-    points = confirmations.points(confirmations.of(store.catalogue(folder), ERROR))
+    points = confirmations.points(confirmations.of_commits(store.catalogue(folder), ERROR))
     assert points.batch_size.tolist() == [4, 16]
     assert list(zip(points.low, points.high, strict=True)) == [(10, 30), (5, 7)]
     assert points.weights.tolist() == [1, 1]

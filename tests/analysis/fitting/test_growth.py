@@ -14,7 +14,7 @@ from results.plans.search_space import Range, SearchSpace
 
 from ..conftest import BATCH_SIZES, ERROR, Ran, plan, publish
 
-RATE = metaparameters.own("learning_rate", log=True)
+RATE = metaparameters.metaparameter("learning_rate", log=True)
 SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-6, 1e6), "momentum": Range("REVERSE_LOG", 0.0, 0.99)})
 
 
@@ -28,12 +28,12 @@ def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATC
         drawn = {"learning_rate": [best / 2, best * 2, 1e-6], "momentum": [0.9] * 3}
         publish(folder, plan(batch_size=batch_size, trials=3, space=SPACE, optimizer="momentum"), ran, drawn=drawn)
     (workload,) = workloads.of_store(folder)
-    return pairs.of(workload, ERROR)
+    return pairs.of_workload(workload, ERROR)
 
 
 @pytest.mark.parametrize(("power", "rule"), [(1.0, ["linear rule"]), (0.5, ["square-root rule"]), (0.0, [])])
 def test_the_power_that_was_put_in_is_found(folder: Path, power: float, rule: list[str]) -> None:
-    found = growth.of(line(folder, power, noise=0.1), RATE)
+    found = growth.estimate(line(folder, power, noise=0.1), RATE)
     assert found
     assert found.low <= power <= found.high
     assert 0 < found.high - found.low < 0.2
@@ -43,7 +43,7 @@ def test_the_power_that_was_put_in_is_found(folder: Path, power: float, rule: li
 
 def test_only_batch_sizes_that_count_and_reached_are_taken(folder: Path) -> None:
     one = line(folder, 1.0, reached=6)
-    found, few = growth.of(one, RATE), growth.of(one, RATE, up_to=4)
+    found, few = growth.estimate(one, RATE), growth.estimate(one, RATE, up_to=4)
     assert found
     assert found.batch_size.tolist() == list(BATCH_SIZES[:6])
     assert few is None, "three batch sizes have no slope to speak of"

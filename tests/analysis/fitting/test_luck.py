@@ -12,7 +12,7 @@ from analysis.fitting import luck
 @pytest.mark.parametrize("top", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_what_reports_is_unbiased_where_all_configurations_are_equal(top: int) -> None:
     """The known answer: any configuration is as good as any other, so that what is selected is luck alone."""
-    found = luck.simulated(400, seed=1, confirm=6 if top > 1 else 5, top=top)
+    found = luck.simulate(400, seed=1, confirm=6 if top > 1 else 5, top=top)
     bias = luck.bias(found)
     assert bias["confirmed"] == pytest.approx(1, abs=0.02)
     assert bias["selected"] < 0.8

@@ -53,7 +53,7 @@ def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> Non
     again(folder, confirm=1)
     again(folder, optimizer="momentum")
     found = pairs.of_store(folder)
-    (moved,) = pairs.moved(found).to_dict("records")
+    (moved,) = pairs.moves(found).to_dict("records")
     assert list(moved) == list(pairs.MOVED)
     assert moved["octaves"] == pytest.approx(np.log2(moved["confirmed"] / moved["selected"]))
     assert moved["octaves"] > 1 and not moved["inside"]
@@ -66,7 +66,7 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24)
     found = pairs.of_store(folder)
     assert [by_k.numbers(one) for one in found] == [[8, 16, 24]] * 3
-    told = by_k.of(found)
+    told = by_k.refit(found)
     assert [(at.one.curve.optimizer, at.k) for at in told][:4] == [
         *(("momentum", 8), ("momentum", 16), ("momentum", 24), ("nesterov", 8))
     ]
@@ -111,7 +111,7 @@ def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_r
         again(folder, optimizer=optimizer, stop="budget")
     again(folder, optimizer="sgd", pruning="exact")  # of the same plan but for its pruning
     found = pairs.of_store(folder)
-    groups = dict(pairs.alike(found, "optimizer", "targets", "pruning"))
+    groups = dict(pairs.comparable_groups(found, "optimizer", "targets", "pruning"))
     names = [(*("digits", "fully_connected_64", "test_error", "0.1"), f"stop={stop}") for stop in ("target", "budget")]
     assert groups.keys() == set(names)
     assert [len(groups[name]) for name in names] == [3, 2]
@@ -119,6 +119,6 @@ def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_r
     assert len(pictures) == len(set(pictures)) == 2
     assert len({made.names for made in batch_figures.steps_to_target(found) if isinstance(made, Picture)}) == 5
     assert {made.names for made in best_of_figures.knees(found) if isinstance(made, Picture)} == set(names)
-    words = by_k.table(by_k.of(found))
+    words = by_k.table(by_k.refit(found))
     assert len(words) == 4
     assert set(words.index.get_level_values("of")) == {"stop=target", "stop=budget"}

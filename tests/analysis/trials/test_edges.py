@@ -45,22 +45,22 @@ def test_a_cost_that_falls_up_to_an_end_is_seen_at_it(scale, end):
     u = np.random.default_rng(0).random(60)
     space = SearchSpace({"x": RANGES[scale]})
     values = {"x": np.array([RANGES[scale].at(each) for each in u])}
-    assert edges.of_best(values, np.ceil(1000 * (2 - u)), space) == [edges.Edge("x", "high", end, True)]
-    (low,) = edges.of_best(values, np.ceil(1000 * (1 + u)), space) or []
+    assert edges.find_edges(values, np.ceil(1000 * (2 - u)), space) == [edges.Edge("x", "high", end, True)]
+    (low,) = edges.find_edges(values, np.ceil(1000 * (1 + u)), space) or []
     assert (low.side, low.shown, str(low)) == ("low", True, "x low")
 
 
 def test_of_three_discrete_values_the_last_may_be_an_end_and_of_two_none_is():
     values = np.tile([0.0, 0.01, 0.1], 30)
     steps = np.where(values == 0.1, 100.0, 200.0)
-    found = edges.of_best({"x": values}, steps, SearchSpace({"x": RANGES["DISCRETE"]}))
+    found = edges.find_edges({"x": values}, steps, SearchSpace({"x": RANGES["DISCRETE"]}))
     assert found == [edges.Edge("x", "high", 0.1, True)]  # nine of nine best, and a third of all are there
     assert (
-        edges.of_best({"x": values}, np.where(values == 0.01, 100.0, 200.0), SearchSpace({"x": RANGES["DISCRETE"]}))
+        edges.find_edges({"x": values}, np.where(values == 0.01, 100.0, 200.0), SearchSpace({"x": RANGES["DISCRETE"]}))
         == []
     )
     two = SearchSpace({"x": Range("DISCRETE", values=(0.0, 0.1))})
-    assert edges.of_best({"x": values}, steps, two) is None
+    assert edges.find_edges({"x": values}, steps, two) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_end_that_no_range_could_go_beyond_is_none(name, ranged, side, named)
     u = np.random.default_rng(0).random(60)
     values = {name: np.array([ranged.at(each) for each in u])}
     steps = np.ceil(1000 * (1 + u if side == "low" else 2 - u))
-    found = edges.of_best(values, steps, SearchSpace({name: ranged}))
+    found = edges.find_edges(values, steps, SearchSpace({name: ranged}))
     assert [edge.side for edge in found or []] == ([side] if named else [])
 
 
@@ -86,16 +86,16 @@ def test_what_cannot_be_told():
     u = np.linspace(0.01, 0.99, 40)
     values = {name: np.array([ranged.at(each) for each in u]) for name, ranged in SPACE.items()}
     steps = np.full(40, math.inf)
-    assert edges.of_best(values, steps, SPACE) is None  # none reached
+    assert edges.find_edges(values, steps, SPACE) is None  # none reached
     steps[:2] = 10
-    assert edges.of_best(values, steps, SPACE) is None  # two did
-    assert edges.of_best(values, np.full(40, 10.0), SearchSpace({})) is None  # the ranges are not known
-    assert edges.of_best({}, np.full(40, 10.0), SPACE) is None  # or the values are not
+    assert edges.find_edges(values, steps, SPACE) is None  # two did
+    assert edges.find_edges(values, np.full(40, 10.0), SearchSpace({})) is None  # the ranges are not known
+    assert edges.find_edges({}, np.full(40, 10.0), SPACE) is None  # or the values are not
     fixed = SearchSpace({"learning_rate": Range("LOG", 0.1, 0.1)})
-    assert edges.of_best({"learning_rate": np.full(40, 0.1)}, np.full(40, 10.0), fixed) is None
+    assert edges.find_edges({"learning_rate": np.full(40, 0.1)}, np.full(40, 10.0), fixed) is None
     middle = {name: np.array([ranged.at(0.5)] * 20) for name, ranged in SPACE.items()}
-    assert edges.of_best(middle, np.full(20, 10.0), SPACE) is None  # 20 trials are too few to say no
-    assert edges.of_best({name: np.tile(v, 2) for name, v in middle.items()}, np.full(40, 10.0), SPACE) == []
+    assert edges.find_edges(middle, np.full(20, 10.0), SPACE) is None  # 20 trials are too few to say no
+    assert edges.find_edges({name: np.tile(v, 2) for name, v in middle.items()}, np.full(40, 10.0), SPACE) == []
 
 
 def verdicts(trials: int, optimum: tuple[float, float], slope: float = 8.0, noise: float = 0.2) -> Counter[str]:
@@ -107,7 +107,7 @@ def verdicts(trials: int, optimum: tuple[float, float], slope: float = 8.0, nois
         distance = (u[0] - optimum[0]) ** 2 + (u[1] - optimum[1]) ** 2
         steps = np.ceil(np.exp(6 + slope * distance + rng.normal(0, noise, trials)))
         steps[distance > 0.5] = math.inf
-        found = edges.of_best(values, steps, SPACE)
+        found = edges.find_edges(values, steps, SPACE)
         said["unclear" if found is None else "; ".join(map(str, found)) or "no"] += 1
     return said
 

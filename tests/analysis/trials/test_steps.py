@@ -308,14 +308,14 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     started(tmp_path / "without", easy=None)
     shutil.rmtree(tmp_path / "without" / name)
     (tmp_path / "points.csv").write_text(table)
-    fitted = [pairs.table(folder, (by_hand.METRIC, 0.1)), fits.table(*fits.judged_points(tmp_path / "points.csv"))]
+    fitted = [pairs.table(folder, (by_hand.METRIC, 0.1)), fits.table(*fits.judge_points(tmp_path / "points.csv"))]
     expected = pairs.table(tmp_path / "without", (by_hand.METRIC, 0.1))
     for found in fitted:
         assert "met at the start, before any step, at batch size 8, left out" in found["reason"].item()
         assert "no trial reached" not in found["reason"].item()
     names = list(fits.COLUMNS)[:6]
     pd.testing.assert_frame_equal(fitted[0][names], expected[names])
-    drawn = pairs.of(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
+    drawn = pairs.of_workload(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
     assert 8 not in drawn.trials
     assert not drawn.missed
     assert set(compare.table(folder, folder, (by_hand.METRIC, 0.1))["result"]) <= {"same", "not_judged"}
@@ -323,7 +323,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
 
 def test_a_curve_that_is_met_at_the_start_everywhere_says_so(folder):
     by_hand.publish(folder, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(0, 0.05), (5, 0.01)])})
-    drawn = pairs.of(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
+    drawn = pairs.of_workload(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
     assert not drawn.drawable
     assert drawn.why_nothing.startswith("met at the start")
 

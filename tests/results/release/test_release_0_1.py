@@ -53,7 +53,7 @@ def test_it_is_whole_and_answers_as_it_did(tmp_path: Path, again: bool) -> None:
     found = scan.intervals(commits, target).groupby("study")[["steps_low", "steps_high"]].min()
     by_size = {commit.study.batch_size: tuple(found.loc[commit.name]) for commit in commits}
     assert by_size == ANSWERS
-    told = confirmations.of(commits, target)
+    told = confirmations.of_commits(commits, target)
     assert [one.repeats for one in told] == [5] * 5, "all repeats of the best trial report"
     assert all(not store.progress(folder, commit.study).to_run for commit in commits if again)
 
