@@ -113,7 +113,9 @@ def test_a_store_that_is_written_to_meanwhile_has_no_faults(tmp_path: Path) -> N
         deadline = time.monotonic() + 60
         while looked < 15 and time.monotonic() < deadline:
             newest = max(
-                tmp_path.glob("made/commit/killed/[0-9]*/store/*/plan-*"), key=lambda path: path.stat().st_mtime, default=None
+                tmp_path.glob("made/commit/killed/[0-9]*/store/*/plan-*"),
+                key=lambda path: path.stat().st_mtime,
+                default=None,
             )
             if newest:
                 assert faults(newest.parent.parent) == []
