@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import arguments
-from results.bad_input import BadInput, shown
+from results.bad_input import BadInput, printable
 from results.command_line import answer, say
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def main(words: list[str] | None = None) -> int | None:
 def _csv(table: "pd.DataFrame") -> None:
     """Prints a table as CSV, a row a line."""
     texts = table.select_dtypes(include=["object", "string", "category"])
-    escaped = {str(name): [shown(c) if isinstance(c, str) else c for c in texts[name]] for name in texts}
+    escaped = {str(name): [printable(c) if isinstance(c, str) else c for c in texts[name]] for name in texts}
     table.assign(**escaped).to_csv(sys.stdout, index=False)
 
 

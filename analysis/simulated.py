@@ -33,7 +33,7 @@ def table(
     """
     chosen = list(wanted) or list(every)
     rows = []
-    with progress.shown(title, datasets * len(chosen), " fits", report) as move:
+    with progress.show_progress(title, datasets * len(chosen), " fits", report) as move:
         for done, scenario in enumerate(chosen, start=1):
             rows.append(row(scenario, np.random.default_rng([seed, every.index(scenario)])))
             move(datasets * done)

@@ -121,10 +121,10 @@ def _bytes(array: np.ndarray) -> Any:
 
 def _forget(folder: Path) -> None:
     """Removes old checkpoints of sweeps that were never resumed."""
-    for left in folder.glob("*"):
+    for path in folder.glob("*"):
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > FORGOTTEN_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
+            if time.time() - path.stat().st_mtime > FORGOTTEN_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def key_of(*parts: Sequence[Any] | Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from harness.checkpoints import Checkpoint, Checkpoints, key_of
-from harness.frontier import Ended
+from harness.frontier import TrialOutcome
 from harness.record import Record
 from results.plans.factorization import Factorization
 from results.plans.schema import COSTS
@@ -36,7 +36,7 @@ def run(
     time_limit_seconds: float | None = None,
     on_progress: Callable[[int], None] = lambda epochs: None,
     on_finished: Callable[[Record], None] = lambda part: None,
-) -> dict[int, Ended]:
+) -> dict[int, TrialOutcome]:
     """Runs trials of a study one after the other, each from its checkpoint if there is one.
 
     Initial tables are a function of a trial's seed, so studies that differ in cores, solver or dtypes start alike.
@@ -54,17 +54,17 @@ def run(
     Returns:
       How each trial ended.
     """
-    running = _Run(study, Training(ratings, study, _mesh(study.cores)), checkpoints, time_limit_seconds)
-    ended: dict[int, Ended] = {}
+    running = _FactorizationRun(study, Training(ratings, study, _mesh(study.cores)), checkpoints, time_limit_seconds)
+    outcomes: dict[int, TrialOutcome] = {}
     for number, trial in enumerate(trials):
         done = number * study.epochs
         rows, end = running.trial(trial, lambda epochs, done=done: on_progress(done + epochs))  # type: ignore[misc]
         on_finished(running.record(trial, rows, end))
-        ended[trial.id] = end
+        outcomes[trial.id] = end
         if end.reason != "time_limit":
             checkpoints.remove(trial.id)
         on_progress(done + study.epochs)
-    return ended
+    return outcomes
 
 
 def _mesh(cores: int) -> jax.sharding.Mesh:
@@ -79,7 +79,7 @@ def _finite(tables: Any) -> Array:
     return jnp.stack([jnp.isfinite(table).all() for table in jax.tree.leaves(tables)]).all()
 
 
-class _Run:
+class _FactorizationRun:
     """The training of a study, which all its trials share, with the seconds spent so far."""
 
     def __init__(self, study: Factorization, training: Training, checkpoints: Checkpoints, limit: float | None):
@@ -91,38 +91,38 @@ class _Run:
         self._train_seconds = self._evaluate_seconds = 0.0
         self._epochs = 0
 
-    def trial(self, trial: Trial, on_epoch: Callable[[int], None]) -> tuple[list[dict[str, float]], Ended]:
+    def trial(self, trial: Trial, on_epoch: Callable[[int], None]) -> tuple[list[dict[str, float]], TrialOutcome]:
         """Runs a trial to its end; returns the measurements after each of its epochs, and how it ended."""
         weights = Weights(*(jnp.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
         if self._late():
-            return [], Ended("INCOMPLETE", "time_limit", 0)
+            return [], TrialOutcome("INCOMPLETE", "time_limit", 0)
         key = self._key(trial)
         checkpoint = self._checkpoints.load(trial.id, key)
         self._warm_up(weights)
         tables = self._training.start(trial.seed)
         rows: list[dict[str, float]] = []
         if checkpoint is not None and self._could_be(checkpoint, tables):
-            tables, rows = _restored(tables, checkpoint.arrays), list(checkpoint.rows)
+            tables, rows = _restore(tables, checkpoint.arrays), list(checkpoint.rows)
         while len(rows) < self._study.epochs:
             if rows and self._late():
-                return rows, Ended("INCOMPLETE", "time_limit", max([0, *_measured(rows)]))
+                return rows, TrialOutcome("INCOMPLETE", "time_limit", max([0, *_evaluated_rows(rows)]))
             tables, row, finite = self._epoch(tables, weights, self._evaluated(len(rows) + 1))
             rows.append(row)
             if not finite:
-                return rows, Ended("INFEASIBLE", None, len(rows))
+                return rows, TrialOutcome("INFEASIBLE", None, len(rows))
             if len(rows) < self._study.epochs:
                 arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tables)]
                 self._checkpoints.save(trial.id, key, Checkpoint(len(rows), rows, arrays))
             on_epoch(len(rows))
-        return rows, Ended("COMPLETE", None, len(rows))
+        return rows, TrialOutcome("COMPLETE", None, len(rows))
 
-    def record(self, trial: Trial, rows: list[dict[str, float]], end: Ended) -> Record:
+    def record(self, trial: Trial, rows: list[dict[str, float]], end: TrialOutcome) -> Record:
         """The measurements of a trial, with the seconds that the run has taken so far."""
         kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
-        measured = _measured(rows)
+        measured = _evaluated_rows(rows)
         return Record(
             trials=[trial],
-            ended={trial.id: end},
+            outcomes={trial.id: end},
             trial=np.full(len(measured), trial.id, np.int32),
             step=np.array(list(measured), np.int32),
             metrics={name: _column([row[name] for row in measured.values()], kinds[name]) for name in MEASURED},
@@ -137,9 +137,13 @@ class _Run:
     def _could_be(self, checkpoint: Checkpoint, tables: FactorTables) -> bool:
         """Whether a checkpoint, which is untrusted, has the arrays and the rows it must."""
         shapes = [(array.shape, array.dtype) for array in checkpoint.arrays]
-        alike = shapes == [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tables)]
+        same_shapes = shapes == [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tables)]
         names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.epochs + 1)]
-        return alike and names == [row.keys() for row in checkpoint.rows] and 0 < checkpoint.epochs < self._study.epochs
+        return (
+            same_shapes
+            and names == [row.keys() for row in checkpoint.rows]
+            and 0 < checkpoint.epochs < self._study.epochs
+        )
 
     def _evaluated(self, epoch: int) -> bool:
         return epoch % self._study.evaluate_every == 0 or epoch == self._study.epochs
@@ -195,7 +199,7 @@ class _Run:
         return key_of(*identity, MEASURED, jax.__version__, device.platform, device.device_kind, row_hashes)
 
 
-def _measured(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:
+def _evaluated_rows(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:
     """The rows of evaluated epochs, by epoch, with mean seconds since the previous one."""
     by_epoch: dict[int, dict[str, float]] = {}
     last = 0
@@ -211,7 +215,7 @@ def _column(values: list[float], kind: Any) -> np.ndarray:
         return np.array(values).astype(kind)
 
 
-def _restored(tables: FactorTables, arrays: Sequence[np.ndarray]) -> FactorTables:
+def _restore(tables: FactorTables, arrays: Sequence[np.ndarray]) -> FactorTables:
     """Saved arrays, sharded as ``tables`` are, in memory of their own, which may be donated."""
     leaves, structure = jax.tree.flatten(tables)
     put = [jnp.copy(jax.device_put(array, leaf.sharding)) for array, leaf in zip(arrays, leaves, strict=True)]

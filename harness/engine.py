@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 import jax
 import numpy as np
 
-from harness.ending import Ending
-from harness.frontier import Best, Frontier, Live
+from harness.frontier import BestSteps, Frontier, Live
 from harness.lanes import Programs, Spans, default_strategy, programs_for
 from harness.record import Record
 from harness.settings import Settings
+from harness.shutdown import Shutdown
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
 from workloads import registry, schedules
@@ -26,11 +26,11 @@ def run(
     trials: Sequence[Trial],
     settings: Settings,
     *,
-    best: Best | None = None,
+    best: BestSteps | None = None,
     on_progress: Callable[[int], None] = lambda settled: None,
     on_finished: Callable[[Record], None] = lambda part: None,
     confirming: Callable[[], Sequence[Trial]] = lambda: (),
-    ending: Ending | None = None,
+    shutdown: Shutdown | None = None,
 ) -> Record:
     """Runs trials of a study until each is settled.
 
@@ -45,7 +45,7 @@ def run(
       on_progress: called after each evaluation with the number of trials settled so far.
       on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
       confirming: asked whenever all trials have ended, and been handed over, for those that confirm the best of them.
-      ending: of this process; what has finished is handed over, by another thread, before it ends.
+      shutdown: of this process; what has finished is handed over, by another thread, before it ends.
 
     Returns:
       All trials in one record.
@@ -63,11 +63,11 @@ def run(
     carry = programs.empty()
     handed_over: set[int] = set()
     last_part = tape.began
-    ending = ending or Ending()
+    shutdown = shutdown or Shutdown()
 
     def hand_over() -> None:
-        with ending.lock:
-            if finished := frontier.ended.keys() - handed_over:
+        with shutdown.lock:
+            if finished := frontier.outcomes.keys() - handed_over:
                 on_finished(tape.record(frontier, finished))
                 handed_over.update(finished)
 
@@ -75,7 +75,7 @@ def run(
         hand_over()
         return confirming()
 
-    with ending.first(hand_over):
+    with shutdown.first(hand_over):
         for live_trials in frontier.rounds(searched):
             before = time.perf_counter()
             spans = _spans(study, frontier, live_trials, programs.lanes)
@@ -85,7 +85,7 @@ def run(
             active[[live.lane for live in live_trials]] = True
             metrics, finite = jax.device_get(programs.evaluate(carry, active))
             evaluated = time.perf_counter()
-            with ending.lock:
+            with shutdown.lock:
                 tape.train_seconds += trained - before
                 tape.evaluate_seconds += evaluated - trained
                 tape.trial_steps += int(np.sum(spans.stop - spans.start))
@@ -94,15 +94,15 @@ def run(
                     tape.rows.append((live.trial.id, frontier.stop(live), measured))
                     frontier.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
                 frontier.prune()
-            on_progress(len(frontier.ended))
+            on_progress(len(frontier.outcomes))
             if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
-                with ending.lock:
+                with shutdown.lock:
                     frontier.give_up("time_limit")
-            if frontier.ended.keys() > handed_over and evaluated - last_part > settings.part_seconds:
+            if frontier.outcomes.keys() > handed_over and evaluated - last_part > settings.part_seconds:
                 hand_over()
                 last_part = time.perf_counter()
         hand_over()
-    return tape.record(frontier, frontier.ended)
+    return tape.record(frontier, frontier.outcomes)
 
 
 @dataclasses.dataclass
@@ -125,7 +125,7 @@ class _Tape:
         measured = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(self.programs.metrics))
         return Record(
             trials=[frontier.trials[i] for i in ids],
-            ended={i: frontier.ended[i] for i in ids},
+            outcomes={i: frontier.outcomes[i] for i in ids},
             trial=np.array([row[0] for row in rows], np.int32),
             step=np.array([row[1] for row in rows], np.int32),
             metrics={name: measured[:, i] for i, name in enumerate(self.programs.metrics)},

@@ -10,7 +10,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.study import Target, Trial
 
 # Of a target: the fewest steps any trial took to it, and that trial's id (the smaller id wins a tie).
-Best = Mapping[Target, tuple[int, int]]
+BestSteps = Mapping[Target, tuple[int, int]]
 
 
 @dataclasses.dataclass
@@ -24,7 +24,7 @@ class Live:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
+class TrialOutcome:
     """How a trial ended: its status, the reason if INCOMPLETE, and the steps taken at its last evaluation."""
 
     status: str
@@ -47,10 +47,10 @@ class Frontier:
       best: answers to prune against from the start.
     """
 
-    def __init__(self, study: BatchStudy, trials: Sequence[Trial], lanes: Sequence[int], best: Best):
+    def __init__(self, study: BatchStudy, trials: Sequence[Trial], lanes: Sequence[int], best: BestSteps):
         self.grid = study.evaluations
         self.trials = {trial.id: trial for trial in trials}
-        self.ended: dict[int, Ended] = {}
+        self.outcomes: dict[int, TrialOutcome] = {}
         self._study = study
         self._queue = deque(trials)
         self._idle = list(lanes)[::-1]
@@ -66,7 +66,7 @@ class Frontier:
         """
         yield from iter(self.next, [])
         self._prunes = False
-        while further := [trial for trial in confirming() if trial.id not in self.ended]:
+        while further := [trial for trial in confirming() if trial.id not in self.outcomes]:
             self._queue.extend(further)
             self.trials |= {trial.id: trial for trial in further}
             yield from iter(self.next, [])
@@ -114,10 +114,10 @@ class Frontier:
         """Ends every trial that is not settled as INCOMPLETE."""
         for live in list(self._live):
             self._end(live, "INCOMPLETE", reason)
-        self.ended |= {trial.id: Ended("INCOMPLETE", reason, 0) for trial in self._queue}
+        self.outcomes |= {trial.id: TrialOutcome("INCOMPLETE", reason, 0) for trial in self._queue}
         self._queue.clear()
 
     def _end(self, live: Live, status: str, reason: str | None = None) -> None:
-        self.ended[live.trial.id] = Ended(status, reason, self.start(live))
+        self.outcomes[live.trial.id] = TrialOutcome(status, reason, self.start(live))
         self._live.remove(live)
         self._idle.append(live.lane)

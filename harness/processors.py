@@ -23,16 +23,16 @@ def physical_cores() -> list[tuple[int, ...]]:
     for cpu in affinity():
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         cores.setdefault(siblings.read_text().strip() if siblings.exists() else str(cpu), []).append(cpu)
-    found = [tuple(cpus) for cpus in cores.values()]
-    return found[: max(1, math.floor(_quota(len(found))))]
+    groups = [tuple(cpus) for cpus in cores.values()]
+    return groups[: max(1, math.floor(_quota(len(groups))))]
 
 
 def model() -> str:
     """The model of the processor, such as "AMD EPYC"; times on different models are not comparable."""
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return (named or [platform.processor() or platform.machine() or "cpu"])[0]
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return (names or [platform.processor() or platform.machine() or "cpu"])[0]
 
 
 def accelerators() -> tuple[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.frontier import Ended
+from harness.frontier import TrialOutcome
 from results.plans.study import Trial
 
 
@@ -15,7 +15,7 @@ class Record:
 
     Attributes:
       trials: with their seeds and metaparameters.
-      ended: how each of these trials ended, by its id.
+      outcomes: how each of these trials ended, by its id.
       trial, step: int32[rows], which evaluation a row is; sorted by (trial, step).
       metrics: values[rows] by name: float32 metrics, then further columns of the kind (see ``results.plans.kinds``).
       compile_seconds: spent on building programs in this run; of a factorization what the first epoch of its process
@@ -28,7 +28,7 @@ class Record:
     """
 
     trials: Sequence[Trial]
-    ended: dict[int, Ended]
+    outcomes: dict[int, TrialOutcome]
     trial: np.ndarray
     step: np.ndarray
     metrics: dict[str, np.ndarray]
@@ -42,7 +42,7 @@ class Record:
     lane_strategy: str | None = None
 
 
-def unmeasured(trials: Sequence[Trial], end: Ended) -> Record:
+def unmeasured(trials: Sequence[Trial], end: TrialOutcome) -> Record:
     """The record of trials that all ended so before anything of them was measured."""
     nothing = np.empty(0, np.int32)
     return Record(trials, {trial.id: end for trial in trials}, nothing, nothing, {})

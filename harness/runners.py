@@ -8,10 +8,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.ending import Ending
-from harness.frontier import Best, Ended
+from harness.frontier import BestSteps, TrialOutcome
 from harness.record import Record
 from harness.settings import Settings
+from harness.shutdown import Shutdown
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import Trial
@@ -31,7 +31,7 @@ class Job:
       on_progress: called with what is settled so far; see ``Runner.by_step``.
       on_finished: called with trials that have finished since it was last called.
       confirming: gives, once all trials have ended and been handed over, those that confirm the best of them.
-      ending: of this process, which does not end in the middle of a write.
+      shutdown: of this process, which does not end in the middle of a write.
     """
 
     study: Any  # of the kind of the runner
@@ -39,11 +39,11 @@ class Job:
     settings: Settings
     store: Path
     source: Mapping[str, Any] | None
-    best: Best
+    best: BestSteps
     on_progress: Callable[[int], None]
     on_finished: Callable[[Record], None]
     confirming: Callable[[], Sequence[Trial]]
-    ending: Ending
+    shutdown: Shutdown
 
 
 class Runner(NamedTuple):
@@ -56,7 +56,7 @@ class Runner(NamedTuple):
       after_death: removes what may have killed the process of a study, before the study is run once more.
     """
 
-    run: Callable[[Job], Mapping[int, Ended]]
+    run: Callable[[Job], Mapping[int, TrialOutcome]]
     by_step: bool = False
     programs: Callable[[Any], Hashable] = lambda study: study.name
     after_death: Callable[[Any], None] = lambda study: None
@@ -66,7 +66,7 @@ class Runner(NamedTuple):
         return trials * study.budget_steps if self.by_step else trials
 
 
-def _batch(job: Job) -> Mapping[int, Ended]:
+def _batch(job: Job) -> Mapping[int, TrialOutcome]:
     from harness import engine
 
     return engine.run(
@@ -77,8 +77,8 @@ def _batch(job: Job) -> Mapping[int, Ended]:
         on_progress=job.on_progress,
         on_finished=job.on_finished,
         confirming=job.confirming,
-        ending=job.ending,
-    ).ended
+        shutdown=job.shutdown,
+    ).outcomes
 
 
 def _batch_programs(study: Any) -> Hashable:
@@ -87,7 +87,7 @@ def _batch_programs(study: Any) -> Hashable:
     return programs_key(study)
 
 
-def _cores(job: Job) -> Mapping[int, Ended]:
+def _cores(job: Job) -> Mapping[int, TrialOutcome]:
     from harness import cores
     from harness.checkpoints import Checkpoints
     from workloads import registry

@@ -25,6 +25,6 @@ def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
 
 
-def shown(text: object) -> str:
+def printable(text: object) -> str:
     """Text made safe for a line of output: characters that would break the line, or cannot be encoded, are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

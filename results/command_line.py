@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NoReturn, ParamSpec
 
-from results.bad_input import BadInput, shown
+from results.bad_input import BadInput, printable
 
 P = ParamSpec("P")
 
@@ -79,12 +79,12 @@ def location(text: str) -> Any:
 
 def answer(lines: str) -> None:
     """Prints the result of a command."""
-    print("\n".join(map(shown, lines.split("\n"))), flush=True)
+    print("\n".join(map(printable, lines.split("\n"))), flush=True)
 
 
 def say(line: str) -> None:
     """Prints a line to the user that is not part of the result."""
-    print(shown(line), file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], left: Iterable[str] | None = None) -> str:
@@ -99,7 +99,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], left: Iterable[s
     if left is None:
         left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in cells)]
     at_left = [name in set(left) for name in header]
-    lines = [[f"{cell:,}" if isinstance(cell, int) else shown(cell) for cell in row] for row in (header, *cells)]
+    lines = [[f"{cell:,}" if isinstance(cell, int) else printable(cell) for cell in row] for row in (header, *cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(

@@ -60,14 +60,14 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
             path.fs.pipe_file(path.path, bytes(data), mode="create")
             return True
         return False
-    for left in reversed(range(_WRITES)):
+    for attempts in reversed(range(_WRITES)):
         temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
         try:
             _write(temporary, data)
             created = _link(temporary, path)
             break
         except OSError as error:  # removed, by a process whose clock is off, or that we had stalled too long for
-            if not left or error.errno not in (errno.ENOENT, errno.ESTALE) or not path.parent.is_dir():
+            if not attempts or error.errno not in (errno.ENOENT, errno.ESTALE) or not path.parent.is_dir():
                 raise
         finally:
             temporary.unlink(missing_ok=True)

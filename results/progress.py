@@ -12,7 +12,7 @@ SECONDS = 10.0  # between lines
 
 
 @contextmanager
-def shown(what: str, total: int, unit: str, report: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+def show_progress(what: str, total: int, unit: str, report: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
     """A function that takes the total amount done so far.
 
     Args:

@@ -26,13 +26,22 @@ import pandas as pd
 from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
-from results.plans.asked import NO_REPEATS
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 from results.plans.study import DIGITS
+from results.plans.trial_request import NO_REPEATS
 from results.rules import confirmation, ledger
 from results.storage import claims
-from results.storage.commits import Commit, Tables, committed, frame, listed, read_table, released, steady
+from results.storage.commits import (
+    Commit,
+    Tables,
+    list_study,
+    newest_commit,
+    read_table,
+    released_commits,
+    retry,
+    to_frame,
+)
 from results.storage.compaction import TABLES
 from results.storage.parts import confirm_file, plan_file
 
@@ -62,17 +71,17 @@ def check_writable(store: Folder) -> None:
 
 def names(store: Folder) -> list[str]:
     """Names of the studies that were asked for in this store, or that a release holds, sorted."""
-    commits = released(store)
+    commits = released_commits(store)
     if commits is not None:
         return [commit.name for commit in commits]
     if not store.is_dir():
         raise BadInput(f"no store at {store}; create one with `python -m sweeps store={store}`, or name another")
-    return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and listed(f).plans)
+    return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and list_study(f).plans)
 
 
-def planned(store: Folder, name: str) -> Plan | None:
+def stored_plan(store: Folder, name: str) -> Plan | None:
     """The study as last asked for (with the most trials, and repeats of the best), or None if it never was."""
-    listing = listed(store / name)
+    listing = list_study(store / name)
     if not listing.plans:
         return None
     path = store / name / plan_file(listing.plans[-1])
@@ -80,18 +89,18 @@ def planned(store: Folder, name: str) -> Plan | None:
     return from_plan(record["plan"], record["trials"], max(listing.confirms, default=NO_REPEATS), name)
 
 
-def called(store: Folder, study: T) -> T:
+def with_stored_name(store: Folder, study: T) -> T:
     """The study under the name that it has in a store, or would get there.
 
     A name ends in digits of the plan's hash. Older ones have fewer: a study that is stored under such a name keeps it,
     and another plan that its digits fit as well gets today's.
     """
     names = [dataclasses.replace(study, digits=digits) for digits in DIGITS]
-    held = [(each, planned(store, each.name)) for each in names]
-    for each, stored in held:
+    plans = [(each, stored_plan(store, each.name)) for each in names]
+    for each, stored in plans:
         if stored is not None and stored.plan_json == study.plan_json:
             return each
-    return study if (study, None) in held else names[-1]
+    return study if (study, None) in plans else names[-1]
 
 
 def ask(store: Folder, study: Plan) -> None:
@@ -99,17 +108,17 @@ def ask(store: Folder, study: Plan) -> None:
     check_same_plan(store, study)
     folder = store / study.name
     durable.make_folder(folder)
-    if study.trials not in listed(folder).plans:
+    if study.trials not in list_study(folder).plans:
         record = {"trials": study.trials, "plan": study.plan()}
         durable.create(folder / plan_file(study.trials), durable.seal(record))
-    repeats = study.asked.repeats
-    if repeats.confirm and repeats not in listed(folder).confirms:
+    repeats = study.request.repeats
+    if repeats.confirm and repeats not in list_study(folder).confirms:
         durable.create(folder / confirm_file(repeats), durable.seal(repeats.record()))
 
 
 def check_same_plan(store: Folder, study: Plan) -> None:
     """Raises BadInput if the store holds another plan under this study's name."""
-    stored = planned(store, study.name)
+    stored = stored_plan(store, study.name)
     if stored is None:
         return
     ours, theirs = study.plan(), stored.plan()
@@ -121,7 +130,7 @@ def check_same_plan(store: Folder, study: Plan) -> None:
 
 def check_readable(store: Folder) -> None:
     """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
-    if released(store) is not None:
+    if released_commits(store) is not None:
         raise BadInput(
             f"{store} is a release, which is never changed; merge it into a store with `python -m results merge`"
         )
@@ -142,12 +151,12 @@ def _check_layout(store: Folder) -> None:
 
 def catalogue(store: Folder) -> list[Commit]:
     """The visible studies of a store or a release, sorted by name."""
-    commits = released(store)
+    commits = released_commits(store)
     if commits is not None:
         return commits
     if not store.is_dir():
         raise BadInput(f"no store at {store}; create one with `python -m sweeps store={store}`, or name another")
-    studies = [committed(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
+    studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
     if not any(studies):
         _check_layout(store)
     return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
@@ -169,23 +178,23 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
     """
 
     def look() -> Tables:
-        if name is None or (commits := released(store)) is None:
-            commits = catalogue(store) if name is None else [c for c in [committed(store, name)] if c]
+        if name is None or (commits := released_commits(store)) is None:
+            commits = catalogue(store) if name is None else [c for c in [newest_commit(store, name)] if c]
         commits = [commit for commit in commits if name in (None, commit.name)]
         frames = {}
         for table in TABLES:
-            wanted = commits if table in tables else []
-            parts = [frame(read_table(commit, table)) for commit in wanted]
+            selection = commits if table in tables else []
+            parts = [to_frame(read_table(commit, table)) for commit in selection]
             frames[table] = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
         return Tables(**frames)
 
     try:
-        return steady(look)
+        return retry(look)
     except FileNotFoundError as error:
         raise Damaged(f"{error.filename or error} is missing; for details run `python -m results verify`") from None
 
 
-class Progress(NamedTuple):
+class StudyProgress(NamedTuple):
     """The progress of a study.
 
     Attributes:
@@ -201,25 +210,25 @@ class Progress(NamedTuple):
     to_run: int
 
 
-def progress(store: Folder, study: Plan) -> Progress:
+def progress(store: Folder, study: Plan) -> StudyProgress:
     """The progress of a study, counting parts that no commit record lists yet."""
 
-    def look() -> Progress:
+    def look() -> StudyProgress:
         base, parts = claims.state(store, study.name)[1:]
         trials = claims.outcomes(store / study.name, base, parts)
-        settled = confirmation.settled(trials)
+        settled = confirmation.settled_ids(trials)
         searching = sum(i not in settled for i in range(study.trials))
-        confirming = study.asked.planned - study.trials
+        confirming = study.request.planned - study.trials
         if confirming and not searching:
             stored = claims.tables(store / study.name, base, parts)
-            confirming = confirmation.to_run(study, stored.trials, stored.measurements)
-        counted = ledger.count(study.asked, trials)
-        return Progress(settled, base is not None and not parts, counted, searching + confirming)
+            confirming = confirmation.count_to_run(study, stored.trials, stored.measurements)
+        counts = ledger.count(study.request, trials)
+        return StudyProgress(settled, base is not None and not parts, counts, searching + confirming)
 
-    return steady(look)
+    return retry(look)
 
 
-def missing(store: Folder, study: Plan) -> list[int]:
+def missing_trials(store: Folder, study: Plan) -> list[int]:
     """Ids of the trials of the search of ``study`` that are still to be run, in order."""
     settled = progress(store, study).settled
     return [i for i in range(study.trials) if i not in settled]
@@ -238,12 +247,12 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
         yield claims.Claim(store, name)
 
 
-def running(store: Folder, name: str) -> bool:
+def is_running(store: Folder, name: str) -> bool:
     """Whether a process of this machine has the study now."""
     path = store / name / ".lock"
     if not isinstance(path, Path) or not path.exists():
         return False
-    with _opened(path, os.O_RDONLY) as handle:
+    with _open_lock(path, os.O_RDONLY) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -259,13 +268,13 @@ def lock(store: Folder, name: str) -> Iterator[None]:
         yield
         return
     durable.make_folder(path.parent)
-    with _opened(path, os.O_RDWR | os.O_CREAT) as handle:
+    with _open_lock(path, os.O_RDWR | os.O_CREAT) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 @contextlib.contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def _open_lock(path: Path, flags: int) -> Iterator[int]:
     """A handle of a file that is only ever locked: no link is followed, and what is in it stays; Damaged if no file."""
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

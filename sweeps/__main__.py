@@ -15,14 +15,14 @@ from tqdm import tqdm
 from harness import runners
 from harness.runners import RUNNERS
 from results import store
-from results.bad_input import shown
+from results.bad_input import printable
 from results.command_line import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from sweeps import config, manual
 from sweeps.launchers import local
 from sweeps.readers import READERS
-from sweeps.reading import Read
+from sweeps.reading import ConfiguredStudy
 
 Studies = Sequence[Plan]
 
@@ -48,7 +48,7 @@ class _Bar:
         if outcome.failure:
             how = f"failed: {outcome.failure}"
         if self._bar.disable or outcome.failure:
-            tqdm.write(shown(f"[{self._count}] {name}: {how}"), file=sys.stderr)
+            tqdm.write(printable(f"[{self._count}] {name}: {how}"), file=sys.stderr)
 
     def close(self) -> None:
         self._bar.close()
@@ -73,12 +73,12 @@ def main(argv: list[str]) -> int:
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, but still has to commit.
     to_run = [s for s in request.studies if missing[s.name] or not progress[s.name].visible]
-    stored = sum(study.asked.planned for study in request.studies) - sum(missing.values())
+    stored = sum(study.request.planned for study in request.studies) - sum(missing.values())
     if not to_run:
         print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
         return 0
     for kind, reader in READERS.items():
-        reader.make_ready([Read(s, request.sources.get(s.name)) for s in of_kind(to_run, kind)], say)
+        reader.make_ready([ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(to_run, kind)], say)
     for study in to_run:
         store.ask(request.store, study)
     already = f"; {stored:,} trials are stored already" if stored else ""
@@ -100,7 +100,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -> list[local.Outcome]:
+def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -> list[local.StudyOutcome]:
     """Runs studies, with one progress bar per unit of progress."""
     count, outcomes = _Count(len(to_run)), []
     for unit in dict.fromkeys(map(runners.unit, RUNNERS)):

@@ -140,10 +140,10 @@ def _compose(lines: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
     try:
         return compose("config", list(lines), return_hydra_config=with_hydra)
     except _REFUSALS as error:
-        raise BadInput(_reworded(error, lines)) from None
+        raise BadInput(_reword(error, lines)) from None
 
 
-def _reworded(error: Exception, lines: Sequence[str]) -> str:
+def _reword(error: Exception, lines: Sequence[str]) -> str:
     """Hydra's page of text as one line that names the offending word."""
     text = f"{error}\n{error.__cause__ or ''}"
     unknown = re.search(r"Could not override '([^']+)'", text)

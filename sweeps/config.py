@@ -9,8 +9,8 @@ from harness.lanes import STRATEGIES
 from harness.settings import Settings
 from results import store
 from results.bad_input import BadInput, check_choice
-from results.plans.asked import most
 from results.plans.plan import Plan
+from results.plans.trial_request import largest_request
 from sweeps import composition, overrides
 from sweeps.readers import READERS
 
@@ -52,17 +52,19 @@ def request(line: overrides.CommandLine) -> Request:
         study, source = READERS[config["kind"]].read(config)
         if source is not None:
             sources[study.plan_json] = source
-        kept = studies.get(study.plan_json)
-        studies[study.plan_json] = study if kept is None else kept.with_asked(most([kept.asked, study.asked]))
+        earlier = studies.get(study.plan_json)
+        studies[study.plan_json] = (
+            study if earlier is None else earlier.with_request(largest_request([earlier.request, study.request]))
+        )
     folder = Path(first["store"]).expanduser()
     store.check_writable(folder)
     store.check_readable(folder)
-    called = {plan: store.called(folder, study) for plan, study in studies.items()}
-    for study in called.values():
+    stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
+    for study in stored.values():
         store.check_same_plan(folder, study)
     workers = _positive("launcher.workers", first["launcher"])
-    of_name = {called[plan].name: source for plan, source in sources.items()}
-    return Request(tuple(called.values()), of_name, _settings(first), folder, workers)
+    of_name = {stored[plan].name: source for plan, source in sources.items()}
+    return Request(tuple(stored.values()), of_name, _settings(first), folder, workers)
 
 
 def _settings(config: Mapping[str, Any]) -> Settings:

@@ -10,7 +10,7 @@ from results.bad_input import BadInput, check_choice, nearest
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from sweeps import ranges
-from sweeps.reading import Read
+from sweeps.reading import ConfiguredStudy
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
@@ -23,14 +23,14 @@ BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
 HUB_COPIES = 2  # of the matrices of rows that are split: 1.0 to 1.6 measured, with 1 core and 2, by any solver
 
 
-def read(config: Mapping[str, Any]) -> Read[Factorization]:
+def read(config: Mapping[str, Any]) -> ConfiguredStudy[Factorization]:
     """The study of a configuration that factorizes, and its ratings: their name in the registry and its options.
 
     Raises:
       BadInput: for anything wrong with it that can be told without reading the data.
     """
     ratings, als = config["ratings"], config["als"]
-    source = _checked(ratings)
+    source = _ratings_source(ratings)
     _check_cores(config["cores"])
     if als["kernel"] == "fused":
         _check_fused()
@@ -47,10 +47,10 @@ def read(config: Mapping[str, Any]) -> Read[Factorization]:
         cores=config["cores"],
         **{name: als[name] for name in als if name not in tuned},
     )
-    return Read(study, dict(ratings))
+    return ConfiguredStudy(study, dict(ratings))
 
 
-def make_ready(studies: Iterable[Read[Factorization]], say: Callable[[str], None]) -> None:
+def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Callable[[str], None]) -> None:
     """Prepares the data of all studies on disk, once each.
 
     Args:
@@ -60,19 +60,19 @@ def make_ready(studies: Iterable[Read[Factorization]], say: Callable[[str], None
     Raises:
       BadInput: for data that cannot be used, and studies that do not go with theirs.
     """
-    by_data: dict[tuple[str, str], list[Read[Factorization]]] = {}
+    by_data: dict[tuple[str, str], list[ConfiguredStudy[Factorization]]] = {}
     for one in studies:
         by_data.setdefault((one.study.dataset, one.study.dataset_version), []).append(one)
     lines: list[str] = []
-    for alike in by_data.values():
-        data = registry.ratings(alike[0].source or {})
+    for group in by_data.values():
+        data = registry.ratings(group[0].source or {})
         ratings = prepared.load(data)
         lines += [f"{data.name}: {line}" for line in ratings.lines()]
-        for one in alike:
+        for one in group:
             _check_size(one.study, ratings)
             if one.study.kernel == "fused":
                 fused.library(one.study.dim)
-    emulated = sorted({one.study.cores for alike in by_data.values() for one in alike if _is_emulated(one.study)})
+    emulated = sorted({one.study.cores for group in by_data.values() for one in group if _is_emulated(one.study)})
     if emulated:
         what = f"cores={','.join(map(str, emulated))} on {len(processors.physical_cores())} physical cores"
         lines.append(f"{what} are emulated: times will say nothing about speed")
@@ -85,7 +85,7 @@ def notes(studies: Sequence[Factorization]) -> list[str]:
     return ["a step of als is an epoch; its studies run one after the other"]
 
 
-def _checked(ratings: Mapping[str, Any]) -> RatingsSource:
+def _ratings_source(ratings: Mapping[str, Any]) -> RatingsSource:
     check_choice("ratings", ratings["name"], registry.RATINGS)
     known = registry.ratings_options(ratings["name"])
     for key in ratings:
@@ -132,16 +132,16 @@ def _check_size(study: Factorization, ratings: Ratings) -> None:
             f"als.dim={study.dim} is larger than the smaller side of {study.dataset}, {sides[smaller]:,} {smaller}; "
             f"at most als.dim={sides[smaller]}"
         )
-    memory.require(*_needed(study, ratings))
+    memory.require(*_memory_needed(study, ratings))
 
 
-def _needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
+def _memory_needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
     """The memory a study takes at its peak, about, in words for ``memory.require``."""
     sides = ratings.train.row_count, ratings.train.column_count
     row = study.dim * np.dtype(np.float32 if study.table_dtype == "float32" else np.float16).itemsize
     copy = {"all_gather": max(sides) * row, "all_to_all": 0, "auto": min(max(sides) * row, GATHER_BYTES)}[study.gather]
-    held = COPIES * copy + HUB_COPIES * hub_bytes(ratings, study)  # by every core meanwhile
-    of_cores = study.cores * held if not processors.accelerators()[1] else 0
+    bytes_per_core = COPIES * copy + HUB_COPIES * hub_bytes(ratings, study)  # by every core meanwhile
+    of_cores = study.cores * bytes_per_core if not processors.accelerators()[1] else 0
     needed = BYTES + TABLES * sum(sides) * row + of_cores + BYTES_PER_LINK * len(ratings.train.columns)
     what = f"factorizing {study.dataset} with als.dim={study.dim} on cores={study.cores}"
     return needed, what, "take a smaller als.dim, fewer cores or table_dtype=bfloat16"

@@ -39,15 +39,19 @@ def _help(about: str) -> str:
             first = next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))
             lines.append(f"  {name:<{width}}{first[2:]}")
     values = (_CONF / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
-    lines += ["", "values and their defaults (KEY=VALUE; several with commas and -m):", *_said(values)]
-    lines += ["", "keys of a task (task.KEY=VALUE), with the values of digits_fc:", *_said(_lines("task", "digits_fc"))]
+    lines += ["", "values and their defaults (KEY=VALUE; several with commas and -m):", *_without_head(values)]
+    lines += [
+        "",
+        "keys of a task (task.KEY=VALUE), with the values of digits_fc:",
+        *_without_head(_lines("task", "digits_fc")),
+    ]
     lines += ["", "keys of an optimizer (optimizer.KEY=VALUE), with the values of momentum:"]
-    lines += _said(_lines("optimizer", "momentum"))
+    lines += _without_head(_lines("optimizer", "momentum"))
     lines += [
         "",
         "keys of a factorization (ratings.KEY=VALUE, als.KEY=VALUE, cores=N), with the values of webgraph_synthetic:",
     ]
-    lines += _said(_lines("task", "webgraph_synthetic"))
+    lines += _without_head(_lines("task", "webgraph_synthetic"))
     return "\n".join(lines)
 
 
@@ -55,6 +59,6 @@ def _lines(group: str, name: str) -> list[str]:
     return (_CONF / group / f"{name}.yaml").read_text().strip().splitlines()
 
 
-def _said(lines: Sequence[str]) -> list[str]:
+def _without_head(lines: Sequence[str]) -> list[str]:
     """The lines of a YAML file without the comments at its head."""
     return [f"  {line}" for line in itertools.dropwhile(lambda line: line.startswith("#"), lines)]

@@ -11,14 +11,14 @@ from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from results.rules.choice import check_chooses
 from sweeps import ranges
-from sweeps.reading import Read
+from sweeps.reading import ConfiguredStudy
 from workloads import registry
 
 DEFAULT_TRIALS = 32  # per study
 DEFAULT_CANDIDATES = 5  # among which repeats choose
 
 
-def read(config: Mapping[str, Any]) -> Read[BatchStudy]:
+def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
     """The study of a configuration that trains a network; BadInput for anything wrong with it."""
     task, optimizer = config["task"], config["optimizer"]
     check_choice("dataset", task["dataset"], registry.DATASETS)
@@ -62,18 +62,18 @@ def read(config: Mapping[str, Any]) -> Read[BatchStudy]:
         confirm=config["confirm"],
         confirm_top=_confirm_top(config),
     )
-    return Read(study)
+    return ConfiguredStudy(study)
 
 
 def notes(studies: Sequence[BatchStudy]) -> list[str]:
     """Notes on what ends the trials of these studies."""
-    ending = [study for study in studies if study.ends_at]
+    at_targets = [study for study in studies if study.ends_at]
     ends = []
-    if ending:
-        pruned = any(study.pruning == "exact" for study in ending)
+    if at_targets:
+        pruned = any(study.pruning == "exact" for study in at_targets)
         ends.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
-    if len(ending) < len(studies):
-        whose = f"in {len(studies) - len(ending)} of {len(studies)} studies it" if ending else "a trial"
+    if len(at_targets) < len(studies):
+        whose = f"in {len(studies) - len(at_targets)} of {len(studies)} studies it" if at_targets else "a trial"
         ends.append(f"{whose} goes on to the end of its budget")
     return ends
 
@@ -124,8 +124,8 @@ def _budget_steps(task: Mapping[str, Any], batch_size: int) -> int:
     if budget["epochs"] is not None and examples is None:
         raise BadInput(f"task.budget.epochs: {task['dataset']} is an endless stream; give steps or examples")
     data = [budget["examples"], budget["epochs"] and budget["epochs"] * examples]
-    seen = [amount for amount in data if amount is not None]
-    steps = [max(budget["at_least_steps"] or 1, math.ceil(min(seen) / batch_size))] if seen else []
+    amounts = [amount for amount in data if amount is not None]
+    steps = [max(budget["at_least_steps"] or 1, math.ceil(min(amounts) / batch_size))] if amounts else []
     steps += [budget["steps"]] if budget["steps"] is not None else []
     if not steps:
         raise BadInput("task.budget is empty; give steps, examples or epochs, such as task.budget.epochs=25")

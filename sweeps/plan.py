@@ -17,7 +17,7 @@ def main(argv: list[str]) -> int:
     request = config.request(manual.read(argv, __doc__ or ""))
     rows, new_trials, new_steps = [], 0, 0
     for study in request.studies:
-        missing, planned = store.progress(request.store, study).to_run, study.asked.planned
+        missing, planned = store.progress(request.store, study).to_run, study.request.planned
         steps = missing * study.budget_steps
         rows.append((study.name, planned, planned - missing, missing, study.budget_steps, steps))
         new_trials, new_steps = new_trials + missing, new_steps + steps

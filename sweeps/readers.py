@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from results.plans import kinds
 from sweeps import factorizations, networks, schema
-from sweeps.reading import Read
+from sweeps.reading import ConfiguredStudy
 
 
 class Reader(NamedTuple):
@@ -27,10 +27,10 @@ class Reader(NamedTuple):
     noun: str
     shape: type
     sections: tuple[str, ...]
-    read: Callable[[Mapping[str, Any]], Read[Any]]
+    read: Callable[[Mapping[str, Any]], ConfiguredStudy[Any]]
     command: str
     notes: Callable[[Sequence[Any]], list[str]] = lambda studies: []
-    make_ready: Callable[[Sequence[Read[Any]], Callable[[str], None]], None] = lambda studies, say: None
+    make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Callable[[str], None]], None] = lambda studies, say: None
 
 
 READERS: dict[str, Reader] = {

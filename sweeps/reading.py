@@ -8,7 +8,7 @@ from results.plans.plan import Plan
 P = TypeVar("P", bound=Plan)
 
 
-class Read(NamedTuple, Generic[P]):
+class ConfiguredStudy(NamedTuple, Generic[P]):
     """A study, and the source of its data if the plan does not state it: plain data for its runner."""
 
     study: P

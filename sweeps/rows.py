@@ -28,9 +28,9 @@ def tables(study: Plan, record: Record, about: dict[str, Any]) -> dict[str, pa.T
         "trial": [trial.id for trial in by_id],
         "role": [confirmation.role(trial.id) for trial in by_id],
         "seed": [trial.seed for trial in by_id],
-        "status": [record.ended[trial.id].status for trial in by_id],
-        "reason": [record.ended[trial.id].reason for trial in by_id],
-        "steps": [record.ended[trial.id].steps for trial in by_id],
+        "status": [record.outcomes[trial.id].status for trial in by_id],
+        "reason": [record.outcomes[trial.id].reason for trial in by_id],
+        "steps": [record.outcomes[trial.id].steps for trial in by_id],
     } | {name: [trial.metaparameters[name] for trial in by_id] for name in study.space}
     measured = {"study": [study.name] * len(record.trial), "trial": record.trial, "step": record.step}
     study_row = about | _study_columns(study) | _timing_columns(record)

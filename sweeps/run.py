@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import compile_cache, provenance, search
-from harness.ending import Ending
-from harness.frontier import Best, Ended
+from harness.frontier import BestSteps, TrialOutcome
 from harness.record import Record, unmeasured
 from harness.runners import RUNNERS, Job
 from harness.settings import Settings
+from harness.shutdown import Shutdown
 from results import store
 from results.plans.plan import Plan
 from results.plans.study import Trial
@@ -40,7 +40,7 @@ def run_study(
     on_progress: Callable[[int], None] = lambda settled: None,
     *,
     source: Mapping[str, Any] | None = None,
-    ending: Ending | None = None,
+    shutdown: Shutdown | None = None,
 ) -> RunSummary:
     """Runs the trials of ``study`` that the store at ``folder`` lacks; safe to repeat, and to run twice at once.
 
@@ -50,13 +50,13 @@ def run_study(
       settings: how to run it.
       on_progress: called with what is settled so far, trials or steps; see ``harness.runners.Runner``.
       source: what its data are built from where its plan does not say that; see ``sweeps.config.Request``.
-      ending: of this process, which does not end in the middle of a write.
+      shutdown: of this process, which does not end in the middle of a write.
     """
-    ending = ending or Ending()
+    shutdown = shutdown or Shutdown()
     began = time.perf_counter()
     started_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    ended: Mapping[int, Ended] = {}
-    study = store.called(folder, study)
+    outcomes: Mapping[int, TrialOutcome] = {}
+    study = store.with_stored_name(folder, study)
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim))
         confirming = functools.partial(_confirming, study, claim)
@@ -65,24 +65,24 @@ def run_study(
             about = provenance.software() | provenance.device(study.devices) | {"started_at": started_at}
 
             def write(part: Record) -> None:
-                with ending.lock:
+                with shutdown.lock:
                     claim.write(tables(study, part, about))
 
             best = _best(study, claim) if study.pruning == "exact" else {}
-            ended = RUNNERS[study.kind].run(
-                Job(study, trials, settings, folder, source, best, on_progress, write, confirming, ending)
+            outcomes = RUNNERS[study.kind].run(
+                Job(study, trials, settings, folder, source, best, on_progress, write, confirming, shutdown)
             )
         if not claim.visible:
-            with ending.lock:
+            with shutdown.lock:
                 claim.commit(study)
-    return _summary(study, ended, time.perf_counter() - began)
+    return _summary(study, outcomes, time.perf_counter() - began)
 
 
 def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
     """Stores the missing trials as INCOMPLETE(``reason``: lost or failed). Does not initialise JAX."""
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim)) or _confirming(study, claim)
-        record = unmeasured(trials, Ended("INCOMPLETE", reason, 0))
+        record = unmeasured(trials, TrialOutcome("INCOMPLETE", reason, 0))
         about = provenance.software() | {
             "started_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         }
@@ -90,7 +90,7 @@ def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:
             claim.write(tables(study, record, about))
         if not claim.visible:
             claim.commit(study)
-    return _summary(study, record.ended, 0.0)
+    return _summary(study, record.outcomes, 0.0)
 
 
 def _missing(study: Plan, claim: Claim) -> list[int]:
@@ -99,13 +99,13 @@ def _missing(study: Plan, claim: Claim) -> list[int]:
 
 def _confirming(study: Plan, claim: Claim) -> list[Trial]:
     """The repeats of the best that are to be run now; none before all of the search is stored."""
-    if not study.asked.repeats.confirm:
+    if not study.request.repeats.confirm:
         return []
     stored = claim.tables()
-    return search.draw(study, confirmation.missing(study, stored.trials, stored.measurements))
+    return search.draw(study, confirmation.missing_ids(study, stored.trials, stored.measurements))
 
 
-def _best(study: Plan, claim: Claim) -> Best:
+def _best(study: Plan, claim: Claim) -> BestSteps:
     """The answers of the trials of the search that have ended."""
     measurements = claim.tables().measurements
     if len(measurements):
@@ -119,6 +119,6 @@ def _best(study: Plan, claim: Claim) -> Best:
     return best
 
 
-def _summary(study: Plan, ended: Mapping[int, Ended], seconds: float) -> RunSummary:
-    count = collections.Counter(end.status for end in ended.values())
-    return RunSummary(study.name, len(ended), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)
+def _summary(study: Plan, outcomes: Mapping[int, TrialOutcome], seconds: float) -> RunSummary:
+    count = collections.Counter(end.status for end in outcomes.values())
+    return RunSummary(study.name, len(outcomes), count["COMPLETE"], count["INFEASIBLE"], count["INCOMPLETE"], seconds)

@@ -18,7 +18,7 @@ from results.bad_input import BadInput, nearest
 from results.command_line import answer
 from results.plans.kinds import KINDS
 from results.rules.ledger import Ledger
-from results.storage.commits import Commit, released
+from results.storage.commits import Commit, released_commits
 
 
 @command_line.guarded
@@ -33,26 +33,26 @@ def main(argv: list[str]) -> int:
         if key != "store" or not equals:
             raise BadInput(f"cannot take {arg!r}; {nearest(key, ['store'])}: write store=DIR")
         folder = Path(value).expanduser()
-    commits = released(folder)
+    commits = released_commits(folder)
     if commits is None:
         rows = [_row(folder, name) for name in store.names(folder)]
     else:
-        rows = [_released(commit) for commit in commits]
+        rows = [_released_row(commit) for commit in commits]
     header = ("study", "state", *(field.replace("_", " ") for field in Ledger._fields))
     total = [sum(row[i] for row in rows) for i in range(2, len(header))]
     print(command_line.table(header, [*rows, ("total", "", *total)]))
     return 0
 
 
-def _released(commit: Commit) -> tuple:
+def _released_row(commit: Commit) -> tuple:
     return (commit.name, "released", *commit.ledger)
 
 
 def _row(folder: Path, name: str) -> tuple:
-    planned = store.planned(folder, name)
+    planned = store.stored_plan(folder, name)
     assert planned is not None  # names() lists what was planned
     progress = store.progress(folder, planned)
     ours = not KINDS[planned.kind].recorded  # a study somebody else measured is as finished as it will ever be
     unfinished = (ours and progress.ledger.unfinished) or not progress.visible
-    state = "running" if store.running(folder, name) else "unfinished" if unfinished else "done"
+    state = "running" if store.is_running(folder, name) else "unfinished" if unfinished else "done"
     return (name, state, *progress.ledger)

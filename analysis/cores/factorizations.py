@@ -16,7 +16,7 @@ from results.durable import Folder
 from results.plans import kinds
 from results.plans.factorization import Factorization
 from results.rules.ledger import Ledger
-from results.storage.commits import Commit, read_table, steady
+from results.storage.commits import Commit, read_table, retry
 
 VALIDATION, TEST = "validation_recall_20", "recall_20"  # the second is reported, the first chooses
 SPLITS = {VALIDATION: "validation", TEST: "test"}
@@ -112,7 +112,7 @@ def load(folder: Folder) -> list[Measured]:
     Raises:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
     """
-    return steady(lambda: sorted(map(_measured, of_kind(store.catalogue(folder))), key=lambda one: _order(one.study)))
+    return retry(lambda: sorted(map(_measured, of_kind(store.catalogue(folder))), key=lambda one: _order(one.study)))
 
 
 def of_kind(commits: Sequence[Commit]) -> list[Commit]:
@@ -124,7 +124,7 @@ def waiting_names(folder: Folder, ran: Sequence[Measured]) -> list[str]:
     """Names of the studies of kind ``cores`` that were asked for and are not visible yet."""
     others = set(store.names(folder)) - {one.study.name for one in ran}
     seen = {commit.name for commit in store.catalogue(folder)}
-    asked = [plan for name in sorted(others - seen) if (plan := store.planned(folder, name))]
+    asked = [plan for name in sorted(others - seen) if (plan := store.stored_plan(folder, name))]
     return [plan.name for plan in kinds.of_type(asked, Factorization)]
 
 

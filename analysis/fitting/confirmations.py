@@ -80,7 +80,7 @@ def of_study(one: StudyTrials) -> Confirmed | None:
     if not len(reached):
         return None
     best = reached.iloc[int(np.argmin(reached["steps_high"].to_numpy()))]
-    reports = repeats["trial"].isin(confirmation.reporting(one.study.asked, repeats["trial"]))
+    reports = repeats["trial"].isin(confirmation.reporting_ids(one.study.request, repeats["trial"]))
     decided = repeats["outcome"] != trials.UNDECIDED
     own, before = repeats[reports & decided], repeats[~reports & decided]
     if not len(own):
@@ -123,7 +123,7 @@ def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFram
         dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True)) for rows in (searched, repeats)
     )
     there = sorted(set(map(confirmation.original, after)), key=lambda trial: (before[trial], trial))
-    return confirmation.choice(there, study.asked.repeats, after) if best in there else None
+    return confirmation.choice(there, study.request.repeats, after) if best in there else None
 
 
 def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:

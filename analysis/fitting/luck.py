@@ -137,8 +137,8 @@ def _study(count: int, confirm: int, top: int) -> BatchStudy:
 def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confirmed:
     """One search, its repeats as they are asked for, and what is read of them."""
     ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
-    while len(ids) < study.asked.planned:
-        asked = confirmation.missing(study, *_tables(study, ids, steps))
+    while len(ids) < study.request.planned:
+        asked = confirmation.missing_ids(study, *_tables(study, ids, steps))
         ids, steps = [*ids, *asked], np.append(steps, _steps(rng, len(asked), spread))
     rows = pd.DataFrame({"trial": ids, "role": [confirmation.role(i) for i in ids], "outcome": trials.REACHED})
     read = confirmations.of_study(StudyTrials(study, TARGET, rows.assign(steps_low=steps - 1, steps_high=steps)))

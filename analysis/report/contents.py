@@ -50,7 +50,7 @@ def gather(folder: Folder, asked: tuple[str, float] | None, report: Callable[[st
         raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
     if asked:
         check_choice("metric", asked[0], sorted({metric for commit in there for metric in commit.metrics}))
-    with progress.shown("report", len(there), " studies", report) as move:
+    with progress.show_progress("report", len(there), " studies", report) as move:
         found = targets.of_store(folder, asked, move)
         held = factorizations.load(folder)
         # A store may grow while it is read: what counts is what was seen, and nothing visible ever vanishes.

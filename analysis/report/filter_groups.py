@@ -39,7 +39,7 @@ class Group(NamedTuple):
     @property
     def ledger(self) -> Ledger:
         """Of all its studies; of those that have not run all trials are missing."""
-        asked = [tally(study.asked, {}) for study in self.waiting]
+        asked = [tally(study.request, {}) for study in self.waiting]
         return summed([*(commit.ledger for commit in self.commits), *asked])
 
 
@@ -101,7 +101,7 @@ def with_waiting(groups: Sequence[Group], folder: Folder, seen: Sequence[Commit]
       seen: what is visible.
     """
     unseen = set(store.names(folder)) - {commit.name for commit in seen}
-    plans = [plan for plan in (store.planned(folder, name) for name in sorted(unseen)) if plan is not None]
+    plans = [plan for plan in (store.stored_plan(folder, name) for name in sorted(unseen)) if plan is not None]
     members: dict[tuple[str, str, str, str], list[Plan]] = {}
     for plan in plans:
         members.setdefault((plan.kind, *studies.labels(plan)), []).append(plan)

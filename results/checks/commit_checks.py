@@ -16,9 +16,9 @@ from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.checks.table_checks import Rows
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.asked import NO_REPEATS, Asked, Repeats
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
+from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import TrialEnding
@@ -81,7 +81,9 @@ def commits(
         there = {table: files[file.path.name] for table, file in commit.files.items() if file.path.name in files}
         listed |= {file.path.name for file in commit.files.values()}
         if findings.commit is None:
-            if whole(commit, study, path, there, findings, on_bytes, runs=runs(listing, findings), rebuild=rebuild):
+            if check_commit(
+                commit, study, path, there, findings, on_bytes, runs=runs(listing, findings), rebuild=rebuild
+            ):
                 findings.commit = commit
             continue
         findings.leftovers["replaced"] += 1 + len(there)
@@ -97,7 +99,7 @@ def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
     return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
 
 
-def whole(
+def check_commit(
     commit: Commit,
     study: Plan,
     record: Folder,
@@ -130,13 +132,13 @@ def whole(
     }
     if not set(TABLES) <= sources.keys():
         return False
-    findings.faults += content(commit, study, record, sources, findings.ended, runs, rebuild=rebuild)
+    findings.faults += content_faults(commit, study, record, sources, findings.endings, runs, rebuild=rebuild)
     findings.believed += "envelope" in sources and not rebuild
     return True
 
 
-def remade(
-    folder: Folder, number: int, parts: int, plan: Mapping[str, Any], request: Asked, runs: frozenset[int] | None
+def rebuild_record(
+    folder: Folder, number: int, parts: int, plan: Mapping[str, Any], request: TrialRequest, runs: frozenset[int] | None
 ) -> dict[str, Any] | None:
     """The record of a lost commit, rebuilt from its tables; None unless these are valid and match its envelope.
 
@@ -155,7 +157,7 @@ def remade(
         parquet = {table: _open(sources[table]) for table in TABLES}
         rows = {table: file.metadata.num_rows for table, file in parquet.items()}
         rows["envelope"] = len(pa.ipc.open_stream(sources["envelope"]).read_all())
-        ended = outcomes(table_checks.held(parquet["trials"]))
+        endings = outcomes(table_checks.cached_parquet_rows(parquet["trials"]))
         metrics = list(parquet["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
         commit = Commit(
             name=folder.name,
@@ -168,10 +170,10 @@ def remade(
                 for table, source in sources.items()
             },
             metrics={field.name: str(field.type) for field in metrics},
-            ledger=ledger.tally(request, ended),
+            ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        if content(commit, study, folder, sources, {}, runs):
+        if content_faults(commit, study, folder, sources, {}, runs):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
     except Exception:  # untrusted files can raise anything in their reader
@@ -201,12 +203,12 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
     return None
 
 
-def content(
+def content_faults(
     commit: Commit,
     study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
-    ended: dict[int, TrialEnding],
+    endings: dict[int, TrialEnding],
     runs: frozenset[int] | None,
     *,
     rebuild: bool = True,
@@ -218,11 +220,11 @@ def content(
       study: its plan.
       record: the file that lists the others.
       sources: where to read them, by what they hold.
-      ended: takes how the trials ended.
+      endings: takes how the trials ended.
       runs: numbers of the claims that runs can have; None if nothing tells.
       rebuild: whether to rebuild the envelope and compare.
     """
-    faults = _tables(commit, study, record, sources, ended, runs)
+    faults = _tables(commit, study, record, sources, endings, runs)
     if "envelope" in sources and not faults:
         faults = _envelope(commit, study, sources, rebuild)
     return faults
@@ -233,7 +235,7 @@ def _tables(
     study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
-    ended: dict[int, TrialEnding],
+    endings: dict[int, TrialEnding],
     runs: frozenset[int] | None,
 ) -> list[Fault]:
     rows: dict[str, Rows] = {}
@@ -243,7 +245,9 @@ def _tables(
         try:
             parquet = _open(sources[table])
             _check_rows(commit, study, table, parquet.metadata.num_rows)
-            rows[table] = (table_checks.held if table == "trials" else table_checks.in_parquet)(parquet)
+            rows[table] = (table_checks.cached_parquet_rows if table == "trials" else table_checks.parquet_rows)(
+                parquet
+            )
         except Damaged as error:
             faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
             continue
@@ -263,8 +267,8 @@ def _tables(
     except Exception as error:
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
     faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
-    ended |= now
-    total = ledger.tally(commit.asked, now)
+    endings |= now
+    total = ledger.tally(commit.request, now)
     if not flaws and (total != commit.ledger or not total.adds_up):
         faults.append(Fault(record, "has a ledger that does not match its trials"))
     return faults
@@ -275,7 +279,7 @@ def _check_rows(commit: Commit, study: Plan, table: str, rows: int) -> None:
     file = commit.files[table]
     check_rows(table, file.path, file.bytes, rows)
     if table == "measurements":
-        most = commit.asked.planned * study.most_evaluations
+        most = commit.request.planned * study.most_evaluations
         if rows > most:
             raise Damaged(f"{file.path} claims {rows:,} rows, but at most {most:,} were planned")
 
@@ -307,8 +311,8 @@ def outcomes(rows: Rows) -> dict[int, TrialEnding]:
     names = ["trial", *TrialEnding._fields] if "role" in rows.schema.names else ["trial", "status", "reason"]
     columns = pa.concat_tables(rows.read(names)).to_pydict()
     roles = columns.get("role") or [SEARCH] * len(columns["trial"])  # there was none before schema 3
-    ended = zip(columns["trial"], roles, columns["status"], columns["reason"], strict=True)
-    return {trial: TrialEnding(*how) for trial, *how in ended}
+    ways = zip(columns["trial"], roles, columns["status"], columns["reason"], strict=True)
+    return {trial: TrialEnding(*how) for trial, *how in ways}
 
 
 def _read(commit: Commit, table: str, source: Source) -> pa.Table:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import durable
-from results.bad_input import BadInput, shown
+from results.bad_input import BadInput, printable
 from results.durable import Folder
-from results.plans.asked import Repeats
 from results.plans.plan import Plan
+from results.plans.trial_request import Repeats
 from results.rules.ledger import Ledger, TrialEnding
 from results.storage.commits import Commit
 from results.storage.entries import Entry
@@ -33,10 +33,10 @@ class Fault(NamedTuple):
 
     @property
     def line(self) -> str:
-        return shown(f"{self.path}: {self.what}")
+        return printable(f"{self.path}: {self.what}")
 
 
-class Claimed(NamedTuple):
+class ClaimRecord(NamedTuple):
     """The content of a claim: its cut-off and its purpose."""
 
     parts: int
@@ -58,7 +58,7 @@ class Findings:
       claims: that are intact, by their number.
       commit: the newest that is intact with all its files.
       parts: that are intact.
-      ended: how every trial that counts ended, by its id.
+      endings: how every trial that counts ended, by its id.
       believed: how many envelopes were trusted by their hashes, and not rebuilt.
     """
 
@@ -71,10 +71,10 @@ class Findings:
     plans: dict[int, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     studies: dict[int, Plan] = dataclasses.field(default_factory=dict)
     confirms: list[Repeats] = dataclasses.field(default_factory=list)
-    claims: dict[int, Claimed] = dataclasses.field(default_factory=dict)
+    claims: dict[int, ClaimRecord] = dataclasses.field(default_factory=dict)
     commit: Commit | None = None
     parts: list[Part] = dataclasses.field(default_factory=list)
-    ended: dict[int, TrialEnding] = dataclasses.field(default_factory=dict)
+    endings: dict[int, TrialEnding] = dataclasses.field(default_factory=dict)
     believed: int = 0
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
@@ -90,13 +90,13 @@ class Findings:
 
 def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
     """The hash of a file, or of its first ``until`` bytes, as hex."""
-    digest, buffer, left = hashlib.sha256(), memoryview(bytearray(CHUNK)), until
-    with open(path, "rb", buffering=0) if isinstance(path, Path) else path.open("rb") as opened:
-        file: Any = opened
-        while count := file.readinto(buffer if left is None or left > CHUNK else buffer[:left]):
+    digest, buffer, remaining = hashlib.sha256(), memoryview(bytearray(CHUNK)), until
+    with open(path, "rb", buffering=0) if isinstance(path, Path) else path.open("rb") as stream:
+        file: Any = stream
+        while count := file.readinto(buffer if remaining is None or remaining > CHUNK else buffer[:remaining]):
             digest.update(buffer[:count])
             on_bytes(count)
-            left = None if left is None else left - count
+            remaining = None if remaining is None else remaining - count
     return digest.hexdigest()
 
 

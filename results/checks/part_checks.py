@@ -9,8 +9,8 @@ from results.checks import table_checks
 from results.checks.commit_checks import outcomes
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.durable import Folder
-from results.plans.asked import NO_REPEATS
 from results.plans.kinds import from_plan
+from results.plans.trial_request import NO_REPEATS
 from results.storage import compaction, parts
 from results.storage.entries import Entry
 from results.storage.parts import Listing, Part, claim_file, plan_file
@@ -24,7 +24,9 @@ def check(folder: Folder, listing: Listing, files: Mapping[str, Entry], findings
     waiting = [part for part in listing.parts if part.seq >= merged]
     counting: list[Part] = []
     try:
-        counting = parts.counting(waiting, {number: claim.parts for number, claim in findings.claims.items()}, merged)
+        counting = parts.counting_parts(
+            waiting, {number: claim.parts for number, claim in findings.claims.items()}, merged
+        )
         newest = max(findings.claims, default=0)
         if newest and merged + len(counting) < findings.claims[newest].parts:
             what = (
@@ -71,11 +73,11 @@ def _part_content(path: Folder, findings: Findings) -> None:
         plan = path.parent / plan_file(trials)
         if trials > most and all(fault.path != plan for fault in findings.faults):
             findings.fault(plan, "is missing, but a part has that many trials", torn=True)
-        rows = {table: table_checks.in_memory(content) for table, content in piece._asdict().items()}
+        rows = {table: table_checks.table_rows(content) for table, content in piece._asdict().items()}
         repeats = max(findings.confirms, default=NO_REPEATS)
         flaws = table_checks.flaws(from_plan(findings.plans[most], trials, repeats, path.parent.name), rows)
         findings.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
-        findings.ended |= outcomes(rows["trials"])
+        findings.endings |= outcomes(rows["trials"])
     except BadInput as error:
         findings.fault(path, str(error).removeprefix(f"{path} "))
     except Exception as error:  # an untrusted file can raise anything in its reader

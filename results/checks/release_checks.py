@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from results.bad_input import BadInput
-from results.checks.commit_checks import whole
+from results.checks.commit_checks import check_commit
 from results.checks.faults import TORN, Findings, OnBytes, sha256
 from results.durable import Damaged, Folder
 from results.reading import release_lists
@@ -41,12 +41,12 @@ def is_release(names: set[str]) -> bool:
 def lists(folder: Folder) -> Listed:
     """Reads SHA256SUMS and manifest.json, and compares them with each other and with the files that are there."""
     findings = Findings(folder)
-    there = dict(_files(folder, "", findings))
-    findings.files, findings.bytes = len(there), sum(there.values())
-    hashes, studies = _sums(folder, there, findings), _manifest(folder, there, findings)
+    sizes = dict(_files(folder, "", findings))
+    findings.files, findings.bytes = len(sizes), sum(sizes.values())
+    hashes, studies = _sums(folder, sizes, findings), _manifest(folder, sizes, findings)
     if hashes is None:
-        return Listed({}, [], there, findings)
-    for path in sorted(there.keys() - hashes.keys() - {SUMS}):
+        return Listed({}, [], sizes, findings)
+    for path in sorted(sizes.keys() - hashes.keys() - {SUMS}):
         findings.fault(folder / path, "is an unexpected file that no list names")
     if studies is not None:
         try:
@@ -57,17 +57,17 @@ def lists(folder: Folder) -> Listed:
     study_paths = (
         {MANIFEST} if studies is None else {place(commit, table) for commit in studies for table in commit.files}
     )
-    for path in sorted(hashes.keys() - there.keys() - study_paths - {MANIFEST}):
+    for path in sorted(hashes.keys() - sizes.keys() - study_paths - {MANIFEST}):
         findings.fault(folder / path, "is listed but missing")
-    documents = {path: hashes[path] for path in sorted(there.keys() & hashes.keys() - study_paths)}
-    return Listed(documents, studies or [], there, findings)
+    documents = {path: hashes[path] for path in sorted(sizes.keys() & hashes.keys() - study_paths)}
+    return Listed(documents, studies or [], sizes, findings)
 
 
-def check_file(path: Folder, listed: str, on_bytes: OnBytes) -> Findings:
+def check_file(path: Folder, expected: str, on_bytes: OnBytes) -> Findings:
     """Checks a file that a release lists against its hash."""
     findings = Findings(path)
     try:
-        if sha256(path, on_bytes) != listed:
+        if sha256(path, on_bytes) != expected:
             findings.fault(path, TORN)
     except OSError as error:
         findings.fault(path, f"cannot be read ({error.strerror})")
@@ -90,7 +90,7 @@ def check_study(
     paths = {table: place(commit, table) for table in commit.files}
     there = {table: Entry(path, "file", sizes[path], 0.0) for table, path in paths.items() if path in sizes}
     manifest = folder / MANIFEST
-    whole(commit, commit.study, manifest, there, findings, on_bytes, runs=None, rebuild=rebuild)
+    check_commit(commit, commit.study, manifest, there, findings, on_bytes, runs=None, rebuild=rebuild)
     return findings
 
 
@@ -109,11 +109,11 @@ def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[st
         findings.fault(folder / inside, "is an empty folder")
 
 
-def _sums(folder: Folder, there: dict[str, int], findings: Findings) -> dict[str, str] | None:
+def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str, str] | None:
     """sha256 by path, as SHA256SUMS lists them; None, and a fault, if it is not what was written."""
     path = folder / SUMS
-    if there.get(SUMS, LIST_BYTES) >= LIST_BYTES:
-        findings.fault(path, "is missing; fetch the release again" if SUMS not in there else "is far too large")
+    if sizes.get(SUMS, LIST_BYTES) >= LIST_BYTES:
+        findings.fault(path, "is missing; fetch the release again" if SUMS not in sizes else "is far too large")
         return None
     try:
         data = path.read_bytes()
@@ -128,14 +128,14 @@ def _sums(folder: Folder, there: dict[str, int], findings: Findings) -> dict[str
     return hashes
 
 
-def _manifest(folder: Folder, there: dict[str, int], findings: Findings) -> list[Commit] | None:
+def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list[Commit] | None:
     """The studies of the manifest; None, and a fault, if it is not what was written."""
     path = folder / MANIFEST
-    if there.get(MANIFEST, LIST_BYTES) >= LIST_BYTES:
-        findings.fault(path, "is missing; fetch the release again" if MANIFEST not in there else "is far too large")
+    if sizes.get(MANIFEST, LIST_BYTES) >= LIST_BYTES:
+        findings.fault(path, "is missing; fetch the release again" if MANIFEST not in sizes else "is far too large")
         return None
     try:
-        return commits.released(folder)
+        return commits.released_commits(folder)
     except Damaged as error:
         findings.fault(path, str(error).removeprefix(f"{path} ").partition(";")[0])
     except BadInput as error:

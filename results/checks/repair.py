@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import durable, store
-from results.bad_input import BadInput, shown
+from results.bad_input import BadInput, printable
 from results.checks import commit_checks, release_checks, study_checks, verify
 from results.checks.commit_checks import study_of
 from results.checks.faults import Findings
 from results.durable import Folder
 from results.plans import schema
-from results.plans.asked import NO_REPEATS, Asked
+from results.plans.trial_request import NO_REPEATS, TrialRequest
 from results.storage import compaction, envelope, parts
 from results.storage.claims import Claim, claim_bytes
-from results.storage.commits import commit_of, listed
+from results.storage.commits import commit_of, list_study
 from results.storage.compaction import Piece
 from results.storage.entries import entries
 from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
@@ -72,20 +72,22 @@ def run(folder: Folder, report: Report) -> int:
     if release_checks.is_release({entry.name for entry in entries(folder)}):
         raise BadInput(f"{folder} is a release, which never changes; fetch it again, or export it again")
     before = verify.examine(folder, report)
-    acted = 0
+    count = 0
     for findings in before:
         place = folder / findings.place.name if findings.place != folder else folder
-        for line in _around(findings) if place == folder else _study(place, findings, report):
-            print(shown(line))
-            acted += 1
-    left = [fault for findings in (verify.examine(folder, report) if acted else before) for fault in findings.faults]
-    for fault in left:
+        for line in _repair_around(findings) if place == folder else _repair_study(place, findings, report):
+            print(printable(line))
+            count += 1
+    remaining = [
+        fault for findings in (verify.examine(folder, report) if count else before) for fault in findings.faults
+    ]
+    for fault in remaining:
         print(f"{fault.line}; left alone, because repair drops only torn files")
-    print(f"{acted:,} files dropped or rebuilt; {len(left) or 'no'} faults left")
-    return 1 if left else 0
+    print(f"{count:,} files dropped or rebuilt; {len(remaining) or 'no'} faults left")
+    return 1 if remaining else 0
 
 
-def _around(findings: Findings) -> Iterator[str]:
+def _repair_around(findings: Findings) -> Iterator[str]:
     """Drops what is torn in the store's own folder."""
     for fault in findings.faults:
         if fault.torn:
@@ -93,42 +95,42 @@ def _around(findings: Findings) -> Iterator[str]:
             yield f"{fault.path}: dropped; it {fault.what}"
 
 
-def _study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
+def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
     """Repairs a study until nothing in it is torn, under its lock, which waits for a process that writes to it."""
     if not any(fault.torn for fault in findings.faults):
         return
     if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):
-        yield from _removed(folder)
+        yield from _remove_folder(folder)
         return
-    if store.running(folder.parent, folder.name):
-        report(f"waiting for the process that writes {shown(folder)}")
+    if store.is_running(folder.parent, folder.name):
+        report(f"waiting for the process that writes {printable(folder)}")
     with store.lock(folder.parent, folder.name):
         for fault in findings.faults:
             if fault.path == folder / study_checks.LOCK and fault.torn:  # taking it has emptied it
                 yield f"{fault.path}: emptied; it {fault.what}"
         fence = False
-        while acted := list(_round(folder, study_checks.check(folder))):
-            yield from (action.line for action in acted)
-            fence |= any(action.fence for action in acted)
-        mended = study_checks.check(folder)
-        newest = max(mended.claims, default=0)
-        fence |= newest > 0 and mended.claims[newest].parts > _count(mended, listed(folder))
-        fence |= any(fault.torn and fault.path == folder / commit_file(newest) for fault in mended.faults)
+        while actions := list(_round(folder, study_checks.check(folder))):
+            yield from (action.line for action in actions)
+            fence |= any(action.fence for action in actions)
+        after = study_checks.check(folder)
+        newest = max(after.claims, default=0)
+        fence |= newest > 0 and after.claims[newest].parts > _count(after, list_study(folder))
+        fence |= any(fault.torn and fault.path == folder / commit_file(newest) for fault in after.faults)
         if fence:
-            yield from _fenced(folder, mended)
-        yield from _envelopes(folder, mended)
+            yield from _add_fence(folder, after)
+        yield from _envelopes(folder, after)
 
 
 def _round(folder: Path, findings: Findings) -> list[Action]:
     """One round of repairs; faults that it brings to light are for the next."""
-    listing = listed(folder)
+    listing = list_study(folder)
     torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
     plan = _plan(folder, findings, listing)
-    acted = [*_plans(folder, torn, listing, plan), *_confirms(folder, torn)]
-    acted += [*_claims(folder, findings, listing), *_records(folder, findings, torn, listing, plan)]
-    acted = acted or list(_commits(folder, torn))
-    acted = acted or list(_parts(folder, findings, torn, listing, plan))
-    return acted or list(_holes(folder, findings, listing) if plan else ())
+    actions = [*_plans(folder, torn, listing, plan), *_confirms(folder, torn)]
+    actions += [*_claims(folder, findings, listing), *_records(folder, findings, torn, listing, plan)]
+    actions = actions or list(_commits(folder, torn))
+    actions = actions or list(_parts(folder, findings, torn, listing, plan))
+    return actions or list(_holes(folder, findings, listing) if plan else ())
 
 
 def _plans(folder: Path, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None) -> Iterator[Action]:
@@ -161,8 +163,8 @@ def _confirms(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
 def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
     """Claims that are torn or missing, from the newest, with the cut-off they must have had."""
     known = {number: claim.parts for number, claim in findings.claims.items()}
-    odd = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, and not ours to judge
-    torn = [number for number in listing.claims if number not in known and claim_file(number) not in odd]
+    untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, and not ours to judge
+    torn = [number for number in listing.claims if number not in known and claim_file(number) not in untouched]
     numbers = sorted([*torn, *study_checks.missing_claims(listing)], reverse=True)
     for number in numbers if len(numbers) <= MOST_ANEW else []:
         seqs = [part.seq for part in listing.parts if part.token == number]
@@ -194,9 +196,9 @@ def _records(
         is_lost = path.name in torn or _count(findings, listing) < claim.parts
         if plan is None or not is_lost or claim.purpose not in ("commit", "merge"):
             continue
-        for request in _asked(plan, listing):
+        for request in _possible_requests(plan, listing):
             runs = commit_checks.runs(listing, findings)
-            record = commit_checks.remade(folder, number, claim.parts, plan.plan, request, runs)
+            record = commit_checks.rebuild_record(folder, number, claim.parts, plan.plan, request, runs)
             if record is not None:
                 durable.replace(path, durable.seal(record))
                 what = torn.get(path.name, "was missing")
@@ -204,11 +206,13 @@ def _records(
                 return
 
 
-def _asked(plan: PlanRequest, listing: Listing) -> list[Asked]:
+def _possible_requests(plan: PlanRequest, listing: Listing) -> list[TrialRequest]:
     """Every request that a commit may have answered, the largest first."""
     trials = sorted({plan.trials, *listing.plans}, reverse=True)
     return [
-        Asked(each, repeats) for each in trials for repeats in sorted({NO_REPEATS, *listing.confirms}, reverse=True)
+        TrialRequest(each, repeats)
+        for each in trials
+        for repeats in sorted({NO_REPEATS, *listing.confirms}, reverse=True)
     ]
 
 
@@ -227,7 +231,7 @@ def _commits(folder: Path, torn: Mapping[str, str]) -> Iterator[Action]:
 def _parts(
     folder: Path, findings: Findings, torn: Mapping[str, str], listing: Listing, plan: PlanRequest | None
 ) -> Iterator[Action]:
-    counting = _counting(findings, listing)
+    counting = _counting_parts(findings, listing)
     for part in listing.parts:
         if part.file not in torn:
             continue
@@ -242,9 +246,9 @@ def _parts(
 
 def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
     """Parts that are missing before others."""
-    there = {part.seq for part in _counting(findings, listing)}
+    present = {part.seq for part in _counting_parts(findings, listing)}
     merged = findings.commit.parts if findings.commit else 0
-    missing = [seq for seq in range(merged, max(there, default=0)) if seq not in there]
+    missing = [seq for seq in range(merged, max(present, default=0)) if seq not in present]
     for seq in missing if len(missing) <= MOST_ANEW else []:
         # The claim under which it was written: the last that did not count it.
         token = max((number for number, claim in findings.claims.items() if claim.parts <= seq), default=0)
@@ -264,30 +268,30 @@ def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
         yield f"{path}: dropped; it {what}"
         if findings.commit and findings.commit.number == number:
             Claim(folder.parent, folder.name).commit(findings.commit.study)
-            record = folder / commit_file(max(listed(folder).commits))
+            record = folder / commit_file(max(list_study(folder).commits))
             yield f"{record}: created with the same tables and an envelope"
 
 
-def _fenced(folder: Path, findings: Findings) -> Iterator[str]:
+def _add_fence(folder: Path, findings: Findings) -> Iterator[str]:
     """Adds a claim with the current number of parts, which stops everybody who wrote before the repair."""
-    listing = listed(folder)
+    listing = list_study(folder)
     number = max(listing.claims, default=0) + 1
     path = folder / claim_file(number)
     durable.create(path, claim_bytes(number, _count(findings, listing), "repair"))
     yield f"{path}: created with the current number of parts, so that earlier writers stop"
 
 
-def _counting(findings: Findings, listing: Listing) -> list[Part]:
+def _counting_parts(findings: Findings, listing: Listing) -> list[Part]:
     merged = findings.commit.parts if findings.commit else 0
     cutoffs = {number: claim.parts for number, claim in findings.claims.items()}
-    return parts.not_cut_off(listing.parts, cutoffs, merged)
+    return parts.surviving_parts(listing.parts, cutoffs, merged)
 
 
 def _count(findings: Findings, listing: Listing) -> int:
     """How many parts there are, up to the first that is missing."""
-    there = {part.seq for part in _counting(findings, listing)}
+    present = {part.seq for part in _counting_parts(findings, listing)}
     count = findings.commit.parts if findings.commit else 0
-    while count in there:
+    while count in present:
         count += 1
     return count
 
@@ -330,11 +334,11 @@ def _record(path: Path) -> dict[str, Any] | None:
 
 def _is_bare(folder: Path) -> bool:
     """Whether a study's folder holds nothing but claims."""
-    listing = listed(folder)
+    listing = list_study(folder)
     return not (listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK})
 
 
-def _removed(folder: Path) -> Iterator[str]:
+def _remove_folder(folder: Path) -> Iterator[str]:
     for entry in entries(folder):
         (folder / entry.name).unlink()
     folder.rmdir()

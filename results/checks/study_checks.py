@@ -7,9 +7,9 @@ from typing import Any
 from results import durable
 from results.bad_input import BadInput
 from results.checks import commit_checks, part_checks
-from results.checks.faults import TORN, Claimed, Findings, OnBytes
+from results.checks.faults import TORN, ClaimRecord, Findings, OnBytes
 from results.durable import Damaged, Folder
-from results.plans.asked import NO_REPEATS, Asked, most
+from results.plans.trial_request import NO_REPEATS, TrialRequest, largest_request
 from results.rules import ledger
 from results.storage import parts
 from results.storage.compaction import TABLES
@@ -65,9 +65,9 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
     for name in listing.others:
         if name not in listed:
             _unlisted(folder / name, listing, findings)
-    intact = [Asked(trials, max(findings.confirms, default=NO_REPEATS)) for trials in (0, *listing.plans)]
+    intact = [TrialRequest(trials, max(findings.confirms, default=NO_REPEATS)) for trials in (0, *listing.plans)]
     findings.ledger = ledger.tally(
-        most([*intact, *([findings.commit.asked] if findings.commit else [])]), findings.ended
+        largest_request([*intact, *([findings.commit.request] if findings.commit else [])]), findings.endings
     )
     return findings
 
@@ -150,7 +150,7 @@ def _claims(folder: Folder, listing: Listing, records: Mapping[str, Any], findin
         elif record["purpose"] not in PURPOSES:
             findings.fault(path, "is a claim with an unknown purpose")
         else:
-            findings.claims[number] = Claimed(record["parts"], record["purpose"])
+            findings.claims[number] = ClaimRecord(record["parts"], record["purpose"])
     if missing := missing_claims(listing):
         which = claim_file(missing[0]) + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
         findings.fault(folder, f"lacks {which}; claims are numbered without gaps", torn=True)

@@ -46,7 +46,7 @@ class Flaw(NamedTuple):
     what: str
 
 
-def in_memory(table: pa.Table) -> Rows:
+def table_rows(table: pa.Table) -> Rows:
     return Rows(
         table.schema,
         len(table),
@@ -55,7 +55,7 @@ def in_memory(table: pa.Table) -> Rows:
     )
 
 
-def held(file: pq.ParquetFile) -> Rows:
+def cached_parquet_rows(file: pq.ParquetFile) -> Rows:
     """A Parquet file whose columns are read once, when they are first asked for."""
     columns: dict[str, pa.ChunkedArray] = {}
 
@@ -72,7 +72,7 @@ def held(file: pq.ParquetFile) -> Rows:
     )
 
 
-def in_parquet(file: pq.ParquetFile) -> Rows:
+def parquet_rows(file: pq.ParquetFile) -> Rows:
     """A Parquet file, read one row group after the other; constant columns are known from their statistics."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -210,17 +210,17 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     columns: tuple[Column, ...] = COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}
-    found = written
+    fields = written
     if (written.metadata or {}).get(schema.VERSION_KEY) != str(schema.SCHEMA_VERSION).encode():
-        found = migrations.upgrade(table, written.empty_table(), table).schema
-    if [(field.name, field.type) for field in found][: len(columns)] != [column[:2] for column in columns]:
-        for column, field in zip(columns, found, strict=False):
+        fields = migrations.upgrade(table, written.empty_table(), table).schema
+    if [(field.name, field.type) for field in fields][: len(columns)] != [column[:2] for column in columns]:
+        for column, field in zip(columns, fields, strict=False):
             if (field.name, field.type) != (column.name, column.type):
                 yield f"has column {field.name} ({field.type}) where {column.name} ({column.type}) belongs"
                 return
-    if len(found) < len(columns):
-        yield f"lacks the column {columns[len(found)].name}"
-    for field in list(found)[len(columns) :]:
+    if len(fields) < len(columns):
+        yield f"lacks the column {columns[len(fields)].name}"
+    for field in list(fields)[len(columns) :]:
         if table == "studies" or (table == "trials" and field.name in reserved):
             yield f"has a column {field.name[:80]!r} that does not belong there"
         elif table == "trials" and field.type != pa.float64():
@@ -232,7 +232,7 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
             yield f"has a column {field.name[:80]!r}, which is not a metric"
         elif table == "measurements" and field.type not in _METRIC_TYPES[: 2 if kind.recorded else 1]:
             yield f"has the metric {field.name} as {field.type}"
-    if len(set(found.names)) < len(found.names):
+    if len(set(fields.names)) < len(fields.names):
         yield "has two columns with the same name"
 
 
@@ -260,7 +260,7 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
         yield f"has the unknown status {str(status)[:40]}({str(reason)[:40]}) in {_some('trial', ids[rows])}"
     wrong = {"has a negative number of steps in": steps < 0}
     if not KINDS[study.kind].recorded:
-        repeats = study.asked.repeats
+        repeats = study.request.repeats
         wrong["was never asked for"] = (confirmation.original(ids) >= study.trials) | (
             confirmation.repeat(ids) > repeats.confirm
         )
@@ -281,26 +281,29 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
     """Repeats are known by their ids, and have the metaparameters of the trial they repeat, the best of the search."""
     ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
     repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else confirmation.is_repeat(ids)
-    odd = roles != np.where(repeats, CONFIRM, SEARCH)
-    if odd.any():
-        yield f"has the wrong role in {_some('trial', ids[odd])}: {str(roles[odd][0])[:40]}"
+    wrong = roles != np.where(repeats, CONFIRM, SEARCH)
+    if wrong.any():
+        yield f"has the wrong role in {_some('trial', ids[wrong])}: {str(roles[wrong][0])[:40]}"
     if not repeats.any():
         return
     originals = confirmation.original(ids[repeats])
     repeated = len(np.unique(originals))
-    if whole and repeated > (most := study.asked.repeats.candidates(study.trials)):
+    if whole and repeated > (most := study.request.repeats.candidates(study.trials)):
         yield f"has repeats of {repeated} trials, but only {most} are candidates"
-    if whole and len(set(map(confirmation.original, confirmation.reporting(study.asked, ids[repeats].tolist())))) > 1:
+    if (
+        whole
+        and len(set(map(confirmation.original, confirmation.reporting_ids(study.request, ids[repeats].tolist())))) > 1
+    ):
         yield "has repeats that report on several trials, but only one was chosen"
     at = np.minimum(np.searchsorted(ids, originals), len(ids) - 1)
-    there = ids[at] == originals
-    if whole and not there.all():
-        yield f"has repeats of missing trials: {_some('trial', ids[repeats][~there])}"
+    present = ids[at] == originals
+    if whole and not present.all():
+        yield f"has repeats of missing trials: {_some('trial', ids[repeats][~present])}"
     for name in table.schema.names[len(schema.TRIALS) :]:
         values = table[name].to_numpy()
-        unlike = there & ~((values[at] == values[repeats]) | (np.isnan(values[at]) & np.isnan(values[repeats])))
-        if unlike.any():
-            yield f"has a different {name} from the repeated trial in {_some('trial', ids[repeats][unlike])}"
+        differs = present & ~((values[at] == values[repeats]) | (np.isnan(values[at]) & np.isnan(values[repeats])))
+        if differs.any():
+            yield f"has a different {name} from the repeated trial in {_some('trial', ids[repeats][differs])}"
 
 
 def _ends(trials: pa.Table, curves: TrialSpans) -> Iterator[str]:

@@ -78,21 +78,21 @@ def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
 
 def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
     """The findings of checking a release: its lists, then every file, then the tables of every study."""
-    listed = release_checks.lists(folder)
-    sizes = {commit.name: sum(file.bytes for file in commit.files.values()) for commit in listed.commits}
-    rebuilt = sample(sizes, full=full)
-    with progress.shown("verifying", listed.around.bytes, "B", report) as show:
+    lists = release_checks.lists(folder)
+    sizes = {commit.name: sum(file.bytes for file in commit.files.values()) for commit in lists.commits}
+    sample_names = sample(sizes, full=full)
+    with progress.show_progress("verifying", lists.around.bytes, "B", report) as show:
         on_bytes = tally(show)
         documents = at_once(
-            listed.documents, lambda path: release_checks.check_file(folder / path, listed.documents[path], on_bytes)
+            lists.documents, lambda path: release_checks.check_file(folder / path, lists.documents[path], on_bytes)
         )
         studies = at_once(
-            listed.commits,
+            lists.commits,
             lambda commit: release_checks.check_study(
-                folder, commit, listed.sizes, on_bytes, rebuild=commit.name in rebuilt
+                folder, commit, lists.sizes, on_bytes, rebuild=commit.name in sample_names
             ),
         )
-    return [listed.around, *documents, *studies]
+    return [lists.around, *documents, *studies]
 
 
 def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:
@@ -116,13 +116,13 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
         raise BadInput(
             f"{folder} has schema 1, without hashes; convert it with `python -m results merge {folder} --store DIR`"
         )
-    lying = {study: _within(study) for study in studies}
-    sizes = {study.name: sum(entry.bytes for entry in lying[study] or ()) for study in studies}
-    rebuilt = sample(sizes, full=full)
-    with progress.shown("verifying", sum(sizes.values()), "B", report) as show:
+    content = {study: _entries(study) for study in studies}
+    sizes = {study.name: sum(entry.bytes for entry in content[study] or ()) for study in studies}
+    sample_names = sample(sizes, full=full)
+    with progress.show_progress("verifying", sum(sizes.values()), "B", report) as show:
         on_bytes = tally(show)
         of_studies = at_once(
-            studies, lambda study: _guarded(study, lying[study], on_bytes, rebuild=study.name in rebuilt)
+            studies, lambda study: _check_study(study, content[study], on_bytes, rebuild=study.name in sample_names)
         )
     return [_around(folder, within), *of_studies]
 
@@ -191,7 +191,7 @@ def _around(folder: Folder, within: list[Entry]) -> Findings:
     return findings
 
 
-def _guarded(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *, rebuild: bool) -> Findings:
+def _check_study(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *, rebuild: bool) -> Findings:
     try:
         return study_checks.check(study, within, on_bytes, rebuild=rebuild)
     except Exception as error:  # one study that nobody foresaw must not hide what is wrong with the others
@@ -200,7 +200,7 @@ def _guarded(study: Folder, within: list[Entry] | None, on_bytes: OnBytes, *, re
         return findings
 
 
-def _within(folder: Folder) -> list[Entry] | None:
+def _entries(folder: Folder) -> list[Entry] | None:
     try:
         return entries(folder)
     except BadInput:  # which will be told when it is looked at

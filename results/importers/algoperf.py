@@ -53,26 +53,26 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
         raise BadInput(f"no folder at {path}; name a copy of previous_leaderboards, or a part of it")
     root = path.resolve() if isinstance(path, Path) else path
     warnings, waiting = ImportWarnings(), list[Content]()
-    new = there = trials = rows = assumed = 0
+    new = present = trials = rows = assumed = 0
     changed: list[str] = []
     values = 0
     for key, folders in tqdm(sorted(places(root, warnings).items()), "algoperf-logs", unit="study", disable=None):
         content = study(key, folders, root, warnings)
         waiting += [content] if content else []
-        if content is None or not (new + there or len(content.measurements["step"])):
+        if content is None or not (new + present or len(content.measurements["step"])):
             continue  # studies whose trials are all lost wait for one that is not
-        if not new + there:
+        if not new + present:
             _check(store)
         for each in waiting:
             outcome = recording.save(store, each, replace=replace)
-            new, there = new + outcome.stored, there + (not outcome.stored)
+            new, present = new + outcome.stored, present + (not outcome.stored)
             trials += outcome.stored * each.study.trials
             rows += outcome.stored * len(each.measurements["step"])
             values += outcome.values
             changed += [f"{each.study.name}: {outcome.told('the logs')}"] if outcome.changed else []
             assumed += each.study.details["batch_size_source"] == algoperf_workloads.BASELINE
         waiting.clear()
-    if not new + there:
+    if not new + present:
         report(f"error: nothing to import in {path}: no trial_<n> with evaluations of a known workload")
         warnings.report(report, most=1)
         return 1
@@ -83,7 +83,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
     if assumed:
         report(f"{assumed} studies: the batch size is that {algoperf_workloads.BASELINE}")
     report(
-        f"{new + there} studies, of which {new} are new ({trials:,} trials, {rows:,} evaluations) and {there} were "
+        f"{new + present} studies, of which {new} are new ({trials:,} trials, {rows:,} evaluations) and {present} were "
         f"there; {len(warnings.lines)} warnings"
     )
     return 0
@@ -101,11 +101,11 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
     trials = list(_trials(key, folders, path, warnings))
     place = f"{key.submission}/{key.study}/{key.workload}_{key.framework}"
     place = place if place.isprintable() else ascii(place)
-    size = algoperf_workloads.batch_size(key.workload, _chosen(folders[0].folder, key))
+    size = algoperf_workloads.batch_size(key.workload, _submitted_batch_sizes(folders[0].folder, key))
     if size is None:
         warnings.add(place, "no readable submission.py states its batch size; not imported")
         return None
-    absent = _absent(trials)
+    absent = _absent_trials(trials)
     if absent:
         numbers = ", ".join(map(str, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         warnings.add(
@@ -141,12 +141,12 @@ def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Im
     first: dict[int, LoggedTrial] = {}
     for place in folders:
         trial = algoperf_trials.read(place.folder, place.number, place.names, path)
-        where = untrusted.shown(place.folder, path)
+        where = untrusted.display_path(place.folder, path)
         earlier = first.setdefault(trial.number, trial)
         if earlier is not trial:
-            alike = _alike(trial, earlier)
-            other = untrusted.shown(earlier.folder, path)
-            warnings.add(where, f"repeats {other}" if alike else f"contradicts {other}, which is kept")
+            same = _alike(trial, earlier)
+            other = untrusted.display_path(earlier.folder, path)
+            warnings.add(where, f"repeats {other}" if same else f"contradicts {other}, which is kept")
             continue
         lacking = key.ruleset == EXTERNAL and METAPARAMETERS not in place.names
         faults = [*trial.faults, f"{METAPARAMETERS} is missing"] if lacking else trial.faults
@@ -162,13 +162,13 @@ def _alike(one: LoggedTrial, other: LoggedTrial) -> bool:
     return repr(a) == repr(b)
 
 
-def _absent(trials: Sequence[LoggedTrial]) -> list[int]:
+def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
     """Numbers of trials that were asked for, as the flags of others say, but have no folder."""
     planned = max((untrusted.whole(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0)
     return sorted(set(range(1, planned + 1)) - {trial.number for trial in trials})
 
 
-def _chosen(folder: Folder, key: Key) -> dict[str, int]:
+def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
     """The batch sizes that the submission's code gives, if it is there: beside logs, under submissions."""
     above = next((p for p in folder.parents if p.name == "logs"), None)
     if above is None:
@@ -215,8 +215,8 @@ def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict
         "steps": [int(t.evaluations.step[-1]) if t.evaluations else None for t in trials] + blank,
         "submission_seconds": [trial.seconds for trial in trials] + blank,
     }
-    given: Mapping[str, None] = dict.fromkeys(name for trial in trials for name in trial.metaparameters)
-    for name in filter(recording.may_be_column, given):
+    names: Mapping[str, None] = dict.fromkeys(name for trial in trials for name in trial.metaparameters)
+    for name in filter(recording.may_be_column, names):
         values = [untrusted.numeric(trial.metaparameters.get(name)) for trial in trials]
         if name not in columns and any(value is not None for value in values):
             columns[name] = values + blank
@@ -224,14 +224,14 @@ def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> dict
 
 
 def _measurement_columns(trials: Sequence[LoggedTrial]) -> dict[str, Any]:
-    found = [(trial.number, trial.evaluations, trial.evaluations.errors) for trial in trials if trial.evaluations]
-    metrics = dict.fromkeys(name for _, _, errors in found for name in errors)
+    usable = [(trial.number, trial.evaluations, trial.evaluations.errors) for trial in trials if trial.evaluations]
+    metrics = dict.fromkeys(name for _, _, errors in usable for name in errors)
     columns: dict[str, Any] = {
-        "trial": pa.array([number for number, evaluations, _ in found for _ in evaluations.step], pa.int32()),
-        "step": pa.array([step for _, evaluations, _ in found for step in evaluations.step], pa.int32()),
+        "trial": pa.array([number for number, evaluations, _ in usable for _ in evaluations.step], pa.int32()),
+        "step": pa.array([step for _, evaluations, _ in usable for step in evaluations.step], pa.int32()),
     }
     for name in metrics:
-        parts = [errors.get(name, pa.nulls(len(evaluations.step), pa.float64())) for _, evaluations, errors in found]
+        parts = [errors.get(name, pa.nulls(len(evaluations.step), pa.float64())) for _, evaluations, errors in usable]
         columns[name] = pa.concat_arrays(parts)
     return columns
 

@@ -44,7 +44,7 @@ def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder
         files = tuple(name for name in names if name in algoperf_trials.FILES)
         trial = _TRIAL.fullmatch(folder.name)
         if files and trial is None:
-            warnings.add(untrusted.shown(folder, path), f"holds {files[0]} but is not called trial_<n>")
+            warnings.add(untrusted.display_path(folder, path), f"holds {files[0]} but is not called trial_<n>")
         elif trial is not None:
             key, misplaced = _key(folder, files, path)
             by_study.setdefault(key, []).append(TrialFolder(folder, files, int(trial[1]), misplaced))

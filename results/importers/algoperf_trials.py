@@ -38,11 +38,11 @@ class Evaluations(NamedTuple):
     @property
     def errors(self) -> dict[str, pa.Array]:
         """The metrics as errors, by our names."""
-        found: dict[str, pa.Array] = {}
+        by_name: dict[str, pa.Array] = {}
         for column, name in algoperf_workloads.COLUMNS.items():
-            if column in self.source and name not in found:
-                found[name] = algoperf_workloads.errors(column, self.source[column])
-        return found
+            if column in self.source and name not in by_name:
+                by_name[name] = algoperf_workloads.errors(column, self.source[column])
+        return by_name
 
 
 class LoggedTrial(NamedTuple):
@@ -81,31 +81,31 @@ class LoggedTrial(NamedTuple):
 def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> LoggedTrial:
     """Reads what a trial's folder holds, with files of these names, in the tree at ``root``."""
     faults = []
-    found: dict[str, Mapping[str, Any]] = {}
+    content: dict[str, Mapping[str, Any]] = {}
     for name in (METADATA, FLAGS, METAPARAMETERS):
-        found[name] = {}
+        content[name] = {}
         try:
             if name in names:
-                found[name] = untrusted.read_json(folder / name, root)
+                content[name] = untrusted.read_json(folder / name, root)
             elif name == METADATA:
                 raise Unusable("is missing")
         except Unusable as error:
             faults.append(f"{name} {error}")
-    if len(found[METAPARAMETERS]) > untrusted.MOST_METAPARAMETERS:
+    if len(content[METAPARAMETERS]) > untrusted.MOST_METAPARAMETERS:
         faults.append(f"{METAPARAMETERS} has more than {untrusted.MOST_METAPARAMETERS} names")
-        found[METAPARAMETERS] = {}
+        content[METAPARAMETERS] = {}
     evaluations = None
     try:
         if EVALUATIONS not in names:
             raise Unusable("is missing")
-        evaluations = evaluated(untrusted.read_bytes(folder / EVALUATIONS, root, CSV_BYTES))
+        evaluations = parse_evaluations(untrusted.read_bytes(folder / EVALUATIONS, root, CSV_BYTES))
     except Unusable as error:
         faults.append(f"{EVALUATIONS} {error}")
-    metadata, flags, metaparameters = found.values()
+    metadata, flags, metaparameters = content.values()
     return LoggedTrial(folder, number, evaluations, metadata, flags, metaparameters, tuple(faults))
 
 
-def evaluated(data: bytes) -> Evaluations:
+def parse_evaluations(data: bytes) -> Evaluations:
     """The evaluations of a CSV file; Unusable, with the reason, if it has none."""
     header = data.split(b"\n", 1)[0].decode("ascii", "replace").strip().split(",")
     metrics = [name for name in algoperf_workloads.COLUMNS if name in header]

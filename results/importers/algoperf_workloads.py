@@ -82,11 +82,11 @@ def base(workload: str) -> str | None:
 
 def names(workload: str) -> tuple[str, str]:
     """Data set and model of a workload; a variant's change stays in the name of the model."""
-    found = base(workload)
-    if found is None:
+    variant_of = base(workload)
+    if variant_of is None:
         return workload, workload
-    change = workload.replace(found, "", 1).strip("_")
-    return WORKLOADS[found].dataset, "_".join(filter(None, [WORKLOADS[found].model, change]))
+    change = workload.replace(variant_of, "", 1).strip("_")
+    return WORKLOADS[variant_of].dataset, "_".join(filter(None, [WORKLOADS[variant_of].model, change]))
 
 
 def batch_sizes(source: str) -> dict[str, int]:
@@ -96,8 +96,8 @@ def batch_sizes(source: str) -> dict[str, int]:
     all that is understood; one of the published submissions is not even valid Python.
     """
     functions = source.partition("def get_batch_size(")[2]
-    found = {name: int(size) for name, size in _RETURNED.findall(functions)}
-    return {name: size for name, size in found.items() if 0 < size < 2**31}
+    sizes = {name: int(size) for name, size in _RETURNED.findall(functions)}
+    return {name: size for name, size in sizes.items() if 0 < size < 2**31}
 
 
 def batch_size(workload: str, chosen: dict[str, int]) -> tuple[int, str] | None:
@@ -107,8 +107,8 @@ def batch_size(workload: str, chosen: dict[str, int]) -> tuple[int, str] | None:
       workload: by name.
       chosen: by the submission, as ``batch_sizes`` reads it.
     """
-    found = base(workload)
-    for name in (workload, found):
+    variant_of = base(workload)
+    for name in (workload, variant_of):
         if name in chosen:
             return chosen[name], "get_batch_size of the submission"
-    return None if found is None else (_SMALLER.get(workload, WORKLOADS[found].batch_size), BASELINE)
+    return None if variant_of is None else (_SMALLER.get(workload, WORKLOADS[variant_of].batch_size), BASELINE)

@@ -59,7 +59,7 @@ def sha256(path: Location, read: Callable[[int], None]) -> str:
 
 
 @contextlib.contextmanager
-def opened(path: Location, top: str) -> Iterator[OpenArchive]:
+def open_archive(path: Location, top: str) -> Iterator[OpenArchive]:
     """Opens a .tar.bz2, a .tar or a folder; which of them it is, is seen from its content.
 
     Args:
@@ -80,12 +80,12 @@ def opened(path: Location, top: str) -> Iterator[OpenArchive]:
             file = stack.enter_context(path.open("rb"))
             compressed = file.read(len(_MAGIC)) == _MAGIC
             file.seek(0)
-            decoded = _decoder(path, file, stack) if compressed else bunzip.Decoded(file.read, file.tell)
+            source = _decoder(path, file, stack) if compressed else bunzip.Decoded(file.read, file.tell)
         except (OSError, RuntimeError, ValueError) as error:
             raise Broken(f"it cannot be opened ({_reason(error)})") from None
         pool = ThreadPoolExecutor(1)  # so that chunks come in order
         stack.callback(pool.shutdown, cancel_futures=True)  # before the file is closed
-        chunks = _Chunks(decoded, size, pool)
+        chunks = _Chunks(source, size, pool)
         yield OpenArchive(tar_stream.entries(iter(chunks)), lambda: chunks.position, size)
 
 
@@ -93,12 +93,12 @@ def _decoder(path: Location, file: Any, stack: contextlib.ExitStack) -> bunzip.D
     if not isinstance(path, Path):
         return bunzip.Decoded(bunzip.Decoder(file).read, file.tell)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    decoder = _Process(path, max(1, min(cores - 1, DECODERS)))
+    decoder = _BunzipProcess(path, max(1, min(cores - 1, DECODERS)))
     stack.callback(decoder.end)
     return bunzip.Decoded(decoder.read, lambda: decoder.position)
 
 
-class _Process:
+class _BunzipProcess:
     """The program ``bunzip``, decoding a file."""
 
     def __init__(self, path: Path, threads: int):
@@ -129,7 +129,7 @@ class _Chunks:
         self._decoded, self._size, self._pool, self.position = decoded, size, pool, 0
 
     def __iter__(self) -> Iterator[bytes]:
-        held, total = b"", 0
+        chunk, total = b"", 0
         ahead = collections.deque(self._pool.submit(self._read) for _ in range(AHEAD))
         try:
             while True:
@@ -138,11 +138,11 @@ class _Chunks:
                 total += len(following)
                 if total > SMALL + MOST_GROWTH * self._size:
                     raise Broken(f"it unpacks to more than {MOST_GROWTH} times its size")
-                if held:
-                    yield held
+                if chunk:
+                    yield chunk
                 if not following:
                     return
-                held = following
+                chunk = following
         except (OSError, EOFError, RuntimeError, ValueError) as error:
             raise Broken(f"it is damaged or truncated ({_reason(error)})") from None
 
@@ -163,12 +163,12 @@ def _folder(root: Location, top: str) -> Iterator[ArchiveEntry]:
         folders = []
         with contextlib.ExitStack() as stack:
             try:
-                listed, read = _local(folder, root, stack) if isinstance(folder, Path) else _remote(folder)
-                found = sorted(listed)
+                listing, read = _list_local(folder, root, stack) if isinstance(folder, Path) else _list_remote(folder)
+                entries = sorted(listing)
             except (OSError, Unusable) as error:
                 yield ArchiveEntry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
                 continue
-            for name, odd, is_folder, size in found:
+            for name, odd, is_folder, size in entries:
                 if not is_folder:
                     yield ArchiveEntry(f"{below}{name}", size, odd, functools.partial(read, name, size))
                 elif below.count("/") >= DEEPEST:
@@ -182,9 +182,9 @@ def _folder(root: Location, top: str) -> Iterator[ArchiveEntry]:
 _Listed = tuple[Iterator[tuple[str, str, bool, int]], Callable[[str, int], bytes]]
 
 
-def _local(folder: Path, root: Location, stack: contextlib.ExitStack) -> _Listed:
+def _list_local(folder: Path, root: Location, stack: contextlib.ExitStack) -> _Listed:
     assert isinstance(root, Path)
-    handle = stack.enter_context(untrusted.opened(folder, root))
+    handle = stack.enter_context(untrusted.open_folder(folder, root))
 
     def listed() -> Iterator[tuple[str, str, bool, int]]:
         with os.scandir(handle) as found:
@@ -199,7 +199,7 @@ def _local(folder: Path, root: Location, stack: contextlib.ExitStack) -> _Listed
     return listed(), functools.partial(untrusted.read_at, handle)
 
 
-def _remote(folder: UPath) -> _Listed:
+def _list_remote(folder: UPath) -> _Listed:
     def listed() -> Iterator[tuple[str, str, bool, int]]:
         for item in folder.fs.ls(folder.path, detail=True):
             name = item["name"].rstrip("/").rpartition("/")[2]

@@ -65,19 +65,19 @@ def save(folder: Folder, batch: Batch) -> Stored:
         curves = curves_csv.parse({t: batch.curves[t] for t in new if t in batch.curves}, shallue2018_format.metric)
         lost = (batch.lost | curves.broken.keys()) - claim.settled
         fresh = new.keys() - lost
-        lost -= _known_as_lost(claim) if lost else set()
+        lost -= _lost_trials(claim) if lost else set()
         study = dataclasses.replace(batch.study, trials=len(batch.seen | claim.settled))
         if fresh or lost or (batch.last and not claim.visible):
             store.ask(folder, study)  # before there is a part, so that no moment finds one that nobody asked for
         if fresh or lost:
-            told = {trial: new[trial] for trial in new if trial in fresh or trial in lost}
-            claim.write(_tables(batch.study, told, lost, shallue2018_format.as_errors(curves.table)))
+            outcomes = {trial: new[trial] for trial in new if trial in fresh or trial in lost}
+            claim.write(_tables(batch.study, outcomes, lost, shallue2018_format.as_errors(curves.table)))
         if batch.last and not claim.visible:
             claim.commit(study)
     return Stored(len(fresh), len(curves.table), curves.broken, curves.repeated, curves.left_out)
 
 
-def _known_as_lost(claim: claims.Claim) -> set[int]:
+def _lost_trials(claim: claims.Claim) -> set[int]:
     """Trials that are stored as lost; nothing new is known of them if they are lost again."""
     trials = claim.tables().trials
     return set(trials.loc[trials["reason"] == "lost", "trial"]) if len(trials) else set()
@@ -95,16 +95,16 @@ def _tables(
 
 def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: frozenset[int] | set[int]) -> pa.Table:
     ids = sorted(outcomes.keys() | lost)
-    told = [outcomes.get(trial) for trial in ids]
-    names = sorted({name for outcome in told if outcome for name in outcome.metaparameters})
+    metadata = [outcomes.get(trial) for trial in ids]
+    names = sorted({name for outcome in metadata if outcome for name in outcome.metaparameters})
     data: dict[str, Any] = {
         "study": [study.name] * len(ids),
         "trial": ids,
-        "status": ["INCOMPLETE" if t in lost or o is None else o.status for t, o in zip(ids, told, strict=True)],
-        "reason": [_reason(o, t in lost) for t, o in zip(ids, told, strict=True)],
-        "steps": [None if t in lost or o is None else o.steps for t, o in zip(ids, told, strict=True)],
+        "status": ["INCOMPLETE" if t in lost or o is None else o.status for t, o in zip(ids, metadata, strict=True)],
+        "reason": [_reason(o, t in lost) for t, o in zip(ids, metadata, strict=True)],
+        "steps": [None if t in lost or o is None else o.steps for t, o in zip(ids, metadata, strict=True)],
     }
-    data |= {name: [o.metaparameters.get(name) if o else None for o in told] for name in names}
+    data |= {name: [o.metaparameters.get(name) if o else None for o in metadata] for name in names}
     return schema.build(schema.TRIALS, data, dict.fromkeys(names, pa.float64()))
 
 
@@ -116,7 +116,7 @@ def _reason(outcome: TrialMetadata | None, lost: bool) -> str | None:
 
 def _measurements(study: Recorded, curves: pa.Table) -> pa.Table:
     columns = {name: curves[name] for name in curves.column_names}
-    named = next(pa.field(c.name, c.type) for c in schema.MEASUREMENTS if c.name == "study")
-    columns["study"] = schema.constant(named, study.name, len(curves))
+    name_field = next(pa.field(c.name, c.type) for c in schema.MEASUREMENTS if c.name == "study")
+    columns["study"] = schema.constant(name_field, study.name, len(curves))
     metrics = [name for name in curves.column_names if name not in ("trial", "step")]
     return schema.build(schema.MEASUREMENTS, columns, dict.fromkeys(metrics, pa.float64()))

@@ -48,17 +48,17 @@ class Decoder:
                 if not rest:
                     raise EOFError("the compressed file ends too early")
             try:
-                decoded = self._decoder.decompress(rest, size)
+                data = self._decoder.decompress(rest, size)
             except OSError:
                 if starts:  # what follows the last stream is none, and bzip2 itself passes over it
                     return b""
                 raise
-            if decoded:
-                return decoded
+            if data:
+                return data
 
 
 @contextlib.contextmanager
-def opened(path: str, threads: int) -> Iterator[Decoded]:
+def open_bzip2(path: str, threads: int) -> Iterator[Decoded]:
     """Opens a local file for decoding by rapidgzip, or, where that is not installed, by the standard library."""
     try:
         rapidgzip: Any = importlib.import_module("rapidgzip")
@@ -73,7 +73,7 @@ def opened(path: str, threads: int) -> Iterator[Decoded]:
 
 def main(path: str, threads: int, out: BinaryIO) -> None:
     """Decodes all of a file."""
-    with opened(path, threads) as source:
+    with open_bzip2(path, threads) as source:
         while data := source.read(CHUNK):
             out.write(HEAD.pack(source.position(), len(data)))
             out.write(data)

@@ -38,7 +38,7 @@ class ParsedCurves(NamedTuple):
     left_out: frozenset[str]
 
 
-class _Header(NamedTuple):
+class _CsvHeader(NamedTuple):
     """The first line of a file: all its columns as they are called here, and those to read, by our names."""
 
     names: list[str]
@@ -66,12 +66,12 @@ def parse(files: Mapping[int, bytes], columns: Columns) -> ParsedCurves:
             broken |= dict.fromkeys(trials, str(error))
             continue
         left_out |= header.left_out
-        tables += list(_parsed({trial: files[trial] for trial in trials}, len(line) + 1, header, broken))
-    table, repeated = _in_order(tables)
+        tables += list(_parse_together({trial: files[trial] for trial in trials}, len(line) + 1, header, broken))
+    table, repeated = _sort(tables)
     return ParsedCurves(table, broken, repeated, frozenset(left_out))
 
 
-def _header(line: bytes, columns: Columns) -> _Header:
+def _header(line: bytes, columns: Columns) -> _CsvHeader:
     if not line.strip():
         raise Unusable("holds no header")
     try:
@@ -92,7 +92,7 @@ def _header(line: bytes, columns: Columns) -> _Header:
     if "step" not in taken:
         raise Unusable("has no column step")
     unknown = frozenset(name for name in theirs if name != "step" and columns(name) is None)
-    return _Header(names, taken, unknown)
+    return _CsvHeader(names, taken, unknown)
 
 
 def _first_line(text: bytes) -> bytes:
@@ -100,7 +100,9 @@ def _first_line(text: bytes) -> bytes:
     return text if end < 0 else text[:end]
 
 
-def _parsed(files: Mapping[int, bytes], skip: int, header: _Header, broken: dict[int, str]) -> Iterable[pa.Table]:
+def _parse_together(
+    files: Mapping[int, bytes], skip: int, header: _CsvHeader, broken: dict[int, str]
+) -> Iterable[pa.Table]:
     """Tables of files with the same header, which takes ``skip`` bytes; adds to ``broken``."""
     try:
         yield _rows(files, skip, header)
@@ -112,10 +114,10 @@ def _parsed(files: Mapping[int, bytes], skip: int, header: _Header, broken: dict
     # Halves: one broken file among many costs few more passes.
     trials = list(files)
     for half in (trials[: len(trials) // 2], trials[len(trials) // 2 :]):
-        yield from _parsed({trial: files[trial] for trial in half}, skip, header, broken)
+        yield from _parse_together({trial: files[trial] for trial in half}, skip, header, broken)
 
 
-def _rows(files: Mapping[int, bytes], skip: int, header: _Header) -> pa.Table:
+def _rows(files: Mapping[int, bytes], skip: int, header: _CsvHeader) -> pa.Table:
     """All rows of some files, with the trial they are of; Unusable if it is not certain which row is of which."""
     trials = list(files)
     pieces: list[bytes | memoryview] = []
@@ -141,12 +143,12 @@ def _rows(files: Mapping[int, bytes], skip: int, header: _Header) -> pa.Table:
     return table.set_column(0, "step", step.cast(pa.int32())).add_column(0, "trial", ids)
 
 
-def _no_rows(header: _Header) -> pa.Table:
+def _no_rows(header: _CsvHeader) -> pa.Table:
     kinds = {name: pa.int64() if name == "step" else pa.float64() for name in ["step", *_metrics(header)]}
     return pa.schema(list(kinds.items())).empty_table()
 
 
-def _read(text: bytes, header: _Header) -> pa.Table:
+def _read(text: bytes, header: _CsvHeader) -> pa.Table:
     metrics = _metrics(header)
     wanted = [header.taken[name] for name in ("step", *metrics)]
     read = pa.csv.ReadOptions(column_names=header.names, use_threads=True)
@@ -163,11 +165,11 @@ def _read(text: bytes, header: _Header) -> pa.Table:
     raise Unusable(f"cannot be parsed ({problem[:160] if problem.isprintable() else ascii(problem)[1:160]})")
 
 
-def _metrics(header: _Header) -> list[str]:
+def _metrics(header: _CsvHeader) -> list[str]:
     return sorted(name for name in header.taken if name != "step")
 
 
-def _in_order(tables: Sequence[pa.Table]) -> tuple[pa.Table, dict[int, int]]:
+def _sort(tables: Sequence[pa.Table]) -> tuple[pa.Table, dict[int, int]]:
     """All rows sorted by trial and step; of rows with the same step the first stays, and the others are counted."""
     if not tables:
         return pa.table({"trial": pa.array([], pa.int32()), "step": pa.array([], pa.int32())}), {}

@@ -124,7 +124,7 @@ class Intake:
         try:
             data = _read(entry, LARGEST_JSON)
             self._configured += len(data)
-            study.recorded = store.called(self._folder, shallue2018_format.study(study.path, data))
+            study.recorded = store.with_stored_name(self._folder, shallue2018_format.study(study.path, data))
         except Unusable as error:
             self._refuse(study, f"study.json {error}")
             return

@@ -60,12 +60,12 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     if isinstance(store, Path):
         stores.check_writable(store)
     stores.check_readable(store)
-    stored = recording.there(store, SOURCE)
-    contents = [each._replace(study=stores.called(store, each.study)) for each in map(content, groups)]
+    stored = recording.stored_studies(store, SOURCE)
+    contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
     new, older = _new(contents, stored)
     changed: list[str] = []
     values = 0
-    for each in tqdm(_there(contents, stored) + new, "mlperf-rcp", unit="study", disable=None):
+    for each in tqdm(_stored_before(contents, stored) + new, "mlperf-rcp", unit="study", disable=None):
         outcome = recording.save(store, each)
         values += outcome.values
         changed += [f"{each.study.name}: {outcome.told('what is imported')}"] if outcome.changed else []
@@ -88,25 +88,25 @@ def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
     """Records grouped into studies: those that say the same; see the module."""
     groups: dict[tuple[str, str, int], list[list[ReferencePoint]]] = {}
     for each in records:
-        alike = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
-        home = next((group for group in alike if all(_same(each, member) for member in group)), None)
+        candidates = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
+        home = next((group for group in candidates if all(_same(each, member) for member in group)), None)
         if home is None:
-            alike.append([each])
+            candidates.append([each])
         else:
             home.append(each)
-    return [group for alike in groups.values() for group in alike]
+    return [group for candidates in groups.values() for group in candidates]
 
 
 def content(group: Sequence[ReferencePoint]) -> Content:
     """The study of records that say the same, from the one that says most of its runs."""
-    told = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
-    known, samples = told.known, told.samples
+    main = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
+    known, samples = main.known, main.samples
     metaparameters = {name: value for each in group for name, value in each.metaparameters.items()}
-    count = len(told.values)
-    steps = [math.ceil(value / told.batch_size) for value in samples] if samples else [None] * count
-    listed = max((each.values for each in group if each.unit == "epochs"), key=len, default=())
-    counted = [value / known.examples for value in samples] if samples and known.examples else []
-    epochs = [*listed, *counted[len(listed) :]][:count]  # the source's own, where it has any
+    count = len(main.values)
+    steps = [math.ceil(value / main.batch_size) for value in samples] if samples else [None] * count
+    epoch_values = max((each.values for each in group if each.unit == "epochs"), key=len, default=())
+    from_samples = [value / known.examples for value in samples] if samples and known.examples else []
+    epochs = [*epoch_values, *from_samples[len(epoch_values) :]][:count]  # the source's own, where it has any
     columns = {
         name: untrusted.numeric(value) for name, value in metaparameters.items() if recording.may_be_column(name)
     }
@@ -115,9 +115,9 @@ def content(group: Sequence[ReferencePoint]) -> Content:
         known.dataset,
         known.model,
         optimizer(metaparameters),
-        told.batch_size,
+        main.batch_size,
         SearchSpace({}),
-        _details(group, told, metaparameters),
+        _details(group, main, metaparameters),
         count,
     )
     trials = {
@@ -139,8 +139,8 @@ def optimizer(metaparameters: Mapping[str, Any]) -> str:
     for name in ("opt_name", "optimizer"):
         if isinstance(word := metaparameters.get(name), str) and re.fullmatch(r"[A-Za-z][\w.+-]{0,40}", word):
             return word.lower()
-    named = {match[1] for name in metaparameters if (match := _OF_OPTIMIZER.fullmatch(name))}
-    return "+".join(sorted(named)) or "unstated"
+    prefixes = {match[1] for name in metaparameters if (match := _OF_OPTIMIZER.fullmatch(name))}
+    return "+".join(sorted(prefixes)) or "unstated"
 
 
 def _lists(group: Sequence[ReferencePoint]) -> list[tuple[Fraction, ...]]:
@@ -155,7 +155,7 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
       groups: records that say the same.
       studies: the study of each group.
     """
-    kept: dict[str, int] = {}
+    reasons: dict[str, int] = {}
     for group in groups:
         first = group[-1]
         if first.samples is None:
@@ -163,8 +163,8 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
             line = f"{first.known.dataset}, {first.known.model}: kept without steps: an epoch's size {why}"
             if first.unit != "epochs":
                 line = f"{first.known.model}: kept without steps: {why}"
-            kept[line] = kept.get(line, 0) + 1
-    lines = [f"{line} ({count} studies)" for line, count in kept.items()]
+            reasons[line] = reasons.get(line, 0) + 1
+    lines = [f"{line} ({count} studies)" for line, count in reasons.items()]
     again = same_runs(studies)
     if again:
         lines.append(
@@ -178,7 +178,7 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
     return lines
 
 
-def _there(contents: Sequence[Content], stored: Sequence[Recorded]) -> list[Content]:
+def _stored_before(contents: Sequence[Content], stored: Sequence[Recorded]) -> list[Content]:
     """The studies that a store holds from the same records."""
     plans = {study.plan_json for study in stored}
     return [each for each in contents if each.study.plan_json in plans]

@@ -64,13 +64,13 @@ def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
                 if not 0 < len(content) <= MOST_RECORDS:
                     raise Unusable(f"holds {len(content):,} records" if content else "holds no record")
             except Unusable as error:
-                warnings.add(untrusted.shown(file, path), error)
+                warnings.add(untrusted.display_path(file, path), error)
                 continue
             for name, fields in content.items():
                 try:
                     records.append(record(folder.name, name, fields))
                 except Unusable as error:
-                    warnings.add(f"{untrusted.shown(file, path)}: {untrusted.brief(name)}", error)
+                    warnings.add(f"{untrusted.display_path(file, path)}: {untrusted.brief(name)}", error)
     return sorted(records, key=lambda r: (_age(r.release), r.place))
 
 

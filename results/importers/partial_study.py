@@ -68,8 +68,8 @@ class PartialStudy:
 
     def counts(self) -> tuple[int, int, int]:
         """Trials that are complete, incomplete or lost, and infeasible."""
-        kept = collections.Counter(status for trial, status in self.statuses.items() if trial not in self.lost)
-        return kept["COMPLETE"], kept["INCOMPLETE"] + len(self.lost), kept["INFEASIBLE"]
+        statuses = collections.Counter(status for trial, status in self.statuses.items() if trial not in self.lost)
+        return statuses["COMPLETE"], statuses["INCOMPLETE"] + len(self.lost), statuses["INFEASIBLE"]
 
     def take_outcome(self, trial: int, outcome: TrialMetadata) -> None:
         """Takes how a trial went."""

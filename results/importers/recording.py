@@ -17,7 +17,7 @@ from results.plans import kinds, schema
 from results.plans.recorded import Recorded
 from results.release.union import Difference, Union, union
 from results.storage import commits
-from results.storage.compaction import TABLES, Piece, only
+from results.storage.compaction import TABLES, Piece, select_trials
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
@@ -66,7 +66,7 @@ def may_be_column(name: str) -> bool:
     return bool(_COLUMN.fullmatch(name)) and name not in kinds.reserved()
 
 
-def there(folder: Folder, source: str) -> list[Recorded]:
+def stored_studies(folder: Folder, source: str) -> list[Recorded]:
     """The studies of one source that a store holds already."""
     if not folder.is_dir():
         return []
@@ -76,9 +76,9 @@ def there(folder: Folder, source: str) -> list[Recorded]:
 
 def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
     """Stores the missing trials of a study; if stored ones have changed, nothing, unless ``replace`` is set."""
-    study = store.called(folder, content.study)
+    study = store.with_stored_name(folder, content.study)
     tables = _tables(content._replace(study=study))
-    commit = commits.committed(folder, study.name)
+    commit = commits.newest_commit(folder, study.name)
     comparison = Union(frozenset(tables.trials["trial"].to_pylist()))
     if commit is not None:
         comparison = union(Piece(*(commits.read_table(commit, name) for name in TABLES)), tables, study)
@@ -90,7 +90,7 @@ def save(folder: Folder, content: Content, *, replace: bool = False) -> Saved:
         return Saved(False, changed)
     store.ask(folder, study)
     with store.claim(folder, study.name) as claim:
-        claim.write(only(tables, take)._asdict())
+        claim.write(select_trials(tables, take)._asdict())
         claim.commit(study)
     return Saved(True, changed)
 
@@ -113,15 +113,15 @@ def studies(study: Recorded, about: Mapping[str, Any]) -> pa.Table:
 
 def _tables(content: Content) -> Piece:
     study = content.study
-    measured = _named(schema.MEASUREMENTS, study.name, content.measurements)
+    measured = _build(schema.MEASUREMENTS, study.name, content.measurements)
     return Piece(
         studies(study, {"planned_trials": study.trials, **content.about}),
-        _named(schema.TRIALS, study.name, content.trials).sort_by("trial"),
+        _build(schema.TRIALS, study.name, content.trials).sort_by("trial"),
         measured.sort_by([("trial", "ascending"), ("step", "ascending")]),
     )
 
 
-def _named(columns: tuple[schema.Column, ...], study: str, data: Mapping[str, Any]) -> pa.Table:
+def _build(columns: tuple[schema.Column, ...], study: str, data: Mapping[str, Any]) -> pa.Table:
     known = {column.name for column in columns}
     rows = len(next(iter(data.values())))
     return schema.build(

@@ -24,7 +24,7 @@ SHA256 = frozenset({"6460ab86a6ab0f22a02e1c9b982e1ca31220bf41f669304ce86f14d1905
 PUBLISHED = Path(__file__).parents[1] / "papers" / "shallue2018_studies.csv"
 WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads: they wait for the disk as much as they compute
 
-Counts = tuple[int, int, int]  # trials that are complete, incomplete, infeasible
+TrialCounts = tuple[int, int, int]  # trials that are complete, incomplete, infeasible
 Report = Callable[[str], None]
 
 
@@ -73,7 +73,7 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
     return _tell(path, folder, intake, broken, warnings, report)
 
 
-def differences(counts: Mapping[str, Counts]) -> list[str]:
+def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
     """Differences of an archive from the published table of 454 studies, a line each.
 
     Args:
@@ -88,13 +88,13 @@ def differences(counts: Mapping[str, Counts]) -> list[str]:
         if path not in counts:
             lines.append(f"{path}: missing")
             continue
-        unlike = [
+        changes = [
             f"{status} {count:,}, not {int(row[f'{status}_trials']):,}"
             for status, count in zip(statuses, counts[path], strict=True)
             if count != int(row[f"{status}_trials"])
         ]
-        if unlike:
-            lines.append(f"{path}: {'; '.join(unlike)}")
+        if changes:
+            lines.append(f"{path}: {'; '.join(changes)}")
     return lines + [f"{path}: not in the table" for path in sorted(counts.keys() - published.keys())]
 
 
@@ -104,7 +104,7 @@ def _check_sha256(path: Folder, report: Report) -> None:
     if not path.is_file():
         raise BadInput(f"{path} is neither a file nor a folder")
     total = 0
-    with progress.shown("checksum", path.stat().st_size, "B", report) as tell:
+    with progress.show_progress("checksum", path.stat().st_size, "B", report) as tell:
 
         def read(count: int) -> None:
             nonlocal total
@@ -121,18 +121,18 @@ def _check_sha256(path: Folder, report: Report) -> None:
 
 def _pass(path: Folder, intake: Intake, report: Report) -> str:
     """Takes in every file; returns why the archive could not be read to its end, or nothing."""
-    told = False
+    reported = False
     try:
         with contextlib.closing(_entries(path, "import", report)) as entries:
             for entry in entries:
                 if why := _not_to_be_read(entry):
-                    intake.warn(_shown(entry.path), f"{why}; skipped")
+                    intake.warn(_printable(entry.path), f"{why}; skipped")
                 elif place := shallue2018_format.place(entry.path):
                     intake.take(place, entry)
                 intake.check_bounds()
-                if intake.there and not told:
+                if intake.there and not reported:
                     report("some of it is stored already and is skipped; all of it is decoded again")
-                    told = True
+                    reported = True
     except Broken as error:
         return str(error)
     return ""
@@ -160,9 +160,9 @@ def _second_pass(path: Folder, intake: Intake, report: Report) -> None:
 
 
 def _entries(path: Folder, what: str, report: Report) -> Generator[archive.ArchiveEntry]:
-    with archive.opened(path, shallue2018_format.TOP) as source:
+    with archive.open_archive(path, shallue2018_format.TOP) as source:
         unit = "B" if source.size else " files"
-        with progress.shown(what, source.size, unit, report) as tell:
+        with progress.show_progress(what, source.size, unit, report) as tell:
             for count, entry in enumerate(source.entries):
                 yield entry
                 if count % 64 == 0:
@@ -184,13 +184,13 @@ def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, warnings: I
     if intake.left_out:
         names = sorted(intake.left_out)
         report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}" + _more(len(names)))
-    unlike = differences(imported)
-    if unlike:
+    lines = differences(imported)
+    if lines:
         report("against the table of 454 studies published with the archive:")
-        for line in unlike[:SHOWN]:
+        for line in lines[:SHOWN]:
             report(f"  {line}")
-        if len(unlike) > SHOWN:
-            report(f"  and {len(unlike) - SHOWN} more")
+        if len(lines) > SHOWN:
+            report(f"  and {len(lines) - SHOWN} more")
     trials = sum(map(sum, imported.values()))
     report(
         f"{folder} holds {len(imported)} studies of {path.name or path} with {trials:,} trials; "
@@ -205,5 +205,5 @@ def _more(count: int) -> str:
     return f" and {count - SHOWN} more" if count > SHOWN else ""
 
 
-def _shown(path: str) -> str:
+def _printable(path: str) -> str:
     return path[:200] if path.isprintable() else ascii(path)[:200]

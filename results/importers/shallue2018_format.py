@@ -117,8 +117,8 @@ def study(path: str, data: bytes) -> Recorded:
 def outcome(trial: int, data: bytes) -> TrialMetadata:
     """The metadata of a trial from its metadata.json; Unusable, with the reason, if that is invalid."""
     content = json_object(data, _DECODER)
-    named = numeric(content.get("trial_id"))
-    if named != trial:
+    trial_id = numeric(content.get("trial_id"))
+    if trial_id != trial:
         raise Unusable(f"says trial_id {brief(content.get('trial_id'))}")
     status = content.get("status")
     if status not in STATUSES:
@@ -131,10 +131,10 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
         raise Unusable("has parameters of an unknown form")
     values: dict[str, float] = {}
     for name, value in parameters.items():
-        own, found = metaparameter(name), numeric(value)
-        if found is None or own in values:
+        own, numeric_value = metaparameter(name), numeric(value)
+        if numeric_value is None or own in values:
             raise Unusable(f"says {brief(name)} is {brief(value)}, which is not a number")
-        values[own] = found
+        values[own] = numeric_value
     return TrialMetadata(status, None if steps is None else whole(steps, 0), values)
 
 

@@ -42,7 +42,7 @@ class ArchiveEntry(NamedTuple):
     read: Callable[[], bytes]
 
 
-class _Header(NamedTuple):
+class _TarHeader(NamedTuple):
     name: bytes
     size: int
     kind: bytes
@@ -75,10 +75,10 @@ class _Stream:
     def skip(self, count: int) -> None:
         """Passes over the next ``count`` bytes; Broken if there are fewer."""
         while count > 0:
-            passed = len(self.take(min(count, CHUNK)))
-            if not passed:
+            step = len(self.take(min(count, CHUNK)))
+            if not step:
                 raise Broken("it is truncated")
-            count -= passed
+            count -= step
 
 
 def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
@@ -123,20 +123,20 @@ def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[Arc
     if kind in _WITHOUT_DATA:
         yield ArchiveEntry(path, 0, _WITHOUT_DATA[kind], bytes)
         return
-    left = size
+    remaining = size
 
     def read() -> bytes:
-        nonlocal left
-        data, left = stream.take(size), 0
+        nonlocal remaining
+        data, remaining = stream.take(size), 0
         if len(data) < size:
             raise Broken(f"it is truncated within {path!r:.200}")
         return data
 
     yield ArchiveEntry(path, size, "" if kind in _REGULAR else f"of an unknown kind ({kind!r})", read)
-    stream.skip(left + _padded(size) - size)
+    stream.skip(remaining + _padded(size) - size)
 
 
-def _header(block: bytes, first: bool) -> _Header:
+def _header(block: bytes, first: bool) -> _TarHeader:
     if len(block) < BLOCK:
         raise Broken("it is not a tar archive" if first else "it is truncated: its end marker is missing")
     try:
@@ -149,7 +149,7 @@ def _header(block: bytes, first: bool) -> _Header:
         raise Broken("it is not a tar archive" if first else "a header in it is damaged") from None
     name = block[:100].partition(b"\0")[0]
     prefix = block[345:500].partition(b"\0")[0] if block[257:263] == b"ustar\0" else b""
-    return _Header(prefix + b"/" + name if prefix else name, size, block[156:157])
+    return _TarHeader(prefix + b"/" + name if prefix else name, size, block[156:157])
 
 
 def _binary(field: bytes) -> int:
@@ -168,7 +168,7 @@ def _padded(size: int) -> int:
     return -(-size // BLOCK) * BLOCK
 
 
-def _payload(stream: _Stream, header: _Header) -> bytes:
+def _payload(stream: _Stream, header: _TarHeader) -> bytes:
     if header.size > LONGEST_NAME:
         raise Broken(f"a name in it claims to take {header.size:,} bytes")
     data = stream.take(_padded(header.size))[: header.size]
@@ -179,12 +179,12 @@ def _payload(stream: _Stream, header: _Header) -> bytes:
 
 def _records(data: bytes) -> dict[bytes, bytes]:
     """The records of a POSIX extended header, of the form `length key=value` and a line end."""
-    found = {}
+    records = {}
     while data:
         length, space, _ = data.partition(b" ")
         if not space or not length.isdigit() or len(length) > 6 or not len(length) + 1 < int(length) <= len(data):
             raise Broken("an extended header in it is damaged")
         key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
-        found[key] = value
+        records[key] = value
         data = data[int(length) :]
-    return found
+    return records

@@ -43,14 +43,14 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
     """Every folder at and under ``root`` with the names of its files, sorted; links to folders become warnings."""
 
     def unreadable(error: OSError) -> None:
-        warnings.add(shown(Path(str(error.filename)), root), error.strerror or "cannot be read")
+        warnings.add(display_path(Path(str(error.filename)), root), error.strerror or "cannot be read")
 
     if isinstance(root, Path):
         for folder, below, names in os.walk(root, onerror=unreadable):
             below.sort()
             for name in below:
                 if os.path.islink(os.path.join(folder, name)):
-                    warnings.add(shown(Path(folder, name), root), LINK)
+                    warnings.add(display_path(Path(folder, name), root), LINK)
             yield Path(folder), sorted(names)
     else:
         for folder, below, found in root.fs.walk(root.path, detail=False):
@@ -59,7 +59,7 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
             yield (root if inside == "." else root / inside), sorted(found)
 
 
-def shown(path: Folder, root: Folder) -> str:
+def display_path(path: Folder, root: Folder) -> str:
     """A path for a line of text: relative to ``root`` where it lies under it, in quotes if it would break the line."""
     text = str(path).removeprefix(str(root)).lstrip("/") or path.name
     return text if text.isprintable() else ascii(text)
@@ -84,7 +84,7 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
     """
     if isinstance(path, Path):
         assert isinstance(root, Path)
-        with opened(path.parent, root) as folder:
+        with open_folder(path.parent, root) as folder:
             return read_at(folder, path.name, limit)
     try:
         with path.open("rb") as file:
@@ -94,7 +94,7 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
 
 
 @contextlib.contextmanager
-def opened(path: Path, root: Path) -> Iterator[int]:
+def open_folder(path: Path, root: Path) -> Iterator[int]:
     """A handle of a folder in an untrusted tree, opened level by level from ``root``; Unusable as ``read_bytes``."""
     parts = path.relative_to(root).parts
     if ".." in parts:
@@ -117,7 +117,7 @@ def opened(path: Path, root: Path) -> Iterator[int]:
 
 
 def read_at(folder: int, name: str, limit: int) -> bytes:
-    """A file in an ``opened`` folder; Unusable as ``read_bytes``."""
+    """A file in an ``open_folder`` folder; Unusable as ``read_bytes``."""
     try:
         _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))  # opening a device may do something
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:

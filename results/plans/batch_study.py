@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from results.bad_input import BadInput, check_choice
-from results.plans.asked import MOST_TRIALS, NO_REPEATS, Asked, Repeats, check_repeats
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace, finite
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest, check_repeats
 
 SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
@@ -45,7 +45,7 @@ class BatchStudy(Plan):
       confirm: how often the best is run again on fresh seeds, see ``results.rules.confirmation``. Not part of the
         identity, like ``trials``.
       confirm_top: among how many of the best half of these repeats choose. Likewise.
-      digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.called``.
+      digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.with_stored_name``.
     """
 
     dataset: str
@@ -70,7 +70,7 @@ class BatchStudy(Plan):
     digits: int = DIGITS[-1]
 
     kind: ClassVar[str] = "batch"
-    ASKED: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
+    NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they end trials, no more
     source: ClassVar[None] = None
 
@@ -107,14 +107,14 @@ class BatchStudy(Plan):
         return [name for name in super().identity(comparable) if comparable != "0.1" or name not in _NOT_IN_0_1]
 
     @classmethod
-    def asking(cls, asked: Asked) -> dict[str, Any]:
+    def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
         """The fields that say what is asked of it."""
-        return {"trials": asked.trials, "confirm": asked.repeats.confirm, "confirm_top": asked.repeats.top}
+        return {"trials": request.trials, "confirm": request.repeats.confirm, "confirm_top": request.repeats.top}
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> TrialRequest:
         """The trials and repeats requested of it."""
-        return Asked(self.trials, Repeats(self.confirm_top, self.confirm) if self.confirm else NO_REPEATS)
+        return TrialRequest(self.trials, Repeats(self.confirm_top, self.confirm) if self.confirm else NO_REPEATS)
 
     @property
     def ends_at(self) -> tuple[Target, ...]:

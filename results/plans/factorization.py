@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from results.als import OPTIONS, Als
 from results.bad_input import BadInput
-from results.plans.asked import MOST_TRIALS
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+from results.plans.trial_request import MOST_TRIALS
 
 METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 

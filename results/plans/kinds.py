@@ -5,13 +5,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from results.bad_input import BadInput
 from results.plans import schema
-from results.plans.asked import NO_REPEATS, Asked, Repeats
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
 from results.plans.plan import Plan
 from results.plans.recorded import Recorded
 from results.plans.schema import Column
 from results.plans.study import COMPARABLE, DIGITS, REASONS
+from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 
 OF_ANY = frozenset({("COMPLETE", None), ("INFEASIBLE", None), *(("INCOMPLETE", reason) for reason in REASONS)})
 OF_OURS = OF_ANY - {("INCOMPLETE", "unstated")}
@@ -77,7 +77,7 @@ def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEAT
     ending = len((name or "").rpartition("-")[2])
     digits = ending if ending in DIGITS else DIGITS[-1]
     try:
-        return KINDS[kind_of(plan)].plan.from_plan(plan, Asked(trials, repeats), digits)
+        return KINDS[kind_of(plan)].plan.from_plan(plan, TrialRequest(trials, repeats), digits)
     except (AttributeError, KeyError, TypeError) as error:
         raise BadInput(f"a plan is not one of scaling-limits {COMPARABLE}: {str(error)[:80]}") from None
 

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from results.bad_input import BadInput
-from results.plans.asked import Asked
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, Target, canonical, digest
+from results.plans.trial_request import TrialRequest
 
 
 class Plan(Protocol):
     """A study of any kind: a frozen dataclass that holds everything that decides a result, and nothing else.
 
-    Its *identity* is its fields but those of ``ASKED``; its name, its stream and its plain data derive from that, here
-    and nowhere else. Each kind is a row of ``results.plans.kinds.KINDS``.
+    Its *identity* is its fields but those of ``NOT_IN_IDENTITY``; its name, its stream and its plain data derive from
+    that, here and nowhere else. Each kind is a row of ``results.plans.kinds.KINDS``.
 
     Attributes:
       kind: its key in ``results.plans.kinds.KINDS``, and in its plan.
-      ASKED: fields that are asked of it and are no part of its identity.
+      NOT_IN_IDENTITY: fields that are asked of it and are no part of its identity.
       UNLESS: fields, with the values at which they are left out of its plan.
       NOT_IN_STREAM: fields of its plan that change no number in its trials.
       dataset, optimizer: names, as tables show them.
@@ -37,7 +37,7 @@ class Plan(Protocol):
     """
 
     kind: ClassVar[str]
-    ASKED: ClassVar[frozenset[str]] = frozenset({"trials", "digits"})
+    NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "digits"})
     UNLESS: ClassVar[Mapping[str, object]] = {}
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset()
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -84,31 +84,31 @@ class Plan(Protocol):
     @classmethod
     def identity(cls, comparable: object) -> list[str]:
         """Names of the fields that make up the identity of a plan which software of ``comparable`` wrote."""
-        return [field.name for field in dataclasses.fields(cls) if field.name not in cls.ASKED]
+        return [field.name for field in dataclasses.fields(cls) if field.name not in cls.NOT_IN_IDENTITY]
 
     @classmethod
-    def asking(cls, asked: Asked) -> dict[str, Any]:
+    def request_fields(cls, request: TrialRequest) -> dict[str, Any]:
         """The fields that say what is asked of it; BadInput if that cannot be asked of this kind."""
-        if asked.repeats.confirm:
+        if request.repeats.confirm:
             raise BadInput(f"a study of kind {cls.kind} has nothing to confirm")
-        return {"trials": asked.trials}
+        return {"trials": request.trials}
 
     @classmethod
-    def from_plan(cls, plan: Mapping[str, Any], asked: Asked, digits: int = DIGITS[-1]) -> Self:
+    def from_plan(cls, plan: Mapping[str, Any], request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
         """The study that ``plan()`` described, with what is asked of it; BadInput if another software wrote it."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.UNLESS.items() if fields.get(name, value) == value}
         known = set(cls.identity(plan.get("comparable"))) - left_out
         if plan.get("kind") != cls.kind or fields.keys() != known:
-            odd = ", ".join(sorted(fields.keys() ^ known)) or f"kind={plan.get('kind')}"
-            raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {odd}")
+            differing = ", ".join(sorted(fields.keys() ^ known)) or f"kind={plan.get('kind')}"
+            raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {differing}")
         fields["space"] = SearchSpace.from_plan(plan["space"])
         if "targets" in fields:
             fields["targets"] = tuple(Target(**target) for target in plan["targets"])
-        return cls(**fields | cls.asking(asked) | {"digits": digits})
+        return cls(**fields | cls.request_fields(request) | {"digits": digits})
 
     def plan(self) -> dict[str, Any]:
-        """The identity as plain JSON data: every field but those that are ``ASKED``."""
+        """The identity as plain JSON data: every field but those that are ``NOT_IN_IDENTITY``."""
         names = self.identity(getattr(self, "comparable", None))
         fields = {name: _plain(getattr(self, name)) for name in names}
         content = {
@@ -117,13 +117,13 @@ class Plan(Protocol):
         return {"kind": self.kind} | content
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> TrialRequest:
         """The trials and repeats requested of it."""
-        return Asked(self.trials)
+        return TrialRequest(self.trials)
 
-    def with_asked(self, asked: Asked) -> Self:
+    def with_request(self, request: TrialRequest) -> Self:
         """The same study, of which something else is asked."""
-        return dataclasses.replace(self, **self.asking(asked))
+        return dataclasses.replace(self, **self.request_fields(request))
 
     @property
     def devices(self) -> int | None:

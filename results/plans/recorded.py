@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from results.bad_input import BadInput
-from results.plans.asked import MOST_TRIALS
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import DIGITS, MOST_STEPS, Target, whole
+from results.plans.trial_request import MOST_TRIALS
 
 SOURCE_LISTS = "source_lists"  # a column of trials of studies that join lists of their source: how many hold the run
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
@@ -70,8 +70,10 @@ class Recorded(Plan):
 
 def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:
     """Names of studies that a source lists with the very same runs, as far as it tells: those of each list together."""
-    found: dict[tuple[object, ...], list[str]] = {}
+    by_runs: dict[tuple[object, ...], list[str]] = {}
     for study in studies:
         if isinstance(runs := study.details.get("runs"), str):
-            found.setdefault((study.source, study.dataset, study.model, study.batch_size, runs), []).append(study.name)
-    return [names for names in found.values() if len(names) > 1]
+            by_runs.setdefault((study.source, study.dataset, study.model, study.batch_size, runs), []).append(
+                study.name
+            )
+    return [names for names in by_runs.values() if len(names) > 1]

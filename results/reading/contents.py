@@ -58,7 +58,7 @@ class Contents(NamedTuple):
         return sum(commit.files[table].rows for commit in self.commits)
 
 
-class Described(NamedTuple):
+class ColumnDescription(NamedTuple):
     """A column of a table of a release: its type as a person reads it, and what it means."""
 
     name: str
@@ -78,10 +78,10 @@ def columns(tables: Mapping[str, Iterable[pa.Schema]]) -> dict[str, pa.Schema]:
     return types
 
 
-def described(contents: Contents, table: str) -> list[Described]:
+def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Every column of a table in words."""
     meanings = {column.name: column.meaning for column in (*schema.STUDIES, *COLUMNS[table])}
-    drawn = {name for commit in contents.commits for name in commit.study.space}
+    tuned = {name for commit in contents.commits for name in commit.study.space}
     in_words = []
     for field in contents.columns[table]:
         kind = " or ".join(sorted({_words(c.metrics[field.name]) for c in contents.commits if field.name in c.metrics}))
@@ -89,12 +89,12 @@ def described(contents: Contents, table: str) -> list[Described]:
             kind = _words(str(field.type))
         if table != "studies" and field.name in PARTITIONS:
             kind += ", told by the folder"
-        meaning = meanings.get(field.name) or _meaning(field.name, field.name in drawn)
-        in_words.append(Described(field.name, kind, meaning))
+        meaning = meanings.get(field.name) or _meaning(field.name, field.name in tuned)
+        in_words.append(ColumnDescription(field.name, kind, meaning))
     return in_words
 
 
-def in_files(contents: Contents, table: str) -> list[tuple[str, str]]:
+def file_columns(contents: Contents, table: str) -> list[tuple[str, str]]:
     """Name and type, in a word, of every column that is in a table's files, not only in the names of folders."""
     folders = () if table == "studies" else PARTITIONS
     return [(field.name, _words(str(field.type))) for field in contents.columns[table] if field.name not in folders]
@@ -105,7 +105,7 @@ def total(commits: Iterable[Commit]) -> ledger.Ledger:
     return ledger.Ledger(*map(sum, zip(*(commit.ledger for commit in commits), strict=True)))
 
 
-def _meaning(name: str, drawn: bool) -> str:
+def _meaning(name: str, is_tuned: bool) -> str:
     own = {column.name: column.meaning for kind in KINDS.values() for column in kind.columns}
     if name in own:
         return own[name]
@@ -114,7 +114,7 @@ def _meaning(name: str, drawn: bool) -> str:
         return f"{METRIC_KINDS[kind]}; on the {split} split"
     return (
         "metaparameter, drawn from the range that the study's plan states"
-        if drawn
+        if is_tuned
         else "metaparameter, or what else its source tells of the trial, under the source's name"
     )
 

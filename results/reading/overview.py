@@ -15,7 +15,7 @@ from results.rules import about, answers
 from results.rules.about import About
 from results.rules.answers import MINIMUM, Answer, Rule
 from results.storage import envelope
-from results.storage.commits import MANIFEST, Commit, committed, listed, read_table, steady
+from results.storage.commits import MANIFEST, Commit, list_study, newest_commit, read_table, retry
 from results.storage.envelope import Envelope
 
 ENOUGH = 16 * 1024  # bytes of an envelope for the rule minimum; of one with many metrics more is read
@@ -59,7 +59,7 @@ def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
       BadInput: there is none, it was written under a newer schema, or it is damaged.
     """
     try:
-        return steady(lambda: _survey(folder, rule))
+        return retry(lambda: _survey(folder, rule))
     except FileNotFoundError as error:
         raise Damaged(f"{error.filename or error} is missing; for details run `python -m results verify`") from None
 
@@ -69,10 +69,10 @@ def _survey(folder: Folder, rule: Rule) -> Overview:
     waiting = []
     if folder.is_dir() and not (folder / MANIFEST).exists():
         for name in sorted(name for name in _names(folder) if not name.startswith(".")):
-            each = _newest_envelope(folder, name, rule) or committed(folder, name)
+            each = _newest_envelope(folder, name, rule) or newest_commit(folder, name)
             if each:
                 studies[name] = each
-            elif listed(folder / name).plans:
+            elif list_study(folder / name).plans:
                 waiting.append(name)
     if not studies:  # a release, or there may be a reason
         studies = {commit.name: _listed_envelope(commit, rule) or commit for commit in store.catalogue(folder)}

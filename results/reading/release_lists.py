@@ -68,7 +68,7 @@ def check_lists(folder: Folder) -> dict[str, str]:
     hashes = {match[2]: match[1] for match in matches if match}
     if sums(hashes) != data or not all(commits.PATH.fullmatch(listed) for listed in hashes):
         raise Damaged(f"{path} is not what was written")
-    studies = commits.released(folder)
+    studies = commits.released_commits(folder)
     if studies is None or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
         raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
     documents = durable.read_sealed(folder / MANIFEST).get("documents")

@@ -49,7 +49,7 @@ def intervals(
         value = answers.in_type(target.value, dtype)
         columns = {"trial": pl.Int32, "step": pl.Int32, target.metric: column_type}
         for rows in _rows(measured, "measurements", columns):
-            pieces.append(_collected(_first_rows(rows, target.metric, value, rule), commits))
+            pieces.append(_collect(_first_rows(rows, target.metric, value, rule), commits))
     reached = pl.concat(pieces)
     if role is not None:
         confirmed = [commit.name for commit in commits if commit.repeats.confirm]
@@ -74,7 +74,7 @@ def _first_rows(rows: pl.LazyFrame, metric: str, value: np.floating, rule: Rule)
 def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
     """Study and trial of the ``first`` COMPLETE trials by id of each study."""
     complete = [
-        _collected(rows.filter(pl.col("status") == "COMPLETE").select("study", "trial"), commits)
+        _collect(rows.filter(pl.col("status") == "COMPLETE").select("study", "trial"), commits)
         for rows in _rows(commits, "trials", {"trial": pl.Int32, "status": pl.String})
     ]
     return pl.concat(complete).filter(pl.col("trial").rank().over("study") <= first)
@@ -83,12 +83,12 @@ def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
 def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> Iterator[pl.LazyFrame]:
     """Rows of a table with these columns and ``study``: the path of a local file, all of them at once, or the name."""
     paths = [(commit, commit.files[table].path) for commit in commits]
-    here = [path for _, path in paths if isinstance(path, Path)]
-    for local in here:
+    local_paths = [path for _, path in paths if isinstance(path, Path)]
+    for local in local_paths:
         durable.check_file(local)
-    if here:
+    if local_paths:
         yield pl.scan_parquet(
-            here,
+            local_paths,
             schema=dict(columns),
             extra_columns="ignore",
             include_file_paths="study",
@@ -101,7 +101,7 @@ def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> 
             yield frame.lazy().with_columns(study=pl.lit(commit.name))
 
 
-def _collected(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
+def _collect(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
     names = {str(file.path): commit.name for commit in commits for file in commit.files.values()}
     try:
         frame = rows.collect(engine="streaming")

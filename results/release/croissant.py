@@ -125,7 +125,7 @@ def _file_set(table: str, name: str, paths: Sequence[str]) -> dict[str, Any]:
 def _record_set(
     release: Contents, table: str, name: str, files: Mapping[str, Any], columns: Sequence[str]
 ) -> dict[str, Any]:
-    words = {column.name: column for column in contents.described(release, table)}
+    words = {column.name: column for column in contents.describe_columns(release, table)}
     source = "fileSet" if files["@type"] == "cr:FileSet" else "fileObject"
     own = {column.name for column in contents.COLUMNS[table]}
     further = [column for column in columns if column not in own]

@@ -105,7 +105,9 @@ def dictionary(release: Contents) -> bytes:
     lines = ["# Data dictionary", "", "Metrics are named `<split>_<kind>`:", ""]
     lines += _table(("kind", "what it is"), METRIC_KINDS.items())
     for table, about in contents.TABLES.items():
-        rows = [(f"`{column.name}`", column.type, column.meaning) for column in contents.described(release, table)]
+        rows = [
+            (f"`{column.name}`", column.type, column.meaning) for column in contents.describe_columns(release, table)
+        ]
         lines += ["", f"## {table}", "", f"A row is {about}.", "", *_table(("column", "type", "meaning"), rows)]
     return ("\n".join(lines) + "\n").encode()
 
@@ -185,7 +187,7 @@ def _front_matter(release: Contents) -> str:
     lines.append("dataset_info:")  # without it the hub's reader takes the columns of the first file for those of all
     for table in contents.TABLES:
         lines += [f"- config_name: {table}", "  features:"]
-        for name, kind in contents.in_files(release, table):
+        for name, kind in contents.file_columns(release, table):
             lines += [f"  - name: {json.dumps(name)}", f"    dtype: {kind}"]
     return "\n".join([*lines, "---", "", ""])
 

@@ -13,10 +13,9 @@ from results.bad_input import BadInput
 from results.checks import commit_checks, table_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
-from results.release.union import only
 from results.storage import compaction, migrations
-from results.storage.commits import Commit, File, released
-from results.storage.compaction import TABLES, Piece
+from results.storage.commits import Commit, File, released_commits
+from results.storage.compaction import TABLES, Piece, select_trials
 
 MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is written anew
 
@@ -41,7 +40,7 @@ def incoming(folder: Folder) -> dict[str, Incoming]:
     Raises:
       Damaged: one is not what was written, or is there under two names.
     """
-    if released(folder) is None and folder.is_dir() and (names := migrations.studies_of_1(folder)):
+    if released_commits(folder) is None and folder.is_dir() and (names := migrations.studies_of_1(folder)):
         studies = [
             Incoming(migrations.plan_of_1(folder, name), None, partial(_runs_of_1, folder, name)) for name in names
         ]
@@ -54,15 +53,15 @@ def incoming(folder: Folder) -> dict[str, Incoming]:
     return by_plan
 
 
-def called(offer: Incoming, into: Folder) -> Incoming:
+def with_stored_name(offer: Incoming, into: Folder) -> Incoming:
     """The study under the name that it has in a store, or gets there."""
-    study = store.called(into, offer.study)
+    study = store.with_stored_name(into, offer.study)
     if study.name == offer.study.name:
         return offer
-    return Incoming(study, None, lambda: [compaction.named(run, study.name) for run in offer.runs()])
+    return Incoming(study, None, lambda: [compaction.rename_study(run, study.name) for run in offer.runs()])
 
 
-def checked(commit: Commit) -> dict[str, bytes]:
+def read_checked(commit: Commit) -> dict[str, bytes]:
     """All files of a study, by table, once they have passed every check of ``results verify``.
 
     Raises:
@@ -72,7 +71,7 @@ def checked(commit: Commit) -> dict[str, bytes]:
     numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
     sources = {name: pa.py_buffer(content) for name, content in data.items()}
     folder = commit.files["studies"].path.parent
-    for fault in commit_checks.content(commit, commit.study, folder, sources, {}, numbers):
+    for fault in commit_checks.content_faults(commit, commit.study, folder, sources, {}, numbers):
         raise Damaged(f"{fault.line}; for details run `python -m results verify`")
     return data
 
@@ -109,7 +108,7 @@ def _bytes(file: File) -> bytes:
 
 
 def _runs(commit: Commit) -> list[Piece]:
-    data = checked(commit)
+    data = read_checked(commit)
     tables = []
     for table in TABLES:
         path = commit.files[table].path
@@ -118,7 +117,7 @@ def _runs(commit: Commit) -> list[Piece]:
     run_of = dict(zip(whole.trials["trial"].to_pylist(), whole.trials["run"].to_pylist(), strict=True))
     runs = []
     for row, run in enumerate(whole.studies["run"].to_pylist()):
-        own = only(whole, [trial for trial, number in run_of.items() if number == run])
+        own = select_trials(whole, [trial for trial, number in run_of.items() if number == run])
         runs.append(own._replace(studies=whole.studies.slice(row, 1)))
     return runs
 
@@ -127,5 +126,5 @@ def _runs_of_1(folder: Folder, name: str) -> list[Piece]:
     study, runs = migrations.plan_of_1(folder, name), migrations.runs_of_1(folder, name)
     for tables in runs:
         path = folder / name / "studies.parquet"
-        _check(study, {table: table_checks.in_memory(rows) for table, rows in tables.items()}, None, path)
+        _check(study, {table: table_checks.table_rows(rows) for table, rows in tables.items()}, None, path)
     return [Piece(**tables) for tables in runs]

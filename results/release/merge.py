@@ -11,19 +11,19 @@ from results import durable, store
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.plans import schema
-from results.plans.asked import most
 from results.plans.plan import Plan
-from results.release.incoming import MOST_CLAIMS, Incoming, called, checked, incoming, parquet_file
+from results.plans.trial_request import largest_request
+from results.release.incoming import MOST_CLAIMS, Incoming, incoming, parquet_file, read_checked, with_stored_name
 from results.release.union import Union, union
 from results.storage import claims, commits, compaction
 from results.storage.claims import TakenOver
 from results.storage.commits import Commit
-from results.storage.compaction import Piece, only
+from results.storage.compaction import Piece, select_trials
 from results.storage.parts import claim_file, commit_file
 
 MOST_LINES = 10
 
-Outcome = Literal["new", "grown", "there"]
+MergeResult = Literal["new", "grown", "there"]
 
 
 def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]) -> int:
@@ -44,20 +44,20 @@ def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]
     if isinstance(into, Path):
         store.check_writable(into)
     store.check_readable(into)
-    found = [incoming(folder) for folder in sources]
-    if not any(found):
+    offers_by_source = [incoming(folder) for folder in sources]
+    if not any(offers_by_source):
         report(f"nothing to merge: no committed study in {', '.join(map(str, sources))}")
         return 1
-    for folder, offers in zip(sources, found, strict=True):
+    for folder, offers in zip(sources, offers_by_source, strict=True):
         if waiting := sorted(set(store.names(folder)) - {offer.study.name for offer in offers.values()}):
             report(f"{folder}: left out, because nothing is committed: {waiting[0]} and {len(waiting) - 1} more")
-    _check(sources, found, into, report)
-    outcomes: collections.Counter[Outcome] = collections.Counter()
+    _check(sources, offers_by_source, into, report)
+    outcomes: collections.Counter[MergeResult] = collections.Counter()
     try:
         for offer in tqdm(
-            [offer for offers in found for offer in offers.values()], "merge", unit="study", disable=None
+            [offer for offers in offers_by_source for offer in offers.values()], "merge", unit="study", disable=None
         ):
-            outcomes[_bring(offer, into)] += 1
+            outcomes[_merge_study(offer, into)] += 1
     except TakenOver as error:
         raise BadInput(f"{error}; what is merged so far is kept, and the same command continues from there") from None
     except OSError as error:
@@ -67,40 +67,43 @@ def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]
 
 
 def _check(
-    sources: Sequence[Folder], found: Sequence[dict[str, Incoming]], into: Folder, report: Callable[[str], None]
+    sources: Sequence[Folder],
+    offers_by_source: Sequence[dict[str, Incoming]],
+    into: Folder,
+    report: Callable[[str], None],
 ) -> None:
     """Raises BadInput, after a line for each fault, unless everything can be brought together."""
     faults: list[str] = []
     unfinished: list[str] = []
     gave_way = 0
-    names = {plan: offer.study.name for offers in found for plan, offer in offers.items()}
+    names = {plan: offer.study.name for offers in offers_by_source for plan, offer in offers.items()}
     for plan in tqdm(sorted(names, key=lambda plan: names[plan]), "compare", unit="study", disable=None):
-        offered = [
-            (folder, called(offers[plan], into))
-            for folder, offers in zip(sources, found, strict=True)
+        rivals = [
+            (folder, with_stored_name(offers[plan], into))
+            for folder, offers in zip(sources, offers_by_source, strict=True)
             if plan in offers
         ]
-        name = offered[0][1].study.name
-        held, where = _held(into, name), dict[int, Folder]()  # whose the trials are that came from a source
-        for folder, offer in offered:
+        name = rivals[0][1].study.name
+        ours, where = _stored_tables(into, name), dict[int, Folder]()  # whose the trials are that came from a source
+        for folder, offer in rivals:
             store.check_same_plan(into, offer.study)
             if _is_same(into, offer.commit):
                 continue
             theirs = compaction.merge(offer.runs(), offer.study)
-            compared = union(held, theirs, offer.study) if held else Union(frozenset(_ids(theirs)))
+            comparison = union(ours, theirs, offer.study) if ours else Union(frozenset(_ids(theirs)))
             others = next(iter(where.values()), into)
-            faults += [f"{name}: {clash.told(others, folder)}" for clash in compared.clashes]
-            for trial, how in compared.conflicts.items():
+            faults += [f"{name}: {clash.told(others, folder)}" for clash in comparison.clashes]
+            for trial, how in comparison.conflicts.items():
                 faults.append(f"{name}: trial {trial}: {how.told(where.get(trial, into), folder)}")
-            for trial, how in compared.unfinished.items():
-                kept = folder if trial in compared.take else where.get(trial, into)
+            for trial, how in comparison.unfinished.items():
+                kept = folder if trial in comparison.take else where.get(trial, into)
                 difference = f"trial {trial} is unfinished in both: {how.told(where.get(trial, into), folder)}"
                 unfinished.append(f"{name}: {difference}; the one in {kept} is kept")
-            gave_way += len(compared.finished)
-            if not compared.conflicts and not compared.clashes:
-                taken = only(theirs, compared.take)
-                held = compaction.merge([held, taken] if held else [taken], offer.study)
-                where |= dict.fromkeys(compared.take, folder)
+            gave_way += len(comparison.finished)
+            if not comparison.conflicts and not comparison.clashes:
+                additions = select_trials(theirs, comparison.take)
+                ours = compaction.merge([ours, additions] if ours else [additions], offer.study)
+                where |= dict.fromkeys(comparison.take, folder)
     _report_some(faults or unfinished, report)
     if faults:
         raise BadInput(f"{len(faults)} conflicts, listed above; nothing was written. Leave out a source or fix it")
@@ -119,35 +122,40 @@ def _ids(piece: Piece) -> list[int]:
     return piece.trials["trial"].to_pylist()
 
 
-def _bring(offer: Incoming, into: Folder) -> Outcome:
-    offer = called(offer, into)
+def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
+    offer = with_stored_name(offer, into)
     study = offer.study
     if _is_same(into, offer.commit):
         return "there"
-    if offer.commit is not None and 0 < offer.commit.number <= MOST_CLAIMS and _copy(offer.commit, study, into):
+    if offer.commit is not None and 0 < offer.commit.number <= MOST_CLAIMS and _copy_study(offer.commit, study, into):
         return "new"
-    held, runs = _held(into, study.name), offer.runs()
+    ours, runs = _stored_tables(into, study.name), offer.runs()
     take = frozenset(trial for run in runs for trial in _ids(run))
-    if held is not None:
-        compared = union(held, compaction.merge(runs, study), study)
-        if compared.conflicts or compared.clashes:
+    if ours is not None:
+        comparison = union(ours, compaction.merge(runs, study), study)
+        if comparison.conflicts or comparison.clashes:
             raise BadInput(f"{study.name} has changed in {into} since it was compared; start again")
-        take = compared.take
-    asked, waiting = store.planned(into, study.name), claims.state(into, study.name)[2]
-    if not take and not waiting and asked is not None and most([asked.asked, study.asked]) == asked.asked:
+        take = comparison.take
+    present, waiting = store.stored_plan(into, study.name), claims.state(into, study.name)[2]
+    if (
+        not take
+        and not waiting
+        and present is not None
+        and largest_request([present.request, study.request]) == present.request
+    ):
         return "there"  # and visible: a merge that was killed leaves parts that nobody else would commit
     store.ask(into, study)
     for run in runs:
-        wanted = only(run, take)
-        if held is None or len(wanted.trials):
+        addition = select_trials(run, take)
+        if ours is None or len(addition.trials):
             with store.claim(into, study.name) as claim:  # anew, because a run is what is written under one claim
-                claim.write(wanted._asdict())
+                claim.write(addition._asdict())
     with store.claim(into, study.name) as claim:
         claim.commit(study)
-    return "new" if held is None else "grown"
+    return "new" if ours is None else "grown"
 
 
-def _held(into: Folder, name: str) -> Piece | None:
+def _stored_tables(into: Folder, name: str) -> Piece | None:
     """The tables of a study in the store, with parts that no commit record lists yet."""
     _, base, parts = claims.state(into, name)
     pieces = claims.pieces(into / name, base, parts, {})
@@ -156,20 +164,20 @@ def _held(into: Folder, name: str) -> Piece | None:
 
 def _is_same(into: Folder, theirs: Commit | None) -> bool:
     """Whether the store has the very files of a commit."""
-    ours = commits.committed(into, theirs.name) if theirs else None
-    if ours is None or theirs is None or most([ours.asked, theirs.asked]) != ours.asked:
+    ours = commits.newest_commit(into, theirs.name) if theirs else None
+    if ours is None or theirs is None or largest_request([ours.request, theirs.request]) != ours.request:
         return False
     return all(ours.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
 
 
-def _copy(theirs: Commit, study: Plan, into: Folder) -> bool:
+def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
     """Copies a study the store has nothing of, file by file; False, and nothing done, if it has something.
 
     The study keeps the number it was sealed under, because its runs are numbered by the claims before; these are made
     for them here. Its parts stay behind, so that claims and record say that they hold none: wherever this stops, those
     who write next find what they count.
     """
-    data = checked(theirs)
+    data = read_checked(theirs)
     version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)
     folder = into / study.name
     with store.claim(into, study.name):
@@ -185,13 +193,13 @@ def _copy(theirs: Commit, study: Plan, into: Folder) -> bool:
         names = {table: f"{table}-{number:06d}{file.path.suffix}" for table, file in theirs.files.items()}
         for table, name in names.items():
             durable.create(folder / name, data[table])
-        asked = most([theirs.asked, *listing.asked])
-        further = asked.planned - theirs.asked.planned
-        counted = theirs.ledger._replace(
+        request = largest_request([theirs.request, *listing.requests])
+        further = request.planned - theirs.request.planned
+        counts = theirs.ledger._replace(
             planned=theirs.ledger.planned + further, missing=theirs.ledger.missing + further
         )
-        sealed = theirs._replace(number=number, parts=0, trials=asked.trials, repeats=asked.repeats, ledger=counted)
-        durable.create(folder / commit_file(number), durable.seal(commits.record_of(sealed, version, names)))
-        if max(commits.listed(folder).claims) > number:  # whoever claimed meanwhile may not have seen the record
+        record = theirs._replace(number=number, parts=0, trials=request.trials, repeats=request.repeats, ledger=counts)
+        durable.create(folder / commit_file(number), durable.seal(commits.record_of(record, version, names)))
+        if max(commits.list_study(folder).claims) > number:  # whoever claimed meanwhile may not have seen the record
             raise TakenOver(f"{study.name} was taken over by another process")
     return True

@@ -49,8 +49,8 @@ def export(folder: Folder, out: Folder, report: Callable[[str], None]) -> int:
     Raises:
       BadInput: ``out`` is there already, or the store is damaged or of another schema.
     """
-    held = _permitted(store.catalogue(folder), report)
-    if not held:
+    permitted = _permitted(store.catalogue(folder), report)
+    if not permitted:
         report(f"nothing to export: {folder} holds no study that may be redistributed")
         return 1
     with _new_folder(folder, out) as target:
@@ -61,32 +61,32 @@ def export(folder: Folder, out: Folder, report: Callable[[str], None]) -> int:
             durable.create(target / path, data)
             hashes[path] = release_lists.sha256(data)
 
-        copied = [_copy(commit, put) for commit in tqdm(held, "export", unit="study", disable=None)]
-        _describe(held, copied, put)
+        copied = [_copy(commit, put) for commit in tqdm(permitted, "export", unit="study", disable=None)]
+        _describe(permitted, copied, put)
         put(SUMS, release_lists.sums(hashes))
-    size = sum(file.bytes for commit in held for file in commit.files.values())
-    report(f"{out}: {_studies(len(held))}, {len(hashes):,} files, {size / 1e6:,.1f} MB of tables")
+    size = sum(file.bytes for commit in permitted for file in commit.files.values())
+    report(f"{out}: {_studies(len(permitted))}, {len(hashes):,} files, {size / 1e6:,.1f} MB of tables")
     return 0
 
 
-def _permitted(held: Sequence[Commit], report: Callable[[str], None]) -> list[Commit]:
+def _permitted(catalogue: Sequence[Commit], report: Callable[[str], None]) -> list[Commit]:
     """The studies that may be redistributed; the others are reported in a line per source."""
     left_out: dict[str, int] = {}
-    kept = []
-    for commit in held:
+    permitted = []
+    for commit in catalogue:
         terms = licences.terms(commit.plan)
         if terms.licence:
-            kept.append(commit)
+            permitted.append(commit)
         else:
             left_out[terms.source] = left_out.get(terms.source, 0) + 1
     for source, count in sorted(left_out.items()):
         report(f"left out: {source} ({_studies(count)}): it states no licence, so it may not be redistributed")
-    return kept
+    return permitted
 
 
 def _copy(commit: Commit, put: Callable[[str, bytes], None]) -> Copied:
     """Copies the files of a study, whatever they are, once they are seen to be what the commit says."""
-    data = incoming.checked(commit)
+    data = incoming.read_checked(commit)
     for table, content in data.items():
         put(release_lists.place(commit, table), content)
     files = {table: incoming.parquet_file(data[table], table, commit.files[table].path) for table in contents.TABLES}
@@ -97,16 +97,16 @@ def _copy(commit: Commit, put: Callable[[str, bytes], None]) -> Copied:
     return Copied(studies, schemas, max(schema.version(file.schema_arrow) for file in files.values()))
 
 
-def _describe(held: Sequence[Commit], copied: Sequence[Copied], put: Callable[[str, bytes], None]) -> None:
+def _describe(visible: Sequence[Commit], copied: Sequence[Copied], put: Callable[[str, bytes], None]) -> None:
     """Writes the documents beside the tables; the manifest last."""
     studies = pa.concat_tables([each.studies for each in copied]).unify_dictionaries().combine_chunks()
     columns = contents.columns({table: [each.schemas[table] for each in copied] for table in contents.TABLES})
     days = [str(at)[:10] for at in studies["started_at"].to_pylist() if at]
     files: dict[str, dict[tuple[str, ...], list[str]]] = {table: {} for table in contents.TABLES}
-    for commit, each in zip(held, copied, strict=True):
+    for commit, each in zip(visible, copied, strict=True):
         for table, found in each.schemas.items():
             files[table].setdefault(tuple(found.names), []).append(release_lists.place(commit, table))
-    about = Contents(held, columns, files, max(days, default=None), importlib.metadata.version("scaling-limits"))
+    about = Contents(visible, columns, files, max(days, default=None), importlib.metadata.version("scaling-limits"))
     all_studies = bytes(compaction.parquet_bytes(studies))
     documents = {
         "studies.parquet": all_studies,
@@ -135,7 +135,7 @@ def _studies(count: int) -> str:
 @contextmanager
 def _new_folder(folder: Folder, out: Folder) -> Iterator[Folder]:
     """The folder to write a release into: locally a hidden one that is renamed once it is whole."""
-    if commits.released(out) is not None or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+    if commits.released_commits(out) is not None or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise BadInput(f"{out} is there already; name a new folder with --out DIR")
     if not isinstance(out, Path):
         yield out
@@ -143,7 +143,7 @@ def _new_folder(folder: Folder, out: Folder) -> Iterator[Folder]:
     if isinstance(folder, Path) and out.resolve().is_relative_to(folder.resolve()):
         raise BadInput(f"{out} lies in {folder}, which holds studies and nothing else; name another folder")
     try:
-        with durable.new_folder(out.resolve()) as made:
-            yield made
+        with durable.new_folder(out.resolve()) as hidden:
+            yield hidden
     except OSError as error:
         raise BadInput(f"{out} cannot be written ({error.strerror}); name another folder") from None

@@ -11,7 +11,7 @@ from results.plans.plan import Plan
 from results.plans.study import REASONS_TO_RERUN
 from results.rules import confirmation
 from results.storage import compaction
-from results.storage.compaction import Piece, only
+from results.storage.compaction import Piece, select_trials
 
 _KEYS = {"measurements": ["trial", "step"], "trials": ["trial"]}
 
@@ -32,7 +32,7 @@ class Difference(NamedTuple):
 
     def told(self, here: object, there: object) -> str:
         """In words, with the names of the places."""
-        return f"{self.what} is {_shown(self.here)} in {here} and {_shown(self.there)} in {there}"
+        return f"{self.what} is {_value_text(self.here)} in {here} and {_value_text(self.there)} in {there}"
 
 
 class Union(NamedTuple):
@@ -72,7 +72,7 @@ def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
 
 def _of_others(ours: Piece, theirs: Piece) -> Union:
     here, there = (set(piece.trials["trial"].to_pylist()) for piece in (ours, theirs))
-    differing = _differing(*(only(piece, here & there) for piece in (ours, theirs)))
+    differing = _differing(*(select_trials(piece, here & there) for piece in (ours, theirs)))
     longer = frozenset(trial for trial in differing if _goes_on(ours, theirs, trial))
     shorter = {trial: how for trial, how in differing.items() if _goes_on(theirs, ours, trial)}
     conflicts = {trial: how for trial, how in differing.items() if trial not in longer and trial not in shorter}
@@ -83,16 +83,18 @@ def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
     here, there = _to_rerun(ours), _to_rerun(theirs)
     both = here.keys() & there.keys()
     better = {trial for trial in both if here[trial] and not there[trial]}
-    unfinished = _differing(*(only(piece, {t for t in both if here[t] and there[t]}) for piece in (ours, theirs)))
+    unfinished = _differing(
+        *(select_trials(piece, {t for t in both if here[t] and there[t]}) for piece in (ours, theirs))
+    )
     longer = {trial for trial in unfinished if _steps(theirs, trial) > _steps(ours, trial)}
     take = frozenset(there.keys() - here.keys() | better | longer)
     if any(map(confirmation.is_repeat, take)):  # without what repeats another trial than the best
         take &= frozenset(compaction.merge([ours, theirs], study).trials["trial"].to_pylist())
     finished = {trial for trial in both if not here[trial] and not there[trial]}
-    ours, theirs = only(ours, here.keys() - better - longer), only(theirs, take | finished)
+    ours, theirs = select_trials(ours, here.keys() - better - longer), select_trials(theirs, take | finished)
     if study.pruning == "exact":
         ours, theirs = (compaction.merge(pieces, study) for pieces in ([theirs, ours], [ours, theirs]))
-    conflicts = _differing(only(ours, finished), only(theirs, finished))
+    conflicts = _differing(select_trials(ours, finished), select_trials(theirs, finished))
     gave_way = frozenset(trial for trial in both if here[trial] != there[trial])
     return Union(take, conflicts, finished=gave_way, unfinished=unfinished)
 
@@ -122,11 +124,11 @@ def _of_trial(table: pa.Table, trial: int) -> pa.Table:
 
 def _goes_on(shorter: Piece, longer: Piece, trial: int) -> bool:
     """Whether a trial that had not ended in one place goes on in the other; of what was lost, anything else does."""
-    ended = _row(shorter, trial)
+    last = _row(shorter, trial)
     start, whole = (_of_trial(piece.measurements, trial) for piece in (shorter, longer))
-    if ended["status"] != "INCOMPLETE" or len(start) > len(whole):
+    if last["status"] != "INCOMPLETE" or len(start) > len(whole):
         return False
-    found_again = ended["reason"] == "lost" != _row(longer, trial)["reason"]
+    found_again = last["reason"] == "lost" != _row(longer, trial)["reason"]
     return (len(start) < len(whole) or found_again) and not _cells(start, whole.slice(0, len(start)), "measurements")
 
 
@@ -181,7 +183,7 @@ def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference
     return differences
 
 
-def _shown(value: object) -> object:
+def _value_text(value: object) -> object:
     if value is None or value != value:
         return "nothing"
     return int(value) if isinstance(value, float) and value.is_integer() else value

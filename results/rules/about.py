@@ -82,8 +82,8 @@ def of_study(study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[
       studies, trials: its merged tables.
       metrics, rows: of its table of measurements.
     """
-    ended = zip(trials["role"].to_pylist(), trials["status"].to_pylist(), strict=True)
-    status = [status for role, status in ended if role == "search"]
+    endings = zip(trials["role"].to_pylist(), trials["status"].to_pylist(), strict=True)
+    status = [status for role, status in endings if role == "search"]
     runs = studies.select(["seconds_per_epoch", "emulated"]).to_pylist()
     timed = [run for run in runs if run["seconds_per_epoch"] is not None]
     return About(

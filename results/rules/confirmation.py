@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from results.plans.asked import MOST_TRIALS, Asked, Repeats
 from results.plans.plan import Plan
 from results.plans.study import REASONS_TO_RERUN
+from results.plans.trial_request import MOST_TRIALS, Repeats, TrialRequest
 from results.rules import answers
 
 SEARCH, CONFIRM = ROLES = ("search", "confirm")
@@ -54,21 +54,21 @@ def role(trial: int) -> str:
     return CONFIRM if is_repeat(trial) else SEARCH
 
 
-def settled(trials: pd.DataFrame) -> frozenset[int]:
+def settled_ids(trials: pd.DataFrame) -> frozenset[int]:
     """Ids of the trials that need no other run, of rows (trial, reason); none where there are no rows."""
     keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
     return frozenset(int(i) for i in keep)
 
 
-def reporting(asked: Asked, repeats: Iterable[int]) -> list[int]:
+def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
     """Of the repeats of a study that ran, those that report, in order.
 
     Args:
-      asked: of the study.
+      request: of the study.
       repeats: ids of those that ran.
     """
-    chooses = asked.repeats.candidates(asked.trials) > 1
-    return sorted(at for at in repeats if not chooses or repeat(at) > asked.repeats.half)
+    chooses = request.repeats.candidates(request.trials) > 1
+    return sorted(at for at in repeats if not chooses or repeat(at) > request.repeats.half)
 
 
 def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
@@ -82,30 +82,30 @@ def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) ->
       trials: rows (trial, role), every trial once.
       measurements: rows (study, trial, step, metrics), sorted.
     """
-    searched = sorted(trials.loc[trials["role"] == SEARCH, "trial"])
+    ids_of_search = sorted(trials.loc[trials["role"] == SEARCH, "trial"])
     target = study.targets[0]
-    measurements = measurements[measurements["trial"].isin(searched)]
+    measurements = measurements[measurements["trial"].isin(ids_of_search)]
     first = answers.intervals(measurements, target)
     at = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
     lowest = measurements.groupby("trial")[target.metric].min() if target.metric in measurements else pd.Series()
-    error = lowest.reindex(searched).fillna(np.inf).to_dict()
-    ranked = sorted(searched, key=lambda i: (at.get(i, np.inf), 0.0 if i in at else error[i], i))
-    return [int(i) for i in ranked[: study.asked.repeats.top]]
+    error = lowest.reindex(ids_of_search).fillna(np.inf).to_dict()
+    ranked = sorted(ids_of_search, key=lambda i: (at.get(i, np.inf), 0.0 if i in at else error[i], i))
+    return [int(i) for i in ranked[: study.request.repeats.top]]
 
 
-def wanted(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+def requested_ids(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
     """Ids of the repeats that are asked for: those that choose, and once all of these have ended, those that report.
 
     Args:
       study, trials, measurements: as ``candidates`` takes them, of the search and of its repeats; trials also have a
         reason.
     """
-    repeats = study.asked.repeats
+    repeats = study.request.repeats
     best = candidates(study, trials, measurements)
     if len(best) < 2:
         return [at for i in best for at in ids(i, 1, repeats.confirm)]
     choose = [at for i in best for at in ids(i, 1, repeats.half)]
-    if not settled(trials).issuperset(choose):
+    if not settled_ids(trials).issuperset(choose):
         return choose
     first = answers.intervals(measurements[measurements["trial"].isin(choose)], study.targets[0])
     steps = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
@@ -124,7 +124,7 @@ def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) ->
     return best[int(np.argmin(medians))]
 
 
-def missing(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+def missing_ids(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
     """Ids of the repeats that can be run now, in order; none before all trials of the search have ended.
 
     Args:
@@ -132,15 +132,19 @@ def missing(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> li
       trials: rows (trial, role, reason), every trial once.
       measurements: rows (study, trial, step, metrics), sorted.
     """
-    if not study.asked.repeats.confirm or not len(trials):
+    if not study.request.repeats.confirm or not len(trials):
         return []
-    done = settled(trials)
+    done = settled_ids(trials)
     if not done.issuperset(range(study.trials)):
         return []
-    return [trial for trial in wanted(study, trials, measurements) if trial not in done]
+    return [trial for trial in requested_ids(study, trials, measurements) if trial not in done]
 
 
-def to_run(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
+def count_to_run(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
     """The number of repeats still to be run after an ended search, including those that wait for the choice."""
-    done = settled(trials)
-    return study.asked.planned - study.trials - sum(trial in done for trial in wanted(study, trials, measurements))
+    done = settled_ids(trials)
+    return (
+        study.request.planned
+        - study.trials
+        - sum(trial in done for trial in requested_ids(study, trials, measurements))
+    )

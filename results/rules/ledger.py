@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from results.plans.asked import Asked
 from results.plans.study import REASONS, REASONS_TO_RERUN
+from results.plans.trial_request import TrialRequest
 from results.rules import confirmation
 from results.rules.confirmation import CONFIRM
 
@@ -47,28 +47,28 @@ class Ledger(NamedTuple):
         return bool(self.missing or any(getattr(self, reason) for reason in REASONS_TO_RERUN))
 
 
-def count(asked: Asked, trials: pd.DataFrame) -> Ledger:
+def count(request: TrialRequest, trials: pd.DataFrame) -> Ledger:
     """The ledger of a study from the rows of its trials (trial, role, status, reason), every trial once."""
     if not len(trials):
-        return tally(asked, {})
+        return tally(request, {})
     rows = zip(trials["role"], trials["status"], trials["reason"], strict=True)
-    return tally(asked, dict(zip(trials["trial"].tolist(), itertools.starmap(TrialEnding, rows), strict=True)))
+    return tally(request, dict(zip(trials["trial"].tolist(), itertools.starmap(TrialEnding, rows), strict=True)))
 
 
-def tally(asked: Asked, ended: Mapping[int, TrialEnding]) -> Ledger:
+def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
     """The ledger of a study, from how each of its trials ended, by its id, in the order they were stored.
 
     A larger search may have found other best trials; until a commit drops the repeats of those before, of the k-th
     repeats as many count as are asked for, those that were stored last.
     """
-    searched = [how for how in ended.values() if how.role != CONFIRM]
+    of_search = [how for how in endings.values() if how.role != CONFIRM]
     by_number: dict[int, list[TrialEnding]] = collections.defaultdict(list)
-    for at, how in ended.items():
+    for at, how in endings.items():
         if how.role == CONFIRM:
             by_number[confirmation.repeat(at)].append(how)
-    repeated = [how for k, repeats in by_number.items() for how in repeats[-asked.repeats.width(k, asked.trials) :]]
+    repeated = [how for k, repeats in by_number.items() for how in repeats[-request.repeats.width(k, request.trials) :]]
     counts = collections.Counter(
-        how.reason if how.status == "INCOMPLETE" else how.status for how in searched + repeated
+        how.reason if how.status == "INCOMPLETE" else how.status for how in of_search + repeated
     )
     kinds = {kind.lower(): counts[kind] for kind in ("COMPLETE", "INFEASIBLE", *REASONS)}
-    return Ledger(planned=asked.planned, **kinds, missing=asked.planned - counts.total())
+    return Ledger(planned=request.planned, **kinds, missing=request.planned - counts.total())

@@ -15,11 +15,11 @@ import pyarrow as pa
 from results import durable
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.asked import most
 from results.plans.plan import Plan
+from results.plans.trial_request import largest_request
 from results.rules import confirmation, ledger
 from results.storage import compaction, envelope, parts
-from results.storage.commits import Commit, Tables, committed, frame, listed, read_table, steady
+from results.storage.commits import Commit, Tables, list_study, newest_commit, read_table, retry, to_frame
 from results.storage.compaction import TABLES, Piece
 from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
 
@@ -43,11 +43,11 @@ class Claim:
             listing, base, parts = state(store, name)
             return listing, base, parts, outcomes(self._folder, base, parts)
 
-        self._listing, self._base, self._parts, trials = steady(look)
+        self._listing, self._base, self._parts, trials = retry(look)
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
         self._held: dict[Part, Piece] = {}  # what was written here, and need not be read
         self.number: int | None = None
-        self.settled = confirmation.settled(trials)
+        self.settled = confirmation.settled_ids(trials)
 
     @property
     def visible(self) -> bool:
@@ -86,7 +86,7 @@ class Claim:
         self._check_newest(number)
         whole = compaction.merge(stored, study)
         durable.create(self._folder / commit_file(number), durable.seal(self._record(number, study, whole)))
-        self._base = steady(self._newest)
+        self._base = retry(self._newest)
         _remove_merged(self._base)
         self.number, self._parts, self._held = None, [], {}
 
@@ -106,7 +106,7 @@ class Claim:
         parts that are cut off those of the newest writer hold all that was ever told, as it began with taking over.
         """
         merged = self._base.parts if self._base else 0
-        there = [part for part in listed(self._folder).parts if part.seq >= merged and part.token < number]
+        there = [part for part in list_study(self._folder).parts if part.seq >= merged and part.token < number]
         newest = max((part.token for part in there), default=0)
         pieces = []
         for part in sorted(part for part in there if part.token == newest and part not in self._parts):
@@ -114,9 +114,9 @@ class Claim:
                 pieces.append(compaction.read_part(self._folder / part.file))
         if not pieces:
             return
-        counting = confirmation.settled(_ended(piece.trials for piece in self._stored()))
-        if ids := confirmation.settled(_ended(piece.trials for piece in pieces)) - counting:
-            self._write(compaction.only(compaction.merge(pieces), ids), number)
+        counting = confirmation.settled_ids(_join_endings(piece.trials for piece in self._stored()))
+        if ids := confirmation.settled_ids(_join_endings(piece.trials for piece in pieces)) - counting:
+            self._write(compaction.select_trials(compaction.merge(pieces), ids), number)
 
     def _stored(self) -> list[Piece]:
         """All that counts; looks again where a process that had stalled has committed parts meanwhile."""
@@ -129,30 +129,32 @@ class Claim:
                 self._parts = [part for part in counting if part.seq < self._next]
                 raise
 
-        return steady(look)
+        return retry(look)
 
     def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit, and gives its record."""
-        asked = most([study.asked, *([self._base.asked] if self._base else []), *self._listing.asked])
+        request = largest_request(
+            [study.request, *([self._base.request] if self._base else []), *self._listing.requests]
+        )
         files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
-        made = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
-        files["envelope"] = self._file(envelope.file_name(number), *made)
+        envelope_and_rows = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
+        files["envelope"] = self._file(envelope.file_name(number), *envelope_and_rows)
         return {
             "name": self._name,
             "number": number,
             "parts": self._next,
             "schema": schema.SCHEMA_VERSION,
             "plan": study.plan(),
-            "trials": asked.trials,
-            **(asked.repeats.record() if asked.repeats.confirm else {}),
+            "trials": request.trials,
+            **(request.repeats.record() if request.repeats.confirm else {}),
             "files": files,
             "metrics": {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]},
-            "ledger": ledger.count(asked, frame(whole.trials))._asdict(),
+            "ledger": ledger.count(request, to_frame(whole.trials))._asdict(),
         }
 
     def _newest(self) -> Commit:
         """The newest commit; FileNotFoundError if a file of it is not there."""
-        newest = committed(self._folder.parent, self._name)
+        newest = newest_commit(self._folder.parent, self._name)
         assert newest is not None
         for file in newest.files.values():
             file.path.stat()
@@ -168,7 +170,7 @@ class Claim:
         return number
 
     def _check_newest(self, number: int) -> None:
-        newest = max(listed(self._folder).claims)
+        newest = max(list_study(self._folder).claims)
         if newest > number:
             raise self._taken_over(newest)
 
@@ -195,17 +197,17 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
     """The state of a study's folder: its names, its newest commit, and the parts that count beyond that."""
 
     def look() -> tuple[Listing, Commit | None, list[Part]]:
-        listing = listed(store / name)
+        listing = list_study(store / name)
         if len(listing.claims) != max(listing.claims, default=0):  # a listing is no snapshot; a claim has been missed
             raise LookupError(f"of claims 1 to {max(listing.claims)}, some are missing")
-        base = committed(store, name)
+        base = newest_commit(store, name)
         merged = base.parts if base else 0
         waiting = [part for part in listing.parts if part.seq >= merged]
         cutoffs = {number: _cutoff(store / name, number) for number in listing.claims} if waiting else {}
-        return listing, base, parts.counting(waiting, cutoffs, merged)
+        return listing, base, parts.counting_parts(waiting, cutoffs, merged)
 
     try:
-        return steady(look)
+        return retry(look)
     except LookupError as error:
         raise Damaged(f"{store / name}: {error}; repair it with `python -m results repair --store {store}`") from None
 
@@ -218,10 +220,10 @@ def _cutoff(folder: Folder, number: int) -> int:
     return parts
 
 
-def pieces(folder: Folder, base: Commit | None, parts: list[Part], held: Mapping[Part, Piece]) -> list[Piece]:
-    """The tables of a commit and of parts; ``held`` are in memory already."""
+def pieces(folder: Folder, base: Commit | None, parts: list[Part], in_memory: Mapping[Part, Piece]) -> list[Piece]:
+    """The tables of a commit and of parts; ``in_memory`` are in memory already."""
     committed_piece = [Piece(*(read_table(base, table) for table in TABLES))] if base else []
-    return committed_piece + [held.get(part) or compaction.read_part(folder / part.file) for part in parts]
+    return committed_piece + [in_memory.get(part) or compaction.read_part(folder / part.file) for part in parts]
 
 
 def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
@@ -230,17 +232,17 @@ def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
 
 
 def _frames(stored: list[Piece]) -> Tables:
-    return Tables(*map(frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
+    return Tables(*map(to_frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
 
 
 def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataFrame:
     """Trial, role, status and reason of all that is stored; of a trial in several places the last counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
-    return _ended(tables)
+    return _join_endings(tables)
 
 
-def _ended(tables: Iterable[pa.Table]) -> pd.DataFrame:
+def _join_endings(tables: Iterable[pa.Table]) -> pd.DataFrame:
     rows = [table.select(["trial", "role", "status", "reason"]).to_pandas() for table in tables]
     return pd.concat(rows).drop_duplicates("trial", keep="last") if rows else pd.DataFrame()
 
@@ -251,9 +253,9 @@ def remove_leftovers(folder: Path) -> None:
     Of commits only what has a smaller number than the newest: the tables of a larger one are of a writer at work, who
     may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file.
     """
-    listing = listed(folder)
+    listing = list_study(folder)
     _remove_old(folder, [name for name in listing.others if name.startswith(durable.TEMPORARY)])
-    newest = steady(lambda: committed(folder.parent, folder.name))
+    newest = retry(lambda: newest_commit(folder.parent, folder.name))
     if newest is None or not all(file.path.exists() for file in newest.files.values()):
         return
     tables = [name for name in listing.others if (commit_number(name) or newest.number) < newest.number]
@@ -270,6 +272,6 @@ def _remove_old(folder: Path, names: list[str]) -> None:
 def _remove_merged(newest: Commit) -> None:
     """Removes the parts a commit holds. Who listed them before will miss them, look again and see the commit."""
     folder = newest.files["studies"].path.parent
-    for part in listed(folder).parts:
+    for part in list_study(folder).parts:
         if part.seq < newest.parts:
             (folder / part.file).unlink(missing_ok=True)

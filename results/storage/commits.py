@@ -15,9 +15,9 @@ from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.asked import MOST_TRIALS, NO_REPEATS, Asked, Repeats
 from results.plans.kinds import from_plan, kind_of
 from results.plans.plan import Plan
+from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.storage import migrations, parts
 from results.storage.parts import MOST, Listing, commit_file
@@ -81,9 +81,9 @@ class Commit(NamedTuple):
     repeats: Repeats = NO_REPEATS
 
     @property
-    def asked(self) -> Asked:
+    def request(self) -> TrialRequest:
         """What was asked of the study beside its plan."""
-        return Asked(self.trials, self.repeats)
+        return TrialRequest(self.trials, self.repeats)
 
     @property
     def kind(self) -> str:
@@ -104,10 +104,10 @@ class Commit(NamedTuple):
         return study
 
 
-def committed(store: Folder, name: str) -> Commit | None:
+def newest_commit(store: Folder, name: str) -> Commit | None:
     """The newest commit of a study; None if there is none yet."""
     folder = store / name
-    commits = listed(folder).commits
+    commits = list_study(folder).commits
     if not commits:
         return None
     path = folder / commit_file(commits[-1])
@@ -117,7 +117,7 @@ def committed(store: Folder, name: str) -> Commit | None:
     return commit
 
 
-def released(folder: Folder) -> list[Commit] | None:
+def released_commits(folder: Folder) -> list[Commit] | None:
     """The studies of a release, sorted by name; None if the folder is not one."""
     path = folder / MANIFEST
     try:
@@ -240,20 +240,20 @@ def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 
-def listed(folder: Folder) -> Listing:
+def list_study(folder: Folder) -> Listing:
     try:
         return parts.listing(os.listdir(folder) if isinstance(folder, Path) else [f.name for f in folder.iterdir()])
     except (FileNotFoundError, NotADirectoryError):
         return parts.listing(())
 
 
-def frame(table: pa.Table) -> pd.DataFrame:
+def to_frame(table: pa.Table) -> pd.DataFrame:
     frame: pd.DataFrame = table.to_pandas()
     frame["study"] = frame["study"].astype(str)
     return frame
 
 
-def steady(look: Callable[[], T]) -> T:
+def retry(look: Callable[[], T]) -> T:
     """The result of ``look``, retried if the folder changes meanwhile; Damaged if a file is really missing."""
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):

@@ -67,15 +67,15 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
     Returns:
       studies with every run once (its last row), trials sorted, measurements sorted by (trial, step).
     """
-    studies = _joined([piece.studies for piece in pieces])
-    trials = _joined([piece.trials for piece in pieces])
+    studies = _join([piece.studies for piece in pieces])
+    trials = _join([piece.trials for piece in pieces])
     piece_of_row = np.repeat(np.arange(len(pieces)), [len(piece.trials) for piece in pieces])
     last = _last_rows(trials["trial"].to_numpy())
     if len(last) < len(trials):
         counts = dict(zip(trials["trial"].to_numpy()[last].tolist(), piece_of_row[last].tolist(), strict=True))
-        measurements = _joined([_only(piece, counts, i) for i, piece in enumerate(pieces)])
+        measurements = _join([_own_measurements(piece, counts, i) for i, piece in enumerate(pieces)])
     else:
-        measurements = _joined([piece.measurements for piece in pieces])
+        measurements = _join([piece.measurements for piece in pieces])
     order = _order(measurements["trial"].to_numpy(), measurements["step"].to_numpy())
     whole = Piece(
         studies.take(pa.array(_last_rows(studies["run"].to_numpy()))),
@@ -83,9 +83,9 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
         measurements if order is None else measurements.take(pa.array(order)),
     )
     if study is not None and study.targets and confirmation.CONFIRM in whole.trials["role"].unique().to_pylist():
-        whole = _confirmed(study, whole)
+        whole = _drop_stale_repeats(study, whole)
     if study is not None and study.pruning == "exact":
-        whole = _settled(study, whole)
+        whole = _cut_pruned(study, whole)
     return whole
 
 
@@ -108,15 +108,17 @@ def parquet_bytes(table: pa.Table) -> memoryview:
 
 def with_run(piece: Piece, number: int) -> Piece:
     """The piece with the number of its run filled in."""
-    return piece._replace(studies=_filled(piece.studies, "run", number), trials=_filled(piece.trials, "run", number))
+    return piece._replace(
+        studies=_with_column(piece.studies, "run", number), trials=_with_column(piece.trials, "run", number)
+    )
 
 
-def named(piece: Piece, study: str) -> Piece:
+def rename_study(piece: Piece, study: str) -> Piece:
     """The piece under another name of its study."""
-    return Piece(*(_filled(table, "study", study) for table in piece))
+    return Piece(*(_with_column(table, "study", study) for table in piece))
 
 
-def only(piece: Piece, trials: Collection[int]) -> Piece:
+def select_trials(piece: Piece, trials: Collection[int]) -> Piece:
     """The rows of some trials; the rows of studies stay."""
     ids = np.fromiter(trials, np.int64, len(trials))
 
@@ -126,13 +128,13 @@ def only(piece: Piece, trials: Collection[int]) -> Piece:
     return piece._replace(trials=rows(piece.trials), measurements=rows(piece.measurements))
 
 
-def _filled(table: pa.Table, column: str, value: object) -> pa.Table:
+def _with_column(table: pa.Table, column: str, value: object) -> pa.Table:
     index = table.schema.get_field_index(column)
     field = table.schema.field(index)
     return table.set_column(index, field, schema.constant(field, value, len(table)))
 
 
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+def _join(tables: Sequence[pa.Table]) -> pa.Table:
     # Without a column of another piece, null; dictionaries become one.
     return pa.concat_tables(tables, promote_options="default").unify_dictionaries().combine_chunks()
 
@@ -143,7 +145,7 @@ def _last_rows(ids: np.ndarray) -> np.ndarray:
     return len(ids) - 1 - from_the_end
 
 
-def _only(piece: Piece, piece_that_counts: Mapping[int, int], number: int) -> pa.Table:
+def _own_measurements(piece: Piece, piece_that_counts: Mapping[int, int], number: int) -> pa.Table:
     own = [trial for trial in piece.trials["trial"].to_pylist() if piece_that_counts[trial] == number]
     return piece.measurements.filter(pa.array(np.isin(piece.measurements["trial"].to_numpy(), own)))
 
@@ -156,14 +158,14 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
     return np.lexsort((step, trial))
 
 
-def _confirmed(study: Plan, whole: Piece) -> Piece:
-    wanted = confirmation.wanted(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
+def _drop_stale_repeats(study: Plan, whole: Piece) -> Piece:
+    wanted = confirmation.requested_ids(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     trials = whole.trials["trial"].to_numpy()
     stale = trials[confirmation.is_repeat(trials) & ~np.isin(trials, wanted)]
-    return only(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
+    return select_trials(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
 
 
-def _settled(study: Plan, whole: Piece) -> Piece:
+def _cut_pruned(study: Plan, whole: Piece) -> Piece:
     trials, stay = pruning.settle(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     if stay.all():
         return whole

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from upath import UPath
 
-from results.bad_input import BadInput, shown
+from results.bad_input import BadInput, printable
 from results.durable import Folder
 
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
@@ -33,16 +33,16 @@ class Entry(NamedTuple):
 def entries(folder: Folder) -> list[Entry]:
     """Everything in a folder, sorted by name; BadInput if it cannot be listed."""
     try:
-        found = _local(folder) if isinstance(folder, Path) else _remote(folder)
+        content = _local_entries(folder) if isinstance(folder, Path) else _remote_entries(folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"no folder {shown(folder)}; name an existing one") from None
+        raise BadInput(f"no folder {printable(folder)}; name an existing one") from None
     except OSError as error:
-        raise BadInput(f"{shown(folder)} cannot be read ({error.strerror}); check its permissions") from None
-    return sorted(found)
+        raise BadInput(f"{printable(folder)} cannot be read ({error.strerror}); check its permissions") from None
+    return sorted(content)
 
 
-def _local(folder: Path) -> list[Entry]:
-    found = []
+def _local_entries(folder: Path) -> list[Entry]:
+    result = []
     with os.scandir(folder) as within:
         for each in within:
             try:
@@ -50,14 +50,14 @@ def _local(folder: Path) -> list[Entry]:
             except FileNotFoundError:  # removed since
                 continue
             kind = _KINDS.get(stat.S_IFMT(status.st_mode), "device")
-            found.append(Entry(each.name, kind, status.st_size, status.st_mtime))
-    return found
+            result.append(Entry(each.name, kind, status.st_size, status.st_mtime))
+    return result
 
 
-def _remote(folder: UPath) -> list[Entry]:
-    found = []
+def _remote_entries(folder: UPath) -> list[Entry]:
+    result = []
     for about in folder.fs.ls(folder.path, detail=True):
         name = about["name"].rstrip("/").rpartition("/")[2]
         kind = "folder" if about["type"] == "directory" else "file"
-        found.append(Entry(name, kind, int(about.get("size") or 0), time.time()))
-    return found
+        result.append(Entry(name, kind, int(about.get("size") or 0), time.time()))
+    return result

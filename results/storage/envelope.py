@@ -59,7 +59,7 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
       whole: its merged tables.
       hashes: sha256 of the files they are in, by table.
     """
-    rows, whole = len(whole.measurements), _searched(whole)
+    rows, whole = len(whole.measurements), _without_repeats(whole)
     trial, step = (whole.measurements[name].to_numpy() for name in ("trial", "step"))
     starts = _starts(trial)
     complete = whole.trials["trial"].to_numpy()[whole.trials["status"].to_numpy() == "COMPLETE"]
@@ -118,14 +118,14 @@ def has_empty_interval(table: pa.Table) -> bool:
     return bool(np.any((before < 0) | (before > step) | ((before == step) & (step > 0))))
 
 
-def is_same(made: bytes, table: pa.Table) -> bool:
+def is_same(data: bytes, table: pa.Table) -> bool:
     """Whether an envelope equals one that was just built, batch by batch.
 
     Args:
-      made: as ``build`` makes it.
+      data: as ``build`` makes it.
       table: the other, as all of its stream reads; of any schema that is readable.
     """
-    ours = pa.ipc.open_stream(made).read_all()
+    ours = pa.ipc.open_stream(data).read_all()
     heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
     heads[1]["about"] = {"kind": heads[0]["about"]["kind"]} | heads[1]["about"]  # older ones did not say it
     lengths = [[len(chunk) for chunk in each["step"].chunks] for each in (ours, table)]
@@ -143,12 +143,12 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
       target: metric and value, compared in the type of each study's column.
       rule: which trials count, and what it takes to reach the target.
     """
-    alike: dict[tuple[tuple[str, str], ...], list[Envelope]] = {}
+    by_metrics: dict[tuple[tuple[str, str], ...], list[Envelope]] = {}
     for each in envelopes:
         if target.metric in each.about.metrics:
-            alike.setdefault(tuple(each.about.metrics.items()), []).append(each)
+            by_metrics.setdefault(tuple(each.about.metrics.items()), []).append(each)
     by_study: dict[str, Answer] = {}
-    for metrics, members in alike.items():
+    for metrics, members in by_metrics.items():
         by_study |= _answers(members, _rows(members, metrics), target, rule)
     return by_study
 
@@ -210,7 +210,7 @@ def _decisive(
     return np.flatnonzero(minimum), np.flatnonzero(released & ~minimum)
 
 
-def _searched(whole: Piece) -> Piece:
+def _without_repeats(whole: Piece) -> Piece:
     """The tables of a study without the repeats of its best trial."""
     role = whole.trials["role"].to_numpy(zero_copy_only=False)
     if np.all(role == SEARCH):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from results.bad_input import BadInput
-from results.plans.asked import NO_REPEATS, Asked, Repeats
+from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 
 MOST = 999_999  # parts of a study, and claims: as many as six digits tell apart
 
@@ -52,9 +52,9 @@ class Listing(NamedTuple):
     others: tuple[str, ...]
 
     @property
-    def asked(self) -> list[Asked]:
+    def requests(self) -> list[TrialRequest]:
         """The requests: trials, and repeats of the best of them."""
-        return [Asked(trials, max(self.confirms, default=NO_REPEATS)) for trials in self.plans]
+        return [TrialRequest(trials, max(self.confirms, default=NO_REPEATS)) for trials in self.plans]
 
 
 def plan_file(trials: int) -> str:
@@ -117,7 +117,7 @@ def listing(names: Iterable[str]) -> Listing:
     return Listing(**{kind: tuple(members) for kind, members in by_kind.items()})
 
 
-def counting(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
+def counting_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
     """The parts that count beyond a commit, in order.
 
     Args:
@@ -128,14 +128,14 @@ def counting(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> 
     Raises:
       LookupError: one is missing between others.
     """
-    valid = not_cut_off(parts, cutoffs, merged)
+    valid = surviving_parts(parts, cutoffs, merged)
     if [part.seq for part in valid] != list(range(merged, merged + len(valid))):
         raise LookupError(f"parts {[part.seq for part in valid]} are not all from {merged} on")
     return valid
 
 
-def not_cut_off(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
-    """As ``counting``, also if some are missing."""
+def surviving_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
+    """As ``counting_parts``, also if some are missing."""
     return [
         part
         for part in sorted(parts)

@@ -34,7 +34,7 @@ ATTEMPTS = 2  # a study whose worker died is run once more
 END_SECONDS = 9.0  # that a worker has to hand over what has finished before it is killed
 
 
-class Outcome(NamedTuple):
+class StudyOutcome(NamedTuple):
     """The outcome of one study: its summary, and if it failed the cause, in one line, and its place in our code."""
 
     summary: RunSummary
@@ -47,7 +47,7 @@ class StudyUpdate(NamedTuple):
 
     study: Plan
     settled: int
-    outcome: Outcome | None
+    outcome: StudyOutcome | None
 
 
 @dataclasses.dataclass
@@ -86,7 +86,7 @@ def slots(workers: int | None) -> list[Slot]:
         return [(cores[i % len(cores)], {}) for i in range(count)]
     share = f"{0.9 / -(-count // devices):.3f}"
     environments = {
-        "gpu": lambda i: {"CUDA_VISIBLE_DEVICES": visible(i % devices), "XLA_PYTHON_CLIENT_MEM_FRACTION": share},
+        "gpu": lambda i: {"CUDA_VISIBLE_DEVICES": gpu_name(i % devices), "XLA_PYTHON_CLIENT_MEM_FRACTION": share},
         "tpu": lambda i: {
             "TPU_VISIBLE_CHIPS": str(i % devices),
             "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
@@ -109,7 +109,7 @@ def slot_alone(cores: int | None) -> Slot:
         return (), {}
     kind, devices = processors.accelerators()
     if devices:
-        return (), {"CUDA_VISIBLE_DEVICES": ",".join(map(visible, range(cores)))} if kind == "gpu" else {}
+        return (), {"CUDA_VISIBLE_DEVICES": ",".join(map(gpu_name, range(cores)))} if kind == "gpu" else {}
     bound = tuple(sorted(cpu for core in processors.physical_cores()[:cores] for cpu in core))
     return bound, {"JAX_NUM_CPU_DEVICES": str(cores), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
@@ -119,7 +119,7 @@ def cost(study: Plan) -> float:
 
     A step costs its examples and, as measured on a small network, about as much as 8 more.
     """
-    return study.asked.planned * study.budget_steps * ((study.batch_size or 0) + 8.0)
+    return study.request.planned * study.budget_steps * ((study.batch_size or 0) + 8.0)
 
 
 def run_all(
@@ -130,7 +130,7 @@ def run_all(
     on_progress: Callable[[StudyUpdate], None] = lambda progress: None,
     *,
     sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> list[Outcome]:
+) -> list[StudyOutcome]:
     """Runs studies, largest first, each as soon as a worker is free; then the exclusive ones, in their order.
 
     A study that raises is recorded as failed; one whose worker dies is run once more, then recorded as lost. Neither
@@ -150,7 +150,7 @@ def run_all(
     if why := cannot_start():
         outcomes = []
         for study in studies:
-            outcomes.append(outcome := failed(store, study, "failed", Failure(why)))
+            outcomes.append(outcome := record_failed(store, study, "failed", Failure(why)))
             on_progress(_end(study, outcome))
         return outcomes
     together = [study for study in studies if not KINDS[study.kind].alone]
@@ -168,13 +168,13 @@ def _run(
     orders: Mapping[str, worker.Order],
     slots: Sequence[Slot],
     on_progress: Callable[[StudyUpdate], None],
-) -> list[Outcome]:
+) -> list[StudyOutcome]:
     """Runs studies with one worker per slot, or fewer if there are fewer studies."""
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
     attempts = {study.name: 0 for study in studies}
-    outcomes: list[Outcome] = []
+    outcomes: list[StudyOutcome] = []
 
-    def end(study: Plan, outcome: Outcome) -> None:
+    def end(study: Plan, outcome: StudyOutcome) -> None:
         outcomes.append(outcome)
         on_progress(_end(study, outcome))
 
@@ -189,8 +189,8 @@ def _run(
         if attempts[dead.study.name] < ATTEMPTS:
             queue.append(dead.study)
         else:
-            why = f"its process died {ATTEMPTS} times, last {how(dead.process.exitcode)}"
-            end(dead.study, failed(store, dead.study, "lost", Failure(why)))
+            why = f"its process died {ATTEMPTS} times, last {exit_description(dead.process.exitcode)}"
+            end(dead.study, record_failed(store, dead.study, "lost", Failure(why)))
 
     try:
         while len(outcomes) < len(studies):
@@ -211,21 +211,21 @@ def _run(
                     continue
                 study, which.study = which.study, None
                 if news.kind == "done":
-                    end(study, Outcome(news.value))
+                    end(study, StudyOutcome(news.value))
                 else:
-                    end(study, failed(store, study, "failed", news.value))
+                    end(study, record_failed(store, study, "failed", news.value))
     finally:
         end_all(pool)
     return outcomes
 
 
-def failed(store: Path, study: Plan, reason: str, why: Failure) -> Outcome:
+def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyOutcome:
     """Stores that the trials of a study still missing ended as INCOMPLETE(``reason``); raises nothing."""
     try:
-        return Outcome(record_failure(store, study, reason), *why)
+        return StudyOutcome(record_failure(store, study, reason), *why)
     except Exception as error:  # whatever is wrong with one study must not end the others
         also = f"{why.cause}; and storing this failed: {worker.failure(error).cause}"
-        return Outcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
+        return StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
 
 
 def cannot_start() -> str | None:
@@ -237,7 +237,7 @@ def cannot_start() -> str | None:
     return f"worker processes run the main script again, but {script} is not a file; save the script to a file"
 
 
-def how(exitcode: int | None) -> str:
+def exit_description(exitcode: int | None) -> str:
     """The end of a process in words."""
     if exitcode is None or exitcode >= 0:
         return f"with exit code {exitcode}"
@@ -258,12 +258,12 @@ def end_all(workers: Sequence[Worker]) -> None:
 
 
 def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, Any] | None) -> worker.Order:
-    trials, repeats = study.asked
+    trials, repeats = study.request
     how = dataclasses.asdict(settings)
     return worker.Order(str(store), study.plan(), trials, tuple(repeats), how, None if source is None else dict(source))
 
 
-def _end(study: Plan, outcome: Outcome) -> StudyUpdate:
+def _end(study: Plan, outcome: StudyOutcome) -> StudyUpdate:
     return StudyUpdate(study, RUNNERS[study.kind].settled(study, outcome.summary.ran), outcome)
 
 
@@ -289,7 +289,7 @@ def start(slot: int, cpus: tuple[int, ...], environment: dict[str, str]) -> Work
     return Worker(slot, process, ours)
 
 
-def visible(device: int) -> str:
+def gpu_name(device: int) -> str:
     """The name of a GPU among those this process may use."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return listed.split(",")[device] if listed else str(device)
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return devices.split(",")[device] if devices else str(device)

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.ending import Ending
+from harness.shutdown import Shutdown
 from results.bad_input import BadInput
 
 _ROOT = Path(__file__).parents[2]
@@ -54,8 +54,8 @@ def main(orders: Connection, cpus: tuple[int, ...], environment: Mapping[str, st
     """
     for each in (signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # the parent decides what an interrupt means
-    ending = Ending()
-    ending.watch()
+    shutdown = Shutdown()
+    shutdown.watch()
     os.environ.update(environment)
     if cpus and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cpus)
@@ -64,20 +64,20 @@ def main(orders: Connection, cpus: tuple[int, ...], environment: Mapping[str, st
             order = orders.recv()
         except (EOFError, OSError):  # the parent is gone
             return
-        _tell(orders, _run(orders, order, ending), ending)
+        _tell(orders, _run(orders, order, shutdown), shutdown)
 
 
-def _tell(orders: Connection, news: News, ending: Ending) -> None:
+def _tell(orders: Connection, news: News, shutdown: Shutdown) -> None:
     try:
         orders.send(news)
     except OSError:  # the parent is gone
-        ending.end()
+        shutdown.end()
 
 
-def _run(orders: Connection, order: Order, ending: Ending) -> News:
+def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
     from harness.settings import Settings
-    from results.plans.asked import Repeats
     from results.plans.kinds import from_plan
+    from results.plans.trial_request import Repeats
     from sweeps.run import run_study
 
     try:
@@ -87,9 +87,9 @@ def _run(orders: Connection, order: Order, ending: Ending) -> News:
             Path(order.store),
             study,
             settings,
-            on_progress=lambda settled: _tell(orders, News("progress", settled), ending),
+            on_progress=lambda settled: _tell(orders, News("progress", settled), shutdown),
             source=order.source,
-            ending=ending,
+            shutdown=shutdown,
         )
     except Exception as error:
         return News("failed", failure(error))

@@ -55,7 +55,7 @@ def test_the_list_names_figures_and_kinds(cli: Any) -> None:
     code, out, err = cli("figures", "--list")
     assert (code, err) == (0, "")
     names = [line.split("  ")[0] for line in out.splitlines()]
-    kinds = [f"--kind {name}" for name, row in registry.FIGURES.items() if row.of == registry.ASKED]
+    kinds = [f"--kind {name}" for name, row in registry.FIGURES.items() if row.of == registry.NOT_IN_IDENTITY]
     assert names == [*registry.named(), *kinds]
     of_paper = [name for name in names if name.startswith("shallue2018/")]
     assert of_paper == [f"shallue2018/figure{number}" for number in range(1, 12)]

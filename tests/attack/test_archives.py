@@ -266,7 +266,7 @@ def test_a_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
     for name, text in study().items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(text)
-    with archive.opened(tmp_path / "in", "batch_science") as source:
+    with archive.open_archive(tmp_path / "in", "batch_science") as source:
         for entry in source.entries:
             (tmp_path / "in" / entry.path).unlink()
             (tmp_path / "in" / entry.path).symlink_to(tmp_path / "secret")

@@ -32,7 +32,7 @@ def assert_same(one: Path, other: Path, study: BatchStudy) -> None:
     assert len(a.measurements) > len(a.trials) == study.trials
     assert a.trials.drop(columns="run").equals(b.trials.drop(columns="run"))
     assert a.measurements.equals(b.measurements)
-    assert not store.missing(one, study)
+    assert not store.missing_trials(one, study)
 
 
 @pytest.mark.attack
@@ -44,7 +44,7 @@ def test_a_killed_worker_of_the_engine_changes_no_result(
     study = make_study(pruning=pruning, batch_size=16, budget_steps=1500, trials=6)
     settings = Settings(lanes=2, part_seconds=0.0)
     killed, calm = tmp_path / "killed", tmp_path / "calm"
-    done: list[local.Outcome] = []
+    done: list[local.StudyOutcome] = []
     for folder in (killed, calm):
         store.ask(folder, study)
     launcher = threading.Thread(target=lambda: done.extend(local.run_all(killed, [study], settings, 1)))
@@ -82,6 +82,6 @@ def test_a_killed_sweep_goes_on_with_the_same_command(tmp_path: Path, pruning: s
     for folder in (killed, calm):
         subprocess.run([*command, f"store={folder}"], check=True, capture_output=True)
     (name,) = store.names(calm)
-    study = store.planned(calm, name)
+    study = store.stored_plan(calm, name)
     assert isinstance(study, BatchStudy)
     assert_same(killed, calm, study)

@@ -207,6 +207,6 @@ def unlike(folder: Path, study: BatchStudy) -> list[str]:
     marks = rows["test_loss"].to_numpy()
     if not np.array_equal(marks, trials.set_index("trial")["seed"].loc[rows["trial"]].to_numpy(np.float32)):
         wrong.append("rows of different attempts in one trial")
-    if not ledger.count(study.asked, trials).adds_up or store.missing(folder, study):
+    if not ledger.count(study.request, trials).adds_up or store.missing_trials(folder, study):
         wrong.append("ledger")
     return wrong

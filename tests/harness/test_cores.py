@@ -64,7 +64,7 @@ def run(study: Factorization, ids: list[int], store: Path, **how: object) -> tup
 
 
 def assert_same(one: Record, other: Record) -> None:
-    assert one.ended == other.ended
+    assert one.outcomes == other.outcomes
     for name in ("trial", "step"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     for name in (*cores.METRICS, "bytes_per_core"):
@@ -89,7 +89,7 @@ def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[Record], 
     for record in records:
         assert record.step.tolist() == [1, 2, 3, 4]
         assert list(record.metrics) == list(cores.MEASURED)
-        assert all(end.status == "COMPLETE" for end in record.ended.values())
+        assert all(end.status == "COMPLETE" for end in record.outcomes.values())
         assert record.metrics["train_objective"][-1] < record.metrics["train_objective"][0]
         for held in ("bytes_per_core", "peak_bytes_per_core"):
             assert record.metrics[held].dtype == np.int64
@@ -122,9 +122,9 @@ def test_without_time_trials_wait_and_go_on(
     study: Factorization, calm: tuple[list[Record], Kept], tmp_path: Path
 ) -> None:
     records, kept = run(study, [0, 1], tmp_path, time_limit_seconds=1e-9)
-    assert [end for record in records for end in record.ended.values()] == [
-        cores.Ended("INCOMPLETE", "time_limit", 1),
-        cores.Ended("INCOMPLETE", "time_limit", 0),
+    assert [end for record in records for end in record.outcomes.values()] == [
+        cores.TrialOutcome("INCOMPLETE", "time_limit", 1),
+        cores.TrialOutcome("INCOMPLETE", "time_limit", 0),
     ]
     assert [record.step.tolist() for record in records] == [[1], []]
     assert kept.folder.exists()
@@ -171,7 +171,7 @@ def test_evaluated_now_and_then(study: Factorization, calm: tuple[list[Record], 
     for name in (*cores.METRICS, "bytes_per_core", "peak_bytes_per_core"):
         np.testing.assert_array_equal(record.metrics[name], whole.metrics[name][[2, 3]])
     assert {at: arrays for at, arrays in all_kept.seen.items() if at[0] == 0} == kept.seen
-    assert record.ended[0] == cores.Ended("COMPLETE", None, EPOCHS)
+    assert record.outcomes[0] == cores.TrialOutcome("COMPLETE", None, EPOCHS)
     halves = sum(record.metrics[f"{half}_half_seconds"] for half in ("row", "column"))
     assert halves @ [3, 1] == pytest.approx(record.train_seconds, rel=1e-5)  # each is the mean since the one before
 
@@ -179,7 +179,7 @@ def test_evaluated_now_and_then(study: Factorization, calm: tuple[list[Record], 
 def test_out_of_time_between_evaluations(study: Factorization, tmp_path: Path) -> None:
     rarely = dataclasses.replace(study, evaluate_every=3)
     (record,), kept = run(rarely, [0], tmp_path, time_limit_seconds=1e-9)
-    assert record.ended == {0: cores.Ended("INCOMPLETE", "time_limit", 0)}
+    assert record.outcomes == {0: cores.TrialOutcome("INCOMPLETE", "time_limit", 0)}
     assert record.step.tolist() == []
     (record,), kept = run(rarely, [0], tmp_path)
     assert record.step.tolist() == [3, 4]
@@ -191,7 +191,7 @@ def test_tables_that_are_not_finite_end_a_trial(study: Factorization, tmp_path: 
     space = SearchSpace.from_plan(tiny)
     singular = dataclasses.replace(study, solver="cholesky", table_dtype="float32", space=space, evaluate_every=EPOCHS)
     (record,), kept = run(singular, [0], tmp_path)
-    assert record.ended[0] == cores.Ended("INFEASIBLE", None, 1)
+    assert record.outcomes[0] == cores.TrialOutcome("INFEASIBLE", None, 1)
     assert np.isnan(record.metrics["train_objective"]).all()
     for recall in cores.RECALLS:
         assert np.isnan(record.metrics[f"{recall}_error"]).all()
@@ -211,10 +211,10 @@ def test_an_objective_that_is_not_finite_ends_a_trial_with_what_was_measured(
 
     monkeypatch.setattr(Training, "evaluate", overflows)
     (record, other), _ = run(study, [0, 1], tmp_path)
-    assert record.ended[0] == cores.Ended("INFEASIBLE", None, 3)
+    assert record.outcomes[0] == cores.TrialOutcome("INFEASIBLE", None, 3)
     assert record.metrics["validation_recall_20_error"].tolist() == [0.875] * 3
     assert record.metrics["test_recall_20_error"].tolist() == [0.625] * 3
-    assert other.ended[1] == cores.Ended("INFEASIBLE", None, 1)
+    assert other.outcomes[1] == cores.TrialOutcome("INFEASIBLE", None, 1)
 
 
 def test_a_process_with_too_few_devices_says_so(study: Factorization, tmp_path: Path) -> None:

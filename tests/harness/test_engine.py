@@ -20,7 +20,7 @@ def same(a: Record, b: Record) -> bool:
     names = a.metrics.keys() == b.metrics.keys()
     rows = np.array_equal(a.trial, b.trial) and np.array_equal(a.step, b.step)
     bits = all(np.array_equal(a.metrics[m].view(np.int32), b.metrics[m].view(np.int32)) for m in a.metrics)
-    return names and rows and bits and a.ended == b.ended
+    return names and rows and bits and a.outcomes == b.outcomes
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def test_a_trial_that_waits_for_others_goes_on_where_it_was(make_study: Callable
     for pruning in ("off", "exact"):
         study = make_study(space=space, targets=(Target("validation_loss", 1e-9),), pruning=pruning)
         records[pruning] = engine.run(study, search.draw(study, range(12)), FEW)
-    statuses = [ended.status for ended in records["off"].ended.values()]
+    statuses = [ended.status for ended in records["off"].outcomes.values()]
     assert statuses.count("INFEASIBLE") >= 2 and statuses.count("COMPLETE") > FEW.lanes
-    assert records["exact"].ended == records["off"].ended  # nobody reached the target, so nobody was pruned
+    assert records["exact"].outcomes == records["off"].outcomes  # nobody reached the target, so nobody was pruned
     assert records["exact"].trial_steps == records["off"].trial_steps
     assert np.array_equal(records["exact"].step, records["off"].step)
     for name, values in records["off"].metrics.items():
@@ -99,8 +99,8 @@ def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: C
     planted = SearchSpace({"learning_rate": Range("DISCRETE", values=(1e30,)), "momentum": Range("LINEAR", 0.0, 0.0)})
     study = make_study(space=planted)
     record = engine.run(study, search.draw(study, range(2)), FEW)
-    assert {(ended.status, ended.steps <= 3) for ended in record.ended.values()} == {("INFEASIBLE", True)}
-    for trial, ended in record.ended.items():
+    assert {(ended.status, ended.steps <= 3) for ended in record.outcomes.values()} == {("INFEASIBLE", True)}
+    for trial, ended in record.outcomes.items():
         losses = record.metrics["validation_loss"][record.trial == trial]
         assert np.all(np.isfinite(losses[:-1]))
         assert not np.isfinite(losses[-1])
@@ -144,8 +144,8 @@ def test_optimizers_and_schedules_differ_where_they_should(make_study: Callable[
 def test_a_time_limit_ends_what_is_unfinished(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(targets=())
     record = engine.run(study, search.draw(study, range(8)), Settings(lanes=2, time_limit_seconds=1e-6))
-    assert {ended.reason for ended in record.ended.values()} == {"time_limit"}
-    assert len(record.ended) == 8
+    assert {ended.reason for ended in record.outcomes.values()} == {"time_limit"}
+    assert len(record.outcomes) == 8
     assert set(record.trial) <= {0, 1}
 
 
@@ -159,14 +159,14 @@ def test_confirming_trials_follow_once_all_others_are_handed_over(
     asked: list[set[int]] = []
 
     def confirming() -> list[Trial]:
-        asked.append({i for part in parts for i in part.ended})
+        asked.append({i for part in parts for i in part.outcomes})
         return search.draw(study, [APART + 5, 2 * APART + 5])
 
     record = engine.run(study, search.draw(study, range(8)), FEW, on_finished=parts.append, confirming=confirming)
-    assert record.ended.keys() == {*range(8), APART + 5, 2 * APART + 5}
-    assert [part.ended.keys() for part in parts] == [set(range(8)), {APART + 5, 2 * APART + 5}]
-    assert asked == [set(range(8)), set(record.ended)]  # again once those have ended, and been handed over
-    assert {record.ended[i].status for i in (APART + 5, 2 * APART + 5)} == {"COMPLETE"}
+    assert record.outcomes.keys() == {*range(8), APART + 5, 2 * APART + 5}
+    assert [part.outcomes.keys() for part in parts] == [set(range(8)), {APART + 5, 2 * APART + 5}]
+    assert asked == [set(range(8)), set(record.outcomes)]  # again once those have ended, and been handed over
+    assert {record.outcomes[i].status for i in (APART + 5, 2 * APART + 5)} == {"COMPLETE"}
     alone = engine.run(make_study(), search.draw(study, [2 * APART + 5]), FEW)  # by itself, and not pruned
     rows = record.trial == 2 * APART + 5
     assert np.array_equal(record.step[rows], alone.step)
@@ -177,4 +177,4 @@ def test_confirming_trials_follow_once_all_others_are_handed_over(
 
 def test_timings_add_up(whole: Record) -> None:
     assert 0 < whole.train_seconds + whole.evaluate_seconds <= whole.run_seconds
-    assert whole.trial_steps == sum(ended.steps for ended in whole.ended.values())
+    assert whole.trial_steps == sum(ended.steps for ended in whole.outcomes.values())

@@ -162,7 +162,7 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(optimize
     (study,) = config.request(overrides.command_line([*line, *extra, "task.budget.steps=100"])).studies
     trials = search.draw(study, range(8))
     company, alone = (engine.run(study, some, Settings(lanes=5)) for some in (trials, trials[4:5]))
-    assert alone.ended[4] == company.ended[4]
+    assert alone.outcomes[4] == company.outcomes[4]
     for name, values in alone.metrics.items():
         assert np.array_equal(values.view(np.int32), company.metrics[name][company.trial == 4].view(np.int32))
     first, last = (company.metrics["train_loss"][company.step == step] for step in (1, 100))

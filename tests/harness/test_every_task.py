@@ -50,7 +50,7 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
     trials = search.draw(study, range(3))
     company, alone = (engine.run(study, some, Settings(lanes=3)) for some in (trials, trials[2:]))
     lanes._build.cache_clear()  # which holds small data under the names of large ones
-    assert alone.ended[2] == company.ended[2]
+    assert alone.outcomes[2] == company.outcomes[2]
     for name, values in alone.metrics.items():
         assert np.array_equal(values.view(np.int32), company.metrics[name][company.trial == 2].view(np.int32))
     first, last = (company.metrics["validation_loss"][company.step == step] for step in (1, 12))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.frontier import Best, Ended, Frontier
+from harness.frontier import BestSteps, Frontier, TrialOutcome
 from results.plans.batch_study import BatchStudy, evaluation_steps
 from results.plans.study import Target, Trial
 from results.rules import pruning
@@ -17,7 +17,7 @@ TARGETS = (Target("validation_loss", 0.5), Target("validation_loss", 0.25), Targ
 STEPS = evaluation_steps(40, 1.5)
 
 
-def play(study: BatchStudy, curves: np.ndarray, lanes: int, best: Best, ids: list[int]) -> tuple[dict, dict, int]:
+def play(study: BatchStudy, curves: np.ndarray, lanes: int, best: BestSteps, ids: list[int]) -> tuple[dict, dict, int]:
     """Drives a frontier over made-up curves [trials, evaluations]: its endings, its answers, its trial-steps."""
     frontier = Frontier(study, [Trial(i, 0, {}) for i in ids], range(lanes), best)
     trial_steps, answers = 0, dict(best)
@@ -32,10 +32,12 @@ def play(study: BatchStudy, curves: np.ndarray, lanes: int, best: Best, ids: lis
                     answers[target] = min(answers.get(target, (stop, live.trial.id)), (stop, live.trial.id))
             frontier.record(live, measured, bool(np.isfinite(loss)))
         frontier.prune()
-    return frontier.ended, answers, trial_steps
+    return frontier.outcomes, answers, trial_steps
 
 
-def stored_as(study: BatchStudy, curves: np.ndarray, ended: dict[int, Ended]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def stored_as(
+    study: BatchStudy, curves: np.ndarray, ended: dict[int, TrialOutcome]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Trials and measurements of a pruned study as they are committed, from how its trials ended."""
     trials = pd.DataFrame([(i, *dataclasses.astuple(ended[i])) for i in sorted(ended)])
     trials.columns = ["trial", "status", "reason", "steps"]
@@ -107,7 +109,7 @@ def test_what_confirms_comes_last_and_is_never_pruned(make_study: Callable[..., 
     loss = {0: 0.4, 1: 1.0, APART: 1.0, 2 * APART: 1.0}  # the repeats never get where the best trial was at once
 
     def confirming() -> list[Trial]:
-        asked.append({i: ended.reason for i, ended in frontier.ended.items()})
+        asked.append({i: ended.reason for i, ended in frontier.outcomes.items()})
         return [Trial(APART, 0, {}), Trial(2 * APART, 0, {})]
 
     asked: list[dict[int, str | None]] = []
@@ -116,7 +118,7 @@ def test_what_confirms_comes_last_and_is_never_pruned(make_study: Callable[..., 
             measured = np.float32(loss[live.trial.id])
             frontier.record(live, {"validation_loss": measured, "validation_error": measured}, True)
         frontier.prune()
-    assert [frontier.ended[i] for i in (APART, 2 * APART)] == [Ended("COMPLETE", None, 40)] * 2
+    assert [frontier.outcomes[i] for i in (APART, 2 * APART)] == [TrialOutcome("COMPLETE", None, 40)] * 2
     searched: dict[int, str | None] = {0: None, 1: "pruned"}
     assert asked == [searched, searched | {APART: None, 2 * APART: None}]  # again once the first have ended
 
@@ -130,8 +132,8 @@ def test_where_trials_go_on_to_their_budget_a_target_ends_none(make_study: Calla
             finite = live.trial.id == 0 or frontier.stop(live) < 20
             frontier.record(live, {"validation_loss": reached, "validation_error": reached}, finite)
         frontier.prune()
-    assert frontier.ended[0] == Ended("COMPLETE", None, 40)
-    assert frontier.ended[1].status == "INFEASIBLE", "it diverged after it had reached its target"
+    assert frontier.outcomes[0] == TrialOutcome("COMPLETE", None, 40)
+    assert frontier.outcomes[1].status == "INFEASIBLE", "it diverged after it had reached its target"
 
 
 def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[..., BatchStudy]) -> None:
@@ -139,5 +141,5 @@ def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[.
     frontier.next()
     frontier.give_up("time_limit")
     assert frontier.next() == []
-    assert {(e.status, e.reason) for e in frontier.ended.values()} == {("INCOMPLETE", "time_limit")}
-    assert len(frontier.ended) == 5
+    assert {(e.status, e.reason) for e in frontier.outcomes.values()} == {("INCOMPLETE", "time_limit")}
+    assert len(frontier.outcomes) == 5

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from harness import search
-from harness.frontier import Ended
+from harness.frontier import TrialOutcome
 from harness.record import Record
 from results import durable, store
 from results.bad_input import BadInput
@@ -20,12 +20,12 @@ from results.storage.claims import Claim, TakenOver
 from sweeps import run
 
 
-def tables(study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -> dict[str, pa.Table]:
+def tables(study: BatchStudy, ids: list[int], ended: TrialOutcome, loss: float = 1.0) -> dict[str, pa.Table]:
     """A run of two evaluations per trial, as the engine would have recorded it."""
     trial = np.repeat(np.array(ids, np.int32), 2)
     record = Record(
         trials=search.draw(study, ids),
-        ended=dict.fromkeys(ids, ended),
+        outcomes=dict.fromkeys(ids, ended),
         trial=trial,
         step=np.tile(np.array([1, 2], np.int32), len(ids)),
         metrics={"validation_loss": np.full(len(trial), loss, np.float32)},
@@ -41,7 +41,7 @@ def tables(study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -
     return run.tables(study, record, {})
 
 
-def run_and_commit(folder: Path, study: BatchStudy, ids: list[int], ended: Ended, loss: float = 1.0) -> None:
+def run_and_commit(folder: Path, study: BatchStudy, ids: list[int], ended: TrialOutcome, loss: float = 1.0) -> None:
     with store.claim(folder, study.name) as claim:
         claim.write(tables(study, ids, ended, loss))
         claim.commit(study)
@@ -50,10 +50,10 @@ def run_and_commit(folder: Path, study: BatchStudy, ids: list[int], ended: Ended
 def test_runs_add_up_and_come_back(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(trials=4)
     store.ask(tmp_path, study)
-    assert store.missing(tmp_path, study) == [0, 1, 2, 3]
-    run_and_commit(tmp_path, study, [0, 2], Ended("COMPLETE", None, 2))
-    assert store.missing(tmp_path, study) == [1, 3]
-    run_and_commit(tmp_path, study, [1, 3], Ended("INFEASIBLE", None, 2))
+    assert store.missing_trials(tmp_path, study) == [0, 1, 2, 3]
+    run_and_commit(tmp_path, study, [0, 2], TrialOutcome("COMPLETE", None, 2))
+    assert store.missing_trials(tmp_path, study) == [1, 3]
+    run_and_commit(tmp_path, study, [1, 3], TrialOutcome("INFEASIBLE", None, 2))
     read = store.read(tmp_path)
     assert read.trials["trial"].tolist() == [0, 1, 2, 3]
     assert read.trials["run"].tolist() == [1, 3, 1, 3]
@@ -70,10 +70,10 @@ def test_a_trial_that_ran_out_of_time_is_wanted_again_and_then_replaced(
 ) -> None:
     study = make_study(trials=2)
     store.ask(tmp_path, study)
-    run_and_commit(tmp_path, study, [0, 1], Ended("INCOMPLETE", "time_limit", 2), loss=9.0)
-    assert store.missing(tmp_path, study) == [0, 1]
-    run_and_commit(tmp_path, study, [1], Ended("COMPLETE", None, 2), loss=0.5)
-    assert store.missing(tmp_path, study) == [0]
+    run_and_commit(tmp_path, study, [0, 1], TrialOutcome("INCOMPLETE", "time_limit", 2), loss=9.0)
+    assert store.missing_trials(tmp_path, study) == [0, 1]
+    run_and_commit(tmp_path, study, [1], TrialOutcome("COMPLETE", None, 2), loss=0.5)
+    assert store.missing_trials(tmp_path, study) == [0]
     read = store.read(tmp_path)
     assert read.trials["status"].tolist() == ["INCOMPLETE", "COMPLETE"]
     assert read.measurements["validation_loss"].tolist() == [9.0, 9.0, 0.5, 0.5]
@@ -85,13 +85,13 @@ def test_parts_count_for_the_next_run_and_are_seen_by_readers_once_committed(
     study = make_study(trials=3)
     store.ask(tmp_path, study)
     with store.claim(tmp_path, study.name) as claim:
-        claim.write(tables(study, [2], Ended("COMPLETE", None, 2)))
+        claim.write(tables(study, [2], TrialOutcome("COMPLETE", None, 2)))
     assert store.catalogue(tmp_path) == []
     assert len(store.read(tmp_path).trials) == 0
     assert store.progress(tmp_path, study) == (frozenset({2}), False, Ledger(3, 1, 0, 0, 0, 0, 0, 0, 2), 2)
     with store.claim(tmp_path, study.name) as claim:
         assert claim.settled == {2}
-        claim.write(tables(study, [0, 1], Ended("COMPLETE", None, 2)))
+        claim.write(tables(study, [0, 1], TrialOutcome("COMPLETE", None, 2)))
         claim.commit(study)
         assert claim.visible
     assert store.read(tmp_path).trials["trial"].tolist() == [0, 1, 2]
@@ -104,9 +104,9 @@ def test_a_study_claimed_by_another_is_given_up(tmp_path: Path, make_study: Call
     study = make_study(trials=2)
     store.ask(tmp_path, study)
     slow, quick = Claim(tmp_path, study.name), Claim(tmp_path, study.name)
-    slow.write(tables(study, [0], Ended("COMPLETE", None, 2)))
+    slow.write(tables(study, [0], TrialOutcome("COMPLETE", None, 2)))
     with pytest.raises(TakenOver, match=f"{study.name} was taken over by process {os.getpid()}"):
-        quick.write(tables(study, [0], Ended("COMPLETE", None, 2)))
+        quick.write(tables(study, [0], TrialOutcome("COMPLETE", None, 2)))
 
 
 def test_a_store_without_hashes_is_not_written_to(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_asking_for_more_trials_keeps_the_plan(tmp_path: Path, make_study: Calla
         store.ask(tmp_path, make_study(trials=trials))
     name = make_study().name
     assert store.names(tmp_path) == [name]
-    assert store.planned(tmp_path, name) == make_study(trials=12)
+    assert store.stored_plan(tmp_path, name) == make_study(trials=12)
 
 
 def test_the_same_name_with_another_plan_is_refused(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
@@ -142,7 +142,7 @@ def test_a_lock_empties_nothing_and_follows_no_link(tmp_path: Path, make_study: 
     lock = tmp_path / "store" / study.name / ".lock"
     store.ask(tmp_path / "store", study)
     lock.write_text("a note")
-    run_and_commit(tmp_path / "store", study, [0], Ended("COMPLETE", None, 2))
+    run_and_commit(tmp_path / "store", study, [0], TrialOutcome("COMPLETE", None, 2))
     assert lock.read_text() == "a note"
     for make in (lambda: lock.symlink_to(precious), lambda: lock.symlink_to("nowhere"), lambda: os.mkfifo(lock)):
         lock.unlink()
@@ -152,7 +152,7 @@ def test_a_lock_empties_nothing_and_follows_no_link(tmp_path: Path, make_study: 
     assert precious.read_text() == "what nobody has twice"
     assert not (lock.parent / "nowhere").exists()
     with pytest.raises(Damaged, match="remove it"):
-        store.running(tmp_path / "store", study.name)
+        store.is_running(tmp_path / "store", study.name)
 
 
 def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
@@ -162,13 +162,13 @@ def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[.
     path.unlink()
     path.mkdir()
     with pytest.raises(Damaged, match="is not a regular file"):
-        store.planned(tmp_path, study.name)
+        store.stored_plan(tmp_path, study.name)
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(trials=1)
     store.ask(tmp_path, study)
-    run_and_commit(tmp_path, study, [0], Ended("COMPLETE", None, 2))
+    run_and_commit(tmp_path, study, [0], TrialOutcome("COMPLETE", None, 2))
     (path,) = (tmp_path / study.name).glob("commit-*.json")
     record = durable.unseal(path.read_bytes(), path)
     path.write_bytes(durable.seal(record | {"schema": 99}))
@@ -187,14 +187,14 @@ def test_a_study_keeps_the_older_name_that_a_store_holds_it_under(
     tmp_path: Path, make_study: Callable[..., BatchStudy]
 ) -> None:
     study, older = make_study(), make_study(digits=8)
-    assert store.called(tmp_path, study) == study
+    assert store.with_stored_name(tmp_path, study) == study
     store.ask(tmp_path, older)
-    assert store.called(tmp_path, study) == store.called(tmp_path, older) == older
-    store.ask(tmp_path, store.called(tmp_path, make_study(trials=99)))
+    assert store.with_stored_name(tmp_path, study) == store.with_stored_name(tmp_path, older) == older
+    store.ask(tmp_path, store.with_stored_name(tmp_path, make_study(trials=99)))
     assert store.names(tmp_path) == [older.name]
-    assert store.planned(tmp_path, older.name) == make_study(trials=99, digits=8)
+    assert store.stored_plan(tmp_path, older.name) == make_study(trials=99, digits=8)
     other = make_study(seed=1)
-    assert store.called(tmp_path, other) == other
+    assert store.with_stored_name(tmp_path, other) == other
 
 
 def test_an_older_name_of_another_plan_is_not_taken(
@@ -204,6 +204,6 @@ def test_an_older_name_of_another_plan_is_not_taken(
     older = dataclasses.replace(one, digits=8)
     store.ask(tmp_path, older)
     assert older.name == dataclasses.replace(two, digits=8).name
-    assert store.called(tmp_path, one) == older
+    assert store.with_stored_name(tmp_path, one) == older
     for asked in (two, dataclasses.replace(two, digits=8)):
-        assert store.called(tmp_path, asked) == two
+        assert store.with_stored_name(tmp_path, asked) == two

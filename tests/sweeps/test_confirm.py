@@ -106,7 +106,7 @@ DYING = """
 import json, os, signal, sys
 from pathlib import Path
 from harness.settings import Settings
-from results.plans.asked import Asked, Repeats
+from results.plans.trial_request import Asked, Repeats
 from results.plans.batch_study import BatchStudy
 from sweeps.run import run_study
 

@@ -104,9 +104,9 @@ def _ended_and_stored(
     _, finished = told[-1]
     assert 0 < finished < 16
     (name,) = store.names(folder)
-    study = store.planned(folder, name)
+    study = store.stored_plan(folder, name)
     assert study is not None
-    assert not store.running(folder, name)
+    assert not store.is_running(folder, name)
     assert store.progress(folder, study).ledger.infeasible == finished
     assert verify.run(folder, lambda line: None) == 0
     assert sweep.stderr is not None

@@ -24,7 +24,7 @@ from sweeps import __main__ as sweeps_cli
 from sweeps import config, factorizations, overrides, plan, status
 from sweeps import run as run_module
 from sweeps.launchers import local
-from sweeps.reading import Read
+from sweeps.reading import ConfiguredStudy
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
 
@@ -267,7 +267,9 @@ def test_rows_that_are_split_are_in_the_memory_that_is_needed(files: list[str]) 
     line = [files[0], files[1], "ratings.heldout=heldout.parquet", "als.dim=30", "als.solver=cg,cholesky", "cores=2"]
     request = config.request(overrides.command_line([*line, "-m", "store=new"]))
     data = prepared.load(registry.ratings(request.sources[request.studies[0].name]))
-    needed = [factorizations._needed(study, data)[0] for study in request.studies if isinstance(study, Factorization)]
+    needed = [
+        factorizations._memory_needed(study, data)[0] for study in request.studies if isinstance(study, Factorization)
+    ]
     hubs = 30 * 30 * 30 * 4  # every column is longer than an eighth of a chunk
     assert needed[1] - needed[0] == 2 * factorizations.HUB_COPIES * hubs
 
@@ -285,7 +287,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
     assert isinstance(study, Factorization)
     data = {"name": "ratings"} | dict(word.removeprefix("ratings.").split("=") for word in files[1:])
     said: list[str] = []
-    factorizations.make_ready([Read(study, data)], said.append)
+    factorizations.make_ready([ConfiguredStudy(study, data)], said.append)
     assert "ratings: 2 rows with held-out links have no history to be solved from and are left out" in said
     known = ([1.0, 1.0], ([38, 39], [0, 0]))
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
@@ -294,7 +296,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:
     request = config.request(overrides.command_line([*files, "als.dim=4", "store=new"]))
-    asked = [Read(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
+    asked = [ConfiguredStudy(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
     said: list[str] = []
     factorizations.make_ready(asked, said.append)
     assert said == ["ratings: 7 duplicate links were merged"]
@@ -312,7 +314,7 @@ def test_cores_beyond_the_physical_ones_are_said_to_be_emulated(monkeypatch: pyt
     assert local.slot_alone(8)[1]["JAX_NUM_CPU_DEVICES"] == "8"
     request = config.request(overrides.command_line([*GRAPH, "als.dim=4", "cores=1,2,4,8", "-m", "store=new"]))
     said: list[str] = []
-    asked = [Read(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
+    asked = [ConfiguredStudy(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
     factorizations.make_ready(asked, said.append)
     assert said == ["cores=4,8 on 2 physical cores are emulated: times will say nothing about speed"]
 

@@ -125,4 +125,4 @@ def test_a_failure_that_cannot_be_stored_stops_no_other_study(
 
 @pytest.mark.parametrize(("code", "words"), [(1, "with exit code 1"), (-9, "by signal 9 (Killed), as the system does")])
 def test_how_a_process_ended(code: int, words: str) -> None:
-    assert local.how(code).startswith(words)
+    assert local.exit_description(code).startswith(words)

@@ -26,7 +26,7 @@ def preset_names() -> list[str]:
 
 def told(study: Plan) -> tuple[str, int]:
     """Its readable name and how many trials; the hash in a name depends on the text of this Python's manual."""
-    return study.name.rsplit("-", 1)[0], study.asked.planned
+    return study.name.rsplit("-", 1)[0], study.request.planned
 
 
 @pytest.mark.parametrize("folder", RELEASES, ids=lambda folder: folder.name)

@@ -10,7 +10,7 @@ from toy_plan import ToyStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from sweeps import ranges
-from sweeps.reading import Read
+from sweeps.reading import ConfiguredStudy
 
 
 @dataclasses.dataclass
@@ -29,10 +29,10 @@ class Keys:
     batch_size: int = MISSING
 
 
-def read(config: Mapping[str, Any]) -> Read[ToyStudy]:
+def read(config: Mapping[str, Any]) -> ConfiguredStudy[ToyStudy]:
     """The toy that a configuration asks for."""
     toy = config["toy"]
-    return Read(
+    return ConfiguredStudy(
         ToyStudy(
             dataset="noise",
             batch_size=config["batch_size"],

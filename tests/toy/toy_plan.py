@@ -3,10 +3,10 @@
 import dataclasses
 from typing import ClassVar
 
-from results.plans.asked import MOST_TRIALS
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
+from results.plans.trial_request import MOST_TRIALS
 
 
 @dataclasses.dataclass(frozen=True)

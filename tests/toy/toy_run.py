@@ -4,20 +4,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.frontier import Ended
+from harness.frontier import TrialOutcome
 from harness.record import Record
 from harness.runners import Job
 
 
-def run(job: Job) -> Mapping[int, Ended]:
+def run(job: Job) -> Mapping[int, TrialOutcome]:
     """Runs all trials at once."""
     steps = np.arange(1, job.study.budget_steps + 1, dtype=np.int32)
-    ended = {trial.id: Ended("COMPLETE", None, len(steps)) for trial in job.trials}
+    ended = {trial.id: TrialOutcome("COMPLETE", None, len(steps)) for trial in job.trials}
     rates = np.repeat([trial.metaparameters["learning_rate"] for trial in job.trials], len(steps))
     step = np.tile(steps, len(job.trials))
     record = Record(
         trials=job.trials,
-        ended=ended,
+        outcomes=ended,
         trial=np.repeat(np.array(list(ended), np.int32), len(steps)),
         step=step,
         metrics={"validation_loss": np.exp(-rates * step).astype(np.float32), "plays": step * job.study.width},

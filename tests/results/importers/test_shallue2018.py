@@ -525,8 +525,8 @@ def test_differences_are_told_in_few_lines(tmp_path: Path) -> None:
 def test_progress_elsewhere_than_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "FIRST_SECONDS", 0.0)
     lines: list[str] = []
-    with progress.shown("import", 4_000_000, "B", lines.append) as tell:
+    with progress.show_progress("import", 4_000_000, "B", lines.append) as tell:
         tell(1_000_000)
-    with progress.shown("import", 0, " files", lines.append) as tell:
+    with progress.show_progress("import", 0, " files", lines.append) as tell:
         tell(7)
     assert lines == ["import: 1.00MB (25%)", "import: 7.00 files"]

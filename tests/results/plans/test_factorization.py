@@ -89,7 +89,7 @@ def test_store_release_and_back(
             assert merge.merge([out], back, lambda line: None) == 0
         assert verify.run(place, lambda line: None) == 0
         assert [commit.plan.get("cores") for commit in store.catalogue(place)] == [None, 1, 2]
-    described = {column.name: column for column in contents.described(_contents(out), "measurements")}
+    described = {column.name: column for column in contents.describe_columns(_contents(out), "measurements")}
     assert described["row_half_seconds"].meaning.startswith("seconds of solving all rows, without compiling")
     assert described["bytes_per_core"].type == "int64"
     measured = pyarrow.dataset.dataset(out / "measurements", format="parquet", partitioning="hive").to_table()

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from results.bad_input import BadInput
-from results.plans.asked import Asked
 from results.plans.batch_study import BatchStudy, evaluation_steps
 from results.plans.kinds import from_plan
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import COMPARABLE, Target
+from results.plans.trial_request import TrialRequest
 
 
 def test_identity_ignores_the_number_of_trials_and_nothing_else(make_study: Callable[..., BatchStudy]) -> None:
@@ -57,7 +57,7 @@ def test_a_plan_of_other_software_is_refused(make_study: Callable[..., BatchStud
     plan = make_study().plan()
     for other in ({**plan, "kind": "cores"}, {**plan, "flavour": 1}, {k: v for k, v in plan.items() if k != "seed"}):
         with pytest.raises(BadInput, match=r"kind=cores|flavour|seed"):
-            BatchStudy.from_plan(other, Asked(1))
+            BatchStudy.from_plan(other, TrialRequest(1))
 
 
 def test_a_target_is_compared_in_the_type_of_the_column() -> None:

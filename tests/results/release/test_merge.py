@@ -171,7 +171,7 @@ def test_what_is_to_be_run_again_gives_way_to_what_is_finished(
         assert found.trials["status"].tolist() == ["COMPLETE", "COMPLETE", "INCOMPLETE"]
         assert found.trials["reason"].tolist()[2] == "lost"
         assert set(found.measurements["trial"]) == {0, 1}
-        assert store.missing(tmp_path / "store", study) == [2, 3]
+        assert store.missing_trials(tmp_path / "store", study) == [2, 3]
         shutil.rmtree(tmp_path / "store")
 
 
@@ -282,7 +282,7 @@ def test_a_study_that_was_asked_for_with_more_trials_keeps_asking(
     assert joined([tmp_path / "large"], tmp_path / "small") == "0 new, 1 grown, 0 already there"
     (commit,) = store.catalogue(tmp_path / "small")
     assert (commit.trials, commit.ledger.missing) == (5, 3)
-    assert store.planned(tmp_path / "small", large.name) == large
+    assert store.stored_plan(tmp_path / "small", large.name) == large
     store.ask(tmp_path / "new", dataclasses.replace(large, trials=9))
     joined([tmp_path / "large"], tmp_path / "new")
     (commit,) = store.catalogue(tmp_path / "new")
@@ -379,7 +379,7 @@ def test_parts_after_a_merge_count_from_the_first_however_many_the_source_says_i
     resealed(tmp_path / "release", parts=parts.MOST)
     joined([tmp_path / "release"], tmp_path / "store")
     fill(tmp_path / "store", make_study(trials=3), [2], commit=False)
-    assert store.missing(tmp_path / "store", make_study(trials=3)) == []
+    assert store.missing_trials(tmp_path / "store", make_study(trials=3)) == []
     assert verify.run(tmp_path / "store", silent) == 0
 
 
@@ -446,7 +446,7 @@ def test_whoever_claims_in_the_midst_of_a_merge_is_told_of(
 
     monkeypatch.setattr(durable, "create", interrupted)
     assert "was taken over by another process" in refusal([two], tmp_path / "store")[1]
-    assert store.missing(tmp_path / "store", study) == [3], "and what it wrote counts, beside what was merged"
+    assert store.missing_trials(tmp_path / "store", study) == [3], "and what it wrote counts, beside what was merged"
     assert joined([two], tmp_path / "store").endswith("1 already there")
     assert verify.run(tmp_path / "store", silent) == 0
 
@@ -539,7 +539,7 @@ def test_two_studies_of_one_older_name_are_two(
     assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "2 new, 0 grown, 0 already there"
     assert held(tmp_path / "c") == [(shorter(one).name, [0, 1]), (two.name, [0, 1])]
     assert joined([tmp_path / "a", tmp_path / "b"], tmp_path / "c") == "0 new, 0 grown, 2 already there"
-    assert [store.called(tmp_path / "c", each).name for each in (one, two)] == [shorter(one).name, two.name]
+    assert [store.with_stored_name(tmp_path / "c", each).name for each in (one, two)] == [shorter(one).name, two.name]
 
 
 def test_a_source_that_holds_a_plan_twice_is_refused(

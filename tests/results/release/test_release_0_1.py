@@ -12,9 +12,9 @@ from analysis import workloads
 from analysis.fitting import confirmations
 from results import store
 from results.checks import verify
-from results.plans.asked import Asked, Repeats
 from results.plans.batch_study import BatchStudy
 from results.plans.study import COMPARABLE
+from results.plans.trial_request import Repeats, TrialRequest
 from results.reading import scan
 from results.release import merge
 
@@ -35,7 +35,7 @@ def test_plans_say_what_they_said() -> None:
     for study in networks(RELEASE):
         assert (study.comparable, study.stop, study.ends_at) == ("0.1", "target", study.targets)
         assert "stop" not in study.plan()
-        assert study.asked == Asked(64, Repeats(top=1, confirm=5))
+        assert study.request == TrialRequest(64, Repeats(top=1, confirm=5))
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["release", "merged"])

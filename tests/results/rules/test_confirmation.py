@@ -13,9 +13,9 @@ from results import durable, store
 from results.bad_input import BadInput
 from results.checks import repair, verify
 from results.plans import schema
-from results.plans.asked import Asked, Repeats
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
+from results.plans.trial_request import Repeats, TrialRequest
 from results.reading import overview, scan
 from results.release import merge
 from results.rules import answers, confirmation, ledger
@@ -94,25 +94,25 @@ def test_the_best_is_the_answer_or_came_nearest(
 
 
 def test_without_a_trial_nothing_is_repeated(study: BatchStudy) -> None:
-    assert confirmation.missing(study, pd.DataFrame(), pd.DataFrame()) == []
+    assert confirmation.missing_ids(study, pd.DataFrame(), pd.DataFrame()) == []
 
 
 def test_repeats_are_missing_once_the_search_is_whole(study: BatchStudy) -> None:
-    assert confirmation.missing(study, *frames(study, {0: [0.4], 1: [0.9]})) == []
-    assert confirmation.missing(study, *frames(study, SEARCHED)) == [APART + 1, 2 * APART + 1]
-    assert confirmation.missing(study, *frames(study, SEARCHED | {APART + 1: [0.4]})) == [2 * APART + 1]
+    assert confirmation.missing_ids(study, *frames(study, {0: [0.4], 1: [0.9]})) == []
+    assert confirmation.missing_ids(study, *frames(study, SEARCHED)) == [APART + 1, 2 * APART + 1]
+    assert confirmation.missing_ids(study, *frames(study, SEARCHED | {APART + 1: [0.4]})) == [2 * APART + 1]
     trials, measurements = frames(study, SEARCHED)
     trials["reason"] = ["lost", None, None]
-    assert confirmation.missing(study, trials, measurements) == []
+    assert confirmation.missing_ids(study, trials, measurements) == []
 
 
 def test_confirming_is_no_part_of_the_identity(study: BatchStudy) -> None:
     without = dataclasses.replace(study, confirm=0)
     assert (without.name, without.stream) == (study.name, study.stream)
-    assert BatchStudy.from_plan(study.plan(), Asked(3, Repeats(confirm=2))) == study
+    assert BatchStudy.from_plan(study.plan(), TrialRequest(3, Repeats(confirm=2))) == study
     chosen = dataclasses.replace(study, confirm_top=3)
     assert (chosen.name, chosen.stream) == (study.name, study.stream)
-    assert BatchStudy.from_plan(study.plan(), Asked(3, Repeats(3, 2))) == chosen
+    assert BatchStudy.from_plan(study.plan(), TrialRequest(3, Repeats(3, 2))) == chosen
 
 
 @pytest.fixture
@@ -134,31 +134,31 @@ REPORTING = {3 * APART + 2: [0.9, 0.4], 4 * APART + 2: [0.4]}
 
 
 def test_candidates_choose_and_the_chosen_one_reports_on_further_seeds(contest: BatchStudy) -> None:
-    assert contest.asked.planned == 4 + 3 * 2 + 2
+    assert contest.request.planned == 4 + 3 * 2 + 2
     assert confirmation.candidates(contest, *frames(contest, FOUR)) == [1, 2, 0]
     first = sorted(CHOOSING)
-    assert sorted(confirmation.missing(contest, *frames(contest, FOUR))) == first
+    assert sorted(confirmation.missing_ids(contest, *frames(contest, FOUR))) == first
     some = {at: CHOOSING[at] for at in first[:-1]}
-    assert confirmation.missing(contest, *frames(contest, FOUR | some)) == first[-1:]
-    assert confirmation.missing(contest, *frames(contest, FOUR | CHOOSING)) == sorted(REPORTING)
+    assert confirmation.missing_ids(contest, *frames(contest, FOUR | some)) == first[-1:]
+    assert confirmation.missing_ids(contest, *frames(contest, FOUR | CHOOSING)) == sorted(REPORTING)
     whole = frames(contest, FOUR | CHOOSING | REPORTING)
-    assert confirmation.missing(contest, *whole) == []
-    assert confirmation.reporting(contest.asked, [*CHOOSING, *REPORTING]) == sorted(REPORTING)
-    assert confirmation.reporting(contest.asked, CHOOSING) == []
+    assert confirmation.missing_ids(contest, *whole) == []
+    assert confirmation.reporting_ids(contest.request, [*CHOOSING, *REPORTING]) == sorted(REPORTING)
+    assert confirmation.reporting_ids(contest.request, CHOOSING) == []
 
 
 def test_of_equal_medians_the_better_of_the_search_is_chosen(contest: BatchStudy) -> None:
     losses = FOUR | {at: [0.9, 0.4] for at in CHOOSING}
-    assert confirmation.missing(contest, *frames(contest, losses)) == [3 * APART + 1, 4 * APART + 1]
+    assert confirmation.missing_ids(contest, *frames(contest, losses)) == [3 * APART + 1, 4 * APART + 1]
     losses = FOUR | {at: [0.9] for at in CHOOSING}  # not reached is infinite, of all of them
-    assert confirmation.missing(contest, *frames(contest, losses)) == [3 * APART + 1, 4 * APART + 1]
+    assert confirmation.missing_ids(contest, *frames(contest, losses)) == [3 * APART + 1, 4 * APART + 1]
 
 
 def test_one_candidate_reports_by_all_of_its_repeats(study: BatchStudy) -> None:
-    assert confirmation.reporting(study.asked, REPEATS) == sorted(REPEATS)
+    assert confirmation.reporting_ids(study.request, REPEATS) == sorted(REPEATS)
     lone = dataclasses.replace(study, trials=1, confirm=2, confirm_top=5)  # no rival in a search of one
-    assert lone.asked.planned == 3
-    assert confirmation.reporting(lone.asked, [APART, 2 * APART]) == [APART, 2 * APART]
+    assert lone.request.planned == 3
+    assert confirmation.reporting_ids(lone.request, [APART, 2 * APART]) == [APART, 2 * APART]
 
 
 def test_a_contest_is_stored_counted_verified_and_merged(contest: BatchStudy, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_what_cannot_be_confirmed_is_refused(study: BatchStudy, changes: dict, w
 def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
     (commit,) = store.catalogue(tmp_path)
-    assert commit.asked == Asked(3, Repeats(confirm=2))
+    assert commit.request == TrialRequest(3, Repeats(confirm=2))
     assert (commit.ledger.planned, commit.ledger.complete, commit.ledger.adds_up) == (5, 5, True)
     searched = scan.intervals([commit], TARGET)
     assert searched["trial"].tolist() == [1, 2]

@@ -47,7 +47,7 @@ class Model(NamedTuple):
     writers: tuple[tuple[Any, ...], ...]
 
     def counting(self) -> tuple[Part, ...]:
-        return tuple(parts.counting((part for part, _ in self.there), dict(enumerate(self.cutoffs, 1)), 0))
+        return tuple(parts.counting_parts((part for part, _ in self.there), dict(enumerate(self.cutoffs, 1)), 0))
 
     def held(self, among: Collection[Part]) -> frozenset[Part]:
         return frozenset().union(*(first for part, first in self.there if part in among))
@@ -115,9 +115,9 @@ def test_what_counted_or_was_told_to_be_stored_is_kept_whatever_three_writers_do
 
 def test_a_hole_is_noticed() -> None:
     with pytest.raises(LookupError, match=r"parts \[0, 2\] are not all from 0 on"):
-        parts.counting([Part(2, 1), Part(0, 1)], {1: 0}, 0)
-    assert parts.counting([Part(2, 1), Part(0, 1)], {1: 0}, 2) == [Part(2, 1)]
-    assert parts.counting([Part(0, 1), Part(1, 1), Part(1, 2)], {1: 0, 2: 1}, 0) == [Part(0, 1), Part(1, 2)]
+        parts.counting_parts([Part(2, 1), Part(0, 1)], {1: 0}, 0)
+    assert parts.counting_parts([Part(2, 1), Part(0, 1)], {1: 0}, 2) == [Part(2, 1)]
+    assert parts.counting_parts([Part(0, 1), Part(1, 1), Part(1, 2)], {1: 0, 2: 1}, 0) == [Part(0, 1), Part(1, 2)]
 
 
 # Real writers, stopped wherever they do something that others can see
@@ -193,7 +193,7 @@ BOUNDARIES = 14
 
 def check(writer: ModuleType, folder: Path, study: BatchStudy, *, whole: bool) -> None:
     """What is visible is of one attempt per trial and adds up; ``whole``: it is the truth, and ``verify`` agrees."""
-    commit = commits.committed(folder, study.name)
+    commit = commits.newest_commit(folder, study.name)
     assert commit is None or commit.ledger.adds_up
     found = store.read(folder, study.name)
     if len(found.trials):
@@ -248,12 +248,12 @@ def test_a_late_part_and_a_late_commit_of_a_stalled_writer(
     folder = tmp_path / study.name
     one = begin(1)
     one.step(6)  # it has claimed, stored trials 0 and 1, and was about to store 2 and 3
-    assert commits.listed(folder).parts == (Part(0, 1),)
+    assert commits.list_study(folder).parts == (Part(0, 1),)
     writer.insist(tmp_path, study, 2, lambda: None)
     before = store.read(tmp_path)
     one.finish()
     assert one.taken_over
-    assert commits.listed(folder).parts == (Part(1, 1),), "what was committed is removed, what came late is left"
+    assert commits.list_study(folder).parts == (Part(1, 1),), "what was committed is removed, what came late is left"
     assert store.read(tmp_path).measurements.equals(before.measurements)
     assert store.progress(tmp_path, study).visible, "what came too late counts for nothing"
     assert before.trials["seed"].tolist() == [1, 1, 2, 2]
@@ -262,7 +262,7 @@ def test_a_late_part_and_a_late_commit_of_a_stalled_writer(
     assert more.name == study.name
     store.ask(tmp_path, more)
     two = Stalled(lambda: writer.finish(Claim(tmp_path, more.name), more, 3, lambda: None))
-    late = max(commits.listed(folder).claims) + 2  # one claim to write, one to commit
+    late = max(commits.list_study(folder).claims) + 2  # one claim to write, one to commit
     while not (folder / envelope.file_name(late)).exists():
         two.step(1)  # until it is about to write its commit record
     assert claim_file(late) in {path.name for path in folder.iterdir()}
@@ -270,8 +270,8 @@ def test_a_late_part_and_a_late_commit_of_a_stalled_writer(
     store.ask(tmp_path, even_more)
     writer.insist(tmp_path, even_more, 4, lambda: None)
     two.finish()
-    assert late in commits.listed(folder).commits
-    newest = commits.committed(tmp_path, study.name)
+    assert late in commits.list_study(folder).commits
+    newest = commits.newest_commit(tmp_path, study.name)
     assert newest and newest.number > late
     check(writer, tmp_path, even_more, whole=True)
     assert store.read(tmp_path).trials["seed"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
@@ -306,7 +306,7 @@ def test_asking_for_fewer_than_are_stored_adds_up(writer: ModuleType, tmp_path: 
     with store.claim(tmp_path, many.name) as claim:
         claim.write(writer.tables(many, [0, 1, 2]))  # and is killed here
     writer.replay(tmp_path, few)
-    commit = commits.committed(tmp_path, many.name)
+    commit = commits.newest_commit(tmp_path, many.name)
     assert commit and commit.ledger.adds_up
     assert (commit.trials, commit.ledger.missing) == (6, 3)
 
@@ -336,7 +336,7 @@ def about_to_commit(writer: ModuleType, folder: Path) -> tuple[BatchStudy, Stall
     writer.replay(folder, writer.study_of("off", 4))
     more = writer.study_of("off", 6)
     store.ask(folder, more)
-    number = max(commits.listed(folder / more.name).claims) + 2
+    number = max(commits.list_study(folder / more.name).claims) + 2
     stalled = Stalled(lambda: writer.finish(Claim(folder, more.name), more, 1, lambda: None))
     while not (folder / more.name / envelope.file_name(number)).exists():
         stalled.step(1)
@@ -363,10 +363,10 @@ def test_parts_stay_where_a_file_of_the_commit_that_holds_them_is_gone(writer: M
     study, stalled = about_to_commit(writer, tmp_path)
     (measurements,) = (tmp_path / study.name).glob("measurements-000004.parquet")
     measurements.unlink()
-    before = commits.listed(tmp_path / study.name).parts
+    before = commits.list_study(tmp_path / study.name).parts
     stalled.step(1000)
     assert "measurements-000004.parquet is missing" in stalled.error
-    assert commits.listed(tmp_path / study.name).parts == before != ()
+    assert commits.list_study(tmp_path / study.name).parts == before != ()
     assert repair.run(tmp_path, print) == 0
     writer.insist(tmp_path, study, 2, lambda: None)
     check(writer, tmp_path, study, whole=True)

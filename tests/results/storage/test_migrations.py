@@ -81,7 +81,7 @@ def test_a_store_of_schema_2_is_read_and_grown_as_one_of_today(tmp_path: Path) -
     folder = tmp_path / "store"
     shutil.copytree(STORED / "schema-2", folder)
     (name,) = store.names(folder)
-    study = store.planned(folder, name)
+    study = store.stored_plan(folder, name)
     assert isinstance(study, BatchStudy) and (study.trials, study.confirm) == (5, 0)
     assert store.read(folder).trials["role"].tolist() == ["search"] * 3
     assert verify.run(folder, lambda line: None) == 0

@@ -19,7 +19,7 @@ GRACE_SECONDS = 5.0  # that what is being stored may take until the process ends
 CODE = 128 + signal.SIGTERM
 
 
-class Ending:
+class Shutdown:
     """The work to do before the process ends.
 
     Attributes:
@@ -57,13 +57,13 @@ class Ending:
         """
         parent = multiprocessing.parent_process()
         assert parent is not None
-        told, tell = os.pipe()
-        os.set_blocking(tell, False)
-        signal.set_wakeup_fd(tell)
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer)
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # what counts is the byte in the pipe
 
         def wait() -> None:
-            multiprocessing.connection.wait([told, parent.sentinel])
+            multiprocessing.connection.wait([reader, parent.sentinel])
             self.end()
 
         threading.Thread(target=wait, daemon=True).start()

@@ -48,7 +48,7 @@ class Repeats(NamedTuple):
 NO_REPEATS = Repeats()
 
 
-class Asked(NamedTuple):
+class TrialRequest(NamedTuple):
     """A request for trials of a search, and for repeats of the best of them."""
 
     trials: int
@@ -61,10 +61,10 @@ class Asked(NamedTuple):
         return self.trials + sum(repeats.width(k, self.trials) for k in range(1, repeats.confirm + 1))
 
 
-def most(asked: Iterable[Asked]) -> Asked:
+def largest_request(asked: Iterable[TrialRequest]) -> TrialRequest:
     """The most trials, and the most repeats, of any that were asked for."""
-    requests = list(asked)
-    return Asked(max(one.trials for one in requests), max(one.repeats for one in requests))
+    pairs = list(asked)
+    return TrialRequest(max(one.trials for one in pairs), max(one.repeats for one in pairs))
 
 
 def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
