@@ -26,18 +26,16 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import als_large
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-from factorizers import Case
-from report import Report
-from tqdm import tqdm
+from factorizers import FactorizationCase
+from report import BenchmarkReport, in_turn, median_ratio, open_report
 
 from harness import processors
 from results.bad_input import BadInput
@@ -50,12 +48,18 @@ from workloads.factorization.ratings import Ratings, halves
 ROUNDS, EPOCHS, THREADS = 5, 8, 2
 SMOKE_GRAPHS, SMOKE_EPOCHS = ((400, 4_000, 8, 2, 1.0),), 2
 LEAST_RECALL = -0.002  # ours less theirs
-# rows and columns, links, dim, steps of ours; what the ratio is to be at least
+# rows and columns, links, dim, steps of ours; the least ratio that will do
 GRAPHS = ((50_000, 2_000_000, 64, 2, 1.5), (50_000, 2_000_000, 128, 2, 2.1), (200_000, 10_000_000, 128, 3, 1.5))
 UNOBSERVED_WEIGHT, NORM_PENALTY = 0.01, 0.3
+ARGUMENTS = {
+    **{name: {"type": Path} for name in ("--graph", "--heldout", "--history")},
+    "--dim": {"type": int, "default": 64},
+    "--gpu": {"action": "store_true"},
+    "--large": {"type": int, "nargs": "?", "const": 10**8},
+}
 
 
-class Process:
+class Factorizer:
     """One of the programs of ``factorizers``, waiting for commands."""
 
     def __init__(self, which: str, folder: Path):
@@ -66,29 +70,21 @@ class Process:
         self._answer()
 
     def run(self, epochs: int) -> list[float]:
-        self._tell(f"run {epochs}")
-        seconds: list[float] = json.loads(self._answer())
-        return seconds
+        """Seconds of every epoch."""
+        return json.loads(self._answer(f"run {epochs}\n"))
 
     def columns(self, path: Path) -> np.ndarray:
         """The columns' table of the last run, float32[columns, d]."""
-        self._tell(f"save {path}")
-        self._answer()
+        self._answer(f"save {path}\n")
         with np.load(path) as tables:
-            columns: np.ndarray = tables["columns"]
-        return columns
+            return tables["columns"]
 
     def end(self) -> None:
         self._process.communicate()
 
-    def _tell(self, line: str) -> None:
-        stream: IO[str] | None = self._process.stdin
-        assert stream is not None
-        stream.write(line + "\n")
-        stream.flush()
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
+    def _answer(self, command: str = "") -> str:
+        self._process.stdin.write(command)
+        self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             sys.exit(f"a program that is measured ended with exit code {self._process.wait()}")
@@ -102,50 +98,46 @@ class Peak(NamedTuple):
     gbytes: float
 
 
-class Kernel(NamedTuple):
-    """One of ours, and what `implicit` takes over what it takes is to be at least."""
-
-    name: str
-    target: float | None
-
-
-def measure(report: Report, name: str, ratings: Ratings, case: Case, target: float | None, peak: Peak | None) -> None:
+def measure(
+    report: BenchmarkReport,
+    name: str,
+    ratings: Ratings,
+    case: FactorizationCase,
+    target: float | None,
+    peak: Peak | None,
+) -> None:
     """Adds all figures of one graph and one size of tables."""
     rounds, epochs, rival = (1, SMOKE_EPOCHS, "xla") if report.smoke else (ROUNDS, EPOCHS, "implicit")
-    kernels = [Kernel("fused", target), Kernel("xla", None)] if _can_fuse(case) else [Kernel("xla", target)]
-    with tempfile.TemporaryDirectory() as spare, contextlib.ExitStack() as stack:
-        folder = Path(spare)
-        _write(folder, ratings, case)
+    targets = {"fused": target, "xla": None} if _can_fuse(case) else {"xla": target}  # by kernel of ours
+    _write(report.folder, ratings, case)
+    with contextlib.ExitStack() as stack:
         programs = {}
-        for which in dict.fromkeys([*(kernel.name for kernel in kernels), rival]):
-            programs[which] = Process(which, folder)
+        for which in dict.fromkeys([*targets, rival]):
+            programs[which] = Factorizer(which, report.folder)
             stack.callback(programs[which].end)
-        best: dict[str, list[float]] = {which: [] for which in programs}
-        for _ in tqdm(range(rounds), desc=name, disable=not sys.stderr.isatty()):
-            for which, program in programs.items():
-                best[which].append(min(program.run(epochs)))
-        found = {
-            which: quality(program.columns(folder / f"{which}.npz"), ratings, case)
+        work = {which: lambda program=program: min(program.run(epochs)) for which, program in programs.items()}
+        best = in_turn(work, rounds, name)
+        recalls = {
+            which: quality(program.columns(report.folder / f"{which}.npz"), ratings, case)
             for which, program in programs.items()
         }
     theirs = statistics.median(best[rival])
     report.add(f"{name}: {rival}", theirs, "s/epoch")
-    flops, moved = work(ratings, case)
-    for kernel, goal in kernels:
+    flops, moved = operations(ratings, case)
+    for kernel, goal in targets.items():
         ours, label = statistics.median(best[kernel]), f"{name}, {kernel}"
         report.add(f"{label}: ours", ours, "s/epoch")
-        ratios = [b / a for a, b in zip(best[kernel], best[rival], strict=True)]
-        report.add(f"{label}: implicit / ours", statistics.median(ratios), "×", goal)
-        report.add(f"{label}: Recall@20 of ours, %", 100 * found[kernel], "%")
-        more = 100 * (found[kernel] - found[rival])
-        report.add(f"{label}: Recall@20 of ours less implicit's", more, "points", 100 * LEAST_RECALL)
+        report.add(f"{label}: implicit / ours", median_ratio(best[rival], best[kernel]), "×", goal)
+        report.add(f"{label}: Recall@20 of ours, %", 100 * recalls[kernel], "%")
+        difference = 100 * (recalls[kernel] - recalls[rival])
+        report.add(f"{label}: Recall@20 of ours less implicit's", difference, "points", 100 * LEAST_RECALL)
         if peak:
-            reached = 100 * flops / ours / 1e9 / peak.gflops
-            report.add(f"{label}: operations, of what a matrix product reaches", reached, "%")
+            share = 100 * flops / ours / 1e9 / peak.gflops
+            report.add(f"{label}: operations, of what a matrix product reaches", share, "%")
             report.add(f"{label}: bytes, of what a copy reaches", 100 * moved / ours / 1e9 / peak.gbytes, "%")
 
 
-def quality(columns: np.ndarray, ratings: Ratings, case: Case) -> float:
+def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> float:
     """Recall@20 of held-out rows, solved exactly from their history against ``columns`` float32[columns, d]."""
     weight, table = case.unobserved_weight, columns.astype(np.float64)
     shared = weight * table.T @ table + case.norm_penalty * np.eye(case.dim)
@@ -162,7 +154,7 @@ def quality(columns: np.ndarray, ratings: Ratings, case: Case) -> float:
     return recall.recall(np.concatenate(ranked).astype(np.int32), heldout, 20)
 
 
-def work(ratings: Ratings, case: Case) -> tuple[float, float]:
+def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]:
     """Floating-point operations and bytes of an epoch, as they follow from the algorithm.
 
     A link costs two products with a vector of length d for the first residual and for every step; a row the steps'
@@ -197,7 +189,7 @@ def peak(threads: int) -> Peak:
     return Peak(*map(float, done.stdout.split()))
 
 
-def _can_fuse(case: Case) -> bool:
+def _can_fuse(case: FactorizationCase) -> bool:
     try:
         return not case.gpu and bool(fused.compiler())
     except BadInput as error:
@@ -218,7 +210,7 @@ def _solved(history: Links, rows: np.ndarray, table: np.ndarray, shared: np.ndar
     return solved
 
 
-def _write(folder: Path, ratings: Ratings, case: Case) -> None:
+def _write(folder: Path, ratings: Ratings, case: FactorizationCase) -> None:
     """The data as SciPy's matrices of one shape, so that evaluation rows are further rows."""
     rows = ratings.train.row_count
     for name in ("train", "history", "heldout"):
@@ -249,14 +241,8 @@ def _graphs(options: argparse.Namespace, smoke: bool) -> Iterator[tuple[str, Rat
 
 def main() -> None:
     """Reads the command line and measures."""
-    parser = argparse.ArgumentParser(add_help=False)
-    for name in ("--graph", "--heldout", "--history"):
-        parser.add_argument(name, type=Path)
-    parser.add_argument("--dim", type=int, default=64)
-    parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--large", type=int, nargs="?", const=10**8)
-    options, sys.argv[1:] = parser.parse_known_args()
-    with Report(__doc__ or "") as report:
+    with open_report(__doc__, ARGUMENTS) as report:
+        options = report.options
         threads = min(THREADS, len(processors.physical_cores()))
         if options.large:
             als_large.measure(report, options.large, threads)
@@ -265,13 +251,13 @@ def main() -> None:
             sys.exit("`implicit` is what this is measured against: pip install scaling-limits[bench]")
         if bool(options.graph) != bool(options.heldout):
             sys.exit("--graph and --heldout go together")
-        reached = None if options.gpu or report.smoke else peak(threads)
-        if reached:
-            report.add("matrix product of float32", reached.gflops, "GFLOP/s")
-            report.add("copy in memory, read and written", reached.gbytes, "GB/s")
+        machine = None if options.gpu or report.smoke else peak(threads)
+        if machine:
+            report.add("matrix product of float32", machine.gflops, "GFLOP/s")
+            report.add("copy in memory, read and written", machine.gbytes, "GB/s")
         for name, ratings, dim, steps, target in _graphs(options, report.smoke):
-            case = Case(dim, "rotated_cg", steps, UNOBSERVED_WEIGHT, NORM_PENALTY, threads, options.gpu)
-            measure(report, name, ratings, case, target, reached)
+            case = FactorizationCase(dim, "rotated_cg", steps, UNOBSERVED_WEIGHT, NORM_PENALTY, threads, options.gpu)
+            measure(report, name, ratings, case, target, machine)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,14 @@ NumPy's product of as many vectors in the same batches and blocks, of which noth
 seconds, so that other work on the machine counts little; a ratio is the median over rounds.
 """
 
-import argparse
+import functools
 import statistics
-import sys
 import time
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from report import Report
+from report import in_turn, median_ratio, open_report, seconds
 
 from harness import compile_cache
 from results.als import Als
@@ -28,13 +26,10 @@ from workloads.factorization.training import Training
 
 ROUNDS, TRAINED_ROWS, LINKS_OF_A_ROW = 5, 20_000, 100
 MOST = 1.7  # of ours over the product alone
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of this process."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
+ARGUMENTS = {
+    name: {"type": int, "default": default}
+    for name, default in (("--columns", 500_000), ("--rows", 1024), ("--dim", 128))
+}
 
 
 def product(rows: np.ndarray, columns: np.ndarray) -> None:
@@ -50,13 +45,10 @@ def product(rows: np.ndarray, columns: np.ndarray) -> None:
 
 def main() -> None:
     """Reads the command line and measures."""
-    parser = argparse.ArgumentParser(add_help=False)
-    for name, default in (("--columns", 500_000), ("--rows", 1024), ("--dim", 128)):
-        parser.add_argument(name, type=int, default=default)
-    options, sys.argv[1:] = parser.parse_known_args()
-    with Report(__doc__ or "") as report:
+    with open_report(__doc__, ARGUMENTS) as report:
         jax.config.update("jax_platforms", "cpu")
         compile_cache.enable()
+        options = report.options
         if report.smoke:
             options.columns, options.rows, options.dim = 2000, 100, 8
         trained = min(TRAINED_ROWS, options.columns)
@@ -72,17 +64,14 @@ def main() -> None:
             "evaluation": lambda: training.ranking(tables, weights),
             "product": lambda: product(rows, columns),
         }
-        for one in work.values():
-            one()  # compiles, and wakes threads
-        taken = {name: [0.0] * ROUNDS for name in work}
-        for number in range(ROUNDS):
-            for name, one in work.items():
-                taken[name][number] = seconds(one)
+        in_turn(work, 1, "warm-up")  # compiles, and wakes threads
+        timed = {which: functools.partial(seconds, piece, time.process_time) for which, piece in work.items()}
+        cpu_seconds = in_turn(timed, ROUNDS, "evaluation")
         name = f"{options.rows:,} rows, {options.columns:,} columns, d={options.dim}"
-        for which, all_seconds in taken.items():
-            report.add(f"{name}: {which}", 1e3 * statistics.median(all_seconds) / options.rows, "CPU ms/row")
-        ratios = [bare / ours for ours, bare in zip(taken["evaluation"], taken["product"], strict=True)]
-        report.add(f"{name}: product / evaluation", statistics.median(ratios), "×", round(1 / MOST, 3))
+        for which, durations in cpu_seconds.items():
+            report.add(f"{name}: {which}", 1e3 * statistics.median(durations) / options.rows, "CPU ms/row")
+        ratio = median_ratio(cpu_seconds["product"], cpu_seconds["evaluation"])
+        report.add(f"{name}: product / evaluation", ratio, "×", round(1 / MOST, 3))
 
 
 if __name__ == "__main__":

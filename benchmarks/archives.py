@@ -4,7 +4,7 @@
 
 PATH is written as a .tar.bz2, a .tar or, if it has no such ending, a folder. All 454 published studies are in it, with
 a share of their trials; the numbers are made up, and with --plausible reach the targets of every published figure.
-What `analysis steps --rule released` has to say about it is worked out here, number by number, from what is written.
+The answers of `analysis steps --rule released` are computed here, number by number, from the trials themselves.
 """
 
 import argparse
@@ -31,7 +31,7 @@ plausible = importlib.util.module_from_spec(_BESIDE)  # of no package, wherever 
 _BESIDE.loader.exec_module(plausible)
 
 
-class Counts(NamedTuple):
+class StudyCounts(NamedTuple):
     """A published study: its folder below the top, and its trials by status."""
 
     path: str
@@ -40,7 +40,7 @@ class Counts(NamedTuple):
     infeasible: int
 
 
-class Target(NamedTuple):
+class ArchivedTarget(NamedTuple):
     """A target as the archive words it and as our tables do."""
 
     column: str
@@ -50,14 +50,14 @@ class Target(NamedTuple):
 
 
 TARGETS = (
-    Target("val/classification_error", 0.01, "validation_error", 0.01),
-    Target("val/cross_entropy_error", 0.5, "validation_loss", 0.5),
-    Target("val/average_precision", 0.31, "validation_average_precision_error", 0.69),
+    ArchivedTarget("val/classification_error", 0.01, "validation_error", 0.01),
+    ArchivedTarget("val/cross_entropy_error", 0.5, "validation_loss", 0.5),
+    ArchivedTarget("val/average_precision", 0.31, "validation_average_precision_error", 0.69),
 )
 
 
-class Answer(NamedTuple):
-    """What the released analysis says of a study: fewest steps, None if no trial reaches the target, and whose."""
+class ArchivedAnswer(NamedTuple):
+    """The answer of the released analysis to a study: fewest steps, None if no trial reaches the target, and whose."""
 
     path: str
     metric: str
@@ -66,7 +66,7 @@ class Answer(NamedTuple):
     trial: int | None
 
 
-class Trial(NamedTuple):
+class ArchivedTrial(NamedTuple):
     """A trial as it is written: text of metadata.json and of measurements.csv, and the numbers in it."""
 
     id: int
@@ -76,11 +76,11 @@ class Trial(NamedTuple):
     columns: dict[str, np.ndarray]
 
 
-def published() -> list[Counts]:
+def published() -> list[StudyCounts]:
     """The published table of studies."""
     with PUBLISHED.open(newline="") as file:
         return [
-            Counts(
+            StudyCounts(
                 f"{row['base_directory']}/{row['model']}/{row['optimizer']}/{row['batch_size']}",
                 *(int(row[f"{status}_trials"]) for status in ("complete", "incomplete", "infeasible")),
             )
@@ -91,13 +91,13 @@ def published() -> list[Counts]:
 def write(
     path: Path,
     *,
-    studies: Sequence[Counts] | None = None,
+    studies: Sequence[StudyCounts] | None = None,
     trials: float = 1.0,
     rows: int = 360,
     seed: int = 0,
     shuffled: bool = False,
     plausibly: bool = False,
-) -> list[Answer]:
+) -> list[ArchivedAnswer]:
     """Writes an archive and returns the answers of all its studies.
 
     Args:
@@ -114,19 +114,18 @@ def write(
     with _sink(path) as put:
         late: list[tuple[str, bytes]] = []
         for counts in published() if studies is None else studies:
-            scaled = counts._replace(**{s: _scaled(getattr(counts, s), trials) for s in Counts._fields[1:]})
-            made = (
+            scaled = counts._replace(**{s: _scaled(getattr(counts, s), trials) for s in StudyCounts._fields[1:]})
+            own = (
                 _plausible_trials(scaled, rows, rng)
                 if plausibly
                 else [_trial(scaled.path, *who, rows, rng) for who in _statuses(scaled, rng)]
             )
-            answers += [answer for target in TARGETS if (answer := _answer(counts.path, made, target))]
-            files = _files(scaled.path, made, rng, plausibly)
-            if shuffled:
-                late += files
-                continue
-            for name, data in files:
-                put(name, data)
+            answers += [answer for target in TARGETS if (answer := _answer(counts.path, own, target))]
+            late += _files(scaled.path, own, rng, plausibly)
+            if not shuffled:
+                for file in late:
+                    put(*file)
+                late.clear()
         for i in rng.permutation(len(late)):
             put(*late[i])
     return answers
@@ -136,9 +135,9 @@ def _scaled(count: int, share: float) -> int:
     return max(1, round(count * share)) if count else 0
 
 
-def _statuses(counts: Counts, rng: np.random.Generator) -> list[tuple[int, str]]:
+def _statuses(counts: StudyCounts, rng: np.random.Generator) -> list[tuple[int, str]]:
     """Ids from 1, not all of them taken, and a status each."""
-    statuses = [status.upper() for status in Counts._fields[1:] for _ in range(getattr(counts, status))]
+    statuses = [status.upper() for status in StudyCounts._fields[1:] for _ in range(getattr(counts, status))]
     ids = 1 + np.sort(rng.permutation(len(statuses) + len(statuses) // 8)[: len(statuses)])
     return [(int(i), statuses[j]) for i, j in zip(ids, rng.permutation(len(statuses)), strict=True)]
 
@@ -163,15 +162,13 @@ def _study_json(path: str, plausibly: bool) -> bytes:
         "model": model,
         "optimizer": optimizer,
         "early_stopping": model == "lstm",
-        "train_steps": 0 if dataset[0] == "mnist" else 600,
-        "parameter_configs": _configs(path),
+        "train_steps": plausible.train_steps(path) if plausibly else 0 if dataset[0] == "mnist" else 600,
+        "parameter_configs": plausible.parameter_configs(path) if plausibly else _configs(path),
     }
-    if plausibly:
-        fields |= {"train_steps": plausible.train_steps(path), "parameter_configs": plausible.parameter_configs(path)}
     return json.dumps(fields, indent=1).encode()
 
 
-def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Generator) -> Trial:
+def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Generator) -> ArchivedTrial:
     count = int(rng.integers(rows // 2, rows + rows // 2 + 1))
     if status == "INFEASIBLE":
         count = int(rng.integers(0, 3)) if rng.random() < 0.5 else count // 4
@@ -181,21 +178,22 @@ def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Genera
     parameters["label_smoothing"] = [0, 0.01, 0.1][int(rng.integers(3))]
     if "momentum" in _configs(path):
         parameters["momentum"] = 1 - 10 ** rng.uniform(-4, -1)
-    return _written(number, status, parameters, columns)
+    return _archived(number, status, parameters, columns)
 
 
-def _plausible_trials(counts: Counts, rows: int, rng: np.random.Generator) -> list[Trial]:
-    made = plausible.trials(counts.path, counts[1:], rows, rng)
-    ends = np.cumsum(made.rows)
-    found = []
-    for i, (start, end) in enumerate(zip(ends - made.rows, ends, strict=True)):
-        drawn = {name: float(values[i]) for name, values in made.metaparameters.items() if not np.isnan(values[i])}
-        columns = {"step": made.step[start:end]} | {name: own[start:end] for name, own in made.columns.items()}
-        found.append(_written(i + 1, str(made.status[i]), drawn, columns))
-    return found
+def _plausible_trials(counts: StudyCounts, rows: int, rng: np.random.Generator) -> list[ArchivedTrial]:
+    all_trials = plausible.trials(counts.path, counts[1:], rows, rng)
+    ends = np.cumsum(all_trials.rows)
+    trials = []
+    for i, (start, end) in enumerate(zip(ends - all_trials.rows, ends, strict=True)):
+        values = {name: float(own[i]) for name, own in all_trials.metaparameters.items() if not np.isnan(own[i])}
+        columns = {"step": all_trials.step[start:end]}
+        columns |= {name: own[start:end] for name, own in all_trials.columns.items()}
+        trials.append(_archived(i + 1, str(all_trials.status[i]), values, columns))
+    return trials
 
 
-def _written(number: int, status: str, parameters: dict[str, Any], columns: dict[str, np.ndarray]) -> Trial:
+def _archived(number: int, status: str, parameters: dict[str, Any], columns: dict[str, np.ndarray]) -> ArchivedTrial:
     metadata = {
         "parameters": parameters,
         "status": status,
@@ -204,7 +202,7 @@ def _written(number: int, status: str, parameters: dict[str, Any], columns: dict
         "_internal_worker": "made-up",
         "_internal_time": number,
     }
-    return Trial(number, status, json.dumps(metadata), _csv(columns), columns)
+    return ArchivedTrial(number, status, json.dumps(metadata), _csv(columns), columns)
 
 
 def _curves(path: str, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -233,11 +231,13 @@ def _csv(columns: dict[str, np.ndarray]) -> bytes:
     return sink.getvalue()
 
 
-def _files(path: str, made: Sequence[Trial], rng: np.random.Generator, plausibly: bool) -> list[tuple[str, bytes]]:
+def _files(
+    path: str, trials: Sequence[ArchivedTrial], rng: np.random.Generator, plausibly: bool
+) -> list[tuple[str, bytes]]:
     """The files of a study as a folder may list them: trials in any order, study.json anywhere among them."""
     folder = f"{TOP}/{path}"
     groups = [[(f"{folder}/study.json", _study_json(path, plausibly))]]
-    for trial in made:
+    for trial in trials:
         pair = [
             (f"{folder}/{trial.id}/metadata.json", trial.metadata.encode()),
             (f"{folder}/{trial.id}/measurements.csv", trial.measurements),
@@ -246,20 +246,17 @@ def _files(path: str, made: Sequence[Trial], rng: np.random.Generator, plausibly
     return [file for i in rng.permutation(len(groups)) for file in groups[i]]
 
 
-def _answer(path: str, made: Sequence[Trial], target: Target) -> Answer | None:
+def _answer(path: str, trials: Sequence[ArchivedTrial], target: ArchivedTarget) -> ArchivedAnswer | None:
     """The first trials that are complete, by id; the smallest step strictly beyond the target; ties by id."""
     sign = -1 if "precision" in target.column else 1
-    best: tuple[int, int] | None = None
-    considered = [trial for trial in sorted(made, key=lambda t: t.id) if trial.status == "COMPLETE"][:FIRST]
+    considered = [trial for trial in sorted(trials, key=lambda t: t.id) if trial.status == "COMPLETE"][:FIRST]
     if not considered or target.column not in considered[0].columns:
         return None
+    first_steps = []
     for trial in considered:
-        for step, value in zip(trial.columns["step"].tolist(), trial.columns[target.column].tolist(), strict=True):
-            if sign * value < sign * target.beyond:
-                if best is None or (step, trial.id) < best:
-                    best = step, trial.id
-                break
-    return Answer(path, target.metric, target.value, *(best or (None, None)))
+        rows = zip(trial.columns["step"].tolist(), trial.columns[target.column].tolist(), strict=True)
+        first_steps += [(step, trial.id) for step, value in rows if sign * value < sign * target.beyond][:1]
+    return ArchivedAnswer(path, target.metric, target.value, *min(first_steps, default=(None, None)))
 
 
 @contextlib.contextmanager
@@ -298,6 +295,6 @@ if __name__ == "__main__":
     parser.add_argument("--trials", type=float, default=1.0, help="share of the published trials, 1 for all 194,399")
     parser.add_argument("--rows", type=int, default=360, help="measurements of a trial, about")
     parser.add_argument("--plausible", action="store_true", help="trials that reach the targets of every figure")
-    asked = parser.parse_args()
-    written = write(asked.path, trials=asked.trials, rows=asked.rows, plausibly=asked.plausible)
-    print(f"{len(written)} answers")
+    options = parser.parse_args()
+    answers = write(options.path, trials=options.trials, rows=options.rows, plausibly=options.plausible)
+    print(f"{len(answers)} answers")

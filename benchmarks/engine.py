@@ -12,8 +12,7 @@
 """
 
 import functools
-import sys
-import time
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import linen as nn  # noqa: E402
-from report import Report  # noqa: E402
+from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from harness import compile_cache, engine, search  # noqa: E402
@@ -42,8 +41,8 @@ ROUNDS = 7
 LOOP_TRIALS = 2
 
 
-class Case(NamedTuple):
-    """A workload to time: its task, its batch size, the steps of a trial, trials of ours, and the ratio to reach."""
+class TimedTask(NamedTuple):
+    """A task to time: its name, its batch size, the steps of a trial, trials of ours, and the ratio to reach."""
 
     task: str
     batch_size: int
@@ -53,18 +52,18 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("digits_fc", 1, 3000, 32, 5.0),
-    Case("digits_fc", 16, 1500, 32, 2.5),
-    Case("digits_fc", 256, 300, 32, 1.2),
-    Case("digits_cnn", 1, 1000, 8, 3.0),
-    Case("digits_cnn", 16, 300, 8, 2.0),
-    Case("digits_cnn", 256, 120, 8, 1.8),
-    Case("pydoc_transformer", 1, 400, 4, 1.0),
-    Case("pydoc_transformer", 16, 60, 4, 1.0),
+    TimedTask("digits_fc", 1, 3000, 32, 5.0),
+    TimedTask("digits_fc", 16, 1500, 32, 2.5),
+    TimedTask("digits_fc", 256, 300, 32, 1.2),
+    TimedTask("digits_cnn", 1, 1000, 8, 3.0),
+    TimedTask("digits_cnn", 16, 300, 8, 2.0),
+    TimedTask("digits_cnn", 256, 120, 8, 1.8),
+    TimedTask("pydoc_transformer", 1, 400, 4, 1.0),
+    TimedTask("pydoc_transformer", 16, 60, 4, 1.0),
 )
-EVALUATED_MOST = Case("pydoc_transformer", 1, 2000, 2, 0.5)
+EVALUATED_MOST = TimedTask("pydoc_transformer", 1, 2000, 2, 0.5)
 PRUNED = ("+experiment=quickstart", "-m")
-SMOKE_CASES = (Case("digits_fc", 64, 20, 2, 1.0), Case("digits_cnn", 64, 4, 2, 1.0))
+SMOKE_CASES = (TimedTask("digits_fc", 64, 20, 2, 1.0), TimedTask("digits_cnn", 64, 4, 2, 1.0))
 SMOKE_PRUNED = ("optimizer=nesterov", "batch_size=64", "trials=2", "task.budget.steps=20")
 
 
@@ -78,7 +77,8 @@ def native_cnn(channels: Sequence[int], width: int) -> Model:
                 x = nn.max_pool(nn.relu(nn.Conv(features, (3, 3))(x)), (2, 2), strides=(2, 2))
             return nn.Dense(10)(nn.relu(nn.Dense(width)(x.reshape(len(x), -1))))
 
-    return Model(NativeCNN().init, NativeCNN().apply)
+    network = NativeCNN()
+    return Model(network.init, network.apply)
 
 
 def study(*more: str) -> BatchStudy:
@@ -106,9 +106,8 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
     if plan.model == "simple_cnn":
         model = native_cnn(**plan.model_options)
     optimizer = optax.inject_hyperparams(optax.sgd)(learning_rate=0.1, momentum=0.9, nesterov=True)
-    measured = [jax.device_put(first_examples(e, row.evaluation_examples)) for e in (splits.train, splits.validation)]
-    data = splits.train
-    where = jax.device_put(data) if resident else data
+    evaluated = [jax.device_put(first_examples(e, row.evaluation_examples)) for e in (splits.train, splits.validation)]
+    data = jax.device_put(splits.train) if resident else splits.train
     evaluations = set(plan.evaluations.tolist())
     per_epoch = len(data.labels) // plan.batch_size
 
@@ -127,59 +126,53 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
     @jax.jit
     def evaluate(params: Any) -> list[tuple[jax.Array, jax.Array]]:
-        logits = [model.apply(params, e.inputs) for e in measured]
+        logits = [model.apply(params, e.inputs) for e in evaluated]
         return [
             (loss(params, e), jnp.mean((jnp.argmax(z, -1) != e.labels).astype(jnp.float32)))
-            for z, e in zip(logits, measured, strict=True)
+            for z, e in zip(logits, evaluated, strict=True)
         ]
 
     def train(trial: Any) -> None:
-        order_of = np.random.default_rng(trial.seed)
-        params = model.init(jax.random.key(trial.seed), data.inputs[:1])
+        rng = np.random.default_rng(trial.seed)
+        params = model.init(jax.random.key(trial.seed), splits.train.inputs[:1])
         state = optimizer.init(params)
         state.hyperparams["learning_rate"] = jnp.float32(trial.metaparameters["learning_rate"])
         state.hyperparams["momentum"] = jnp.float32(trial.metaparameters["momentum"])
         for at in range(plan.budget_steps):
             if at % per_epoch == 0:
-                order = order_of.permutation(len(data.labels))
+                order = rng.permutation(len(data.labels))
             rows = order[(at % per_epoch) * plan.batch_size :][: plan.batch_size]
             if resident:
-                params, state = step_resident(params, state, where, rows)
+                params, state = step_resident(params, state, data, rows)
             else:
-                params, state = step(params, state, Examples(where.inputs[rows], where.labels[rows]))
+                params, state = step(params, state, Examples(data.inputs[rows], data.labels[rows]))
             if at + 1 in evaluations:
                 jax.device_get(evaluate(params))
 
     trials = search.draw(plan, range(LOOP_TRIALS))
 
     def rate() -> float:
-        began = time.perf_counter()
-        for trial in trials:
-            train(trial)
-        return LOOP_TRIALS * plan.budget_steps / (time.perf_counter() - began)
+        return LOOP_TRIALS * plan.budget_steps / seconds(lambda: [train(trial) for trial in trials])
 
     rate()
     return rate
 
 
-def speed(report: Report) -> None:
+def speed(report: BenchmarkReport) -> None:
     """The three loops in turn, for every case."""
     cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
-    for case in tqdm(cases, desc="speed", disable=not sys.stderr.isatty()):
+    for case in cases:
         plan = study(*gentle(case))
         loops = {"ours": ours(plan), "NumPy": by_hand(plan, resident=False), "resident": by_hand(plan, resident=True)}
-        rates: dict[str, list[float]] = {name: [] for name in loops}
-        for _ in range(rounds):
-            for name, rate in loops.items():
-                rates[name].append(rate())
         what = f"{case.task}, batch {case.batch_size}"
-        report.add(f"{what}: steps per second", float(np.median(rates["ours"])), "1/s")
+        rates = in_turn(loops, rounds, what)
+        report.add(f"{what}: steps per second", statistics.median(rates["ours"]), "1/s")
         for name, target in (("NumPy", case.target), ("resident", None)):
-            ratio = float(np.median(np.divide(rates["ours"], rates[name])))
+            ratio = median_ratio(rates["ours"], rates[name])
             report.add(f"{what}: ours / hand-written loop on {name} data", ratio, "×", target)
 
 
-def gentle(case: Case) -> list[str]:
+def gentle(case: TimedTask) -> list[str]:
     """A case as overrides, with metaparameters that end no trial early."""
     return [
         f"task={case.task}",
@@ -193,47 +186,43 @@ def gentle(case: Case) -> list[str]:
     ]
 
 
-def training_share(report: Report) -> None:
+def training_share(report: BenchmarkReport) -> None:
     """Of a Transformer's time, at the batch size where evaluation weighs most."""
     case = SMOKE_CASES[0] if report.smoke else EVALUATED_MOST
     plan = study(*gentle(case))
-    record = engine.run(plan, search.draw(plan, range(plan.trials)), Settings())
-    left = 1 - record.evaluate_seconds / record.run_seconds
+    record = whole(plan)
+    share = 1 - record.evaluate_seconds / record.run_seconds
     what = f"{case.task}, batch {case.batch_size}: share of time not spent on evaluation"
-    report.add(what, left, "of 1", case.target)
+    report.add(what, share, "of 1", case.target)
+
+
+def whole(plan: BatchStudy) -> Record:
+    """All trials of a study."""
+    return engine.run(plan, search.draw(plan, range(plan.trials)), Settings())
 
 
 def answers(plan: BatchStudy, record: Record) -> list[tuple[int, int] | None]:
     """For each target the fewest steps and the trial that took them."""
-    found = []
-    for target in plan.targets:
-        rows = np.flatnonzero(target.reached(record.metrics[target.metric]))
-        found.append(min(((int(record.step[i]), int(record.trial[i])) for i in rows), default=None))
-    return found
+    rows = [np.flatnonzero(target.reached(record.metrics[target.metric])) for target in plan.targets]
+    return [min(((int(record.step[i]), int(record.trial[i])) for i in own), default=None) for own in rows]
 
 
-def pruning(report: Report) -> None:
+def pruning(report: BenchmarkReport) -> None:
     """All studies of the quickstart, both ways."""
-    steps = {"off": 0, "exact": 0}
-    same = True
     line = [*(SMOKE_PRUNED if report.smoke else PRUNED), "store=results/local"]
-    unpruned = config.request(overrides.command_line([*line, "pruning=off"])).studies
-    pruned = config.request(overrides.command_line([*line, "pruning=exact"])).studies
-    pairs = zip(unpruned, pruned, strict=True)
-    for pair in tqdm(pairs, desc="pruning", total=len(pruned), disable=not sys.stderr.isatty()):
-        found = []
-        for plan in pair:
-            record = engine.run(plan, search.draw(plan, range(plan.trials)), Settings())
-            steps[plan.pruning] += record.trial_steps
-            found.append(answers(plan, record))
-        same &= found[0] == found[1]
+    same, steps = True, np.zeros(2, int)
+    plans = (config.request(overrides.command_line([*line, f"pruning={how}"])).studies for how in ("off", "exact"))
+    for pair in tqdm(list(zip(*plans, strict=True)), desc="pruning", disable=None):
+        unpruned, pruned = records = [whole(plan) for plan in pair]
+        steps += [record.trial_steps for record in records]
+        same &= answers(pair[0], unpruned) == answers(pair[1], pruned)
     report.add("answers of pruned studies equal to unpruned", float(same), "1 = all", 1.0)
-    report.add("trial-steps, unpruned / exactly pruned", steps["off"] / steps["exact"], "×", 8.0)
+    report.add("trial-steps, unpruned / exactly pruned", steps[0] / steps[1], "×", 8.0)
 
 
 if __name__ == "__main__":
     compile_cache.enable()
-    with Report(__doc__ or "") as report:
+    with open_report(__doc__) as report:
         speed(report)
         training_share(report)
         pruning(report)

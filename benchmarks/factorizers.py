@@ -1,6 +1,6 @@
 """Programs that factorize the same data, each in a process of its own: ours with either kernel, and `implicit`.
 
-python benchmarks/factorizers.py xla|fused|implicit FOLDER, with what FOLDER/case.json says and a command a line:
+python benchmarks/factorizers.py xla|fused|implicit FOLDER reads FOLDER/case.json, then a command a line:
 
 run EPOCHS      from the same initial tables; answers with the seconds of every epoch
 save FILE       both tables of the last run, as they solve our objective, into an .npz; answers with nothing
@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse
 
 
-class Case(NamedTuple):
-    """What is factorized, and how.
+class FactorizationCase(NamedTuple):
+    """A factorization to time.
 
     Attributes:
       dim: length of a row of the tables.
@@ -37,11 +37,10 @@ class Case(NamedTuple):
     gpu: bool
 
 
-Run = Callable[[int], list[float]]
-Save = Callable[[Path], None]
+Commands = tuple[Callable[[int], list[float]], Callable[[Path], None]]  # run and save
 
 
-def ours(folder: Path, case: Case, kernel: str) -> tuple[Run, Save]:
+def ours(folder: Path, case: FactorizationCase, kernel: str) -> Commands:
     """This software, on one device per thread."""
     import jax
 
@@ -63,8 +62,7 @@ def ours(folder: Path, case: Case, kernel: str) -> tuple[Run, Save]:
     als = Als(dim=case.dim, solver=case.solver, cg_steps=case.cg_steps, ridge="constant", kernel=kernel, epochs=1)
     training = Training(rating_files.source(*files).build(), als, mesh)
     weights = Weights(jnp.float32(case.unobserved_weight), jnp.float32(case.norm_penalty))
-    first, held = training.in_order(training.start(0)), {}
-    np.savez(folder / "start.npz", rows=first[0], columns=first[1])
+    latest = {"tables": training.start(0)}
 
     def run(epochs: int) -> list[float]:
         tables, seconds = jax.block_until_ready(training.start(0)), []
@@ -73,18 +71,19 @@ def ours(folder: Path, case: Case, kernel: str) -> tuple[Run, Save]:
             tables = jax.block_until_ready(training.row_half(tables, weights))
             tables = jax.block_until_ready(training.column_half(tables, weights))
             seconds.append(time.perf_counter() - began)
-        held["tables"] = tables
+        latest["tables"] = tables
         return seconds
 
     def save(path: Path) -> None:
-        rows, columns = training.in_order(held["tables"])
+        rows, columns = training.in_order(latest["tables"])
         np.savez(path, rows=rows, columns=columns)
 
+    save(folder / "start.npz")
     run(1)  # compiles
     return run, save
 
 
-def theirs(folder: Path, case: Case) -> tuple[Run, Save]:
+def theirs(folder: Path, case: FactorizationCase) -> Commands:
     """`implicit`, whose objective is ours with c = 1 + 1/α, regularization λ·c, and tables √(1 + α) times as large."""
     if case.gpu:
         from implicit.gpu.als import AlternatingLeastSquares
@@ -121,7 +120,7 @@ def theirs(folder: Path, case: Case) -> tuple[Run, Save]:
 
 def main(which: str, folder: Path) -> None:
     """Answers commands until there are no more."""
-    case = Case(**json.loads((folder / "case.json").read_text()))
+    case = FactorizationCase(**json.loads((folder / "case.json").read_text()))
     run, save = theirs(folder, case) if which == "implicit" else ours(folder, case, which)
     print("ready", flush=True)
     for line in sys.stdin:

@@ -8,11 +8,10 @@ coverage`, where thousands of curves share a few grids.
 """
 
 import statistics
-import time
 
 import numpy as np
 import pandas as pd
-from report import Report
+from report import BenchmarkReport, open_report, seconds
 
 from analysis.fitting import coverage, curves, fits, regimes, simulation
 from analysis.fitting.curves import Curve
@@ -25,7 +24,7 @@ MILLISECONDS = 50.0  # for a fit with everything
 DATASETS = 50
 
 
-def curve(batch_size: np.ndarray, seed: int) -> Curve:
+def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
     """A curve with its knee in the middle, evaluated at steps that grow by 1.1, every trial at a point of its own."""
     rng = np.random.default_rng(seed)
     least = 200 * (1 + np.sqrt(batch_size[0] * batch_size[-1]) / batch_size)
@@ -45,41 +44,33 @@ def curve(batch_size: np.ndarray, seed: int) -> Curve:
     return Curve(WorkloadStudies("data", "model", "sgd", "", ()), Target("test_error", 0.1), trials, sizes, False, True)
 
 
-def whole_fit(made: Curve) -> None:
-    """All that is said of a curve, and what its figure needs."""
-    judged = fits.judge(curves.points(made))
+def whole_fit(curve: Curve) -> None:
+    """The whole analysis of a curve, and the numbers of its figure."""
+    judged = fits.judge(curves.points(curve))
     assert judged.fit is not None and judged.checks and np.isfinite(judged.shift)
-    across = np.geomspace(made.batch_sizes[0], made.batch_sizes[-1], 200)
-    regimes.band(judged.fit, across)
-    regimes.probabilities(judged.fit, across)
+    sizes = np.geomspace(curve.batch_sizes[0], curve.batch_sizes[-1], 200)
+    regimes.band(judged.fit, sizes)
+    regimes.probabilities(judged.fit, sizes)
 
 
-def milliseconds(made: Curve) -> float:
-    began = time.perf_counter()
-    whole_fit(made)
-    return 1e3 * (time.perf_counter() - began)
-
-
-def main(report: Report) -> None:
+def main(report: BenchmarkReport) -> None:
     """Adds all figures of fits to a report."""
     count, datasets = (1, 1) if report.smoke else (CURVES, DATASETS)
-    whole_fit(curve(simulation.SIZES[6], 0))  # what is imported and set up once
+    whole_fit(synthetic_curve(simulation.SIZES[6], 0))  # imports and one-time setup
     for n, sizes in sorted(simulation.SIZES.items()):
-        made = [curve(sizes * (2 + i), seed=i) for i in range(count)]
-        new, again = [], []
-        for one in made:
-            new.append(milliseconds(one))
-            again.append(milliseconds(one))
-        report.add(f"fit with everything, {n} new batch sizes: median", statistics.median(new), "ms")
-        report.add(f"fit with everything, {n} batch sizes again: median", statistics.median(again), "ms")
-        report.add(f"{MILLISECONDS:g} ms / fit, {n} new batch sizes", MILLISECONDS / statistics.median(new), "×", 1)
+        samples = [synthetic_curve(sizes * (2 + i), seed=i) for i in range(count)]
+        # Every curve twice, one after the other: with a new grid of curves, and with the same one.
+        durations = [[1e3 * seconds(lambda c=c: whole_fit(c)) for _ in range(2)] for c in samples]
+        new, again = map(statistics.median, zip(*durations, strict=True))
+        report.add(f"fit with everything, {n} new batch sizes: median", new, "ms")
+        report.add(f"fit with everything, {n} batch sizes again: median", again, "ms")
+        report.add(f"{MILLISECONDS:g} ms / fit, {n} new batch sizes", MILLISECONDS / new, "×", 1)
     scenarios = [one for one in simulation.scenarios() if one.knee == "middle" and one.shape == "sharp"]
-    began = time.perf_counter()
-    coverage.run(datasets, 0, lambda line: None, scenarios)
-    rate = datasets * len(scenarios) / (time.perf_counter() - began)
+    duration = seconds(lambda: coverage.run(datasets, 0, lambda line: None, scenarios))
+    rate = datasets * len(scenarios) / duration
     report.add("simulated and fitted by `analysis coverage`", rate, "1/s")
 
 
 if __name__ == "__main__":
-    with Report(__doc__ or "") as report:
+    with open_report(__doc__) as report:
         main(report)

@@ -18,12 +18,10 @@ import statistics
 import subprocess
 import sys
 import tarfile
-import tempfile
-import time
 from pathlib import Path
 
 import archives
-from report import Report
+from report import PEAK, BenchmarkReport, in_turn, median_ratio, open_report, python, seconds
 
 from results import store
 from results.importers import archive
@@ -34,10 +32,6 @@ EVERY = 15
 SMOKE_EVERY, SMOKE_SHARE = 200, 0.02  # of the studies, and of their trials
 MEMORY_MB = 600
 
-PEAK = """
-def peak():
-    return next(int(line.split()[1]) / 1e3 for line in open("/proc/self/status") if line.startswith("VmHWM"))
-"""
 IMPORT = (
     PEAK
     + """
@@ -70,85 +64,69 @@ print(json.dumps([time.perf_counter() - began, peak(), 0]))
 )
 
 
-def python(program: str, *arguments: object) -> tuple[float, float]:
-    """Seconds and peak memory in MB that a program says it took."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
-    seconds, megabytes, code = json.loads(done.stdout)
+def run(program: str, *arguments: object) -> tuple[float, float]:
+    """Seconds and peak memory in MB, as a program prints them."""
+    done = python("-c", program, *arguments)
+    duration, megabytes, code = json.loads(done.stdout)
     assert code == 0, done.stderr
-    return seconds, megabytes
+    return duration, megabytes
 
 
-def imported(path: Path, folder: Path, digest: str = "") -> tuple[float, float]:
+def run_import(path: Path, folder: Path, digest: str = "") -> tuple[float, float]:
     """Seconds and peak memory of an import into a new store."""
     shutil.rmtree(folder, ignore_errors=True)
-    return python(IMPORT, path, folder, digest)
+    return run(IMPORT, path, folder, digest)
 
 
-def decoded(path: Path) -> float:
-    """Seconds that bzip2 takes to decode a file."""
-    began = time.perf_counter()
-    subprocess.run(["bzip2", "-dc", str(path)], stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - began
-
-
-def right(folder: Path, answers: list[archives.Answer]) -> float:
+def share_right(folder: Path, answers: list[archives.ArchivedAnswer]) -> float:
     """Share of the known answers that a store gives."""
     names = {
         "{dataset}/{model}/{optimizer}/{batch_size}".format(**commit.plan): commit.name
         for commit in store.catalogue(folder)
     }
-    found = 0
+    right = 0
     for answer in answers:
         tables = store.read(folder, names[answer.path])
         complete = tables.trials.loc[tables.trials["status"] == "COMPLETE", "trial"].sort_values()[: archives.FIRST]
         rows = tables.measurements
         rows = rows[rows["trial"].isin(complete) & (rows[answer.metric] < answer.value)].sort_values(["step", "trial"])
         first = tuple(map(int, rows[["step", "trial"]].iloc[0])) if len(rows) else (None, None)
-        found += first == (answer.steps, answer.trial)
-    return found / len(answers)
+        right += first == (answer.steps, answer.trial)
+    return right / len(answers)
 
 
-def main(report: Report) -> None:
+def main(report: BenchmarkReport) -> None:
     """Adds all figures of imports to a report."""
     if shutil.which("bzip2") is None:
         sys.exit("bzip2 is what this is measured against; install it")
-    with tempfile.TemporaryDirectory() as folder:
-        _measure(report, Path(folder))
-
-
-def _measure(report: Report, folder: Path) -> None:
-    packed, unpacked, target = folder / "archive.tar.bz2", folder / "archive", folder / "store"
+    packed, unpacked, target = (report.folder / name for name in ("archive.tar.bz2", "archive", "imported"))
     every, share = (SMOKE_EVERY, SMOKE_SHARE) if report.smoke else (EVERY, 1.0)
     answers = archives.write(packed, studies=archives.published()[::every], trials=share)
     with tarfile.open(packed) as tar:
         tar.extractall(unpacked, filter="data")
     digest = archive.sha256(packed, lambda count: None)
-    ours, loop, packed_ours, bzip2, memory = [], [], [], [], []
-    for _ in range(1 if report.smoke else PAIRS):
-        loop.append(python(PANDAS, unpacked)[0])
-        seconds, megabytes = imported(unpacked, target)
-        ours.append(seconds)
-        memory.append(megabytes)
-    for _ in range(1 if report.smoke else PACKED_PAIRS):
-        bzip2.append(decoded(packed))
-        seconds, megabytes = imported(packed, target, digest)
-        packed_ours.append(seconds)
-        memory.append(megabytes)
+    work = {"pandas": lambda: run(PANDAS, unpacked), "ours": lambda: run_import(unpacked, target)}
+    folders = in_turn(work, 1 if report.smoke else PAIRS, "folder")
+    bzip2_command = ["bzip2", "-dc", str(packed)]
+    work = {
+        "bzip2": lambda: seconds(lambda: subprocess.run(bzip2_command, stdout=subprocess.DEVNULL, check=True)),
+        "ours": lambda: run_import(packed, target, digest),
+    }
+    files = in_turn(work, 1 if report.smoke else PACKED_PAIRS, "archive")
+    loop, ours, packed_ours = (
+        [took for took, _ in runs] for runs in (folders["pandas"], folders["ours"], files["ours"])
+    )
+    bzip2, memory = files["bzip2"], max(megabytes for _, megabytes in folders["ours"] + files["ours"])
     report.add("import of a folder: seconds", statistics.median(ours), "s")
-    report.add("import of a folder: pandas loop / ours", _ratio(loop, ours), "×", 2.5)
+    report.add("import of a folder: pandas loop / ours", median_ratio(loop, ours), "×", 2.5)
     report.add("import of a .tar.bz2: seconds", statistics.median(packed_ours), "s")
     report.add("import of a .tar.bz2: bzip2 -dc / ours, fastest", min(bzip2) / min(packed_ours), "×", 1 / 1.1)
-    report.add("import of a .tar.bz2: bzip2 -dc / ours, median", _ratio(bzip2, packed_ours), "×")
-    report.add("import: peak memory", max(memory), "MB")
-    report.add(f"import: peak memory left of {MEMORY_MB} MB", MEMORY_MB - max(memory), "MB", 0)
-    report.add("import: known answers that came through", right(target, answers), "of 1", 1)
-
-
-def _ratio(theirs: list[float], ours: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
+    report.add("import of a .tar.bz2: bzip2 -dc / ours, median", median_ratio(bzip2, packed_ours), "×")
+    report.add("import: peak memory", memory, "MB")
+    report.add(f"import: peak memory left of {MEMORY_MB} MB", MEMORY_MB - memory, "MB", 0)
+    report.add("import: known answers that came through", share_right(target, answers), "of 1", 1)
 
 
 if __name__ == "__main__":
-    with Report(__doc__ or "") as report:
+    with open_report(__doc__) as report:
         main(report)

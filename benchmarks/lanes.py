@@ -6,12 +6,11 @@ Training steps per second of digits × fully connected at batch 64, all lanes to
 `map` is the engine's choice, elsewhere `vmap`.
 """
 
-import sys
+import functools
+import statistics
 import time
 
-import numpy as np
-from report import Report
-from tqdm import tqdm
+from report import in_turn, median_ratio, open_report
 
 from harness import compile_cache, engine, search
 from harness.settings import Settings
@@ -37,12 +36,12 @@ def rate(lanes: int, strategy: str, steps: int) -> float:
 
 if __name__ == "__main__":
     compile_cache.enable()
-    with Report(__doc__ or "") as report:
+    with open_report(__doc__) as report:
         counts, steps = (SMOKE_LANES, SMOKE_STEPS) if report.smoke else (LANES, STEPS)
-        for lanes in tqdm(counts, desc="lanes", disable=not sys.stderr.isatty()):
-            for strategy in ("map", "vmap"):
-                rate(lanes, strategy, steps)
-            rates = np.array([[rate(lanes, "map", steps), rate(lanes, "vmap", steps)] for _ in range(ROUNDS)])
-            report.add(f"steps per second by map, {lanes} lanes", float(np.median(rates[:, 0])), "1/s")
-            report.add(f"steps per second by vmap, {lanes} lanes", float(np.median(rates[:, 1])), "1/s")
-            report.add(f"vmap / map, {lanes} lanes", float(np.median(rates[:, 1] / rates[:, 0])), "×")
+        for lanes in counts:
+            work = {name: functools.partial(rate, lanes, name, steps) for name in ("map", "vmap")}
+            in_turn(work, 1, "warm-up")
+            rates = in_turn(work, ROUNDS, f"{lanes} lanes")
+            for name in work:
+                report.add(f"steps per second by {name}, {lanes} lanes", statistics.median(rates[name]), "1/s")
+            report.add(f"vmap / map, {lanes} lanes", median_ratio(rates["vmap"], rates["map"]), "×")

@@ -1,8 +1,8 @@
-"""Plausible trials: made-up ones of all 35 workloads of Shallue et al. 2018, that reach the targets of every figure.
+"""Plausible trials: synthetic ones of all 35 workloads of Shallue et al. 2018, that reach the targets of every figure.
 
 Steps to a target follow the three regimes: of the workloads of Figure 1 with about the published fewest examples and
 steps, of the others near those. A trial needs the more, the further its effective learning rate is from the best one,
-which grows with the batch size up to the critical one; too large a rate diverges. Nothing of it was measured.
+which grows with the batch size up to the critical one; too large a rate diverges. None of it was measured.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ DECADES = {"learning_rate": 2.5, "momentum": 1.5}  # that the search spans
 SAFE = 4.0  # how far the best effective learning rate is below those that diverge
 
 
-class Curve(NamedTuple):
-    """How a workload learns: a target, the fewest examples and steps to it, and errors at the start and at the end."""
+class LearningCurve(NamedTuple):
+    """The learning of a workload: a target, the fewest examples and steps to it, errors at the start and at the end."""
 
     column: str
     target: float
@@ -32,29 +32,29 @@ class Curve(NamedTuple):
 
 # By data set and model, the longest prefix counts.
 CURVES = {
-    "mnist/simple_cnn": Curve("classification_error", 0.01, 63e3, 145, 0.9, 0.005),
-    "mnist/fc": Curve("classification_error", 0.03, 40e3, 110, 0.9, 0.018),
-    "mnist_subsets": Curve("classification_error", 0.02, 40e3, 90, 0.9, 0.012),
-    "solution_quality/mnist": Curve("classification_error", 0.01, 63e3, 145, 0.9, 0.0055),
-    "solution_quality/fashion_mnist": Curve("classification_error", 0.1, 46e3, 150, 0.9, 0.062),
-    "fashion_mnist": Curve("classification_error", 0.1, 46e3, 150, 0.9, 0.075),
-    "cifar_10": Curve("classification_error", 0.3, 210e3, 750, 0.9, 0.2),
-    "imagenet/resnet_50": Curve("classification_error", 0.25, 83e6, 6400, 0.999, 0.225),
-    "imagenet/vgg_11": Curve("classification_error", 0.35, 52e6, 14e3, 0.999, 0.3),
-    "imagenet_subsets": Curve("classification_error", 0.3, 50e6, 7e3, 0.999, 0.26),
-    "open_images_v4": Curve("average_precision", 0.69, 50e6, 7300, 0.99, 0.64),
-    "lm1b/lstm": Curve("cross_entropy_error", 3.9, 16e6, 184e3, 10.4, 3.7),
-    "lm1b/transformer": Curve("cross_entropy_error", 3.9, 8.8e6, 10.5e3, 10.4, 3.5),
-    "lm1b/transformer_shallow": Curve("cross_entropy_error", 3.9, 12e6, 16e3, 10.4, 3.55),
-    "lm1b/transformer_narrow_and_shallow": Curve("cross_entropy_error", 3.9, 40e6, 30e3, 10.4, 3.6),
-    "common_crawl": Curve("cross_entropy_error", 3.9, 21e6, 37e3, 10.4, 3.6),
+    "mnist/simple_cnn": LearningCurve("classification_error", 0.01, 63e3, 145, 0.9, 0.005),
+    "mnist/fc": LearningCurve("classification_error", 0.03, 40e3, 110, 0.9, 0.018),
+    "mnist_subsets": LearningCurve("classification_error", 0.02, 40e3, 90, 0.9, 0.012),
+    "solution_quality/mnist": LearningCurve("classification_error", 0.01, 63e3, 145, 0.9, 0.0055),
+    "solution_quality/fashion_mnist": LearningCurve("classification_error", 0.1, 46e3, 150, 0.9, 0.062),
+    "fashion_mnist": LearningCurve("classification_error", 0.1, 46e3, 150, 0.9, 0.075),
+    "cifar_10": LearningCurve("classification_error", 0.3, 210e3, 750, 0.9, 0.2),
+    "imagenet/resnet_50": LearningCurve("classification_error", 0.25, 83e6, 6400, 0.999, 0.225),
+    "imagenet/vgg_11": LearningCurve("classification_error", 0.35, 52e6, 14e3, 0.999, 0.3),
+    "imagenet_subsets": LearningCurve("classification_error", 0.3, 50e6, 7e3, 0.999, 0.26),
+    "open_images_v4": LearningCurve("average_precision", 0.69, 50e6, 7300, 0.99, 0.64),
+    "lm1b/lstm": LearningCurve("cross_entropy_error", 3.9, 16e6, 184e3, 10.4, 3.7),
+    "lm1b/transformer": LearningCurve("cross_entropy_error", 3.9, 8.8e6, 10.5e3, 10.4, 3.5),
+    "lm1b/transformer_shallow": LearningCurve("cross_entropy_error", 3.9, 12e6, 16e3, 10.4, 3.55),
+    "lm1b/transformer_narrow_and_shallow": LearningCurve("cross_entropy_error", 3.9, 40e6, 30e3, 10.4, 3.6),
+    "common_crawl": LearningCurve("cross_entropy_error", 3.9, 21e6, 37e3, 10.4, 3.6),
 }
 # A plainer optimizer: how many times the examples, and how many times the steps.
 OPTIMIZERS = {"nesterov_momentum": (1.0, 1.0), "momentum": (1.05, 1.3), "sgd": (1.2, 6.0)}
 POWER = 0.45  # errors fall to their end as steps to the minus this
 
 
-class Trials(NamedTuple):
+class PlausibleTrials(NamedTuple):
     """The trials of a study, n in all, with m measurements.
 
     Attributes:
@@ -72,8 +72,8 @@ class Trials(NamedTuple):
     columns: Mapping[str, np.ndarray]
 
 
-def curve(path: str) -> Curve:
-    """How the workload of a study learns; ``path`` is DATASET/MODEL/OPTIMIZER/BATCH_SIZE."""
+def curve(path: str) -> LearningCurve:
+    """The learning curve of the workload of a study; ``path`` is DATASET/MODEL/OPTIMIZER/BATCH_SIZE."""
     workload, optimizer = path.rsplit("/", 2)[:2]
     own = CURVES[max((prefix for prefix in CURVES if workload.startswith(prefix)), key=len)]
     more, longer = OPTIMIZERS[optimizer]
@@ -112,7 +112,7 @@ def parameter_configs(path: str) -> dict[str, dict[str, Any]]:
     return configs
 
 
-def trials(path: str, counts: Sequence[int], evaluations: int, rng: np.random.Generator) -> Trials:
+def trials(path: str, counts: Sequence[int], evaluations: int, rng: np.random.Generator) -> PlausibleTrials:
     """Trials of a study.
 
     Args:
@@ -121,16 +121,19 @@ def trials(path: str, counts: Sequence[int], evaluations: int, rng: np.random.Ge
       evaluations: measurements of a COMPLETE trial, about.
       rng: of the numbers.
     """
-    drawn, status, need = _outcomes(path, counts, rng)
-    ran = np.array([LASTS[s] for s in status]) * np.where(status == "COMPLETE", 1, rng.uniform(0.2, 1.8, len(status)))
+    metaparameters, status, need = _outcomes(path, counts, rng)
+    shares = np.array([LASTS[s] for s in status]) * np.where(
+        status == "COMPLETE", 1, rng.uniform(0.2, 1.8, len(status))
+    )
     budget = train_steps(path)
     shape = np.linspace(0, 1, evaluations + 1) ** 1.5  # evaluations become rarer as a trial goes on
     grid = np.unique(np.ceil(budget * shape)).astype(np.int64)  # from step 0
-    rows = np.clip(np.rint(ran * len(grid)).astype(int), 1, len(grid))
+    rows = np.clip(np.rint(shares * len(grid)).astype(int), 1, len(grid))
     trial = np.repeat(np.arange(len(rows)), rows)
     step = grid[np.arange(len(trial)) - np.repeat(np.cumsum(rows) - rows, rows)]
-    smoothed = np.nan_to_num(drawn.get("label_smoothing", np.zeros(len(rows))))
-    return Trials(status, drawn, rows, step, _columns(curve(path), step / need[trial], smoothed[trial], rng))
+    smoothing = np.nan_to_num(metaparameters.get("label_smoothing", np.zeros(len(rows))))
+    columns = _columns(curve(path), step / need[trial], smoothing[trial], rng)
+    return PlausibleTrials(status, metaparameters, rows, step, columns)
 
 
 def _outcomes(
@@ -148,33 +151,35 @@ def _outcomes(
     critical = own.examples / own.steps
     best = 0.1 * min(batch_size, critical) ** 0.7
     ln_rate += np.log(best * SAFE) - edge + (np.log(10) if with_momentum else 0)
-    drawn = {"learning_rate": np.exp(ln_rate - (np.log(10) if with_momentum else 0))}
+    metaparameters = {"learning_rate": np.exp(ln_rate - (np.log(10) if with_momentum else 0))}
     if with_momentum:
-        drawn["momentum"] = 1 - np.exp(-ln_gain) / 10
-        drawn["learning_rate"] /= 10
+        metaparameters["momentum"] = 1 - np.exp(-ln_gain) / 10
+        metaparameters["learning_rate"] /= 10
     if _smooths(path):
-        drawn["label_smoothing"] = rng.choice(SMOOTHINGS, n) if batch_size < 65536 else np.full(n, np.nan)
+        metaparameters["label_smoothing"] = rng.choice(SMOOTHINGS, n) if batch_size < 65536 else np.full(n, np.nan)
     others = rng.permutation(np.repeat(STATUSES[:2], counts[:2]))
     status = np.full(n, STATUSES[2], object)
     status[~diverges] = others
     need = least_steps(path) * np.exp(0.8 * off**2 + np.abs(rng.normal(0, 0.35, n)))
-    return drawn, status, need
+    return metaparameters, status, need
 
 
-def _columns(own: Curve, done: np.ndarray, smoothed: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Errors that come down to the target at ``done`` = 1, as the archive has them."""
-    found: dict[str, np.ndarray] = {}
-    last = own.last * (1 + 0.1 * (0.1 - smoothed))
-    fall = (own.target - last) * np.maximum(done, 1e-9) ** -POWER
+def _columns(
+    own: LearningCurve, progress: np.ndarray, smoothing: np.ndarray, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Errors that come down to the target at ``progress`` = 1, as the archive has them."""
+    columns: dict[str, np.ndarray] = {}
+    last = own.last * (1 + 0.1 * (0.1 - smoothing))
+    fall = (own.target - last) * np.maximum(progress, 1e-9) ** -POWER
     for split, gap in (("train", 0.97), ("val", 1.0), ("test", 1.01)):
-        error = gap * (last + fall) * (1 + rng.normal(0, 0.002, len(done)))
+        error = gap * (last + fall) * (1 + rng.normal(0, 0.002, len(progress)))
         error = np.minimum(error, own.first)
         precise = 6 if own.column == "cross_entropy_error" else 5
         name = f"{split}/{own.column}"
-        found[name] = np.round(1 - error if own.column == "average_precision" else error, precise)
+        columns[name] = np.round(1 - error if own.column == "average_precision" else error, precise)
         if own.column != "cross_entropy_error":
-            found[f"{split}/cross_entropy_error"] = np.round(error * 4, 5)
-    return found
+            columns[f"{split}/cross_entropy_error"] = np.round(error * 4, 5)
+    return columns
 
 
 def _smooths(path: str) -> bool:

@@ -1,53 +1,108 @@
-"""What every benchmark prints and writes: figures with units and targets, and an exit code that tells.
+"""The report of a benchmark: figures with units and targets, an exit code, and the parts that benchmarks share.
 
-With --smoke it takes tiny input and seconds: that shows that it runs, and measures nothing, so no target counts.
+With --smoke a benchmark takes tiny input and seconds: it shows that it runs and measures nothing, so no target counts.
 """
 
 import argparse
+import contextlib
 import json
+import statistics
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from typing import Any
+
+from tqdm import tqdm
 
 from harness import provenance
 from results import durable
 
+ROOT = Path(__file__).parents[1]
+# A function for programs run by ``python``: peak memory of the process in MB.
+PEAK = """
+def peak():
+    return next(int(line.split()[1]) / 1e3 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+"""
 
-class Report:
-    """Collects figures; at the end says where they are from, writes --json, exits 1 if a target is missed.
+
+class BenchmarkReport:
+    """The figures of a benchmark, printed as they are added.
 
     Attributes:
+      options: of the command line.
       smoke: whether the input is to be tiny.
+      folder: a temporary one, removed at the end.
+      rows: the figures, as --json writes them.
     """
 
-    def __init__(self, about: str):
-        parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("--json", type=Path, help="write an array of {name, value, unit, target, met} here")
-        parser.add_argument("--smoke", action="store_true", help="take tiny input: does it run? measures nothing")
-        options = parser.parse_args()
-        self._path: Path | None = options.json
-        self.smoke: bool = options.smoke
-        self._rows: list[dict] = []
+    def __init__(self, options: argparse.Namespace, folder: Path):
+        self.options, self.smoke, self.folder = options, options.smoke, folder
+        self.rows: list[dict[str, Any]] = []
 
     def add(self, name: str, value: float, unit: str, target: float | None = None) -> None:
         """Adds a figure; a target is the least value that will do."""
         target = None if self.smoke else target
         met = target is None or value >= target
-        self._rows.append({"name": name, "value": value, "unit": unit, "target": target, "met": met})
+        self.rows.append({"name": name, "value": value, "unit": unit, "target": target, "met": met})
         against = "" if target is None else f"  (target {target:g}: {'met' if met else 'MISSED'})"
         print(f"{name:<64} {value:>12,.2f} {unit}{against}", flush=True)
 
-    def __enter__(self) -> "Report":
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            return
-        about = provenance.software() | provenance.device()
-        print(f"measured on {about['device_kind']} × {about['device_count']}, {about['physical_cores']} cores, "
-              f"python {about['python_version']}, {about['package_versions']}")  # fmt: skip
-        if self._path is not None:
-            durable.replace(self._path, json.dumps(self._rows, indent=1).encode())
-        sys.exit(0 if all(row["met"] for row in self._rows) else 1)
+@contextlib.contextmanager
+def open_report(
+    about: str | None, arguments: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[BenchmarkReport]:
+    """A report; at its end prints where the figures are from, writes --json, and exits with 1 if a target is missed.
+
+    Args:
+      about: the description in --help.
+      arguments: of the command line beside --json and --smoke: name, and keywords of ``add_argument``.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, keywords in (arguments or {}).items():
+        parser.add_argument(name, **keywords)
+    parser.add_argument("--json", type=Path, help="write an array of {name, value, unit, target, met} here")
+    parser.add_argument("--smoke", action="store_true", help="take tiny input: does it run? measures nothing")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        report = BenchmarkReport(options, Path(folder))
+        yield report
+    about = provenance.software() | provenance.device()
+    print(f"measured on {about['device_kind']} × {about['device_count']}, {about['physical_cores']} cores, "
+          f"python {about['python_version']}, {about['package_versions']}")  # fmt: skip
+    if options.json is not None:
+        durable.replace(options.json, json.dumps(report.rows, indent=1).encode())
+    sys.exit(0 if all(row["met"] for row in report.rows) else 1)
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds that a call takes."""
+    began = clock()
+    work()
+    return clock() - began
+
+
+def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> dict[str, list[Any]]:
+    """The results of each piece of work over the rounds, in every one of which all take turns."""
+    results: dict[str, list[Any]] = {name: [] for name in work}
+    for _ in tqdm(range(rounds), desc=label, disable=None):
+        for name, piece in work.items():
+            results[name].append(piece())
+    return results
+
+
+def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """The median of the ratios of pairs that were measured in the same round."""
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+
+
+def python(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a process of its own, in the root of the repository; ends this one if that fails."""
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return done

@@ -3,7 +3,7 @@
     python benchmarks/results.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
 The store has the 454 published studies with 168,000 made-up trials and 70 million measurements (1.8 GB). It is written
-to FOLDER, or taken from there if it was; without --store it is thrown away. --share 0.01 takes a hundredth of the
+to FOLDER unless it is there already; without --store it is a temporary one. --share 0.01 takes a hundredth of the
 measurements, and has no targets for what depends on how many there are. Files are in the page cache, and what is timed
 is the work, without the start of Python. Runs of 1 are processes of their own, in turn; ratios are medians of pairs.
 
@@ -28,8 +28,8 @@ if __name__ == "__main__":
     import imports
     import store_speed
     import synthetic_store
-    from report import Report
+    from report import open_report
 
-    with synthetic_store.asked() as (_, folder, share), Report(__doc__ or "") as report:
-        store_speed.main(report, folder, share)
+    with open_report(__doc__, synthetic_store.ARGUMENTS) as report:
+        store_speed.main(report)
         imports.main(report)

@@ -2,7 +2,7 @@
 
     python benchmarks/workers.py [--json FILE] [--smoke]
 
-Runs the whole sweep through the local launcher into stores that are thrown away: once to fill the compilation cache,
+Runs the whole sweep through the local launcher into temporary stores: once to fill the compilation cache,
 then with one worker and with two, each bound to a core of its own, in turn.
 """
 
@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from report import Report
+from report import open_report
 from tqdm import tqdm
 
 from harness import processors
@@ -29,19 +29,19 @@ def seconds(workers: int, sweep: Sequence[str]) -> float:
         request = config.request(overrides.command_line([*sweep, f"store={folder}"]))
         for study in request.studies:
             store.ask(request.store, study)
-        bar = tqdm(total=len(request.studies), desc=f"{workers} workers", disable=not sys.stderr.isatty())
+        bar = tqdm(total=len(request.studies), desc=f"{workers} workers", disable=None)
         began = time.perf_counter()
-        outcomes = local.run_all(
-            request.store, request.studies, request.settings, workers, lambda p: bar.update(p.outcome is not None)
-        )
-        took = time.perf_counter() - began
-        bar.close()
-        assert not any(outcome.failure for outcome in outcomes)
-        return took
+        with bar:
+            outcomes = local.run_all(
+                request.store, request.studies, request.settings, workers, lambda p: bar.update(p.outcome is not None)
+            )
+        duration = time.perf_counter() - began
+    assert not any(outcome.failure for outcome in outcomes)
+    return duration
 
 
 if __name__ == "__main__":
-    with Report(__doc__ or "") as report:
+    with open_report(__doc__) as report:
         sweep = SMOKE if report.smoke else QUICKSTART
         if not report.smoke:
             if len(processors.physical_cores()) < 2:

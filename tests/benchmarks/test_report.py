@@ -8,8 +8,8 @@ import pytest
 BENCHMARK = """
 import sys
 sys.path.insert(0, {folder!r})
-from report import Report
-with Report("about") as report:
+from report import open_report
+with open_report("about") as report:
     report.add("free", 1.0, "s")
     report.add("bound", {value}, "×", 2.0)
 """
