@@ -1,5 +1,6 @@
-"""The folder of caches: everything that can be rebuilt."""
+"""Caches: the folder of everything that can be rebuilt, and the hashes by which its files are checked."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -10,3 +11,9 @@ def folder(kind: str) -> Path:
     if not home:
         home = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scaling-limits")
     return Path(home).expanduser() / kind
+
+
+def file_digest(file: Path) -> str:
+    """sha256 of a file, in hex digits."""
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

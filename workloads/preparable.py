@@ -6,24 +6,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from workloads.datasets import image_originals, movielens, rating_originals, tfds_images, web_graph
+from workloads.factorization.memory import size_text
 
 
 class Preparable(NamedTuple):
     """A data set that can be prepared.
 
     Attributes:
-      holds: what, in words.
-      download_bytes: what is fetched.
-      stored_bytes: of the array_record files, about.
-      folder: theirs, within the folder of all data sets.
+      content: a description, for people.
+      download_bytes: size of the originals.
+      stored_bytes: size of the array_record files, about.
+      folder: the folder of these files, within the folder of all data sets.
       check: raises BadInput unless they are all there.
       builder: TFDS's, given the folder of all data sets and one for originals that were downloaded by hand.
-      examples: how many each split must have in the end.
+      examples: the number each split must have in the end.
       checksums: whether TFDS knows those of the originals.
-      notes: further lines on what it takes.
+      notes: further lines on time, disk and memory.
     """
 
-    holds: str
+    content: str
     download_bytes: int
     stored_bytes: int
     folder: Callable[[Path], Path]
@@ -103,13 +104,6 @@ def _web_graph(variant: str) -> Preparable:
         checksums=False,
         notes=tuple(notes),
     )
-
-
-def size_text(count: int) -> str:
-    """A number of bytes, for people."""
-    if count < 1e9:
-        return f"{count / 1e6:.0f} MB"
-    return f"{count / 1e9:.1f} GB" if count < 1e11 else f"{count / 1e9:.0f} GB"
 
 
 def _duration(seconds: float) -> str:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from results.bad_input import BadInput, check_choice
 from results.command_line import CommandParser, say
-from workloads.datasets.tfds_images import data_dir
-from workloads.preparable import Preparable, names, preparable, size_text
+from workloads.datasets.array_records import data_dir
+from workloads.factorization.memory import size_text
+from workloads.preparable import Preparable, names, preparable
 
 
 @command_line.guarded
@@ -34,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> CommandParser:
     lines = []
     for name in names():
-        what = preparable(name)
-        lines.append(f"  {name:22} {what.holds}, {what.sizes()} on disk")
+        one = preparable(name)
+        lines.append(f"  {name:22} {one.content}, {one.sizes()} on disk")
     parser = CommandParser(
         prog="python -m workloads.prepare",
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record\n"
@@ -56,7 +57,7 @@ def _parser() -> CommandParser:
 
 
 def _check_needless(name: str) -> None:
-    """Raises BadInput unless it is a data set, which TFDS does not have."""
+    """Raises BadInput unless it names a data set that TFDS does not have."""
     from workloads.registry import DATASETS  # imports JAX
 
     needless = {*DATASETS, "webgraph_synthetic"} - set(names())
@@ -76,8 +77,12 @@ def _prepare(name: str, within: Path) -> int:
         return 0
     except BadInput as absent:
         if place.exists():  # TFDS would take it for the data set, whatever it holds
-            return _failed(str(absent) if "tfrecord" in str(absent) else f"{place} is in the way and holds no {name}")
-    print(f"{name}: {what.holds}, {what.sizes()} in {place}")
+            return _failed(
+                str(absent)
+                if "tfrecord" in str(absent)
+                else f"{place} exists but does not hold {name}; move it or delete it"
+            )
+    print(f"{name}: {what.content}, {what.sizes()} in {place}")
     for line in what.notes:
         print(line)
     sys.stdout.flush()
@@ -133,10 +138,10 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
     config = tfds.download.DownloadConfig(
         manual_dir=manual, try_download_gcs=False, force_checksums_validation=what.checksums
     )
-    made = what.builder(within, manual)
+    builder = what.builder(within, manual)
     with contextlib.redirect_stdout(io.StringIO()):  # where TFDS says that sizes are unknown; its progress is on stderr
-        made.download_and_prepare(download_config=config, file_format="array_record")
-    count = {split: made.info.splits[split].num_examples for split in what.examples}
+        builder.download_and_prepare(download_config=config, file_format="array_record")
+    count = {split: builder.info.splits[split].num_examples for split in what.examples}
     if count != what.examples:
         shutil.rmtree(what.folder(within))
         raise OSError(f"the originals hold {count} examples, not {what.examples}")

@@ -209,7 +209,7 @@ def test_products_of_float32_are_taken_in_float32(solver: str) -> None:
         "half": (own._row_half, *tables, own.rows.work, WEIGHTS),
         "objective": (own._objective, *tables, own.rows.work, own.columns.work.counts, WEIGHTS),
         "fold-in": (own._fold_in, unsolved, tables.columns, own.evaluated.work, WEIGHTS),
-        "scores": (own._ranked, unsolved, tables.columns, own._batches),
+        "scores": (own._rank, unsolved, tables.columns, own._batches),
     }
     for name, (program, *arguments) in calls.items():
         taken = [product.params["precision"] for product in products(program.trace(*arguments).jaxpr.jaxpr)]

@@ -136,7 +136,7 @@ def test_what_cannot_be_read(write: Write, tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(BadInput, match=rf"holds {len(pairs):,} ratings, not 100,000; delete it and run"):
         source.build()
     monkeypatch.setattr(memory, "available", lambda: 1000)
-    with pytest.raises(BadInput, match=r"^reading movielens/100k needs about .* take a smaller one$"):
+    with pytest.raises(BadInput, match=r"^reading movielens/100k needs about .* choose a smaller one$"):
         source.check()
 
 

@@ -140,7 +140,7 @@ def test_files_in_the_way_are_left_alone(tmp_path: Path, capsys: pytest.CaptureF
     place = tmp_path / "mnist" / "3.0.1"
     place.mkdir(parents=True)
     assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
-    assert f"{place} is in the way" in capsys.readouterr().err
+    assert f"{place} exists but does not hold" in capsys.readouterr().err
     (place / "mnist-train.tfrecord-00000-of-00001").touch()
     assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
     assert "tfrecord" in capsys.readouterr().err

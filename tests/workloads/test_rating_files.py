@@ -167,8 +167,8 @@ def test_matrices_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -
         ({"indices": [0, 3]}, "col 3 in row 1 is out of range; there are 3 columns"),
         ({"indices": [-1, 2]}, "col -1 in row 0 is out of range; there are 3 columns"),
         ({"indptr": [0, 2, 1]}, "is damaged: its row pointers do not fit"),
-        ({"indptr": [0, 2]}, "is damaged: its arrays do not fit together"),
-        ({"indices": [0.0, 2.0]}, "is damaged: its arrays do not fit together"),
+        ({"indptr": [0, 2]}, "is damaged: its arrays do not match"),
+        ({"indices": [0.0, 2.0]}, "is damaged: its arrays do not match"),
         ({"shape": [1 << 40, 3]}, f"is {1 << 40:,} × 3; there must be 1 to"),
     ):
         wrong = save(tmp_path / "wrong.npz", **(parts | change))
@@ -197,10 +197,10 @@ def test_tables_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -> 
 def test_files_that_are_none(good: tuple[Path, Path], tmp_path: Path) -> None:
     absent = tmp_path / "absent.npz"
     assert refused(absent, good[1]).startswith(f"{absent} does not exist; it should be SciPy CSR .npz")
-    assert refused(good[0], tmp_path).startswith(f"{tmp_path} is no file")
+    assert refused(good[0], tmp_path).startswith(f"{tmp_path} is not a file")
     text = tmp_path / "text.npz"
     text.write_text("row,col\n")
-    assert refused(text, good[1]).startswith(f"{text} is of neither supported kind")
+    assert refused(text, good[1]).startswith(f"{text} has an unsupported format")
     table = as_table(tmp_path / "table", TRAIN)
     for file in (good[0], table):
         data = file.read_bytes()

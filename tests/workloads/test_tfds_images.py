@@ -12,7 +12,7 @@ from PIL import Image
 
 from results.bad_input import BadInput
 from workloads import registry
-from workloads.datasets import tfds_images
+from workloads.datasets import array_records, tfds_images
 
 SHAPES = {"mnist": (28, 28, 1), "fashion_mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
 
@@ -104,7 +104,7 @@ def test_absent_data_name_the_command(tmp_path: Path, monkeypatch: pytest.Monkey
         assert "\n" not in str(raised.value)
     monkeypatch.delenv("TFDS_DATA_DIR")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert tfds_images.data_dir() == tmp_path / "tensorflow_datasets"
+    assert array_records.data_dir() == tmp_path / "tensorflow_datasets"
 
 
 def test_other_files_in_the_place_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

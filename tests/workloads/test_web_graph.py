@@ -187,7 +187,7 @@ def test_too_little_memory_is_told_before_reading(write: Callable[..., Graph], m
     write("in-dense")
     monkeypatch.setattr(memory, "available", lambda: 1000)
     monkeypatch.setattr(array_records, "records", lambda *args: pytest.fail("read"))
-    with pytest.raises(BadInput, match=r"^reading web_graph/in-dense, .* are free; take a smaller variant$"):
+    with pytest.raises(BadInput, match=r"^reading web_graph/in-dense, .* are free; choose a smaller variant$"):
         web_graph.source("in-dense").check()
 
 

@@ -1,22 +1,43 @@
-"""TFDS's array_record files: the folder of a data set, checks, hashes and records.
+"""TFDS's array_record files: their folders, builders, checks, hashes and records.
 
 Records are parsed here and not by TFDS, whose decoding takes six times as long; neither needs TensorFlow.
 """
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from results.bad_input import BadInput
-from workloads.datasets.tfds_images import data_dir
 from workloads.factorization.ratings import file_digest
 
 BATCH = 4096  # records read at once
+KeyedExamples = Iterator[tuple[int, dict[str, Any]]]  # as a builder of TFDS yields them: key and features
+
+
+def data_dir() -> Path:
+    """The folder of all data sets."""
+    return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
 def folder(name: str, version: str, within: Path | None = None) -> Path:
     """The folder of a data set (``web_graph/in-dense``), in ``within`` or where TFDS looks."""
     return (within or data_dir()) / name / version
+
+
+def builder(
+    original: type,
+    name: str,
+    split_generators: Callable[[Any, Any], dict[str, KeyedExamples]],
+    within: Path,
+    **options: Any,
+) -> Any:
+    """TFDS's builder ``original`` with split generators of ours, which writes into the folder ``within``."""
+    from tensorflow_datasets.core import registered
+
+    members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
+    with registered.skip_registration():
+        return type(original.__name__, (original,), members)(data_dir=str(within), **options)
 
 
 def check(name: str, place: Path, splits: Sequence[str]) -> None:

@@ -6,34 +6,31 @@ Addresses, checksums, keys (and so the order of examples) and features are TFDS'
 import gzip
 import io
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from workloads.datasets import tfds_images
-
-Rows = Iterator[tuple[int, dict[str, Any]]]  # as TFDS wants them: key and features
+from workloads.datasets import array_records, tfds_images
+from workloads.datasets.array_records import KeyedExamples
 
 
 def builder(name: str, within: Path) -> Any:
     """The builder of a key of ``tfds_images.SOURCES``, which writes into the folder ``within``."""
-    from tensorflow_datasets.core import registered
     from tensorflow_datasets.image_classification import cifar, mnist
 
-    real, split_generators = {
+    original, split_generators = {
         "mnist": (mnist.MNIST, _mnist_splits),
         "fashion_mnist": (mnist.FashionMNIST, _mnist_splits),
         "cifar10": (cifar.Cifar10, _cifar_splits),
     }[name]
-    parts = {"name": name, "__module__": real.__module__, "_split_generators": split_generators}
-    with registered.skip_registration():
-        return type(real.__name__, (real,), parts)(data_dir=str(within), version=tfds_images.SOURCES[name].version)
+    version = tfds_images.SOURCES[name].version
+    return array_records.builder(original, name, split_generators, within, version=version)
 
 
-def _mnist_splits(self: Any, dl_manager: Any) -> dict[str, Rows]:
-    """Of MNIST and its likes: two idx files per split."""
+def _mnist_splits(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    """The splits of MNIST and its likes: two idx files each."""
     files = {
         (split, kind): f"{self.URL}{stem}-{kind}-ubyte.gz"
         for split, stem in (("train", "train"), ("test", "t10k"))
@@ -43,7 +40,7 @@ def _mnist_splits(self: Any, dl_manager: Any) -> dict[str, Rows]:
     return {split: _mnist_rows(paths[split, "images-idx3"], paths[split, "labels-idx1"]) for split in ("train", "test")}
 
 
-def _mnist_rows(images: Path, labels: Path) -> Rows:
+def _mnist_rows(images: Path, labels: Path) -> KeyedExamples:
     for index, (image, label) in enumerate(zip(_idx(images), _idx(labels), strict=True)):
         yield index, {"image": _png(image), "label": int(label)}
 
@@ -56,8 +53,8 @@ def _idx(path: Path) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-def _cifar_splits(self: Any, dl_manager: Any) -> dict[str, Rows]:
-    """Of CIFAR-10: batches of 3,073 bytes per example in a tar, a label before 3×32×32 pixels."""
+def _cifar_splits(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+    """The splits of CIFAR-10: batches of 3,073 bytes per example in a tar, a label before 3×32×32 pixels."""
     source = self._cifar_info
     archive = dl_manager.download(source.url)
     folder = PurePosixPath(source.prefix)
@@ -70,7 +67,7 @@ def _cifar_splits(self: Any, dl_manager: Any) -> dict[str, Rows]:
     }
 
 
-def _cifar_rows(archive: Path, folder: PurePosixPath, batches: Sequence[str], prefix: str) -> Rows:
+def _cifar_rows(archive: Path, folder: PurePosixPath, batches: Sequence[str], prefix: str) -> KeyedExamples:
     index = 0
     with tarfile.open(archive) as tar:
         for batch in batches:
@@ -83,7 +80,7 @@ def _cifar_rows(archive: Path, folder: PurePosixPath, batches: Sequence[str], pr
 def _member(tar: tarfile.TarFile, path: PurePosixPath) -> bytes:
     file = tar.extractfile(str(path))
     if file is None:
-        raise tarfile.ReadError(f"{path} is no file")
+        raise tarfile.ReadError(f"{path} is not a file")
     return file.read()
 
 

@@ -17,29 +17,29 @@ from workloads.factorization import pairs
 BATCH = 1 << 20  # rows of parquet read at once
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
 
-Shape = tuple[int, int]
+MatrixShape = tuple[int, int]
 
 
-class Header(NamedTuple):
+class LinkFileHeader(NamedTuple):
     """The metadata of a file, before its links are read.
 
     Attributes:
-      shape: of a matrix; None of a parquet file.
-      links: that are stored.
-      bytes: of a matrix's arrays that are in memory at once while it is read.
+      shape: of a matrix; None for a parquet file.
+      links: number of stored links.
+      bytes: size of a matrix's arrays, which are in memory at once while it is read.
     """
 
-    shape: Shape | None
+    shape: MatrixShape | None
     links: int
     bytes: int
 
 
-def header(file: Path) -> Header:
+def header(file: Path) -> LinkFileHeader:
     """The header of a file; raises BadInput unless it is of a supported kind."""
     if not file.exists():
         raise BadInput(f"{file} does not exist; it should be {HOW}")
     if not file.is_file():
-        raise BadInput(f"{file} is no file; it should be {HOW}")
+        raise BadInput(f"{file} is not a file; it should be {HOW}")
     try:
         with open(file, "rb") as opened:
             start = opened.read(4)
@@ -49,7 +49,7 @@ def header(file: Path) -> Header:
         return _table_header(file)
     if start.startswith(b"PK"):
         return _matrix_header(file)
-    raise BadInput(f"{file} is of neither supported kind: it should be {HOW}")
+    raise BadInput(f"{file} has an unsupported format; it should be {HOW}")
 
 
 def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -57,12 +57,12 @@ def blocks(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     return _matrix(file) if header(file).shape else _table(file)
 
 
-def size_text(shape: Shape) -> str:
+def size_text(shape: MatrixShape) -> str:
     """A shape, for people."""
     return f"{shape[0]:,} × {shape[1]:,}"
 
 
-def _matrix_header(file: Path) -> Header:
+def _matrix_header(file: Path) -> LinkFileHeader:
     try:
         with zipfile.ZipFile(file) as archive, np.load(file, allow_pickle=False) as members:
             kind, shape = bytes(np.asarray(members["format"], "S").item()), members["shape"]
@@ -80,13 +80,13 @@ def _matrix_header(file: Path) -> Header:
     (indptr, _), (indices, _), (data, _) = arrays.values()
     integers = all(np.issubdtype(arrays[name][1], np.integer) for name in ("indptr", "indices"))
     if indptr != (rows + 1,) or len(indices) != 1 or indices != data or not integers:
-        raise BadInput(f"{file} is damaged: its arrays do not fit together; write it again")
+        raise BadInput(f"{file} is damaged: its arrays do not match; write it again")
     size = sum(int(np.prod(shape)) * kind.itemsize for shape, kind in arrays.values())
-    return Header((rows, columns), indices[0], size)
+    return LinkFileHeader((rows, columns), indices[0], size)
 
 
 def _array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type of an array in an ``.npz``, without reading it."""
+    """MatrixShape and type of an array in an ``.npz``, without reading it."""
     with archive.open(f"{name}.npy") as member:
         version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -100,12 +100,12 @@ def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with np.load(file, allow_pickle=False) as members:
             shape = members["shape"]
             starts = members["indptr"].astype(np.int64)
-            there = members["data"] != 0
+            nonzero = members["data"] != 0
             indices = members["indices"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(file, error) from None
     if starts[0] != 0 or starts[-1] != len(indices) or (np.diff(starts) < 0).any():
-        raise BadInput(f"{file} is damaged: its row pointers do not fit its {len(indices):,} links; write it again")
+        raise BadInput(f"{file} is damaged: its row pointers do not match its {len(indices):,} links; write it again")
     if len(indices) and not (indices.min() >= 0 and indices.max() < shape[1]):
         wrong = int(np.flatnonzero((indices < 0) | (indices >= shape[1]))[0])
         row = int(np.searchsorted(starts, wrong, side="right")) - 1
@@ -115,11 +115,11 @@ def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         last = max(first + 1, int(np.searchsorted(starts, starts[first] + pairs.BLOCK, side="right")) - 1)
         span = slice(starts[first], starts[last])
         rows = np.repeat(np.arange(first, last), np.diff(starts[first : last + 1]))
-        yield rows[there[span]], indices[span][there[span]]
+        yield rows[nonzero[span]], indices[span][nonzero[span]]
         first = last
 
 
-def _table_header(file: Path) -> Header:
+def _table_header(file: Path) -> LinkFileHeader:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -130,12 +130,12 @@ def _table_header(file: Path) -> Header:
         raise _unreadable(file, error) from None
     for name in ("row", "col"):
         if schema.names.count(name) != 1:
-            have = ", ".join(schema.names[:8]) or "none"
-            raise BadInput(f"{file} has no column {name} (it has {have}); it needs integer columns row and col")
+            columns = ", ".join(schema.names[:8]) or "none"
+            raise BadInput(f"{file} has no column {name} (it has {columns}); it needs integer columns row and col")
         kind = schema.field(name).type
         if not pa.types.is_integer(kind):
             raise BadInput(f"{file}: column {name} is {kind}; ids must be integers, none missing")
-    return Header(None, count, 0)
+    return LinkFileHeader(None, count, 0)
 
 
 def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:

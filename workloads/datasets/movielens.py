@@ -84,7 +84,7 @@ def check(size: str) -> None:
     """Raises BadInput where the files are not there, or memory does not suffice."""
     check_files(size)
     ratings = SIZES[size].ratings
-    memory.require(ratings * (pairs.BYTES_PER_LINK + 8), f"reading movielens/{size}", "take a smaller one")
+    memory.require(ratings * (pairs.BYTES_PER_LINK + 8), f"reading movielens/{size}", "choose a smaller one")
 
 
 def build(size: str, seed: int) -> Ratings:
@@ -93,11 +93,11 @@ def build(size: str, seed: int) -> Ratings:
     users = np.argsort(random_bits(seed, links.row_count), kind="stable")
     enough = users[links.lengths[users] >= FEWEST]
     evaluated = np.sort(enough[: max(1, round(EVALUATED_SHARE * links.row_count))])
-    trained = np.setdiff1d(np.arange(links.row_count), evaluated)
-    if not len(evaluated) or not len(trained):
+    others = np.setdiff1d(np.arange(links.row_count), evaluated)
+    if not len(evaluated) or not len(others):
         raise BadInput(f"{folder(size)} holds too few ratings to be split; delete it and run the preparation again")
     history, heldout = split_rows(links.of_rows(evaluated), seed + 1)
-    return Ratings(links.of_rows(trained), history, heldout, merged)
+    return Ratings(links.of_rows(others), history, heldout, merged)
 
 
 def _links(size: str) -> tuple[Links, int]:

@@ -6,8 +6,8 @@ all of them decide.
 Rows with links in ``heldout`` are the evaluation rows. Without ``history``, such a row is solved from its links in
 ``path``, where it stays: it also takes part in training, and shapes the columns it is then ranked against. That
 measures how well links are found of rows that are known. With a ``history``, and rows that are absent from ``path``, it
-is rows never seen before, as in ALX. Held-out links that are in ``path`` or in the history all the same are no test of
-anything: they are left out, and a remark counts them.
+is rows never seen before, as in ALX. Held-out links that are also in ``path`` or in the history test
+nothing: they are left out, and a remark counts them.
 """
 
 import functools
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from results.bad_input import BadInput
 from workloads.datasets import link_files
-from workloads.datasets.link_files import HOW, Header, Shape, size_text
+from workloads.datasets.link_files import HOW, LinkFileHeader, MatrixShape, size_text
 from workloads.factorization import memory, pairs
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
@@ -48,7 +48,7 @@ def source(path: str, heldout: str, history: str | None = None) -> RatingsSource
 def version(files: Files) -> str:
     """Hash of what is in the files, wherever they are and whatever they are called."""
     for file in filter(None, files):
-        link_files.header(file)  # with its errors
+        link_files.header(file)  # raises BadInput
     return short(READER, *(file and file_digest(file) for file in files))
 
 
@@ -57,9 +57,9 @@ def check(files: Files) -> None:
     headers = {file: link_files.header(file) for file in files if file}
     shape, _ = _common_shape(headers)
     links = sum(one.links for one in headers.values())
-    rows = shape[0] if shape else 0  # of parquet nobody knows yet
+    rows = shape[0] if shape else 0  # unknown for parquet until it is read
     needed = links * pairs.BYTES_PER_LINK + max(one.bytes for one in headers.values()) + rows * pairs.BYTES_PER_ROW
-    memory.require(needed, f"reading {links:,} links from {files.path} and the others", "take a machine with more")
+    memory.require(needed, f"reading {links:,} links from {files.path} and the others", "use a machine with more")
 
 
 def build(files: Files) -> Ratings:
@@ -104,7 +104,7 @@ def _ratings(files: Files, by_file: dict[Path, tuple[Links, int]]) -> Ratings:
     return Ratings(train, history, new, merged, left_out(known))
 
 
-def _common_shape(headers: dict[Path, Header]) -> tuple[Shape | None, Path | None]:
+def _common_shape(headers: dict[Path, LinkFileHeader]) -> tuple[MatrixShape | None, Path | None]:
     """The shape of all matrices among the files and one of these; None if there is none."""
     first, shape = None, None
     for file, one in headers.items():

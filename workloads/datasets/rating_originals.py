@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from workloads.datasets import movielens, web_graph
-
-Rows = Iterator[tuple[int, dict[str, Any]]]  # as TFDS wants them: key and features
+from workloads.datasets import array_records, movielens, web_graph
+from workloads.datasets.array_records import KeyedExamples
 
 # What writing takes, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
 SECONDS_PER_ROW, SECONDS_PER_LINK, SECONDS_PER_RATING = 1e-4, 2.5e-6, 1e-4
@@ -33,27 +32,24 @@ def web_graph_builder(variant: str, within: Path, manual: Path) -> Any:
       within: the folder to write into.
       manual: where originals are looked for before they are downloaded.
     """
-    from tensorflow_datasets.core import registered
-    from tensorflow_datasets.structured.web_graph import web_graph as real
+    from tensorflow_datasets.structured.web_graph.web_graph import WebGraph
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, Rows]:
+    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
         return {split: _web_graph_rows(_originals(variant, split, manual, dl_manager)) for split in STEMS}
 
-    parts = {"name": "web_graph", "__module__": real.__name__, "_split_generators": split_generators}
-    with registered.skip_registration():
-        made = type("WebGraph", (real.WebGraph,), parts)
-        return made(data_dir=str(within), config=variant, version=web_graph.VERSION)
+    options = {"config": variant, "version": web_graph.VERSION}
+    return array_records.builder(WebGraph, "web_graph", split_generators, within, **options)
 
 
 def _originals(variant: str, split: str, manual: Path, dl_manager: Any) -> list[Path]:
     row = web_graph.VARIANTS[variant]
     names = [f"{STEMS[split]}.tfr-{shard:05}-of-{row.shards:05}" for shard in range(row.shards)]
     absent = [name for name in names if not (manual / name).is_file()]
-    fetched = dl_manager.download([f"{ADDRESS}/{row.subfolder}/{name}" for name in absent])
-    return [manual / name for name in names if name not in set(absent)] + [Path(path) for path in fetched]
+    downloads = dl_manager.download([f"{ADDRESS}/{row.subfolder}/{name}" for name in absent])
+    return [manual / name for name in names if name not in set(absent)] + [Path(path) for path in downloads]
 
 
-def _web_graph_rows(files: Sequence[Path]) -> Rows:
+def _web_graph_rows(files: Sequence[Path]) -> KeyedExamples:
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 
@@ -69,7 +65,7 @@ def _web_graph_rows(files: Sequence[Path]) -> Rows:
 
 
 def tf_records(file: Path) -> Iterator[bytes]:
-    """The records of a TFRecord file; raises OSError where one is not what was written.
+    """The records of a TFRecord file; raises OSError where one is damaged.
 
     Each is its length (8 bytes), a checksum of these, the record, and a checksum of that (4 bytes each), little-endian.
     """
@@ -85,7 +81,7 @@ def tf_records(file: Path) -> Iterator[bytes]:
 
 
 def _crc_table() -> tuple[int, ...]:
-    """Of CRC-32C, byte by byte."""
+    """The remainders of CRC-32C by byte."""
     table = []
     for value in range(256):
         for _ in range(8):
@@ -108,23 +104,20 @@ def _checksum(data: bytes) -> bytes:
 
 def movielens_builder(size: str, within: Path) -> Any:
     """The builder of the table of ratings of a key of ``movielens.SIZES``, which writes into the folder ``within``."""
-    from tensorflow_datasets.core import registered
-    from tensorflow_datasets.structured import movielens as real
     from tensorflow_datasets.structured import movielens_parsing
+    from tensorflow_datasets.structured.movielens import Movielens
 
-    # Its parsers want of TensorFlow only that it opens files.
+    # All that its parsers need of TensorFlow is to open files.
     movielens_parsing.tf = types.SimpleNamespace(io=types.SimpleNamespace(gfile=types.SimpleNamespace(GFile=io.open)))
 
-    def split_generators(self: Any, dl_manager: Any) -> dict[str, Rows]:
+    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
         return {"train": _movielens_rows(self.builder_config, dl_manager.download(self.builder_config.download_url))}
 
-    parts = {"name": "movielens", "__module__": real.__name__, "_split_generators": split_generators}
-    with registered.skip_registration():
-        made = type("Movielens", (real.Movielens,), parts)
-        return made(data_dir=str(within), config=f"{size}-ratings", version=movielens.VERSION)
+    options = {"config": f"{size}-ratings", "version": movielens.VERSION}
+    return array_records.builder(Movielens, "movielens", split_generators, within, **options)
 
 
-def _movielens_rows(config: Any, archive: Path) -> Rows:
+def _movielens_rows(config: Any, archive: Path) -> KeyedExamples:
     with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(archive) as packed:
         folder = f"ml-{config.format_version}"
         for name in MOVIELENS_FILES:

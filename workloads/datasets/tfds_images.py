@@ -6,13 +6,14 @@
 
 import functools
 import io
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from results.bad_input import BadInput
+from workloads.datasets import array_records
+from workloads.datasets.array_records import BATCH
 from workloads.workload import Examples, Splits
 
 
@@ -42,8 +43,6 @@ SOURCES: dict[str, TfdsImages] = {
     "cifar10": TfdsImages("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000),
 }
 
-BATCH = 4096  # records read at once
-
 
 def load(name: str) -> Splits:
     """Reads a data set into memory.
@@ -63,29 +62,14 @@ def version(name: str) -> str:
     return f"tfds:{SOURCES[name].version} train[:{SOURCES[name].train_examples}]"
 
 
-def data_dir() -> Path:
-    """The folder of all data sets."""
-    return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
-
-
 def folder(name: str, within: Path | None = None) -> Path:
-    """The folder of one data set's files, in ``data_dir()`` or in ``within``."""
-    return (within or data_dir()) / name / SOURCES[name].version
+    """The folder of one data set's files, in ``within`` or where TFDS looks."""
+    return array_records.folder(name, SOURCES[name].version, within)
 
 
 def check(name: str, within: Path | None = None) -> None:
     """Raises BadInput unless array_record files of both splits are there; looks at names of files alone."""
-    place = folder(name, within)
-    described = (place / "dataset_info.json").is_file()
-    if described and all(any(place.glob(f"{name}-{split}.array_record*")) for split in ("train", "test")):
-        return
-    if any(place.glob("*.tfrecord*")):
-        raise BadInput(
-            f"{place} holds {name} as tfrecord files, which only TensorFlow can read; run python -m workloads.prepare "
-            f"{name} --data-dir DIR to write array_record files elsewhere, and set TFDS_DATA_DIR=DIR to use them"
-        )
-    what = "holds no complete array_record files" if place.exists() else "does not exist"
-    raise BadInput(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
+    array_records.check(name, folder(name, within), ("train", "test"))
 
 
 @functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row
@@ -94,8 +78,8 @@ def _read(name: str, place: Path, source: TfdsImages) -> Splits:
 
     builder = tfds.builder_from_directory(place)
     images = {split: _images(builder, split) for split in ("train", "test")}
-    carve = source.train_examples
-    expected = {"train": carve + source.validation_examples, "test": source.test_examples}
+    cut = source.train_examples
+    expected = {"train": cut + source.validation_examples, "test": source.test_examples}
     counts = {split: len(examples.labels) for split, examples in images.items()}
     if counts != expected:
         raise BadInput(
@@ -103,8 +87,8 @@ def _read(name: str, place: Path, source: TfdsImages) -> Splits:
         )
     inputs, labels = images["train"]
     return Splits(
-        train=Examples(inputs[:carve], labels[:carve]),
-        validation=Examples(inputs[carve:], labels[carve:]),
+        train=Examples(inputs[:cut], labels[:cut]),
+        validation=Examples(inputs[cut:], labels[cut:]),
         test=images["test"],
     )
 

@@ -101,7 +101,7 @@ def check(variant: str) -> None:
     stored = array_records.stored_bytes(f"web_graph/{variant}", folder(variant), READ)
     links = min(VARIANTS[variant].links, stored // BYTES_OF_A_LINK)
     needed = needed_bytes(links, min(sum(VARIANTS[variant].rows[split] for split in READ), links))
-    memory.require(needed, f"reading web_graph/{variant}, about {links:,} links,", "take a smaller variant")
+    memory.require(needed, f"reading web_graph/{variant}, about {links:,} links,", "choose a smaller variant")
 
 
 def build(variant: str) -> Ratings:
@@ -126,13 +126,13 @@ def build(variant: str) -> Ratings:
 
 
 def row_tag(record: Mapping[str, Any]) -> int:
-    """The number of the row that a record is, one of ``tf.train.Feature``; ValueError if it has none, or several."""
+    """The row number of a record of ``tf.train.Feature``; ValueError if it has none, or several."""
     (number,) = record["row_tag"].int64_list.value
     return int(number)
 
 
 def _gather(variant: str, split: str, known: Pairs, heldout: Pairs | None = None) -> int:
-    """Adds the ``col_tag`` of all rows of a split to ``known`` and their ``gt_tag`` to ``sought``; counts the rows."""
+    """Adds the ``col_tag`` of all rows of a split to ``known`` and their ``gt_tag`` to ``heldout``; counts the rows."""
     place = folder(variant)
     rows: list[int] = []
     tags: dict[str, list[np.ndarray]] = {"col_tag": [], "gt_tag": []}

@@ -1,7 +1,7 @@
 """A synthetic web graph: power-law degrees, communities grouped into topics, any size, drawn block by block.
 
 Every row has a home among the communities, popular ones more often. Of its links two thirds go to columns of its home,
-a fifth to those of communities with the same topic, the others anywhere; what was drawn twice goes anywhere too. Within
+a fifth to those of communities with the same topic, the others anywhere; duplicates go anywhere too. Within
 a community as in the whole, the popularity of columns is a power law, so that no list of popular columns does what
 knowing a row's community does. Evaluation rows are further rows of the same kind, absent from training as in ALX (arXiv
 2112.02194).
@@ -29,7 +29,7 @@ HOME, SAME_TOPIC = 170, 51  # of 256 links; the others go anywhere
 LONGEST = 16  # a row links to at most this fraction of the columns, or to four times the mean
 FEWEST = 5  # links of an evaluation row: one of them is held out
 BLOCK = 1 << 16  # links made at once, so that sorting happens within a core's cache
-ROUNDS, AT_HOME = 16, 2  # of drawing what was drawn twice again; after the second, from anywhere
+ROUNDS, AT_HOME = 16, 2  # of replacing duplicates; after the second, from anywhere
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,20 +110,20 @@ def needed_bytes(graph: WebGraph) -> int:
 def check(graph: WebGraph) -> None:
     """Raises BadInput if the graph does not fit in memory."""
     what = f"a synthetic web graph of {graph.links:,} links, {graph.rows:,} rows and {graph.columns:,} columns"
-    memory.require(needed_bytes(graph), what, "ask for fewer")
+    memory.require(needed_bytes(graph), what, "request fewer")
 
 
 def build(graph: WebGraph) -> Ratings:
     """Makes the graph."""
-    drawing = _drawing(graph)
-    train = _links(graph, drawing, graph.rows, graph.links, 0)
+    distributions = _distributions(graph)
+    train = _links(graph, distributions, graph.rows, graph.links, 0)
     fewest = max(round(graph.links / graph.rows), FEWEST)
-    evaluated = _links(graph, drawing, graph.heldout_rows, fewest * graph.heldout_rows, 1)
+    evaluated = _links(graph, distributions, graph.heldout_rows, fewest * graph.heldout_rows, 1)
     history, heldout = split_rows(evaluated, _seed(graph, 3, 0))
     return Ratings(train, history, heldout, 0)
 
 
-class _Drawing(NamedTuple):
+class _Distributions(NamedTuple):
     """The distributions that links are drawn from.
 
     Attributes:
@@ -138,13 +138,13 @@ class _Drawing(NamedTuple):
     column_of: np.ndarray
 
 
-def _drawing(graph: WebGraph) -> _Drawing:
+def _distributions(graph: WebGraph) -> _Distributions:
     exponent = 1 / (graph.exponent - 1)  # of sizes over ranks, where ``graph.exponent`` is that of their distribution
-    return _Drawing(
+    return _Distributions(
         within=_quantiles(graph.columns // graph.communities, exponent),
         anywhere=_quantiles(graph.columns, exponent),
         home=_quantiles(graph.communities, exponent),
-        column_of=_shuffled(graph.columns, _seed(graph, 2, 0)),
+        column_of=_permutation(graph.columns, _seed(graph, 2, 0)),
     )
 
 
@@ -155,7 +155,7 @@ def _quantiles(count: int, exponent: float) -> np.ndarray:
     return np.minimum(np.rint(np.maximum(ranks, 0) * 65536) / 65536, np.nextafter(count, 0))
 
 
-def _drawn(quantiles: np.ndarray, bits: np.ndarray) -> np.ndarray:
+def _ranks(quantiles: np.ndarray, bits: np.ndarray) -> np.ndarray:
     """int64 ranks for 32 random bits each, by interpolating between quantiles."""
     cell = bits >> 16
     low = quantiles[cell]
@@ -168,7 +168,7 @@ def _seed(graph: WebGraph, stream: int, block: int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def _shuffled(count: int, seed: int) -> np.ndarray:
+def _permutation(count: int, seed: int) -> np.ndarray:
     """int32[count], a random order, by one sort of random bits with the index packed beneath them."""
     mask = (1 << count.bit_length()) - 1
     keys = random_bits(seed, count)
@@ -182,16 +182,17 @@ def _shuffled(count: int, seed: int) -> np.ndarray:
 def _degrees(graph: WebGraph, rows: int, links: int, seed: int) -> np.ndarray:
     """int64[rows] that sum to ``links``, a power law in random order without its longest end."""
     most = max(graph.columns // LONGEST, 4 * -(-links // rows))
-    weights = ((_shuffled(rows, seed) + 0.5) / rows) ** (-1 / (graph.exponent - 1))
+    # Scaled until those below the longest length sum to ``links``, then rounded so that the sums are exact.
+    weights = ((_permutation(rows, seed) + 0.5) / rows) ** (-1 / (graph.exponent - 1))
     scale = 1.0
-    for _ in range(20):  # until what the long rows were cut by is with the others
+    for _ in range(20):  # hands on to the others what the long rows are cut by
         degrees = np.minimum(weights * scale, most)
         scale *= links / degrees.sum()
     ends = np.cumsum(np.rint(degrees * 65536).astype(np.int64))
     return np.diff(np.rint(ends / ends[-1] * links).astype(np.int64), prepend=0)
 
 
-def _links(graph: WebGraph, drawing: _Drawing, rows: int, links: int, stream: int) -> Links:
+def _links(graph: WebGraph, distributions: _Distributions, rows: int, links: int, stream: int) -> Links:
     """Draws the links of all rows of one kind."""
     degrees = _degrees(graph, rows, links, _seed(graph, 4, stream))
     if stream:
@@ -200,7 +201,7 @@ def _links(graph: WebGraph, drawing: _Drawing, rows: int, links: int, stream: in
     starts = np.zeros(rows + 1, np.int64)
     end = 0
     for number, (first, last) in enumerate(_blocks(degrees)):
-        keys = _block(graph, drawing, degrees[first:last], _seed(graph, 5 + stream, number))
+        keys = _block(graph, distributions, degrees[first:last], _seed(graph, 5 + stream, number))
         columns[end : end + len(keys)] = keys & 0xFFFFFFFF
         end += len(keys)
         starts[first + 1 : last + 1] = np.bincount(keys >> 32, minlength=last - first)
@@ -219,22 +220,23 @@ def _blocks(degrees: np.ndarray) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _block(graph: WebGraph, drawing: _Drawing, degrees: np.ndarray, seed: int) -> np.ndarray:
+def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, seed: int) -> np.ndarray:
     """Draws the links of some rows until they are distinct; int64[links], row above column, sorted."""
-    home = _drawn(drawing.home, random_bits(seed, len(degrees)) >> 31)
+    # Links of a row that were drawn twice are drawn again: first by the same rule, then from anywhere.
+    home = _ranks(distributions.home, random_bits(seed, len(degrees)) >> 31)
     keys = np.empty(0, np.int64)
     missing = degrees
     for attempt in range(ROUNDS):
         row = np.repeat(np.arange(len(degrees)), missing)
         bits = random_bits(seed + 1 + attempt, len(row))
         if attempt < AT_HOME:
-            columns = _columns(graph, drawing, home[row], bits)
+            columns = _columns(graph, distributions, home[row], bits)
         else:
-            columns = drawing.column_of[_drawn(drawing.anywhere, bits >> 31)]
+            columns = distributions.column_of[_ranks(distributions.anywhere, bits >> 31)]
         pairs = row << 32 | columns
         pairs.sort()
         keys = np.concatenate([keys, pairs])
-        keys.sort(kind="stable")  # which merges the two
+        keys.sort(kind="stable")  # merges two sorted runs
         distinct = np.empty(len(keys), bool)
         distinct[:1] = True
         np.not_equal(keys[1:], keys[:-1], out=distinct[1:])
@@ -245,15 +247,17 @@ def _block(graph: WebGraph, drawing: _Drawing, degrees: np.ndarray, seed: int) -
     return keys
 
 
-def _columns(graph: WebGraph, drawing: _Drawing, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
+def _columns(graph: WebGraph, distributions: _Distributions, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
     """A column for each home and 63 random bits: 32 draw the rank, 23 the community, 8 where the link goes."""
     kind, high = bits & 255, bits >> 31
+    # Communities: home, or by a uniform choice among those of its topic.
     community = home.copy()
     topical = np.flatnonzero(kind >= HOME)
     first = home[topical] // TOPIC * TOPIC
     pick = bits[topical] >> 8 & 0x7FFFFF
     community[topical] = first + (pick * np.minimum(TOPIC, graph.communities - first) >> 23)
-    rank = _drawn(drawing.within, high) * graph.communities + community
+    # Ranks: within the community, or over all columns.
+    rank = _ranks(distributions.within, high) * graph.communities + community
     far = np.flatnonzero(kind >= HOME + SAME_TOPIC)
-    rank[far] = _drawn(drawing.anywhere, high[far])
-    return drawing.column_of[rank]
+    rank[far] = _ranks(distributions.anywhere, high[far])
+    return distributions.column_of[rank]

@@ -1,9 +1,9 @@
 """The fused kernel of a CPU: rotated conjugate gradients and their gathers in one program of C++, compiled on demand.
 
 XLA copies the vectors of a row's links and passes over the copy for every product. ``fused.cc`` leaves them where they
-are, and takes both products of a look at a link at once. The machine's own C++ compiler makes it for the machine's own
-processor and one length of vectors, which takes seconds. It is cached in a folder that nobody else can write to, with
-its sha256 beside it, so that only what was compiled is loaded.
+are, and takes both products of a look at a link at once. The machine's own C++ compiler compiles it for its
+processor and one length of vectors, which takes seconds. The library is cached in a folder that nobody else can write
+to, with its sha256 beside it, so that nothing but the compiler's output is ever loaded.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from results.bad_input import BadInput
 from workloads import caches
 
 SOURCE = Path(__file__).with_name("fused.cc")
-# What lets sums be taken in any order, but keeps what is not a number.
+# Sums may be taken in any order, but NaN and infinity are kept.
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math")
 LINKED = ("-fno-math-errno", "-shared", "-fPIC", "-w")
 SECONDS = 300
@@ -39,10 +39,10 @@ def compiler() -> str:
     for name in (named,) if named else ("c++", "g++", "clang++"):
         if path := shutil.which(name):
             return path
-    what = (
+    missing = (
         f"CXX={named}, which does not exist" if named else "a C++ compiler, but c++, g++ and clang++ are not installed"
     )
-    raise BadInput(f"als.kernel=fused needs {what}; install one, or use als.kernel=xla")
+    raise BadInput(f"als.kernel=fused needs {missing}; install one, or use als.kernel=xla")
 
 
 def rows(
@@ -67,22 +67,26 @@ def rows(
 
 @functools.cache
 def library(dim: int) -> tuple[str, ctypes.CDLL]:
-    """The kernel for vectors of one length, compiled unless it is kept from before, and a name for it.
+    """The kernel for vectors of one length, compiled unless it is cached, and a name for it.
 
     Raises:
-      BadInput: there is no compiler, or it cannot do this, or the cache cannot be written, or others can write it.
+      BadInput: there is no compiler, or it fails, or the cache cannot be written, or others can write to it.
     """
+    # The name holds everything that the binary depends on, so that another compiler or processor has another file.
     command = compiler()
     machine = _output([command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])  # version, instructions of the processor
     parts = (SOURCE.read_bytes(), str(dim).encode(), " ".join((*FLAGS, *LINKED, jax.__version__)).encode(), machine)
     name = f"{NAME}_{dim}_{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}"
     path = _own_folder() / f"{name}.so"
+    # A cached library is loaded if its hash is right; otherwise it is compiled, and has to load then.
     loaded = _loaded(path)
     if loaded is None:
         _build([command, *FLAGS, *LINKED, f"-DDIM={dim}", "-I", jax.ffi.include_dir(), str(SOURCE), "-o"], path)
         loaded = _loaded(path)
     if loaded is None:
-        raise BadInput(f"als.kernel=fused: what {command} made of {SOURCE.name} cannot be loaded; use als.kernel=xla")
+        raise BadInput(
+            f"als.kernel=fused: the library {command} compiled from {SOURCE.name} cannot be loaded; use als.kernel=xla"
+        )
     return name, loaded
 
 
@@ -106,7 +110,7 @@ def _folder() -> Path:
 
 
 def _own_folder() -> Path:
-    """The folder of kept kernels; BadInput if others could have put something there, or it cannot be made."""
+    """The folder of cached kernels; BadInput if others could have put something there, or it cannot be made."""
     folder = _folder()
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -128,31 +132,23 @@ def _unwritable(error: OSError) -> BadInput:
     )
 
 
-def _beside(path: Path) -> Path:
-    return path.with_suffix(".sha256")
-
-
-def _digest(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest().encode()
-
-
 def _loaded(path: Path) -> ctypes.CDLL | None:
-    """The library; None if there is none, or it is not what was compiled."""
+    """The library; None if there is none, or its hash is not the one of the compiled file."""
     try:
-        return ctypes.CDLL(str(path)) if _beside(path).read_bytes() == _digest(path) else None
+        intact = path.with_suffix(".sha256").read_text() == caches.file_digest(path)
+        return ctypes.CDLL(str(path)) if intact else None
     except OSError:
         return None
 
 
 def _build(command: list[str], path: Path) -> None:
-    """Runs a compiler, with the file to write as the last word, and keeps what it made, with its hash beside it."""
+    """Runs a compiler, with the file to write as the last word, and caches the library with its hash beside it."""
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=durable.TEMPORARY) as folder:
-            made = Path(folder) / path.name
-            _output([*command, str(made)])
-            durable.replace(path, made.read_bytes())
-            durable.replace(_beside(path), _digest(made))
+            library = Path(folder) / path.name
+            _output([*command, str(library)])
+            durable.replace(path, library.read_bytes())
+            durable.replace(path.with_suffix(".sha256"), caches.file_digest(library).encode())
     except OSError as error:
         raise _unwritable(error) from None
 

@@ -97,37 +97,23 @@ def objective_terms(
 
 
 def half_epoch(
-    mesh: Mesh, *, places: RowPlacement, other_rows: int, als: Als
-) -> Callable[[Array, Array, Route, Weights], tuple[Array, Array]]:
+    mesh: Mesh, *, places: RowPlacement, other_rows: int, als: Als, fold_in: bool = False
+) -> Callable[[Array, Array, Route, Weights], Any]:
     """``solved_rows`` over all cores of ``mesh``, compiled at its first call; donates both tables.
 
     Its arguments are those of ``solved_rows`` with tables [cores · slots, d] sharded by rows and the arrays of the
     route with their axis of cores.
+
+    Args:
+      mesh, places, other_rows, als: as of ``solved_rows``.
+      fold_in: rows are not trained: the function gives them alone, and does not donate the other table.
     """
-    return _half_epoch(mesh, places, other_rows, als, lambda both: both, (0, 1))
-
-
-def folding_in(
-    mesh: Mesh, *, places: RowPlacement, other_rows: int, als: Als
-) -> Callable[[Array, Array, Route, Weights], Array]:
-    """``half_epoch`` of rows that are not trained: gives them alone, and donates no other table."""
-    return _half_epoch(mesh, places, other_rows, als, lambda both: both[0], (0,))
-
-
-def _half_epoch(
-    mesh: Mesh,
-    places: RowPlacement,
-    other_rows: int,
-    als: Als,
-    kept: Callable[[tuple[Array, Array]], Any],
-    donated: tuple[int, ...],
-) -> Callable[[Array, Array, Route, Weights], Any]:
-    """Over all cores of ``mesh`` what is ``kept`` of the two tables of ``solved_rows``."""
 
     @in_full
     def of_core(own: Array, other: Array, work: Route, weights: Weights) -> Any:
         mine = jax.tree.map(lambda array: array[0], work)
-        return kept(solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, als=als))
+        tables = solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, als=als)
+        return tables[0] if fold_in else tables
 
     spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
     return jax.jit(
@@ -138,7 +124,7 @@ def _half_epoch(
             out_specs=spread,
             check_vma=False,
         ),
-        donate_argnums=donated,
+        donate_argnums=(0,) if fold_in else (0, 1),
         compiler_options=compiler_options(mesh),
     )
 
@@ -198,18 +184,20 @@ def _over_rows(
     places: RowPlacement,
     of_bucket: Callable[..., Array] | None = None,
 ) -> Array:
-    """What ``of_rows`` (links, ridge[rows], start[rows, d]) gives for all rows of a core, [slots, width].
+    """The results of ``of_rows`` (links, ridge[rows], start[rows, d]) for all rows of a core, [slots, width].
 
     Rows without links, and the zero row at the end, give zeros. ``of_bucket`` (table, columns, counts of links, ridge,
     start), if there is one, gives the same for many rows at once, which no loop has to cut into chunks then.
     """
     kind = start.dtype
     fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)
+    # Hubs first: all cores sum over their links, and each keeps the rows that lie on it.
     pieces, at = [], len(places.hubs) // places.cores
     if at:
         everybody = [jax.lax.all_gather(array[:at], AXIS, tiled=True) for array in (ridge, start)]
-        found = of_rows(_of_hubs(fetch, work, kind, len(places.hubs), start.shape[1]), *everybody)
-        pieces.append(jax.lax.dynamic_slice_in_dim(found, jax.lax.axis_index(AXIS) * at, at))
+        hubs = of_rows(_hub_links(fetch, work, kind, len(places.hubs), start.shape[1]), *everybody)
+        pieces.append(jax.lax.dynamic_slice_in_dim(hubs, jax.lax.axis_index(AXIS) * at, at))
+    # Then the buckets: a loop over blocks, each of which fetches its part of the other table, and over their chunks.
     for bucket, (_, rows, chunks) in enumerate(places.buckets):
         count = chunks * rows
         blocks = work.columns[bucket].shape[:2]  # of chunks; the last one may hold more of them than there are
@@ -228,14 +216,15 @@ def _over_rows(
 
         send = work.sends[bucket] if work.sends else None
         starts = [_blocked(array[at : at + count], blocks, rows) for array in (work.counts, ridge, start)]
-        found = jax.lax.scan(block, None, (send, work.columns[bucket], *starts))[1]
-        pieces.append(found.reshape(-1, found.shape[-1])[:count])
+        solved = jax.lax.scan(block, None, (send, work.columns[bucket], *starts))[1]
+        pieces.append(solved.reshape(-1, solved.shape[-1])[:count])
         at += count
+    # The rest of the shard, rows without links and the zero row, is zero.
     width = pieces[0].shape[1] if pieces else start.shape[1]
     return jnp.concatenate([*pieces, jnp.zeros((len(start) - at, width), kind)])
 
 
-def _of_hubs(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hubs: int, size: int) -> Observed:
+def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hubs: int, size: int) -> Observed:
     """The links of rows that are split over all cores; every function sums over segments, then over cores."""
 
     def over_segments(per_segment: Callable[[Observed, Array], Array], shape: tuple[int, ...]) -> Array:

@@ -47,6 +47,6 @@ class Links(NamedTuple):
 
     def transposed(self) -> "Links":
         """The same links, seen from the columns."""
-        there = np.ones(len(self.columns), np.int8)
-        turned = scipy.sparse.csr_array((there, self.columns, self.starts), (self.row_count, self.column_count)).tocsc()
+        ones = np.ones(len(self.columns), np.int8)
+        turned = scipy.sparse.csr_array((ones, self.columns, self.starts), (self.row_count, self.column_count)).tocsc()
         return Links(turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), self.row_count)

@@ -20,16 +20,16 @@ def require(needed: int, what: str, instead: str) -> None:
     """
     free = available()
     if free is not None and needed > free:
-        raise BadInput(f"{what} needs about {_text(needed)} of memory and {_text(free)} are free; {instead}")
+        raise BadInput(f"{what} needs about {size_text(needed)} of memory and {size_text(free)} are free; {instead}")
 
 
 def available() -> int | None:
-    """Bytes this process could still take without swapping, within its control group; None where nobody says."""
-    bounds = [bound for bound in (_of_machine(), _of_group()) if bound is not None]
+    """Bytes this process could still take without swapping, within its control group; None if unknown."""
+    bounds = [bound for bound in (_free_on_machine(), _free_in_group()) if bound is not None]
     return min(bounds, default=None)
 
 
-def _of_machine() -> int | None:
+def _free_on_machine() -> int | None:
     try:
         lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024
@@ -41,8 +41,8 @@ def _of_machine() -> int | None:
         return None
 
 
-def _of_group() -> int | None:
-    """What is left of the tightest limit of the control groups (version 2) above this process."""
+def _free_in_group() -> int | None:
+    """The rest of the tightest limit of the control groups (version 2) above this process."""
     try:
         lines = OWN_GROUP.read_text().splitlines()
     except OSError:
@@ -50,20 +50,23 @@ def _of_group() -> int | None:
     own = next((line[4:] for line in lines if line.startswith("0::/")), None)
     if own is None:
         return None
-    folder, left = GROUPS / own, []
+    folder, rests = GROUPS / own, []
     while True:
         try:
             limit = int((folder / "memory.max").read_text())
             used = int((folder / "memory.current").read_text())
             numbers = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             cached = int(numbers["inactive_file"]) + int(numbers["active_file"])  # the kernel gives these up
-            left.append(max(0, limit - used + cached))
+            rests.append(max(0, limit - used + cached))
         except (OSError, KeyError, ValueError):
             pass  # no limit here
         if folder == GROUPS:
-            return min(left, default=None)
+            return min(rests, default=None)
         folder = folder.parent
 
 
-def _text(count: int) -> str:
+def size_text(count: int) -> str:
+    """A number of bytes, for people."""
+    if count < 1e9:
+        return f"{count / 1e6:.0f} MB"
     return f"{count / 1e9:.1f} GB" if count < 1e11 else f"{count / 1e9:.0f} GB"

@@ -44,7 +44,8 @@ class Pairs:
         Args:
           shape: rows and columns there are, at least those that were added.
         """
-        keys = self._taken()
+        # One sort brings duplicates together; then blocks of distinct keys are unpacked into the matrix.
+        keys = self._take()
         keys.sort()
         columns = np.empty(len(keys), np.int32)
         starts = np.zeros(shape[0] + 1, np.int64)
@@ -66,7 +67,7 @@ class Pairs:
         merged = len(keys) - count
         return Links(np.cumsum(starts, out=starts), columns[:count] if merged else columns, shape[1]), merged
 
-    def _taken(self) -> np.ndarray:
+    def _take(self) -> np.ndarray:
         """All keys in one array; blocks are freed one by one, so that memory is not needed twice."""
         if len(self._blocks) == 1:
             return self._blocks.pop()

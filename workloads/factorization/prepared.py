@@ -36,8 +36,7 @@ def load(source: RatingsSource) -> Ratings:
     so.
 
     Returns:
-      Ratings on read-only arrays that are pages of files: memory is taken as they are looked at, and given back under
-      pressure.
+      Ratings on read-only, memory-mapped arrays: memory is taken as they are read, and given back under pressure.
     """
     place = _place(source)
     remarks: tuple[str, ...] = ()
@@ -80,7 +79,7 @@ def _write(place: Path, ratings: Ratings) -> None:
                     path = folder / f"{part}.{name}.npy"
                     np.save(path, array)
                     durable.sync(path)
-                    files[path.name] = _digest(path)
+                    files[path.name] = caches.file_digest(path)
             contents = {
                 "columns": ratings.train.column_count,
                 "merged": ratings.merged,
@@ -107,10 +106,10 @@ def _read(place: Path) -> Ratings:
         raise Corrupted("contents.json has changed")
     for name, digest in contents["files"].items():
         try:
-            found = _digest(place / name)
+            intact = caches.file_digest(place / name) == digest
         except OSError as error:
             raise Corrupted(f"{name}: {error.strerror}") from None
-        if found != digest:
+        if not intact:
             raise Corrupted(f"{name} has changed")
     parts = {part: _links(place, part, contents["columns"]) for part in PARTS}
     return Ratings(**parts, merged=contents["merged"], remarks=tuple(contents["remarks"]))
@@ -122,11 +121,6 @@ def _links(place: Path, part: str, column_count: int) -> Links:
     return Links(starts, columns, column_count)
 
 
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _seal(contents: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
@@ -136,7 +130,7 @@ def _discard(place: Path) -> None:
     grave = place.parent / f"{durable.TEMPORARY}{uuid.uuid4().hex}"
     try:
         place.rename(grave)
-    except FileNotFoundError:  # somebody else did
+    except FileNotFoundError:  # another process did
         return
     except OSError as error:
         raise BadInput(f"{place} is corrupted and cannot be removed: {error.strerror}; remove it") from None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from workloads import caches
 from workloads.factorization.links import Links
 
 HELDOUT_SHARE = 0.2  # of the links of an evaluation row, where a data set does not say which ones
@@ -76,13 +77,13 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
     # One sort by row, then by random bits; where a place in the row falls below the quota, the link is held out.
     order = np.argsort(row << 32 | random_bits(seed, len(row)) >> 32, kind="stable")
     quota = np.maximum(1, np.rint(HELDOUT_SHARE * lengths)).astype(np.int64)
-    out = np.empty(len(row), bool)
-    out[order] = np.arange(len(row)) - links.starts[row] < quota[row]
-    return _kept(links, row, ~out), _kept(links, row, out)
+    is_heldout = np.empty(len(row), bool)
+    is_heldout[order] = np.arange(len(row)) - links.starts[row] < quota[row]
+    return _selected(links, row, ~is_heldout), _selected(links, row, is_heldout)
 
 
 def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str, np.ndarray]:
-    """Which evaluation rows are ``validation``, by which trials are chosen, and which ``test``, which is reported.
+    """The evaluation rows in two halves: ``validation``, by which trials are chosen, and ``test``, which is reported.
 
     The rows with a history and held-out links at random, as many in either (of an odd number one more is validation),
     always the same of the same data.
@@ -117,12 +118,12 @@ def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Lin
     new = _without(candidates, known)
     if history:
         new = _without(new, trained)
-    left = np.flatnonzero(new.lengths)
-    return known.of_rows(left), new.of_rows(left), len(candidates.columns) - len(new.columns)
+    remaining = np.flatnonzero(new.lengths)
+    return known.of_rows(remaining), new.of_rows(remaining), len(candidates.columns) - len(new.columns)
 
 
 def short(*parts: object) -> str:
-    """A version: ``sha256:`` and 16 hex digits, of the texts of some parts."""
+    """The version of data: ``sha256:`` and 16 hex digits, of the texts of some parts."""
     return f"sha256:{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
@@ -142,7 +143,7 @@ def random_bits(seed: int, count: int) -> np.ndarray:
     return (np.random.SFC64(seed).random_raw(count) >> np.uint64(1)).astype(np.int64)
 
 
-def _kept(links: Links, row: np.ndarray, mask: np.ndarray) -> Links:
+def _selected(links: Links, row: np.ndarray, mask: np.ndarray) -> Links:
     counts = np.bincount(row[mask], minlength=links.row_count)
     return Links(np.concatenate([[0], np.cumsum(counts)]), links.columns[mask], links.column_count)
 
@@ -152,10 +153,9 @@ def _without(links: Links, others: Links) -> Links:
     row = np.repeat(np.arange(links.row_count), links.lengths)
     other_row = np.repeat(np.arange(others.row_count), others.lengths)
     shared = np.isin(row << 32 | links.columns, other_row << 32 | others.columns, assume_unique=True)
-    return _kept(links, row, ~shared)
+    return _selected(links, row, ~shared)
 
 
 @functools.lru_cache(maxsize=4096)
 def _file_digest(file: Path, size: int, time: int) -> str:
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    return caches.file_digest(file)

@@ -20,8 +20,8 @@ from workloads.factorization.routes import RowPlacement
 ROWS = 256  # of a batch, at most
 FEWEST = 64  # blocks are no larger than for so many, as their columns are copied
 SCORES = 1 << 22  # of a batch and a block, float32: 16 MiB of a core
-GROUP = 16  # columns of which only the best score is looked at before those of the best groups are
-FEW = 16  # groups of a block that a row's best are joined with, where no row of the batch has more that matter
+GROUP = 16  # columns in a group: first the best score of each group is compared, then the columns of the best groups
+FEW = 16  # groups of a block that a row's best are joined with, if no row of the batch has more that matter
 
 
 class Batches(NamedTuple):
@@ -50,6 +50,7 @@ def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batche
       rows: where the evaluation rows lie.
       columns: where the columns lie.
     """
+    # Rows in equal batches; blocks of equal width, no wider than a batch of scores allows.
     count = -(-history.row_count // ROWS)
     size = -(-history.row_count // count)
     core, local = np.divmod(columns.slot, columns.slots_per_core)
@@ -57,12 +58,14 @@ def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batche
     blocks = -(-int(per_core.max()) // (SCORES // max(size, FEWEST) // GROUP * GROUP))
     groups = -(-int(per_core.max()) // (blocks * GROUP))
     width = groups * GROUP
+    # Every column has a rank among those of its core, and from that a block and a place within it.
     by_core = np.argsort(core, kind="stable")
     rank = np.empty(len(core), np.int64)  # of a column among those of its core
     rank[by_core] = np.arange(len(core)) - np.repeat(np.cumsum(per_core) - per_core, per_core)
     block, within = np.divmod(rank, width)
     column = np.full((columns.cores, blocks, width), -1, np.int32)
     column[core, block, within] = np.arange(len(core))
+    # In the scores the first columns of all groups come first, then the second ones: see ``Batches.slots``.
     place = within % GROUP * groups + within // GROUP
     slots = np.full((columns.cores, blocks, width), columns.slots_per_core - 1, np.int32)
     slots[core, block, place] = local
@@ -78,11 +81,12 @@ def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batche
 def _hidden(
     history: Links, at: tuple[np.ndarray, np.ndarray], cells: tuple[int, int, int], shape: tuple[int, int]
 ) -> np.ndarray:
-    """``Batches.hidden``, of which core and block every column is in and its place there, and of a batch's scores."""
-    (of, place), (size, width), count = at, shape, cells[2]
+    """``Batches.hidden`` from the core and block of every column and its place there, and from a batch's scores."""
+    (block, place), (size, width), count = at, shape, cells[2]
     batch, row = np.divmod(np.repeat(np.arange(history.row_count), history.lengths), size)
-    cell = of[history.columns] * count + batch
+    cell = block[history.columns] * count + batch  # of core, block and batch, in one number
     links = np.bincount(cell, minlength=int(np.prod(cells)))
+    # Links in the order of their cells; each cell's are numbered from 0, which is their place in the padded array.
     order = np.argsort(cell, kind="stable")
     hidden = np.full((len(links), int(links.max())), size * width, np.int32)
     rank = np.arange(len(order)) - np.repeat(np.cumsum(links) - links, links)
@@ -100,7 +104,7 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 
     @in_full
     def of_core(rows: Array, table: Array, work: Batches) -> Array:
-        everybody = jax.lax.all_gather(rows, AXIS, tiled=True).astype(jnp.float32)
+        all_rows = jax.lax.all_gather(rows, AXIS, tiled=True).astype(jnp.float32)
         columns, slots, hidden = (array[0] for array in work[1:])
 
         def block(so_far: tuple[Array, Array], step: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
@@ -109,17 +113,18 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 
             def batch(step: tuple[Array, ...]) -> tuple[Array, Array]:
                 rows, hidden, *best = step
-                scores = everybody[rows] @ vectors.T
+                scores = all_rows[rows] @ vectors.T
                 scores = scores.reshape(-1).at[hidden].set(-jnp.inf, mode="drop").reshape(scores.shape)
                 return _better(scores, columns, *best)
 
             return jax.lax.map(batch, (work.rows, hidden, *so_far)), None
 
+        # Each core scans its blocks; then all cores' best are sorted together, by score and then by number.
         shape = (*work.rows.shape, best)
         nothing = jnp.full(shape, -jnp.inf, jnp.float32), jnp.full(shape, -1, jnp.int32)
         own, _ = jax.lax.scan(block, nothing, (columns, slots, hidden))
-        score, found = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in own)
-        return jax.lax.sort((-score, found), num_keys=2)[1][..., :best]
+        score, column = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in own)
+        return jax.lax.sort((-score, column), num_keys=2)[1][..., :best]
 
     spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
     whole = jax.shard_map(
@@ -133,7 +138,7 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 
 
 def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> tuple[Array, Array]:
-    """The best so far and those of a block, joined.
+    """Joins the best so far with those of a block.
 
     A block adds nothing from a group whose best is not above the last of the best so far; the best k of a block are in
     the k groups whose best ones are best, as each group before another has a column before all of that one's. One group
@@ -143,14 +148,16 @@ def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) 
     Args:
       scores: [rows, GROUP · groups], in the order of ``Batches.slots``.
       columns: int32[groups, GROUP].
-      score, found: [rows, best], falling scores and their columns, which are smaller than those of the block.
+      score, numbers_before: [rows, best], falling scores and their columns, which are smaller than those of the block.
     """
+    # The best of every group; groups that cannot add anything are out.
     rows, best = score.shape
     by_group = scores.reshape(rows, GROUP, -1)
     highest = _real(by_group.max(axis=1), columns[:, 0])
     highest = jnp.where(highest > score[:, -1:], highest, -jnp.inf)
 
     def joined(count: int) -> tuple[Array, Array]:
+        # The columns of the best groups, by rising number, behind the best so far, so that ties go to the smaller.
         _, chosen = jax.lax.top_k(highest, count)
         chosen = jnp.sort(chosen, axis=1)
         near = jnp.take_along_axis(by_group, chosen[:, None], axis=2).swapaxes(1, 2)
@@ -159,6 +166,7 @@ def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) 
         first, at = jax.lax.top_k(scores, best)
         return first, jnp.take_along_axis(numbers, at, axis=1)
 
+    # With few groups left, which is the rule in later blocks, the smaller join does.
     most = min(best + 1, len(columns))
     if most <= FEW:
         return joined(most)
@@ -179,11 +187,12 @@ def recall(ranking: np.ndarray, heldout: Links, k: int) -> float:
       heldout: the links that were to be found.
       k: how many are looked at.
     """
+    # A row and a column are one number, so that one membership test finds all hits.
     expected = np.repeat(np.arange(heldout.row_count, dtype=np.int64), heldout.lengths) * heldout.column_count
     expected += heldout.columns
     ranked = np.arange(heldout.row_count, dtype=np.int64)[:, None] * heldout.column_count + ranking[:, :k]
     hits = (np.isin(ranked, expected) & (ranking[:, :k] >= 0)).sum(axis=1)
-    there = heldout.lengths > 0
-    if not there.any():
+    scored = heldout.lengths > 0
+    if not scored.any():
         return float("nan")
-    return float(np.mean(hits[there] / np.minimum(k, heldout.lengths[there])))
+    return float(np.mean(hits[scored] / np.minimum(k, heldout.lengths[scored])))

@@ -131,12 +131,12 @@ def places(
         per_core = -(-len(own) // cores)
         chunks = -(-per_core // max(1, chunk_slots // length))
         in_chunk = -(-per_core // chunks)
-        dealt = np.full(cores * chunks * in_chunk, -1)
-        dealt[: len(own)] = own
-        by_core = dealt.reshape(chunks * in_chunk, cores).T  # dealt out like cards, so that cores have equal work
-        there = by_core >= 0
-        core, place = np.nonzero(there)
-        slot[by_core[there]] = core * (1 << 40) + at + place
+        padded = np.full(cores * chunks * in_chunk, -1)
+        padded[: len(own)] = own
+        by_core = padded.reshape(chunks * in_chunk, cores).T  # dealt out like cards, so that cores have equal work
+        present = by_core >= 0
+        core, place = np.nonzero(present)
+        slot[by_core[present]] = core * (1 << 40) + at + place
         at += chunks * in_chunk
         shapes.append((length, in_chunk, chunks))
         bucket_rows.append(by_core.reshape(cores, chunks, in_chunk))
@@ -155,11 +155,13 @@ def places(
 
 def route(links: Links, own: RowPlacement, other: RowPlacement, chunk_slots: int, hub_length: int) -> Route:
     """The work of solving the rows of ``links``, whose columns lie where ``other`` says."""
+    # The slot of every link's column in the other table, and one more for the padding.
     slots = np.empty(len(links.columns) + 1, np.int32)
     slots[-1] = other.slots_per_core - 1  # the padding
     for start in range(0, len(links.columns), BLOCK):
-        of_block = links.columns[start : start + BLOCK]
-        slots[start : start + len(of_block)] = other.slot[of_block]
+        block = links.columns[start : start + BLOCK]
+        slots[start : start + len(block)] = other.slot[block]
+    # Buckets, padded to their lengths; then hubs in segments, and the number of links in every slot.
     lengths = np.append(links.lengths, 0)
     columns = []
     for (length, _, _), rows in zip(own.buckets, own.bucket_rows, strict=True):
@@ -190,7 +192,7 @@ def exchanged(route: Route, other: RowPlacement, received_slots: int) -> Route:
 
 
 def _exchanged(columns: np.ndarray, other: RowPlacement, received_slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns [cores, 1, chunks, rows, length] in blocks of what is received, and what each core sends."""
+    """Columns [cores, 1, chunks, rows, length] as places in each block's received rows, and what each core sends."""
     # Chunks are grouped into blocks of equal size; chunks that fill up the last one want the zero row alone.
     cores, _, chunks, rows, length = columns.shape
     in_block = int(np.clip(received_slots // (rows * length), 1, chunks))
@@ -230,6 +232,7 @@ def _segments(
             hub_of.append(np.full(len(first), number))
     if not starts:
         return np.empty((own.cores, 0, per_chunk, segment), np.int32), np.empty((own.cores, 0, per_chunk), np.int32)
+    # Segments are dealt out chunk by chunk, with empty ones of hub 0 to fill up the last round.
     first, hub = np.concatenate(starts), np.concatenate(hub_of)
     short = -len(first) % (own.cores * per_chunk)
     counts = np.minimum(links.starts[own.hubs[hub] + 1] - first, segment)
@@ -243,7 +246,7 @@ def _segments(
 
 
 def _padded(slots: np.ndarray, first: np.ndarray, counts: np.ndarray, length: int) -> np.ndarray:
-    """int32[rows, length]: of every row ``there`` of ``slots`` from ``first`` on, and then their last, the padding."""
+    """int32[rows, length]: of every row ``counts`` of ``slots`` from ``first`` on, then the last one, the padding."""
     padded = np.empty((len(first), length), np.int32)
     rows = max(1, BLOCK // length)
     within = np.arange(length)

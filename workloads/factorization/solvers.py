@@ -18,7 +18,7 @@ CONJUGATE = ("cg", "rotated_cg")  # which need no row's matrix
 
 
 class Observed(NamedTuple):
-    """Functions of rows over their links, each of which gathers what it needs.
+    """Sums over the links of rows, as functions that gather the vectors they need.
 
     Attributes:
       residual: x[rows, d] → Σ v (1 − v·x), [rows, d].
@@ -64,6 +64,7 @@ def conjugate_gradients(system: System, steps: int) -> Array:
     def precondition(residual: Array) -> Array:
         return residual / (system.shared + ridge) if diagonal else residual
 
+    # The residual at the start, and the first direction.
     x = system.start
     residual = system.observed.residual(x) - smooth(x)
     direction = preconditioned = precondition(residual)
@@ -76,7 +77,7 @@ def conjugate_gradients(system: System, steps: int) -> Array:
         preconditioned = precondition(residual)
         last, size = size, jnp.sum(residual * preconditioned, -1, keepdims=True)
         direction = preconditioned + _ratio(size, last) * direction
-    # The last step needs no new residual, so its links are looked at once, not twice.
+    # The last step needs no new residual, so its links are read once, not twice.
     curvature = system.observed.square(direction) + jnp.sum(direction * smooth(direction), -1, keepdims=True)
     return x + _ratio(size, curvature) * direction
 
@@ -124,7 +125,7 @@ def solve(name: str, system: System, cg_steps: int) -> Array:
 
 
 def of_chunk(vectors: Array) -> Observed:
-    """The links of rows whose columns' vectors [rows, length, d] are gathered already; zero where there is none."""
+    """The sums for rows whose columns' vectors [rows, length, d] are gathered already; zero where there is none."""
 
     def along(x: Array) -> Array:
         return jnp.einsum("rld,rd->rl", vectors, x)

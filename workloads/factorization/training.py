@@ -23,7 +23,7 @@ GATHER_BYTES = 2 << 30  # the largest table that every core holds a copy of
 
 
 def lengths(als: Als, chunk_slots: int | None = None) -> tuple[int, int, int]:
-    """Links gathered at once; beyond how many a row is split over the cores; and beyond how many if it is folded in."""
+    """Links gathered at once; the length beyond which a row is split over the cores; and that of a row folded in."""
     # 4 MiB of vectors, about what a core's share of the cache holds.
     chunk = chunk_slots or max(1024, (1 << 20) // als.dim)
     # The fused kernel cuts no chunks, which long rows would fill badly.
@@ -31,12 +31,12 @@ def lengths(als: Als, chunk_slots: int | None = None) -> tuple[int, int, int]:
 
 
 def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int:
-    """Of the matrices [hubs, d, d] of rows that are split, all of which every core holds while they are solved."""
+    """Size of the matrices [hubs, d, d] of rows that are split, all of which every core holds while they are solved."""
     _, split, folded = lengths(als, chunk_slots)
     evaluated = np.concatenate(list(halves(ratings.history, ratings.heldout, als.evaluation_rows).values()))
     hubs = [np.sum(ratings.history.lengths[evaluated] > folded)]
     if als.solver not in solvers.CONJUGATE:
-        hubs += [np.sum(of_side > split) for of_side in (ratings.train.lengths, ratings.train.column_lengths)]
+        hubs += [np.sum(side > split) for side in (ratings.train.lengths, ratings.train.column_lengths)]
     return int(max(hubs)) * als.dim**2 * np.dtype(np.float32).itemsize
 
 
@@ -48,7 +48,7 @@ class FactorTables(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One side's places, its work on the cores, and which row lies in each slot (int32[cores, slots], -1 for none)."""
+    """One side's places, its work on the cores, and the row in each slot (int32[cores, slots], -1 for none)."""
 
     places: RowPlacement
     work: Route
@@ -67,23 +67,25 @@ class Training:
 
     def __init__(self, ratings: Ratings, als: Als, mesh: Mesh, *, chunk_slots: int | None = None):
         self.ratings, self.als, self.mesh = ratings, als, mesh
-        self._spread = NamedSharding(mesh, PartitionSpec(AXIS))
-        self._everywhere = NamedSharding(mesh, PartitionSpec())
+        self._by_core = NamedSharding(mesh, PartitionSpec(AXIS))
+        self._replicated = NamedSharding(mesh, PartitionSpec())
         self.chunk_slots, self._hub_length, folded_length = lengths(als, chunk_slots)
+        # Places of both sides of training.
         cores = mesh.shape[AXIS]
         by_column = ratings.train.transposed()
         sides = [
             routes.places(links.lengths, cores, self.chunk_slots, self._hub_length)
             for links in (ratings.train, by_column)
         ]
+        # Evaluation rows: which there are, and the places of those that are folded in.
         split = halves(ratings.history, ratings.heldout, als.evaluation_rows)
         evaluated = np.sort(np.concatenate(list(split.values())))
         self._heldout = {
             name: (np.searchsorted(evaluated, rows), ratings.heldout.of_rows(rows)) for name, rows in split.items()
         }
         self._history = ratings.history.of_rows(evaluated)
-        of_history = (self.chunk_slots, folded_length, FOLD_IN_BUCKETS)
-        sides.append(routes.places(self._history.lengths, cores, *of_history))
+        sides.append(routes.places(self._history.lengths, cores, self.chunk_slots, folded_length, FOLD_IN_BUCKETS))
+        # The work of all three, and the programs; these are compiled at their first calls.
         self.rows = self._side(ratings.train, sides[0], sides[1])
         self.columns = self._side(by_column, sides[1], sides[0])
         row_count, column_count = ratings.train.row_count, ratings.train.column_count
@@ -94,13 +96,13 @@ class Training:
         )
         self.evaluated = self._side(self._history, sides[2], sides[1])
         exact = dataclasses.replace(als, solver="cholesky", solver_dtype="float32", kernel="xla")
-        self._fold_in = half_epoch.folding_in(mesh, places=sides[2], other_rows=column_count, als=exact)
-        self._ranked = recall.program(mesh, min(BEST, column_count))
-        self._drawn = _start(mesh, als.dim, als.table_dtype)
-        self._gathered = jax.jit(lambda both: both, out_shardings=self._everywhere)
-        rows, *of_cores = recall.batches(self._history, sides[2], sides[1])
+        self._fold_in = half_epoch.half_epoch(mesh, places=sides[2], other_rows=column_count, als=exact, fold_in=True)
+        self._rank = recall.program(mesh, min(BEST, column_count))
+        self._draw = _start(mesh, als.dim, als.table_dtype)
+        self._gather = jax.jit(lambda both: both, out_shardings=self._replicated)
+        rows, *columns = recall.batches(self._history, sides[2], sides[1])
         self._batches = recall.Batches(
-            self._put(rows, self._everywhere), *(self._put(array, self._spread) for array in of_cores)
+            self._put(rows, self._replicated), *(self._put(array, self._by_core) for array in columns)
         )
 
     def start(self, seed: int) -> FactorTables:
@@ -108,7 +110,7 @@ class Training:
         key = jax.random.key(seed)
         sides = (self.rows, self.columns)
         return FactorTables(
-            *(self._drawn(jax.random.fold_in(key, i), s.row_of, s.work.counts) for i, s in enumerate(sides))
+            *(self._draw(jax.random.fold_in(key, i), s.row_of, s.work.counts) for i, s in enumerate(sides))
         )
 
     def row_half(self, tables: FactorTables, weights: Weights) -> FactorTables:
@@ -128,8 +130,8 @@ class Training:
     def ranking(self, tables: FactorTables, weights: Weights) -> np.ndarray:
         """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
         folded = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
-        ranked = np.asarray(self._ranked(folded, tables.columns, self._batches))
-        return ranked.reshape(-1, ranked.shape[-1])[: self._history.row_count]
+        columns = np.asarray(self._rank(folded, tables.columns, self._batches))
+        return columns.reshape(-1, columns.shape[-1])[: self._history.row_count]
 
     def evaluate(self, tables: FactorTables, weights: Weights) -> dict[str, float]:
         """recall_20 and recall_50 of either half of the evaluation rows (validation_recall_20 …), and objective."""
@@ -143,7 +145,7 @@ class Training:
 
     def in_order(self, tables: FactorTables) -> tuple[np.ndarray, np.ndarray]:
         """Both tables on the host, [rows, d] and [columns, d], in the order of the data."""
-        rows, columns = self._gathered(tables)
+        rows, columns = self._gather(tables)
         return np.asarray(rows)[self.rows.places.slot], np.asarray(columns)[self.columns.places.slot]
 
     def bytes_per_core(self) -> int:
@@ -164,23 +166,26 @@ class Training:
             (self._column_half, (*reversed(tables), self.columns.work, weights)),
             (self._objective, (*tables, self.rows.work, self.columns.work.counts, weights)),
             (self._fold_in, (unsolved, tables.columns, self.evaluated.work, weights)),
-            (self._ranked, (unsolved, tables.columns, self._batches)),
+            (self._rank, (unsolved, tables.columns, self._batches)),
         )
         sides = [(side.work, side.row_of) for side in (self.rows, self.columns, self.evaluated)]
         peaks = []
         for program, arguments in calls:
             statistics = program.lower(*arguments).compile().memory_analysis()
             arrays = jax.tree.leaves((tables, sides, self._batches, arguments))
-            held = sum({id(array): array.addressable_data(0).nbytes for array in arrays}.values())
+            resident = sum({id(array): array.addressable_data(0).nbytes for array in arrays}.values())
             peaks.append(
-                held + statistics.output_size_in_bytes - statistics.alias_size_in_bytes + statistics.temp_size_in_bytes
+                resident
+                + statistics.output_size_in_bytes
+                - statistics.alias_size_in_bytes
+                + statistics.temp_size_in_bytes
             )
         return max(peaks)
 
     def _unsolved(self) -> Array:
         """Where folding in starts: zeros, float32[cores · slots, d]."""
         places = self.evaluated.places
-        return self._put(np.zeros((places.cores * places.slots_per_core, self.als.dim), np.float32), self._spread)
+        return self._put(np.zeros((places.cores * places.slots_per_core, self.als.dim), np.float32), self._by_core)
 
     def _side(self, links: Any, own: RowPlacement, other: RowPlacement) -> Side:
         work = routes.route(links, own, other, self.chunk_slots, self._hub_length)
@@ -190,9 +195,8 @@ class Training:
             work = routes.exchanged(work, other, GATHER_BYTES // (self.als.dim * 4))
         row_of = np.full(own.cores * own.slots_per_core, -1, np.int32)
         row_of[own.slot] = np.arange(len(own.slot))
-        held = (work, row_of.reshape(own.cores, -1))
-        spread = jax.tree.map(lambda array: self._put(array, self._spread), held)
-        return Side(own, *spread)
+        arrays = (work, row_of.reshape(own.cores, -1))
+        return Side(own, *jax.tree.map(lambda array: self._put(array, self._by_core), arrays))
 
     def _put(self, array: np.ndarray, sharding: NamedSharding) -> Array:
         # With several processes each puts what its own cores hold.
@@ -200,7 +204,7 @@ class Training:
 
 
 def _start(mesh: Mesh, dim: int, dtype: str) -> Callable[[Array, Array, Array], Array]:
-    """Draws a table: of a key, of which row lies in each slot, and of the links of that."""
+    """A function that draws a table from a key, the row in each slot, and the number of that row's links."""
 
     def of_core(key: Array, row_of: Array, counts: Array) -> Array:
         draw = jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), (dim,)))
