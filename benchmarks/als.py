@@ -6,16 +6,16 @@
 
 Both factorize the same graph from the same initial tables under the same objective (ridge constant; the equivalence is
 tested) for as many epochs, each in a process of its own, on the same cores, in turn: ours with rotated conjugate
-gradients on one device per core, by the programs of XLA and by the fused kernel where there is a C++ compiler (which is
-what the targets are for then); `implicit` with 3 steps of conjugate gradients and as many threads. A ratio is the
-median over rounds of the best epochs. Recall@20 of all is computed by one function, in NumPy, from the columns' table
-alone: held-out rows are solved exactly from their history. Beside the seconds stand floating-point operations and
-bytes, as they follow from the algorithm, against what a matrix product and a copy reach here.
+gradients on one device per core, by the programs of XLA and, where there is a C++ compiler, by the fused kernel, to
+which the targets apply then; `implicit` with 3 steps of conjugate gradients and as many threads. A ratio is the median
+over rounds of the best epochs. Recall@20 of all is computed by one function, in NumPy, from the columns' table
+alone: held-out rows are solved exactly from their history. It also reports the algorithm's floating-point operations
+and bytes per second, relative to a matrix product and a copy on this machine.
 
 Without --graph: synthetic web graphs of 50,000 rows and columns with 2 million links, and 200,000 with 10 million.
---gpu compares on an accelerator, with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`, but
-for --smoke, which has ours in place of it, and for --large, which prepares, trains and evaluates a graph of 100 million
-links: seconds and bytes of a link.
+--gpu compares on an accelerator, with the CUDA version of `implicit`. Needs `pip install scaling-limits[bench]`,
+except for --smoke, where ours takes its place, and for --large, which prepares, trains and evaluates a graph of 100
+million links and reports seconds and bytes per link.
 """
 
 import argparse
@@ -92,7 +92,7 @@ class Factorizer:
 
 
 class Peak(NamedTuple):
-    """What this machine reaches on the cores that are used: 10⁹ operations and 10⁹ bytes in a second."""
+    """The peak rates of this machine on the cores in use: 10⁹ operations and 10⁹ bytes per second."""
 
     gflops: float
     gbytes: float
@@ -198,7 +198,7 @@ def _can_fuse(case: FactorizationCase) -> bool:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """With as many threads for NumPy's products; `implicit` asks for 1, as it has threads of its own."""
+    """The environment of a process with so many threads for NumPy's products; `implicit` wants 1: it has its own."""
     return dict(os.environ) | {"OPENBLAS_NUM_THREADS": str(threads)}
 
 

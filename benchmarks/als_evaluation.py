@@ -2,9 +2,9 @@
 
     python benchmarks/als_evaluation.py [--columns N] [--rows N] [--dim D] [--json FILE]
 
-Ours folds rows in from their history and finds the best 50 of all columns without it; what it is compared with is
-NumPy's product of as many vectors in the same batches and blocks, of which nothing is kept. In turn, warm, in CPU
-seconds, so that other work on the machine counts little; a ratio is the median over rounds.
+Ours folds rows in from their history and finds the best 50 of all columns without it. The baseline is NumPy's product
+of as many vectors in the same batches and blocks, without its results. Both take turns, warm, in CPU seconds, so that
+other work on the machine counts little; a ratio is the median over rounds.
 """
 
 import functools
@@ -33,7 +33,7 @@ ARGUMENTS = {
 
 
 def product(rows: np.ndarray, columns: np.ndarray) -> None:
-    """Scores of float32[rows, d] against float32[columns, d], as many at once as ours, each batch over the last."""
+    """Scores of float32[rows, d] against float32[columns, d], in the batches of ours; each overwrites the last."""
     width = recall.SCORES // recall.ROWS
     scores = np.empty((recall.ROWS, width), np.float32)
     for block in range(0, len(columns), width):

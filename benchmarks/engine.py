@@ -6,7 +6,7 @@
    hand-written flax/optax loop that trains one trial after the other in one donated jitted step, never recompiles, has
    NumPy batches and syncs only at evaluations, which are the same; and with the same loop on device-resident data. The
    loop's convolutions and pooling are Flax's own.
-2. What is left of a Transformer's time for training, evaluations being capped.
+2. The share of a Transformer's time that training gets, with evaluations capped.
 3. Trial-steps of the quickstart's studies with exact pruning, against the same studies where each trial stops at its
    own last target; the answers must be identical.
 """
@@ -68,7 +68,7 @@ SMOKE_PRUNED = ("optimizer=nesterov", "batch_size=64", "trials=2", "task.budget.
 
 
 def native_cnn(channels: Sequence[int], width: int) -> Model:
-    """The network of digits_cnn as Flax's manual would have it."""
+    """The network of digits_cnn in the style of Flax's manual."""
 
     class NativeCNN(nn.Module):
         @nn.compact
@@ -187,7 +187,7 @@ def gentle(case: TimedTask) -> list[str]:
 
 
 def training_share(report: BenchmarkReport) -> None:
-    """Of a Transformer's time, at the batch size where evaluation weighs most."""
+    """Training's share of a Transformer's time, at the batch size where evaluation weighs most."""
     case = SMOKE_CASES[0] if report.smoke else EVALUATED_MOST
     plan = study(*gentle(case))
     record = whole(plan)

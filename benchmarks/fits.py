@@ -2,8 +2,8 @@
 
     python benchmarks/fits.py [--json FILE] [--smoke]
 
-Curves of 100 trials at 6, 9 and 13 batch sizes, as a store's trials give them; every one is fitted at batch sizes not
-seen before, whose grid of curves has to be made, and again at the same ones. Then the simulations of `analysis
+Curves of 100 trials at 6, 9 and 13 batch sizes, as a store's trials give them; every one is fitted at new batch
+sizes, whose grid of curves has to be computed, and again at the same ones. Then the simulations of `analysis
 coverage`, where thousands of curves share a few grids.
 """
 

@@ -3,13 +3,13 @@
     python benchmarks/imports.py [--json FILE] [--smoke]
 
 A made-up archive in the format of Shallue et al. 2018: every fifteenth of the 454 studies with all its trials, 220 MB
-of text. Every run is a process of its own and ours ends with a store flushed to disk; what is timed is the work without
-the start of Python, in turns.
+of text. Every run is a process of its own and ours ends with a store flushed to disk. The start of Python is
+not timed; runs take turns.
 
-1. Folder to store, against a loop of pandas.read_csv per trial and one concat per study, which writes nothing: median
+1. Folder to store, against pandas.read_csv per trial and one concat per study, which writes nothing: median
    of the ratios of three runs made back to back.
 2. .tar.bz2 to store, sha256 included, against `bzip2 -dc` to nowhere: the fastest of five runs of each, because ours
-   needs all of two cores and bzip2 one, so that whatever else the machine does slows only ours; the median beside it.
+   needs all of two cores and bzip2 one, so that other work on the machine slows only ours; the median is also reported.
 """
 
 import json

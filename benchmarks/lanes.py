@@ -2,8 +2,8 @@
 
     python benchmarks/lanes.py [--json FILE] [--smoke]
 
-Training steps per second of digits × fully connected at batch 64, all lanes together, the two ways in turn. On a CPU
-`map` is the engine's choice, elsewhere `vmap`.
+Training steps per second of digits × fully connected at batch size 64, all lanes together, both strategies in turn. The
+engine uses `map` on a CPU and `vmap` elsewhere.
 """
 
 import functools

@@ -4,14 +4,14 @@
 
 The store has the 454 published studies with 168,000 made-up trials and 70 million measurements (1.8 GB). It is written
 to FOLDER unless it is there already; without --store it is a temporary one. --share 0.01 takes a hundredth of the
-measurements, and has no targets for what depends on how many there are. Files are in the page cache, and what is timed
-is the work, without the start of Python. Runs of 1 are processes of their own, in turn; ratios are medians of pairs.
+measurements, and has no targets for figures that depend on their number. Files are in the page cache, and the start of
+Python is not timed. Runs of 1 are processes of their own, in turn; ratios are medians of pairs.
 
 1. First step at a target for every workload and batch size: by the scan, commit records included; by `analysis steps`
    from envelopes, by both rules, the quickest of twenty; by reading everything into pandas. All must agree.
 2. Creating a file, and claiming, writing and committing a study of a few rows, against one fsync.
 3. `python -m results verify` on one core, by processor time.
-4. What benchmarks/imports.py measures.
+4. The figures of benchmarks/imports.py.
 """
 
 import importlib
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "results":
-    # Python looks beside a script first, and so finds this file in place of the package: let that take its place.
+    # Python looks beside a script first, so it finds this file instead of the package: import that in its place.
     sys.path.insert(0, str(Path(__file__).parents[1]))
     del sys.modules["results"]
     importlib.import_module("results")

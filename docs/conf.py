@@ -1,4 +1,4 @@
-"""What Sphinx is told: `make docs` builds the pages of this folder, and whatever it warns of is an error."""
+"""Sphinx's configuration: `make docs` builds the pages of this folder, and any warning is an error."""
 
 import importlib
 import re
@@ -12,8 +12,8 @@ from sphinx.application import Sphinx
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-importlib.import_module("analysis.plotting.picture")  # with what it stands on
-typing.TYPE_CHECKING = True  # the registry of figures imports for type checkers alone what its signatures name
+importlib.import_module("analysis.plotting.picture")  # and the modules it imports
+typing.TYPE_CHECKING = True  # the registry of figures imports the types in its signatures for type checkers alone
 importlib.import_module("analysis.figures.registry")
 typing.TYPE_CHECKING = False
 
@@ -49,7 +49,7 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
-napoleon_use_param = False  # several may be told at once: "low, high: ..."
+napoleon_use_param = False  # several may be documented at once: "low, high: ..."
 napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_rtype = False
 
@@ -63,7 +63,7 @@ nitpick_ignore_regex = [("py:class", TYPE_VARIABLE), ("py:.*", rf"({EXTERNAL})(\
 
 
 def setup(app: Sphinx) -> None:
-    """Makes the pages that are not written by hand, and leaves out what says nothing."""
+    """Generates the pages that are not written by hand, and leaves out members without documentation."""
     pages = importlib.import_module("pages")
     app.connect("builder-inited", lambda app: pages.write_all(HERE))
     app.connect("autodoc-skip-member", _skipped)
@@ -72,17 +72,17 @@ def setup(app: Sphinx) -> None:
 
 
 def _skipped(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
-    """Fields of named tuples are told by the docstrings of their classes."""
+    """Skips fields of named tuples, which the docstrings of their classes document."""
     return True if type(thing).__name__ == "_tuplegetter" else None
 
 
 def _as_written(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """What stands indented under a blank line is shown as it is, and what a property says before a colon is no type."""
+    """Shows indented text under a blank line verbatim, and keeps text before a colon from being read as a type."""
     for i in range(len(lines) - 1, 1, -1):
         if lines[i].startswith("    ") and not lines[i - 1] and lines[i - 2] and not lines[i - 2].startswith(" "):
             lines[i - 1 : i] = ["", "::", ""]
     for i in range(len(lines) - 1):
-        if lines[i] == "Returns:":  # or what is said before a colon would be taken for a type
+        if lines[i] == "Returns:":  # or text before a colon would be taken for a type
             lines[i + 1] = f"  {lines[i + 1].strip()}"
             lines[i] = ":returns:"
     if what == "property":
@@ -92,5 +92,5 @@ def _as_written(app: Sphinx, what: str, name: str, thing: object, options: objec
 def _readable(
     app: Sphinx, what: str, name: str, thing: object, options: object, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """What a dataclass makes anew for each of its objects, and a lambda, are no Python as they stand in a signature."""
+    """Shows default factories and lambdas in a signature as `...`, because their representations are not Python."""
     return signature and re.sub(r"<(factory|function [\w.<>]+)>", "...", signature), returned

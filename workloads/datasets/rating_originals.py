@@ -16,7 +16,7 @@ import numpy as np
 from workloads.datasets import array_records, movielens, web_graph
 from workloads.datasets.array_records import KeyedExamples
 
-# What writing takes, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
+# Time to write them, measured with TFDS 4.9.10 on one core of an AMD EPYC (Zen 4).
 SECONDS_PER_ROW, SECONDS_PER_LINK, SECONDS_PER_RATING = 1e-4, 2.5e-6, 1e-4
 
 ADDRESS = "https://storage.googleapis.com/gresearch/web_graph"
