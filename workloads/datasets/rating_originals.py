@@ -3,6 +3,7 @@
 Addresses, keys, features and, where TFDS has any, checksums are its own.
 """
 
+import functools
 import io
 import tempfile
 import types
@@ -80,17 +81,11 @@ def tf_records(file: Path) -> Iterator[bytes]:
             yield record
 
 
-def _crc_table() -> tuple[int, ...]:
-    """The remainders of CRC-32C by byte."""
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    return tuple(table)
+def _shift(remainder: int, bit: int) -> int:
+    return remainder >> 1 ^ (0x82F63B78 if remainder & 1 else 0)
 
 
-_CRC_TABLE = _crc_table()
+_CRC_TABLE = tuple(functools.reduce(_shift, range(8), byte) for byte in range(256))  # of CRC-32C
 
 
 def _checksum(data: bytes) -> bytes:

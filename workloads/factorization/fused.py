@@ -92,7 +92,7 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
 
 def discard(dim: int) -> None:
     """Removes the cached kernel for one length, which may have killed a process; it is compiled again then."""
-    for path in _folder().glob(f"{NAME}_{dim}_*"):
+    for path in caches.folder("kernels").glob(f"{NAME}_{dim}_*"):
         with contextlib.suppress(OSError):
             path.unlink()
 
@@ -105,13 +105,9 @@ def _registered(dim: int) -> str:
     return name
 
 
-def _folder() -> Path:
-    return caches.folder("kernels")
-
-
 def _own_folder() -> Path:
     """The folder of cached kernels; BadInput if others could have put something there, or it cannot be made."""
-    folder = _folder()
+    folder = caches.folder("kernels")
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
         status = folder.lstat()
@@ -127,7 +123,7 @@ def _own_folder() -> Path:
 
 def _unwritable(error: OSError) -> BadInput:
     return BadInput(
-        f"als.kernel=fused: {_folder()} cannot be written ({error.strerror}); choose another with "
+        f"als.kernel=fused: {caches.folder('kernels')} cannot be written ({error.strerror}); choose another with "
         "SCALING_LIMITS_CACHE=DIR"
     )
 
