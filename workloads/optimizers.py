@@ -73,8 +73,8 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
 def adapted(params: Params) -> Any:
     """A mask of the parameters with layer-wise rates: bool by parameter, False for biases and parameters of norms.
 
-    Those are told by the names that every layer of Flax gives them, ``bias`` and ``scale``, as the authors of LARS
-    tell theirs: the number of dimensions would also leave out the one vector of the noisy quadratic, its only layer.
+    They are recognised by the names that every layer of Flax gives them, ``bias`` and ``scale``, as in the code of
+    LARS: by the number of dimensions the one vector of the noisy quadratic, its only layer, would be left out, too.
     """
 
     def by_name(path: tuple[Any, ...], param: Array) -> bool:

@@ -134,7 +134,7 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
     from tensorflow_datasets.core.download import downloader
 
     downloader.MAX_RETRIES = 4  # its 10 tries take minutes where there is no network
-    logging.getLogger("urllib3").setLevel(logging.ERROR)  # which would tell of every one of them
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # it would log every one of them
     config = tfds.download.DownloadConfig(
         manual_dir=manual, try_download_gcs=False, force_checksums_validation=what.checksums
     )

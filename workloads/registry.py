@@ -85,14 +85,14 @@ DATASETS: dict[str, Dataset] = {
     "cifar10": _images("cifar10"),
 }
 
-# What builds the ratings of a factorization from its options.
+# Sources of ratings, as functions of their options.
 RATINGS: dict[str, Callable[..., RatingsSource]] = {
     "webgraph_synthetic": webgraph_synthetic.source,
     "web_graph": web_graph.source,
     "movielens": movielens.source,
     "ratings": rating_files.source,
 }
-# Of those, the ones that are made from their options, and what these are in full: they are part of a study's plan.
+# Generated ratings: all parameters they are generated from, which are part of a study's plan.
 GENERATED: dict[str, Callable[..., dict[str, float]]] = {
     "webgraph_synthetic": lambda **options: dataclasses.asdict(webgraph_synthetic.WebGraph(**options)),
 }
@@ -124,7 +124,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     ),
 }
 
-# Metaparameters that a space may give beside those an optimizer must have tuned.
+# Metaparameters that a search space may give beside those an optimizer requires.
 OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 

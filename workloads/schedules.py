@@ -6,7 +6,7 @@ from workloads.workload import Array
 
 # The number a program is given for each kind.
 SCHEDULES = {"constant": 0, "linear": 1, "cosine": 2}
-# Metaparameters of a schedule that decays: the length in budgets, and the factor it ends at; what they are without.
+# Metaparameters of a schedule that decays: the length in budgets, and the final factor; their values without decay.
 NO_DECAY = {"decay_fraction": 1.0, "end_learning_rate_factor": 1.0}
 TUNED = tuple(NO_DECAY)
 

@@ -34,7 +34,7 @@ class Dataset(NamedTuple):
       load: reads the splits from where they are; raises BadInput.
       version: identifies the data, quickly; part of every study's identity.
       train_examples: size of the training split; None for an endless stream.
-      evaluation_examples: how many examples an evaluation looks at in each split it has, at most.
+      evaluation_examples: number of examples that an evaluation uses of each split, at most.
       classes: number of values a label takes.
       splits: which splits are evaluated, of train, validation, test.
       loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[]``, what training minimizes.
@@ -76,8 +76,8 @@ class Optimizer(NamedTuple):
       update_rule: ``(**metaparameters, all traced scalars) -> optax.GradientTransformation``. Optimizers that share
         an update rule share compiled programs.
       tuned: names of the metaparameters a search space must give.
-      fixed: values of the others, which a space may give too.
-      evaluated: ``(params, state) -> params`` that are evaluated, where those are not the ones trained.
+      fixed: default values of the others, which a space may give, too.
+      evaluated: ``(params, state) -> params`` to evaluate, where they differ from the trained ones.
     """
 
     update_rule: Callable[..., Any]

@@ -50,7 +50,7 @@ SIZES: dict[str, Size] = {
 
 
 def source(variant: str, seed: int = 0) -> RatingsSource:
-    """The data set of a key of SIZES, split by a seed; raises BadInput if there is none."""
+    """The data set of a key of SIZES, split by a seed; raises BadInput for other keys."""
     if variant not in SIZES:
         raise BadInput(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

@@ -10,7 +10,7 @@ DIMENSIONS = 100
 
 
 def load() -> Splits:
-    """Nothing to train on; validation is the one example without noise, whose loss is the expected loss.
+    """No training split; validation is the one example without noise, whose loss is the expected loss.
 
     Returns:
       Splits with inputs float32[1, DIMENSIONS] and labels int32[1], all zero.

@@ -18,7 +18,7 @@ def pydoc() -> Splits:
     The text is cut into windows of 33 bytes that do not overlap; inputs are the first 32 of each, labels the last 32.
     Every tenth window, from the first, is held out. The manual repeats itself, so of these only windows count whose
     inputs and whose labels occur nowhere in the training text, at no offset, and no two with the same inputs: 256 of
-    them, evenly spread, are validation. The others are used for nothing, and training keeps all of its windows.
+    them, evenly spread, are validation. The others are not used, and training keeps all of its windows.
     Training windows are ordered in strides, so that the first few of them, on which an evaluation looks, come from the
     whole text.
 
@@ -45,7 +45,7 @@ def version() -> str:
 
 
 def _unseen(candidates: np.ndarray, windows: np.ndarray) -> np.ndarray:
-    """Of candidates uint8[N, 33], those of which training has seen neither the first nor the last 32 bytes.
+    """The candidates, of uint8[N, 33], whose first and last 32 bytes both occur nowhere in training.
 
     Args:
       windows: uint8[all, 33], the whole text; each stretch between two windows that are held out is of training.
@@ -61,7 +61,7 @@ def _unseen(candidates: np.ndarray, windows: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _text() -> bytes:
-    from pydoc_data.topics import topics  # only where it is wanted: half a megabyte
+    from pydoc_data.topics import topics  # here, because it is half a megabyte
 
     return "".join(topics[name] for name in sorted(topics)).encode()
 

@@ -1,4 +1,4 @@
-"""Pairs: links that come in any order, gathered block by block until they become a sparse matrix."""
+"""Pairs: links in any order, gathered block by block into a sparse matrix."""
 
 import numpy as np
 

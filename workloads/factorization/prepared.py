@@ -1,4 +1,4 @@
-"""Prepared ratings: kept on disk under the hash of what they were made from, memory-mapped when they are loaded."""
+"""Prepared ratings: cached on disk under the hash of their original data, memory-mapped when they are loaded."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from workloads import caches
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, RatingsSource
 
-FORMAT = 1  # of the folders; another one is another folder
+FORMAT = 1  # of the folders, and part of their names
 PARTS = ("train", "history", "heldout")
 
 
@@ -24,7 +24,7 @@ class Corrupted(Exception):
 
 
 def check(source: RatingsSource) -> None:
-    """Raises the errors of ``load`` that can be known beforehand; none for ratings that are prepared already."""
+    """Raises those errors of ``load`` that are known beforehand; none for ratings that are prepared already."""
     if not _place(source).exists():
         source.check()
 

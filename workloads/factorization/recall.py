@@ -18,7 +18,7 @@ from workloads.factorization.links import Links
 from workloads.factorization.routes import RowPlacement
 
 ROWS = 256  # of a batch, at most
-FEWEST = 64  # blocks are no larger than for so many, as their columns are copied
+FEWEST = 64  # rows: a block is sized for at least so many, as its columns are copied
 SCORES = 1 << 22  # of a batch and a block, float32: 16 MiB of a core
 GROUP = 16  # columns in a group: first the best score of each group is compared, then the columns of the best groups
 FEW = 16  # groups of a block that a row's best are joined with, if no row of the batch has more that matter

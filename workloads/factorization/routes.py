@@ -2,7 +2,7 @@
 
 Rows are relabelled so that a core's shard of the new table is what its chunks give, one after the other: hubs, rows so
 long that they are split in segments over all cores; buckets of rows of nearly one length, padded to the bucket's; rows
-without links; and a zero row, which all padding points to. All of this is worked out once, on the host.
+without links; and a zero row, which all padding points to. All of this is computed once, on the host.
 """
 
 import itertools
@@ -13,8 +13,8 @@ import numpy as np
 from workloads.factorization.links import Links
 
 MOST_BUCKETS = 24  # each is a loop of its own in the program and costs compile time
-PADDING = 1.18  # gathered links over links that is good enough
-BLOCK = 1 << 22  # links put in place at once, as numbering them takes more memory than they do
+PADDING = 1.18  # gathered links over links, at which no further bucket is added
+BLOCK = 1 << 22  # links placed at once: their indices take more memory than they do
 
 
 class RowPlacement(NamedTuple):

@@ -24,7 +24,7 @@ def convolution(
     """``lax.conv_general_dilated`` of images, and its gradient, that a CPU takes as one matrix product.
 
     Inside a compiled loop, XLA's own convolution is many times slower on a CPU than a matrix product of the same
-    size; elsewhere it is the right choice, and is taken.
+    size; elsewhere it is the better choice, and is used.
 
     Args:
       lhs: images [B, H, W, C].
@@ -61,7 +61,7 @@ def convolution(
             lhs, rhs, window_strides, padding, dimension_numbers=numbers, precision=precision
         )
 
-    # By the platform a program is lowered for, not the one it is traced on; the other branch leaves no trace in it.
+    # Chosen by the platform a program is lowered for, not the one it is traced on; the other branch is not compiled.
     return lax.platform_dependent(lhs, rhs, cpu=product, default=native)
 
 
