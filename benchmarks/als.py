@@ -146,7 +146,7 @@ def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> f
     ranked = []
     for first in range(0, history.row_count, 512):
         rows = np.arange(first, min(first + 512, history.row_count))
-        scores = _solved(history, rows, table, shared).astype(np.float32) @ columns.T
+        scores = _solve(history, rows, table, shared).astype(np.float32) @ columns.T
         known = history.of_rows(rows)
         scores[np.repeat(np.arange(len(rows)), known.lengths), known.columns] = -np.inf
         best = np.argpartition(-scores, 20, axis=1)[:, :20]
@@ -202,7 +202,7 @@ def _environment(threads: int) -> dict[str, str]:
     return dict(os.environ) | {"OPENBLAS_NUM_THREADS": str(threads)}
 
 
-def _solved(history: Links, rows: np.ndarray, table: np.ndarray, shared: np.ndarray) -> np.ndarray:
+def _solve(history: Links, rows: np.ndarray, table: np.ndarray, shared: np.ndarray) -> np.ndarray:
     solved = np.zeros((len(rows), table.shape[1]))
     for i, row in enumerate(rows):
         vectors = table[history.columns[history.starts[row] : history.starts[row + 1]]]

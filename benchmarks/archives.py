@@ -114,7 +114,7 @@ def write(
     with _sink(path) as put:
         late: list[tuple[str, bytes]] = []
         for counts in published() if studies is None else studies:
-            scaled = counts._replace(**{s: _scaled(getattr(counts, s), trials) for s in StudyCounts._fields[1:]})
+            scaled = counts._replace(**{s: _scale(getattr(counts, s), trials) for s in StudyCounts._fields[1:]})
             own = (
                 _plausible_trials(scaled, rows, rng)
                 if plausibly
@@ -131,7 +131,7 @@ def write(
     return answers
 
 
-def _scaled(count: int, share: float) -> int:
+def _scale(count: int, share: float) -> int:
     return max(1, round(count * share)) if count else 0
 
 
@@ -178,7 +178,7 @@ def _trial(path: str, number: int, status: str, rows: int, rng: np.random.Genera
     parameters["label_smoothing"] = [0, 0.01, 0.1][int(rng.integers(3))]
     if "momentum" in _configs(path):
         parameters["momentum"] = 1 - 10 ** rng.uniform(-4, -1)
-    return _archived(number, status, parameters, columns)
+    return _archive(number, status, parameters, columns)
 
 
 def _plausible_trials(counts: StudyCounts, rows: int, rng: np.random.Generator) -> list[ArchivedTrial]:
@@ -189,11 +189,11 @@ def _plausible_trials(counts: StudyCounts, rows: int, rng: np.random.Generator) 
         values = {name: float(own[i]) for name, own in all_trials.metaparameters.items() if not np.isnan(own[i])}
         columns = {"step": all_trials.step[start:end]}
         columns |= {name: own[start:end] for name, own in all_trials.columns.items()}
-        trials.append(_archived(i + 1, str(all_trials.status[i]), values, columns))
+        trials.append(_archive(i + 1, str(all_trials.status[i]), values, columns))
     return trials
 
 
-def _archived(number: int, status: str, parameters: dict[str, Any], columns: dict[str, np.ndarray]) -> ArchivedTrial:
+def _archive(number: int, status: str, parameters: dict[str, Any], columns: dict[str, np.ndarray]) -> ArchivedTrial:
     metadata = {
         "parameters": parameters,
         "status": status,

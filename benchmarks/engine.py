@@ -190,13 +190,13 @@ def training_share(report: BenchmarkReport) -> None:
     """Training's share of a Transformer's time, at the batch size where evaluation weighs most."""
     case = SMOKE_CASES[0] if report.smoke else EVALUATED_MOST
     plan = study(*gentle(case))
-    record = whole(plan)
+    record = run_all(plan)
     share = 1 - record.evaluate_seconds / record.run_seconds
     what = f"{case.task}, batch {case.batch_size}: share of time not spent on evaluation"
     report.add(what, share, "of 1", case.target)
 
 
-def whole(plan: BatchStudy) -> Record:
+def run_all(plan: BatchStudy) -> Record:
     """All trials of a study."""
     return engine.run(plan, search.draw(plan, range(plan.trials)), Settings())
 
@@ -213,7 +213,7 @@ def pruning(report: BenchmarkReport) -> None:
     same, steps = True, np.zeros(2, int)
     plans = (config.request(overrides.command_line([*line, f"pruning={how}"])).studies for how in ("off", "exact"))
     for pair in tqdm(list(zip(*plans, strict=True)), desc="pruning", disable=None):
-        unpruned, pruned = records = [whole(plan) for plan in pair]
+        unpruned, pruned = records = [run_all(plan) for plan in pair]
         steps += [record.trial_steps for record in records]
         same &= answers(pair[0], unpruned) == answers(pair[1], pruned)
     report.add("answers of pruned studies equal to unpruned", float(same), "1 = all", 1.0)

@@ -66,17 +66,17 @@ def setup(app: Sphinx) -> None:
     """Generates the pages that are not written by hand, and leaves out members without documentation."""
     pages = importlib.import_module("pages")
     app.connect("builder-inited", lambda app: pages.write_all(HERE))
-    app.connect("autodoc-skip-member", _skipped)
-    app.connect("autodoc-process-signature", _readable)
-    app.connect("autodoc-process-docstring", _as_written, priority=400)  # napoleon's is 500
+    app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _clean_signature)
+    app.connect("autodoc-process-docstring", _keep_verbatim, priority=400)  # napoleon's is 500
 
 
-def _skipped(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+def _skip(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
     """Skips fields of named tuples, which the docstrings of their classes document."""
     return True if type(thing).__name__ == "_tuplegetter" else None
 
 
-def _as_written(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+def _keep_verbatim(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Shows indented text under a blank line verbatim, and keeps text before a colon from being read as a type."""
     for i in range(len(lines) - 1, 1, -1):
         if lines[i].startswith("    ") and not lines[i - 1] and lines[i - 2] and not lines[i - 2].startswith(" "):
@@ -89,7 +89,7 @@ def _as_written(app: Sphinx, what: str, name: str, thing: object, options: objec
         lines[:0] = ["..", ""]
 
 
-def _readable(
+def _clean_signature(
     app: Sphinx, what: str, name: str, thing: object, options: object, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
     """Shows default factories and lambdas in a signature as `...`, because their representations are not Python."""

@@ -36,12 +36,12 @@ def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_de
 
 def adam(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
     """Adam (Kingma & Ba 2015) on gradients that hold weight_decay · params; ``optax.adam``."""
-    return _chained(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate, b1, b2, eps))
+    return _chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate, b1, b2, eps))
 
 
 def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
     """Adam with decoupled weight decay (Loshchilov & Hutter 2019); ``optax.adamw``."""
-    return _chained(optax.adamw(learning_rate, b1, b2, eps, weight_decay=weight_decay))
+    return _chain(optax.adamw(learning_rate, b1, b2, eps, weight_decay=weight_decay))
 
 
 def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight_decay: Array) -> Any:
@@ -51,8 +51,15 @@ def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight
     for TensorFlow: they move by momentum at the plain learning rate. Where there is weight decay a trust ratio has
     the norm of gradient and decay together below it, as Optax has; the paper adds the norms of the two.
     """
-    return _chained(
-        optax.lars(learning_rate, weight_decay, adapted, trust_coefficient, trust_ratio_mask=adapted, momentum=momentum)
+    return _chain(
+        optax.lars(
+            learning_rate,
+            weight_decay,
+            adaptation_mask,
+            trust_coefficient,
+            trust_ratio_mask=adaptation_mask,
+            momentum=momentum,
+        )
     )
 
 
@@ -62,15 +69,15 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
     Biases and parameters of norms have neither a trust ratio nor weight decay, as in the authors' own code for BERT:
     they move as Adam moves them. ``optax.lamb`` can leave out the decay alone, so its four parts are put together here.
     """
-    return _chained(
+    return _chain(
         optax.scale_by_adam(b1, b2, eps),
-        optax.add_decayed_weights(weight_decay, adapted),
-        optax.masked(optax.scale_by_trust_ratio(), adapted),
+        optax.add_decayed_weights(weight_decay, adaptation_mask),
+        optax.masked(optax.scale_by_trust_ratio(), adaptation_mask),
         optax.scale_by_learning_rate(learning_rate),
     )
 
 
-def adapted(params: Params) -> Any:
+def adaptation_mask(params: Params) -> Any:
     """A mask of the parameters with layer-wise rates: bool by parameter, False for biases and parameters of norms.
 
     They are recognised by the names that every layer of Flax gives them, ``bias`` and ``scale``, as in the code of
@@ -89,23 +96,23 @@ def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
     All else, biases and the kernels of convolutions among it, goes by Adam with Nesterov momentum (Dozat 2016), at the
     same learning rate, with b1 0.9, b2 0.999 and eps 1e-8.
     """
-    return _chained(contrib.muon(learning_rate, beta=beta, weight_decay=weight_decay, adam_weight_decay=weight_decay))
+    return _chain(contrib.muon(learning_rate, beta=beta, weight_decay=weight_decay, adam_weight_decay=weight_decay))
 
 
 def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
-    """Schedule-free SGD (Defazio et al. 2024), evaluated at ``averaged`` parameters; ``optax.contrib``."""
-    return _chained(
+    """Schedule-free SGD (Defazio et al. 2024), evaluated at ``average`` parameters; ``optax.contrib``."""
+    return _chain(
         optax.add_decayed_weights(weight_decay), contrib.schedule_free(optax.sgd(learning_rate), learning_rate, b1)
     )
 
 
-def averaged(params: Params, state: Any) -> Params:
+def average(params: Params, state: Any) -> Params:
     """The parameters a schedule-free optimizer is evaluated at: its running average."""
     with jax.numpy_dtype_promotion("standard"):
         return contrib.schedule_free_eval_params(state[-1], params)
 
 
-def _chained(*parts: Any) -> Any:
+def _chain(*parts: Any) -> Any:
     """Optax's transformations in a row, under the dtype promotion they are written for (float32 ** int32)."""
     chain = optax.chain(*parts)
 

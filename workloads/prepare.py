@@ -77,7 +77,7 @@ def _prepare(name: str, within: Path) -> int:
         return 0
     except BadInput as absent:
         if place.exists():  # TFDS would take it for the data set, whatever it holds
-            return _failed(
+            return _fail(
                 str(absent)
                 if "tfrecord" in str(absent)
                 else f"{place} exists but does not hold {name}; move it or delete it"
@@ -91,13 +91,13 @@ def _prepare(name: str, within: Path) -> int:
         within.mkdir(parents=True, exist_ok=True)
         free, needed = shutil.disk_usage(within).free, what.download_bytes + 2 * what.stored_bytes
         if free < needed:
-            return _failed(
+            return _fail(
                 f"{name} needs {size_text(needed)} of disk and {within} has {size_text(free)} left; see --data-dir"
             )
         _write(what, within, manual)
         what.check(within)
     except _failures() as error:
-        return _failed(
+        return _fail(
             f"{name} could not be prepared: {_reason(error)}; try again, or put the downloaded files into {manual}"
         )
     stored = sum(file.stat().st_size for file in place.iterdir())
@@ -105,7 +105,7 @@ def _prepare(name: str, within: Path) -> int:
     return 0
 
 
-def _failed(line: str) -> int:
+def _fail(line: str) -> int:
     say(f"error: {line}")
     return 1
 

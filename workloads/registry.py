@@ -120,7 +120,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "lamb": Optimizer(optimizers.lamb, ("learning_rate", "b1"), _ADAM | {"eps": 1e-6}),
     "muon": Optimizer(optimizers.muon, ("learning_rate", "beta"), {"weight_decay": 0.0}),
     "schedule_free": Optimizer(
-        optimizers.schedule_free, ("learning_rate", "b1"), {"weight_decay": 0.0}, optimizers.averaged
+        optimizers.schedule_free, ("learning_rate", "b1"), {"weight_decay": 0.0}, optimizers.average
     ),
 }
 

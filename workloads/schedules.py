@@ -23,6 +23,6 @@ def factor(kind: Array, step: Array, decay_steps: Array, end_factor: Array) -> A
     Returns:
       float32[].
     """
-    done = jnp.clip(step.astype(jnp.float32) / jnp.maximum(decay_steps, 1.0), 0.0, 1.0)
-    left = jnp.where(kind == SCHEDULES["cosine"], 0.5 * (1.0 + jnp.cos(jnp.pi * done)), 1.0 - done)
-    return jnp.where(kind == SCHEDULES["constant"], 1.0, end_factor + (1.0 - end_factor) * left)
+    progress = jnp.clip(step.astype(jnp.float32) / jnp.maximum(decay_steps, 1.0), 0.0, 1.0)
+    remaining = jnp.where(kind == SCHEDULES["cosine"], 0.5 * (1.0 + jnp.cos(jnp.pi * progress)), 1.0 - progress)
+    return jnp.where(kind == SCHEDULES["constant"], 1.0, end_factor + (1.0 - end_factor) * remaining)

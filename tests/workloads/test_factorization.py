@@ -204,7 +204,7 @@ def products(jaxpr: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_products_of_float32_are_taken_in_float32(solver: str) -> None:
     own = training(small(), solver=solver)
-    tables, unsolved = own.start(0), own._unsolved()
+    tables, unsolved = own.start(0), own._zeros()
     calls = {
         "half": (own._row_half, *tables, own.rows.work, WEIGHTS),
         "objective": (own._objective, *tables, own.rows.work, own.columns.work.counts, WEIGHTS),
@@ -341,7 +341,7 @@ def test_duplicates_are_merged_and_the_transposed_is_the_transposed() -> None:
     links, merged = from_pairs(np.array([1, 0, 1, 1]), np.array([2, 1, 2, 0]), (3, 3))
     assert merged == 1
     np.testing.assert_array_equal(dense(links), [[0, 1, 0], [1, 0, 1], [0, 0, 0]])
-    np.testing.assert_array_equal(dense(links.transposed()), dense(links).T)
+    np.testing.assert_array_equal(dense(links.transpose()), dense(links).T)
     assert isinstance(links.of_rows(np.array([1])), Links)
 
 

@@ -38,7 +38,7 @@ def systems(seed: int = 0) -> tuple[dict[str, jnp.ndarray], System]:
         "diagonal": rng.uniform(0, 2, DIM).astype(np.float32),
     }
     given = {name: jnp.asarray(array) for name, array in arrays.items()}
-    links: Observed = solvers.of_chunk(given["table"][given["columns"]])
+    links: Observed = solvers.sums_over_links(given["table"][given["columns"]])
     return given, System(links, given["diagonal"], given["ridge"], given["start"])
 
 
@@ -81,9 +81,9 @@ def test_a_kept_kernel_that_is_damaged_is_compiled_again(
         broken[random.integers(len(broken))] ^= 1 << random.integers(8)
         library.write_bytes(files[0])
         beside.write_bytes(files[1])
-        assert fused._loaded(library) is None
+        assert fused._load(library) is None
     beside.unlink()
-    assert fused._loaded(library) is None
+    assert fused._load(library) is None
     fused.library.__wrapped__(DIM)
     assert [library.read_bytes(), beside.read_bytes()] == kept
     assert sorted(folder.iterdir()) == [beside, library], "and nothing half-made is left"

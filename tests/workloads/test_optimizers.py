@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from workloads import registry, schedules
-from workloads.optimizers import adapted, averaged, heavy_ball, lamb, lars, schedule_free
+from workloads.optimizers import adaptation_mask, average, heavy_ball, lamb, lars, schedule_free
 
 
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
@@ -35,7 +35,7 @@ def test_schedule_free_is_evaluated_at_its_average() -> None:
     for _ in range(5):
         updates, state = rule.update(params, state, params)
         params = optax.apply_updates(params, updates)
-        history.append(averaged(params, state)["w"][0])
+        history.append(average(params, state)["w"][0])
     # y = 0.9 x + 0.1 z, with x the average of z so far: z = (y - 0.9 x) / 0.1.
     x, z = [1.0], [1.0]
     y = 1.0
@@ -76,7 +76,7 @@ def test_biases_and_norms_of_every_model_and_nothing_else_have_no_rate_by_layer(
     params = registry.MODELS[model](classes=3, **options).init(jax.random.key(0), inputs)
     left_out: dict[str, int] = {}
     for (path, by_layer), param in zip(
-        jax.tree_util.tree_leaves_with_path(adapted(params)), jax.tree.leaves(params), strict=True
+        jax.tree_util.tree_leaves_with_path(adaptation_mask(params)), jax.tree.leaves(params), strict=True
     ):
         assert by_layer == (param.ndim > 1 or model == "quadratic")
         if not by_layer:

@@ -166,7 +166,7 @@ def test_matrices_that_cannot_be_used(good: tuple[Path, Path], tmp_path: Path) -
     for change, text in (
         ({"indices": [0, 3]}, "col 3 in row 1 is out of range; there are 3 columns"),
         ({"indices": [-1, 2]}, "col -1 in row 0 is out of range; there are 3 columns"),
-        ({"indptr": [0, 2, 1]}, "is damaged: its row pointers do not fit"),
+        ({"indptr": [0, 2, 1]}, "is damaged: its row pointers do not match"),
         ({"indptr": [0, 2]}, "is damaged: its arrays do not match"),
         ({"indices": [0.0, 2.0]}, "is damaged: its arrays do not match"),
         ({"shape": [1 << 40, 3]}, f"is {1 << 40:,} × 3; there must be 1 to"),

@@ -65,7 +65,7 @@ def test_degrees_follow_a_power_law(exponent: float) -> None:
     few = 4 * int(np.median(train.lengths)) // 2
     ratio = (train.lengths >= 2 * few).sum() / (train.lengths >= few).sum()
     assert abs(-np.log2(ratio) - (exponent - 1)) < 0.3
-    popularity = np.sort(train.transposed().lengths)[::-1]
+    popularity = np.sort(train.transpose().lengths)[::-1]
     slope = np.polyfit(np.log(np.arange(30, 3000)), np.log(popularity[30:3000]), 1)[0]
     assert abs(slope + 1 / (exponent - 1)) < 0.3
 
@@ -150,7 +150,7 @@ def test_two_million_links_take_a_second() -> None:
 
 
 def test_recall_of_a_factorization_is_far_above_that_of_popularity(small: Ratings) -> None:
-    by_column = small.train.transposed()
+    by_column = small.train.transpose()
     columns = np.random.default_rng(0).standard_normal((3000, 24)) / 24**0.5
     for _ in range(4):
         rows = solved(small.train, columns)

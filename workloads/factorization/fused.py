@@ -60,7 +60,7 @@ def rows(
     Returns:
       float32[rows, d].
     """
-    call = jax.ffi.ffi_call(_registered(start.shape[-1]), jax.ShapeDtypeStruct(start.shape, start.dtype))
+    call = jax.ffi.ffi_call(_register(start.shape[-1]), jax.ShapeDtypeStruct(start.shape, start.dtype))
     solved: Array = call(table, columns, counts, diagonal, ridge, start, steps=np.int64(steps))
     return solved
 
@@ -79,10 +79,10 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
     name = f"{NAME}_{dim}_{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}"
     path = _own_folder() / f"{name}.so"
     # A cached library is loaded if its hash is right; otherwise it is compiled, and has to load then.
-    loaded = _loaded(path)
+    loaded = _load(path)
     if loaded is None:
         _build([command, *FLAGS, *LINKED, f"-DDIM={dim}", "-I", jax.ffi.include_dir(), str(SOURCE), "-o"], path)
-        loaded = _loaded(path)
+        loaded = _load(path)
     if loaded is None:
         raise BadInput(
             f"als.kernel=fused: the library {command} compiled from {SOURCE.name} cannot be loaded; use als.kernel=xla"
@@ -98,7 +98,7 @@ def discard(dim: int) -> None:
 
 
 @functools.cache
-def _registered(dim: int) -> str:
+def _register(dim: int) -> str:
     """The name by which XLA knows the kernel."""
     name, loaded = library(dim)
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(loaded.scaling_limits_fused_rows), platform="cpu")
@@ -128,7 +128,7 @@ def _unwritable(error: OSError) -> BadInput:
     )
 
 
-def _loaded(path: Path) -> ctypes.CDLL | None:
+def _load(path: Path) -> ctypes.CDLL | None:
     """The library; None if there is none, or its hash is not the one of the compiled file."""
     try:
         intact = path.with_suffix(".sha256").read_text() == caches.file_digest(path)

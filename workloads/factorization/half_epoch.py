@@ -47,7 +47,7 @@ def solved_rows(
     gram = _gram(other, kind)
     if als.solver == "rotated_cg":
         values, rotation = jnp.linalg.eigh(gram.astype(np.promote_types(kind, np.float32)))
-        own, other = (_rotated(table, rotation) for table in (own, other))
+        own, other = (_rotate(table, rotation) for table in (own, other))
         gram = jnp.maximum(values, 0).astype(kind)
     shared = weights.unobserved.astype(kind) * gram
 
@@ -93,7 +93,7 @@ def objective_terms(
     columns = _ridge(other_counts, weights, sizes[0], frequency_ridge) * jnp.sum(other * other, axis=-1)
     shared = weights.unobserved * jnp.sum(_gram(own, jnp.float32) * _gram(other, jnp.float32))
     once = jnp.where(jax.lax.axis_index(AXIS) == 0, shared, 0)
-    return jnp.concatenate([*(_summed(terms) for terms in (rows, columns)), once[None]])
+    return jnp.concatenate([*(_partial_sums(terms) for terms in (rows, columns)), once[None]])
 
 
 def half_epoch(
@@ -115,13 +115,13 @@ def half_epoch(
         tables = solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, als=als)
         return tables[0] if fold_in else tables
 
-    spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
     return jax.jit(
         jax.shard_map(
             of_core,
             mesh=mesh,
-            in_specs=(spread, spread, spread, everywhere),
-            out_specs=spread,
+            in_specs=(by_core, by_core, by_core, everywhere),
+            out_specs=by_core,
             check_vma=False,
         ),
         donate_argnums=(0,) if fold_in else (0, 1),
@@ -142,12 +142,12 @@ def objective(
         )
         return jax.lax.all_gather(terms, AXIS, tiled=True)
 
-    spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
     return jax.jit(
         jax.shard_map(
             of_core,
             mesh=mesh,
-            in_specs=(spread, spread, spread, spread, everywhere),
+            in_specs=(by_core, by_core, by_core, by_core, everywhere),
             out_specs=everywhere,
             check_vma=False,
         ),
@@ -208,14 +208,14 @@ def _over_rows(
 
             def chunk(_: None, step: tuple[Array, ...]) -> tuple[None, Array]:
                 columns, _counts, ridge, start = step
-                return None, of_rows(solvers.of_chunk(_gathered(table, columns, kind)), ridge, start)
+                return None, of_rows(solvers.sums_over_links(_gather(table, columns, kind)), ridge, start)
 
             if of_bucket is not None:
                 return None, of_bucket(table, *(array.reshape(-1, *array.shape[2:]) for array in of_chunks))
             return jax.lax.scan(chunk, None, tuple(of_chunks))
 
         send = work.sends[bucket] if work.sends else None
-        starts = [_blocked(array[at : at + count], blocks, rows) for array in (work.counts, ridge, start)]
+        starts = [_in_blocks(array[at : at + count], blocks, rows) for array in (work.counts, ridge, start)]
         solved = jax.lax.scan(block, None, (send, work.columns[bucket], *starts))[1]
         pieces.append(solved.reshape(-1, solved.shape[-1])[:count])
         at += count
@@ -234,7 +234,7 @@ def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, h
 
             def chunk(total: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
                 columns, of = step
-                return total.at[of].add(per_segment(solvers.of_chunk(_gathered(table, columns, kind)), of)), None
+                return total.at[of].add(per_segment(solvers.sums_over_links(_gather(table, columns, kind)), of)), None
 
             return jax.lax.scan(chunk, total, tuple(of_chunks))
 
@@ -259,11 +259,11 @@ def _fetch(other: Array, exchange: bool) -> Callable[[Array | None], Array]:
     return lambda send: jax.lax.all_to_all(other[send], AXIS, 0, 0).reshape(-1, other.shape[1])
 
 
-def _gathered(table: Array, columns: Array, kind: Any) -> Array:
+def _gather(table: Array, columns: Array, kind: Any) -> Array:
     return table.at[columns].get(mode="promise_in_bounds").astype(kind)
 
 
-def _blocked(array: Array, blocks: tuple[int, int], rows: int) -> Array:
+def _in_blocks(array: Array, blocks: tuple[int, int], rows: int) -> Array:
     """Rows [chunks · rows, …] as [blocks, chunks of a block, rows, …], filled up with ones."""
     fill = blocks[0] * blocks[1] * rows - len(array)
     filled = jnp.pad(array, [(0, fill)] + [(0, 0)] * (array.ndim - 1), constant_values=1)
@@ -278,9 +278,9 @@ def _ridge(counts: Array, weights: Weights, others: int, frequency: bool) -> Arr
     return weights.norm * (counts + weights.unobserved * others if frequency else jnp.ones_like(counts))
 
 
-def _rotated(table: Array, rotation: Array) -> Array:
+def _rotate(table: Array, rotation: Array) -> Array:
     return (table.astype(rotation.dtype) @ rotation).astype(table.dtype)
 
 
-def _summed(terms: Array) -> Array:
+def _partial_sums(terms: Array) -> Array:
     return jnp.sum(jnp.pad(terms, (0, -len(terms) % _SUMMED)).reshape(-1, _SUMMED), axis=1)

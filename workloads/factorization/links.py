@@ -45,7 +45,7 @@ class Links(NamedTuple):
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         return Links(starts, self.columns[np.repeat(self.starts[rows], lengths) + within], self.column_count)
 
-    def transposed(self) -> "Links":
+    def transpose(self) -> "Links":
         """The same links, seen from the columns."""
         ones = np.ones(len(self.columns), np.int8)
         turned = scipy.sparse.csr_array((ones, self.columns, self.starts), (self.row_count, self.column_count)).tocsc()

@@ -79,7 +79,7 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
     quota = np.maximum(1, np.rint(HELDOUT_SHARE * lengths)).astype(np.int64)
     is_heldout = np.empty(len(row), bool)
     is_heldout[order] = np.arange(len(row)) - links.starts[row] < quota[row]
-    return _selected(links, row, ~is_heldout), _selected(links, row, is_heldout)
+    return _select(links, row, ~is_heldout), _select(links, row, is_heldout)
 
 
 def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str, np.ndarray]:
@@ -143,7 +143,7 @@ def random_bits(seed: int, count: int) -> np.ndarray:
     return (np.random.SFC64(seed).random_raw(count) >> np.uint64(1)).astype(np.int64)
 
 
-def _selected(links: Links, row: np.ndarray, mask: np.ndarray) -> Links:
+def _select(links: Links, row: np.ndarray, mask: np.ndarray) -> Links:
     counts = np.bincount(row[mask], minlength=links.row_count)
     return Links(np.concatenate([[0], np.cumsum(counts)]), links.columns[mask], links.column_count)
 
@@ -153,7 +153,7 @@ def _without(links: Links, others: Links) -> Links:
     row = np.repeat(np.arange(links.row_count), links.lengths)
     other_row = np.repeat(np.arange(others.row_count), others.lengths)
     shared = np.isin(row << 32 | links.columns, other_row << 32 | others.columns, assume_unique=True)
-    return _selected(links, row, ~shared)
+    return _select(links, row, ~shared)
 
 
 @functools.lru_cache(maxsize=4096)

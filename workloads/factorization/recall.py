@@ -126,11 +126,11 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
         score, column = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in own)
         return jax.lax.sort((-score, column), num_keys=2)[1][..., :best]
 
-    spread, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    by_core, everywhere = PartitionSpec(AXIS), PartitionSpec()
     whole = jax.shard_map(
         of_core,
         mesh=mesh,
-        in_specs=(spread, spread, Batches(everywhere, spread, spread, spread)),
+        in_specs=(by_core, by_core, Batches(everywhere, by_core, by_core, by_core)),
         out_specs=everywhere,
         check_vma=False,
     )

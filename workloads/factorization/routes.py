@@ -174,7 +174,7 @@ def route(links: Links, own: RowPlacement, other: RowPlacement, chunk_slots: int
     return Route(whole, (), hub_columns[:, None], hub_of[:, None], None, counts.reshape(own.cores, -1))
 
 
-def exchanged(route: Route, other: RowPlacement, received_slots: int) -> Route:
+def with_exchange(route: Route, other: RowPlacement, received_slots: int) -> Route:
     """The same work for cores that cannot hold the other table: before each block of it they exchange what it needs.
 
     Args:
@@ -182,16 +182,16 @@ def exchanged(route: Route, other: RowPlacement, received_slots: int) -> Route:
       other: places of the other table.
       received_slots: of the other table that a core may receive at once, about; a block has at least one chunk.
     """
-    blocks = [_exchanged(columns, other, received_slots) for columns in route.columns]
+    blocks = [_exchange(columns, other, received_slots) for columns in route.columns]
     hub_columns, hub_of, hub_sends = route.hub_columns, route.hub_of, None
     if hub_of.size:
-        hub_columns, hub_sends = _exchanged(hub_columns, other, received_slots)
+        hub_columns, hub_sends = _exchange(hub_columns, other, received_slots)
         short = hub_columns.shape[1] * hub_columns.shape[2] - hub_of.shape[2]
         hub_of = np.pad(hub_of[:, 0], ((0, 0), (0, short), (0, 0))).reshape(hub_columns.shape[:4])
     return Route(tuple(c for c, _ in blocks), tuple(s for _, s in blocks), hub_columns, hub_of, hub_sends, route.counts)
 
 
-def _exchanged(columns: np.ndarray, other: RowPlacement, received_slots: int) -> tuple[np.ndarray, np.ndarray]:
+def _exchange(columns: np.ndarray, other: RowPlacement, received_slots: int) -> tuple[np.ndarray, np.ndarray]:
     """Columns [cores, 1, chunks, rows, length] as places in each block's received rows, and what each core sends."""
     # Chunks are grouped into blocks of equal size; chunks that fill up the last one want the zero row alone.
     cores, _, chunks, rows, length = columns.shape

@@ -124,7 +124,7 @@ def solve(name: str, system: System, cg_steps: int) -> Array:
     return dense(system, name)
 
 
-def of_chunk(vectors: Array) -> Observed:
+def sums_over_links(vectors: Array) -> Observed:
     """The sums for rows whose columns' vectors [rows, length, d] are gathered already; zero where there is none."""
 
     def along(x: Array) -> Array:

@@ -72,7 +72,7 @@ class Training:
         self.chunk_slots, self._hub_length, folded_length = lengths(als, chunk_slots)
         # Places of both sides of training.
         cores = mesh.shape[AXIS]
-        by_column = ratings.train.transposed()
+        by_column = ratings.train.transpose()
         sides = [
             routes.places(links.lengths, cores, self.chunk_slots, self._hub_length)
             for links in (ratings.train, by_column)
@@ -129,7 +129,7 @@ class Training:
 
     def ranking(self, tables: FactorTables, weights: Weights) -> np.ndarray:
         """The best columns of every evaluated row, folded in from its history, without that: int32[rows, best]."""
-        folded = self._fold_in(self._unsolved(), tables.columns, self.evaluated.work, weights)
+        folded = self._fold_in(self._zeros(), tables.columns, self.evaluated.work, weights)
         columns = np.asarray(self._rank(folded, tables.columns, self._batches))
         return columns.reshape(-1, columns.shape[-1])[: self._history.row_count]
 
@@ -160,7 +160,7 @@ class Training:
         Args:
           tables, weights: any; nothing is changed.
         """
-        unsolved = self._unsolved()
+        unsolved = self._zeros()
         calls: tuple[tuple[Any, tuple[Any, ...]], ...] = (
             (self._row_half, (*tables, self.rows.work, weights)),
             (self._column_half, (*reversed(tables), self.columns.work, weights)),
@@ -182,7 +182,7 @@ class Training:
             )
         return max(peaks)
 
-    def _unsolved(self) -> Array:
+    def _zeros(self) -> Array:
         """Where folding in starts: zeros, float32[cores · slots, d]."""
         places = self.evaluated.places
         return self._put(np.zeros((places.cores * places.slots_per_core, self.als.dim), np.float32), self._by_core)
@@ -192,7 +192,7 @@ class Training:
         table_bytes = other.cores * other.slots_per_core * self.als.dim * jnp.dtype(self.als.table_dtype).itemsize
         gather = self.als.gather
         if gather == "all_to_all" or (gather == "auto" and table_bytes > GATHER_BYTES):
-            work = routes.exchanged(work, other, GATHER_BYTES // (self.als.dim * 4))
+            work = routes.with_exchange(work, other, GATHER_BYTES // (self.als.dim * 4))
         row_of = np.full(own.cores * own.slots_per_core, -1, np.int32)
         row_of[own.slot] = np.arange(len(own.slot))
         arrays = (work, row_of.reshape(own.cores, -1))

@@ -28,8 +28,8 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
       ValueError: ``channels`` is not a list of positive whole numbers, or ``width`` not such a number; from ``init``,
         if the images are too small to pool so often.
     """
-    listed = isinstance(channels, Sequence) and not isinstance(channels, str) and len(channels) > 0
-    if not listed or not all(isinstance(c, int) and c > 0 for c in channels):
+    is_list = isinstance(channels, Sequence) and not isinstance(channels, str) and len(channels) > 0
+    if not is_list or not all(isinstance(c, int) and c > 0 for c in channels):
         raise ValueError(f"channels must be a list of whole numbers of at least 1, such as [8, 16], not {channels!r}")
     if not isinstance(width, int) or width < 1:
         raise ValueError(f"width must be a whole number of at least 1, not {width!r}")
