@@ -225,7 +225,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
 ) -> None:
     monkeypatch.setattr(memory, "available", lambda: 100)
     monkeypatch.setattr(link_files, "blocks", lambda file: pytest.fail("read"))
-    with pytest.raises(BadInput, match=r"reading 10 links from .*train\.npz and the others needs about 0\.0 GB"):
+    with pytest.raises(BadInput, match=r"reading 10 links from .*train\.npz and the others needs about 0 MB"):
         rating_files.source(*map(str, good)).check()
     monkeypatch.undo()
     monkeypatch.setattr(memory, "available", lambda: 1 << 30)
