@@ -170,7 +170,6 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _figures(options: argparse.Namespace) -> None:
-    from analysis.figures import options as options_of_kinds
     from analysis.figures import registry
 
     if options.list:
@@ -178,10 +177,12 @@ def _figures(options: argparse.Namespace) -> None:
         return
     if options.store is None or options.out is None:
         raise BadInput("figures needs --store DIR and --out DIR, or --list")
+    from analysis.figures import requests
+
     if options.kind is not None:
-        registry.write_kind(options.store, options.out, _report, options_of_kinds.asked(options))
+        registry.write_kind(options.store, options.out, _report, requests.from_options(options))
         return
-    options_of_kinds.check_unused(options)
+    requests.check_unused(options)
     asked = (options.metric, options.value[0]) if options.value else None
     registry.write_all(options.store, options.out, _report, options.name, asked)
 

@@ -1,7 +1,7 @@
 """Figures of studies of batch sizes: steps to target, as they were selected and as they were confirmed."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import ANSWERS, SELECTED, Fitted
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
-from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Skipped, axes, keep_inside, panels
+from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
 
 WITHIN_AXES = 4  # more curves have their legend beside the axes
 CRITICAL = "critical batch size"
@@ -23,20 +23,20 @@ CRITICAL = "critical batch size"
 LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
 
 
-def steps_to_target(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
+def steps_to_target(curves: Sequence[Fitted]) -> Pictures:
     """One picture per curve: its points, fits, bands, regimes and critical batch sizes."""
-    for one in found:
+    for one in curves:
         curve, points = one.curve, one.judged.points
         if not len(points.batch_size):
-            yield Skipped(f"steps_to_target of {_workload(curve)}, {_sought(curve)}", _why_nothing(points))
+            yield Skipped(f"steps_to_target of {_workload(curve)}, {_goal(curve)}", _why_nothing(points))
             continue
-        goal = _goal(curve, [points.trials], [curve.pruned], [curve.distinction])
+        goal = _subtitle(curve, [points.trials], [curve.pruned], [curve.distinction])
         both = one.confirmed is not None
-        strips = sum(each.judged.fit is not None for each in verdicts.told(one.judged, one.confirmed))
+        strips = sum(each.judged.fit is not None for each in verdicts.label_fits(one.judged, one.confirmed))
         figure, ax = axes(_workload(curve), goal, strips=strips, below=ROOM if both else 0)
         draw_curve(ax, one)
         beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
-        legend(ax, **({"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3} if both else {}))
+        draw_legend(ax, **({"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 3} if both else {}))
         names = (curve.dataset, curve.model, curve.optimizer, *_target(curve))
         yield Picture((*names, curve.distinction) if curve.distinction else names, figure)
 
@@ -47,74 +47,74 @@ def draw_curve(ax: Axes, one: Fitted) -> None:
     missed, budgets = list(one.missed), list(one.missed.values())
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.again)]
     draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
-    draw.measured(ax, points, draw.SELECTED, None)
+    draw.measurements(ax, points, draw.SELECTED, None)
     if missed:
-        draw.not_reached(ax, missed, budgets, draw.SELECTED)
+        draw.missed_budgets(ax, missed, budgets, draw.SELECTED)
     both = one.confirmed is not None
     fit = one.judged.fit
     examples = fit.e_min if fit else float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
     _fit(ax, one.judged, draw.SELECTED, examples, "selected, and fit" if both else "measured, and fit", both=both)
     if one.confirmed is not None:
-        draw.confirmed(ax, one.again, draw.CONFIRMED)
+        draw.repeated_medians(ax, one.again, draw.CONFIRMED)
         again = one.confirmed.fit
         label = "confirmed: median, range, and fit"
         _fit(ax, one.confirmed, draw.CONFIRMED, again.e_min if again else None, label, both=True)
-    told = verdicts.told(one.judged, one.confirmed)
-    verdicts.regime_spans(ax, told)
-    verdicts.critical_batch_sizes(ax, told)
+    labelled = verdicts.label_fits(one.judged, one.confirmed)
+    verdicts.regime_spans(ax, labelled)
+    verdicts.critical_batch_sizes(ax, labelled)
 
 
 def _fit(ax: Axes, judged: Judged, style: Style, examples: float | None, label: str, *, both: bool) -> None:
     """A fit with its band and line of perfect scaling; one of ``both`` has them in its colour."""
-    ax.add_line(draw.entry(style, label if judged.fit else label.removesuffix(", and fit")))
+    ax.add_line(draw.legend_entry(style, label if judged.fit else label.removesuffix(", and fit")))
     first = style is draw.SELECTED
     if judged.fit:
         draw.band(ax, judged.fit, style, alpha=0.18 if both else 0.25, label="90 % region" if first else None)
-        draw.fitted(ax, judged.fit, style, None)
+        draw.fit_line(ax, judged.fit, style, None)
     if examples is not None:
         draw.perfect_scaling(ax, examples, style.color if both else INK, "perfect scaling" if first else None)
 
 
-def optimizers(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
+def optimizers(curves: Sequence[Fitted]) -> Pictures:
     """One picture per data set, model and target: all optimizers, selected on the left and confirmed on the right."""
-    for names, group in pairs.comparable_groups(found, "optimizer", "targets"):
+    for names, group in pairs.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
-        what = f"optimizers of {workload}, {' · '.join([_sought(group[0].curve), *names[4:]])}"
-        drawn = [one for one in group if len(one.judged.points.batch_size)]
-        if len({one.curve.optimizer for one in drawn}) < 2:
+        what = f"optimizers of {workload}, {' · '.join([_goal(group[0].curve), *names[4:]])}"
+        lines = [one for one in group if len(one.judged.points.batch_size)]
+        if len({one.curve.optimizer for one in lines}) < 2:
             yield Skipped(what, "fewer than two optimizers have a curve")
             continue
         for one in (one for one in group if not len(one.judged.points.batch_size)):
             yield Skipped(f"{one.curve.optimizer} among {what}", _why_nothing(one.judged.points))
-        counts = [one.judged.points.trials for one in drawn]
-        goal = _goal(drawn[0].curve, counts, [one.curve.pruned for one in drawn], names[4:])
-        both = any(one.confirmed for one in drawn)
-        entries = _entries(drawn, *names[4:])
+        counts = [one.judged.points.trials for one in lines]
+        goal = _subtitle(lines[0].curve, counts, [one.curve.pruned for one in lines], names[4:])
+        both = any(one.confirmed for one in lines)
+        entries = _entries(lines, *names[4:])
         draw_all = _side_by_side if both else _alone
-        yield Picture(names, draw_all(workload, goal, drawn, entries))
+        yield Picture(names, draw_all(workload, goal, lines, entries))
 
 
-def _alone(workload: str, goal: str, drawn: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
+def _alone(workload: str, goal: str, lines: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
     """All optimizers on one pair of axes."""
-    crowded = len(drawn) > WITHIN_AXES
+    crowded = len(lines) > WITHIN_AXES
     figure, ax = axes(workload, goal, beside=crowded)
-    _limits(ax, drawn)
-    _all(ax, drawn, SELECTED)
+    _limits(ax, lines)
+    _all(ax, lines, SELECTED)
     options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if crowded else {"loc": "best"}
     options |= {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "alignment": "left"}
     ax.legend(handles=entries, title=f"{CRITICAL} (ring) [90 % interval]", **options)
     return figure
 
 
-def _side_by_side(workload: str, goal: str, drawn: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
-    """What was selected on the left, what was confirmed on the right, on the same axes, and a legend beneath."""
-    rows = -(-len(drawn) // 2)
+def _side_by_side(workload: str, goal: str, lines: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
+    """Selected answers on the left, confirmed ones on the right, on the same axes, and a legend beneath."""
+    rows = -(-len(lines) // 2)
     figure, both = panels(workload, goal, (1, 1), across=9.6, below=0.2 + (rows + 1) * LINE)
     for ax, name in zip(both, ANSWERS, strict=True):
         box = ax.get_position()
         ax.set_position((box.x0, box.y0, box.width, box.height * 0.955))  # with room for its name
-        _limits(ax, drawn)
-        _all(ax, drawn, name)
+        _limits(ax, lines)
+        _all(ax, lines, name)
         ax.set_title(name, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=4)
     both[1].set_ylabel("")
     options: dict[str, Any] = {"ncols": 2, "loc": "upper left", "alignment": "left", "columnspacing": 2.4}
@@ -125,50 +125,48 @@ def _side_by_side(workload: str, goal: str, drawn: Sequence[Fitted], entries: Se
     return figure
 
 
-def _limits(ax: Axes, drawn: Sequence[Fitted]) -> None:
-    every = [one.judged.points for one in drawn]
+def _limits(ax: Axes, lines: Sequence[Fitted]) -> None:
+    every = [one.judged.points for one in lines]
     heights = [steps for points in every for steps in draw.heights(points)]
-    heights += [steps for one in drawn for each in one.again for steps in each.median if 0 < steps < np.inf]
+    heights += [steps for one in lines for each in one.again for steps in each.median if 0 < steps < np.inf]
     draw.batch_size_axes(ax, [size for points in every for size in points.batch_size], heights)
 
 
-def _all(ax: Axes, drawn: Sequence[Fitted], name: str) -> None:
-    """What was selected of all optimizers, or what was confirmed."""
-    for one, style in zip(drawn, draw.styles(), strict=False):
+def _all(ax: Axes, lines: Sequence[Fitted], name: str) -> None:
+    """The selected answers of all optimizers, or the confirmed ones."""
+    for one, style in zip(lines, draw.styles(), strict=False):
         judged = one.judged if name == SELECTED else one.confirmed
         if judged is None:
             continue
         if name == SELECTED:
-            draw.measured(ax, judged.points, style, None)
+            draw.measurements(ax, judged.points, style, None)
         else:
-            draw.confirmed(ax, one.again, style, bars=False)
+            draw.repeated_medians(ax, one.again, style, bars=False)
         if judged.fit:
-            draw.fitted(ax, judged.fit, style, None)
+            draw.fit_line(ax, judged.fit, style, None)
             draw.knee(ax, judged, style)
 
 
-def _entries(drawn: Sequence[Fitted], above: str = "") -> list[Line2D]:
-    """What a legend says of each: its name with what tells it apart, unless that stands ``above`` all, and its critical
-    batch sizes.
-    """
+def _entries(lines: Sequence[Fitted], above: str = "") -> list[Line2D]:
+    """Entries of a legend: names with what tells them apart, unless it is ``above`` all, and critical batch sizes."""
     entries = []
-    for one, style in zip(drawn, draw.styles(), strict=False):
+    for one, style in zip(lines, draw.styles(), strict=False):
         apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
         name = one.curve.optimizer + (f" ({', '.join(apart)})" if apart else "")
-        entries.append(draw.entry(style, f"{name}: {fits.both_in_words(one.judged, one.confirmed)}"))
+        entries.append(draw.legend_entry(style, f"{name}: {fits.both_in_words(one.judged, one.confirmed)}"))
     return entries
 
 
-def legend(ax: Axes, **options: Any) -> None:
-    """Measurements first, then what was made of them, then whatever had no room; smaller where it is wide."""
+def draw_legend(ax: Axes, **options: Any) -> None:
+    """A legend with measurements first, then fits, then names that had no room; smaller where it is wide."""
     order = [draw.NEVER_AGAIN, "90 % region", "perfect scaling"]
     handles, labels = ax.get_legend_handles_labels()
     first = [label for label in labels if label.startswith(("measured", SELECTED, "confirmed: median, "))]
     entries = sorted(zip(handles, labels, strict=True), key=lambda e: (*first, *order, e[1]).index(e[1]))
     framed = {"frameon": True, "framealpha": 0.8, "edgecolor": "none", "loc": "upper right"}
-    drawn = ax.legend(*zip(*entries, strict=True), **framed | options)
-    keep_inside(drawn)
-    drawn.set_zorder(6)
+    legend = ax.legend(*zip(*entries, strict=True), **framed | options)
+    keep_inside(legend)
+    legend.set_zorder(6)
 
 
 def _workload(curve: Curve) -> str:
@@ -179,7 +177,7 @@ def _why_nothing(points: Points) -> str:
     return points.refusal or "no trial reached the target at any batch size"
 
 
-def _sought(curve: Curve) -> str:
+def _goal(curve: Curve) -> str:
     return f"{curve.target.metric} ≤ {curve.target.value:g}"
 
 
@@ -187,10 +185,10 @@ def _target(curve: Curve) -> tuple[str, str]:
     return curve.target.metric, f"{curve.target.value:g}"
 
 
-def _goal(curve: Curve, trials: Sequence[int | None], pruned: Sequence[bool], more: Sequence[str]) -> str:
-    """What the points are: the target, best of how many trials, pruned or not."""
+def _subtitle(curve: Curve, trials: Sequence[int | None], pruned: Sequence[bool], more: Sequence[str]) -> str:
+    """The line under the title: the target, best of how many trials, pruned or not."""
     counts = sorted({count for count in trials if count})
     best = f"best of {'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} trial{'s' * (counts[-1] > 1)}"
     cut = "pruned" if all(pruned) else "some pruned" if any(pruned) else "not pruned"
-    shown = " · ".join([_sought(curve), best, cut, *filter(None, more)])
+    shown = " · ".join([_goal(curve), best, cut, *filter(None, more)])
     return textwrap.shorten(shown, CHARACTERS_ACROSS * 4 // 3, placeholder=" …")

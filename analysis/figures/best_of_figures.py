@@ -1,12 +1,12 @@
 """Figures of what searches of k trials find: medians with their bands for several k, and how the knee moves with k."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.figures import asked as asking
-from analysis.figures.asked import Asked
+from analysis.figures import requests
+from analysis.figures.requests import FigureRequest
 from analysis.fitting import by_k, pairs, regimes
 from analysis.fitting.by_k import AtK
 from analysis.fitting.fits import Judged
@@ -14,8 +14,8 @@ from analysis.fitting.pairs import Fitted
 from analysis.plotting import draw, grid, ticks, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
-from analysis.plotting.picture import Picture, Skipped, axes
-from analysis.plotting.verdicts import Told
+from analysis.plotting.picture import Picture, Pictures, Skipped, axes
+from analysis.plotting.verdicts import LabelledFit
 from analysis.trials import best_of, medians
 from analysis.workloads import WorkloadStudies
 
@@ -23,22 +23,22 @@ BESIDE = 0.28  # octaves from a critical batch size to the confirmed one
 MINIMUM = Style(INK, "o", (0, ()))
 
 
-def of_workloads(found: Sequence[WorkloadStudies], asked: Asked) -> Iterator[Picture | Skipped]:
-    """``searches`` of workloads, of as many trials as asked, or of powers of two."""
-    for workload, target in asking.each(found, asked):
+def searches(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
+    """One picture per workload and target, of searches of the requested numbers of trials, or of powers of two."""
+    for workload, target in requests.each(selection, request):
         one = pairs.of_workload(workload, target)
         powers = [2**i for i in range(1, (one.judged.points.trials or 1).bit_length())]
-        yield from searches([one], asked.best_of or powers)
+        yield from draw_searches([one], request.best_of or powers)
 
 
-def searches(found: Sequence[Fitted], sizes: Sequence[int]) -> Iterator[Picture | Skipped]:
+def draw_searches(curves: Sequence[Fitted], sizes: Sequence[int]) -> Pictures:
     """One picture per curve.
 
     Args:
-      found: curves with their fits.
+      curves: with their fits.
       sizes: of searches, how many trials each has; a line for every one that has a band.
     """
-    for one in found:
+    for one in curves:
         curve, points = one.curve, one.judged.points
         title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
         goal = f"{curve.target.metric} ≤ {curve.target.value:g}"
@@ -50,43 +50,41 @@ def searches(found: Sequence[Fitted], sizes: Sequence[int]) -> Iterator[Picture 
         count = medians.equal_counts(studies)
         batch_size = np.array([each.study.batch_size for each in studies], np.float64)
         figure, ax = axes(title, f"{goal} · of {count} trials at every batch size")
-        asked = [k for k in sizes if k <= best_of.largest_with_band(count)]
-        bands = {k: [medians.summarize(each, count, k).median for each in studies] for k in asked}
+        largest = best_of.largest_with_band(count)
+        bands = {k: [medians.summarize(each, count, k).median for each in studies] for k in sizes if k <= largest}
         ends = np.array([m for own in bands.values() for m in own]).reshape(-1)
         heights = [*points.low.clip(0.5), *points.high, *np.maximum(ends[np.isfinite(ends)], 0.5)]
         draw.batch_size_axes(ax, batch_size.tolist(), heights)
         for (k, own), style in zip(bands.items(), draw.ordered_styles(len(bands)), strict=True):
             _band(ax, batch_size, own, style, f"median best of {k}, with its 90 % band")
-        draw.measured(ax, points, MINIMUM, f"best of all {points.trials}")
+        draw.measurements(ax, points, MINIMUM, f"best of all {points.trials}")
         ax.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none").set_zorder(6)
         yield Picture(("searches", *curve.workload[:3], curve.target.metric, f"{curve.target.value:g}"), figure)
 
 
-def knees(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
+def knees(curves: Sequence[Fitted]) -> Pictures:
     """One picture per data set, model and target: critical batch sizes of the best of k, a panel per optimizer.
 
     Studies that were pruned, and tell of their own k alone, stand in the panel of those that were not.
     """
-    for key, members in pairs.comparable_groups(found, "optimizer", "targets", "pruning"):
+    for key, members in pairs.comparable_groups(curves, "optimizer", "targets", "pruning"):
         group: dict[str, list[Fitted]] = {}
         for one in members:
             group.setdefault(one.curve.optimizer, []).append(one)
-        told = {optimizer: (own, by_k.refit(own)) for optimizer, own in group.items()}
-        drawn = {optimizer: pair for optimizer, pair in told.items() if any(at.judged.fit for at in pair[1])}
+        at_every_k = {optimizer: (own, by_k.refit(own)) for optimizer, own in group.items()}
+        fitted = {optimizer: pair for optimizer, pair in at_every_k.items() if any(at.judged.fit for at in pair[1])}
         title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])
-        if len({at.k for _, own in drawn.values() for at in own}) < 2:
+        if len({at.k for _, own in fitted.values() for at in own}) < 2:
             yield Skipped(f"best_of of {title}, {goal}", "searches tell of one number of trials, or none has a fit")
             continue
-        ends = _ends([one for pair in drawn.values() for one in _judged(*pair)])
-        ks = [at.k for _, own in drawn.values() for at in own]
-        panels = [_knees(optimizer, *pair, ks, ends) for optimizer, pair in drawn.items()]
-        columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
-        places = {divmod(i, columns): panel for i, panel in enumerate(panels)}
-        symbols = [draw.entry(draw.SELECTED._replace(line=(0, (1, 2))), "selected: best of k, 90 % interval")]
-        if any(one.confirmed for own, _ in drawn.values() for one in own):
-            symbols.append(draw.entry(draw.CONFIRMED, "confirmed on fresh seeds"))
+        ends = _ends([one for pair in fitted.values() for one in _judged(*pair)])
+        ks = [at.k for _, own in fitted.values() for at in own]
+        panels = [_knees(optimizer, *pair, ks, ends) for optimizer, pair in fitted.items()]
+        symbols = [draw.legend_entry(draw.SELECTED._replace(line=(0, (1, 2))), "selected: best of k, 90 % interval")]
+        if any(one.confirmed for own, _ in fitted.values() for one in own):
+            symbols.append(draw.legend_entry(draw.CONFIRMED, "confirmed on fresh seeds"))
         heading = f"The critical batch size against the number of trials · {title}"
-        yield Picture(key, grid.grid(heading, [goal], places, symbols))
+        yield Picture(key, grid.grid(heading, [goal], grid.places(panels), symbols))
 
 
 def _judged(own: Sequence[Fitted], by: Sequence[AtK]) -> list[Judged]:
@@ -115,20 +113,20 @@ def _knees(name: str, own: Sequence[Fitted], by: Sequence[AtK], ks: Sequence[int
         ax.set_ylabel("critical batch size")
         ax.grid(**draw.GRID)
         for at in by:
-            verdicts.upright(ax, at.k, Told("", draw.SELECTED.color, at.judged), draw.SELECTED.marker)
-        known = [(at.k, at.judged.fit.critical_batch_size) for at in by if at.judged.fit and _identified(at.judged)]
+            verdicts.upright(ax, at.k, LabelledFit("", draw.SELECTED.color, at.judged), draw.SELECTED.marker)
+        known = [
+            (at.k, at.judged.fit.critical_batch_size)
+            for at in by
+            if at.judged.fit and at.judged.verdict == "identified"
+        ]
         if known:
             ax.plot(*zip(*known, strict=True), color=draw.SELECTED.color, linestyle=(0, (1, 2)), linewidth=1, zorder=2)
         for one in own:
             if one.confirmed and one.judged.points.trials:
-                told = Told("", draw.CONFIRMED.color, one.confirmed)
-                verdicts.upright(ax, one.judged.points.trials * 2**BESIDE, told, draw.CONFIRMED.marker)
+                confirmed = LabelledFit("", draw.CONFIRMED.color, one.confirmed)
+                verdicts.upright(ax, one.judged.points.trials * 2**BESIDE, confirmed, draw.CONFIRMED.marker)
 
     return Panel(name, onto)
-
-
-def _identified(judged: Judged) -> bool:
-    return judged.verdict == "identified"
 
 
 def _band(ax: Axes, batch_size: np.ndarray, own: Sequence[best_of.Median], style: Style, label: str) -> None:
@@ -138,6 +136,6 @@ def _band(ax: Axes, batch_size: np.ndarray, own: Sequence[best_of.Median], style
     bottom, top = ax.get_ylim()
     ends = (np.nan_to_num(np.maximum(band_low, bottom), nan=bottom), np.nan_to_num(band_high, nan=top, posinf=top))
     middle[~np.isfinite(middle) | (high == 0)] = np.nan  # which interrupts a line
-    there = np.isfinite(middle).tolist()
-    ax.fill_between(batch_size, *ends, where=there, color=style.color, alpha=0.16, linewidth=0, zorder=1)
+    finite = np.isfinite(middle).tolist()
+    ax.fill_between(batch_size, *ends, where=finite, color=style.color, alpha=0.16, linewidth=0, zorder=1)
     ax.plot(batch_size, middle, color=style.color, marker=style.marker, markersize=4, label=label, zorder=3)

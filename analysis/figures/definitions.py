@@ -1,4 +1,4 @@
-"""Definitions: what the figures of Shallue et al. 2018 show, line by line, from a table in `results/papers`.
+"""Definitions of the figures of Shallue et al. 2018, line by line, from a table in `results/papers`.
 
 The table says what the notebook released with arXiv 1811.03600 draws: workloads, targets, budgets, normalisation.
 """
@@ -28,7 +28,7 @@ TITLES = {
 STEPS, BEST, METAPARAMETERS, TRIALS = "steps", "best", "metaparameters", "trials"
 
 
-class Defined(NamedTuple):
+class PaperLine(NamedTuple):
     """One line of a panel.
 
     Attributes:
@@ -75,32 +75,35 @@ class Defined(NamedTuple):
 
 
 @functools.cache
-def figures() -> dict[int, dict[tuple[int, int], Sequence[Defined]]]:
+def figures() -> dict[int, dict[tuple[int, int], Sequence[PaperLine]]]:
     """The lines of every panel, by the number of the figure and the panel's row and column."""
-    found: dict[int, dict[tuple[int, int], list[Defined]]] = {}
+    lines: dict[int, dict[tuple[int, int], list[PaperLine]]] = {}
     with FILE.open() as file:
         for row in csv.DictReader(file):
-            one = _defined(row)
-            found.setdefault(int(row["figure"]), {}).setdefault(one.place, []).append(one)
-    return {number: {place: tuple(lines) for place, lines in panels.items()} for number, panels in found.items()}
+            one = _line(row)
+            lines.setdefault(int(row["figure"]), {}).setdefault(one.place, []).append(one)
+    return {number: {place: tuple(own) for place, own in panels.items()} for number, panels in lines.items()}
 
 
 def targets(dataset: str, model: str, optimizer: str) -> list[Target]:
     """The targets that figures have for a workload, in the order of the figures."""
-    every = [one for panels in figures().values() for lines in panels.values() for one in lines]
-    own = [one for one in every if one.workload == (dataset, model, optimizer) and one.value is not None]
-    return list(dict.fromkeys(one.target for one in own))
+    lines = _lines(dataset, model, optimizer)
+    return list(dict.fromkeys(one.target for one in lines if one.value is not None))
 
 
 def metrics(dataset: str, model: str, optimizer: str) -> list[str]:
     """The metrics that figures show of a workload."""
-    every = [one for panels in figures().values() for lines in panels.values() for one in lines]
-    return list(dict.fromkeys(one.metric for one in every if one.workload == (dataset, model, optimizer)))
+    return list(dict.fromkeys(one.metric for one in _lines(dataset, model, optimizer)))
 
 
-def _defined(row: dict[str, str]) -> Defined:
+def _lines(*workload: str) -> list[PaperLine]:
+    lines = (one for panels in figures().values() for own in panels.values() for one in own)
+    return [one for one in lines if one.workload == workload]
+
+
+def _line(row: dict[str, str]) -> PaperLine:
     split = (row["metaparameter"], float(row["metaparameter_value"])) if row["metaparameter"] else None
-    return Defined(
+    return PaperLine(
         place=(int(row["row"]), int(row["column"])),
         **{name: row[name] for name in ("title", "series", "draws", "dataset", "model", "optimizer", "metric")},
         first=_whole(row["first_trials"]),

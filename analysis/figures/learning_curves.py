@@ -1,6 +1,6 @@
 """Learning curves: every trial of one study, the best so far, and the interval in which it crosses the target."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import text
-from analysis.figures import asked as asking
-from analysis.figures.asked import Asked
+from analysis.figures import requests
+from analysis.figures.requests import FigureRequest
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
-from analysis.plotting.picture import Picture, Skipped, axes
+from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.workloads import WorkloadStudies
 from results.plans.study import Target
 from results.rules import answers
@@ -28,15 +28,15 @@ LOST: dict[str, Any] = {"marker": "x", "linestyle": "none", "color": "#000000", 
 HIGHEST = 2.0  # times what the first evaluation measured, in the middle of all trials: what is above is cut off
 
 
-def of_workloads(found: Sequence[WorkloadStudies], asked: Asked) -> Iterator[Picture | Skipped]:
+def learning_curves(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
     """One picture per study and target."""
-    for workload, target in asking.each(found, asked):
+    for workload, target in requests.each(selection, request):
         for commit in workload.commits:
-            for made in of_study(commit, target):
-                yield made if isinstance(made, Skipped) else made._replace(names=(asked.kind, *made.names))
+            for item in draw_study(commit, target):
+                yield item if isinstance(item, Skipped) else item._replace(names=(request.kind, *item.names))
 
 
-def of_study(commit: Commit, target: Target) -> Iterator[Picture | Skipped]:
+def draw_study(commit: Commit, target: Target) -> Pictures:
     """One picture: the metric of ``target`` against steps.
 
     Args:
@@ -49,29 +49,29 @@ def of_study(commit: Commit, target: Target) -> Iterator[Picture | Skipped]:
         yield Skipped(f"learning curves of {title}", f"it did not measure {target.metric}")
         return
     rows = read_table(commit, "measurements").select(["study", "trial", "step", target.metric]).to_pandas()
-    ended = read_table(commit, "trials").select(["trial", "role", "status"]).to_pandas()
-    rows = rows.merge(ended, on="trial")
-    searched, repeats = (rows[rows["role"] == role] for role in (SEARCH, CONFIRM))
-    if not np.isfinite(searched.loc[searched["step"] > 0, target.metric]).any():
+    ends = read_table(commit, "trials").select(["trial", "role", "status"]).to_pandas()
+    rows = rows.merge(ends, on="trial")
+    search, repeats = (rows[rows["role"] == role] for role in (SEARCH, CONFIRM))
+    if not np.isfinite(search.loc[search["step"] > 0, target.metric]).any():
         yield Skipped(f"learning curves of {title}", "no trial measured anything")
         return
-    goal = f"{target.metric.replace('_', ' ')} of {searched['trial'].nunique()} trials at every evaluation"
+    goal = f"{target.metric.replace('_', ' ')} of {search['trial'].nunique()} trials at every evaluation"
     figure, ax = axes(title, goal, beside=True)
     _axes(ax, rows, target)
-    for some, look in ((searched, TRIAL), (repeats, REPEAT)):
+    for some, look in ((search, TRIAL), (repeats, REPEAT)):
         for _, own in some.groupby("trial"):
             ax.plot(own["step"], own[target.metric], **look)
-    lost = _lost(searched, target.metric)
+    lost = _lost(search, target.metric)
     ax.plot(lost["step"], lost[target.metric].clip(upper=0.98 * ax.get_ylim()[1]), **LOST)
-    best = best_so_far(searched, target.metric)
+    best = best_so_far(search, target.metric)
     ax.step(best["step"], best[target.metric], where="post", color=BEST, linewidth=1.8, zorder=3.5)
     ax.axhline(target.value, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2.5)
     handles = _legend(len(lost), repeats["trial"].nunique(), target)
-    found = answers.best(answers.intervals(searched, target)).get(study.name)
-    if found:
-        if found.steps_high:
-            ax.axvspan(max(found.steps_low, 0.5), found.steps_high, color=CROSSING, linewidth=0, zorder=0.6)
-        words = f"trial {found.trial} was first: {text.interval(found.steps_low, found.steps_high)}"
+    first = answers.best(answers.intervals(search, target)).get(study.name)
+    if first:
+        if first.steps_high:
+            ax.axvspan(max(first.steps_low, 0.5), first.steps_high, color=CROSSING, linewidth=0, zorder=0.6)
+        words = f"trial {first.trial} was first: {text.interval(first.steps_low, first.steps_high)}"
         handles.append(Patch(facecolor=CROSSING, label=words))
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     yield Picture((study.dataset, study.model_label, study.optimizer, f"b{study.batch_size}", target.metric), figure)
@@ -79,8 +79,7 @@ def of_study(commit: Commit, target: Target) -> Iterator[Picture | Skipped]:
 
 def best_so_far(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The lowest value that any trial had measured up to every step: columns step and the metric, sorted."""
-    lowest = rows.groupby("step")[metric].min().cummin().dropna()
-    return lowest.reset_index()
+    return rows.groupby("step")[metric].min().cummin().dropna().reset_index()
 
 
 def _lost(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -119,6 +118,5 @@ def _legend(lost: int, repeats: int, target: Target) -> list[Any]:
         handles.append(Line2D([], [], label=f"its best trial again, {repeats} fresh seeds", **REPEAT))
     if lost:
         handles.append(Line2D([], [], label=f"diverged soon after ({lost})", **LOST))
-    dashes = (0, (4, 3))
-    handles.append(Line2D([], [], color=INK, linewidth=0.9, linestyle=dashes, label=f"target {target.value:g}"))
-    return handles
+    target_line: dict[str, Any] = {"linewidth": 0.9, "linestyle": (0, (4, 3))}
+    return [*handles, Line2D([], [], color=INK, label=f"target {target.value:g}", **target_line)]

@@ -1,15 +1,15 @@
 """Pages: panels of a kind under one title, and what is said about the trials in them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from matplotlib.artist import Artist
 
-from analysis.figures.asked import Asked
+from analysis.figures.requests import FigureRequest
 from analysis.fitting.pairs import Fitted
 from analysis.plotting import grid
 from analysis.plotting.grid import Panel
-from analysis.plotting.picture import Picture
+from analysis.plotting.picture import Picture, Skipped
 from analysis.workloads import WorkloadStudies
 
 T = TypeVar("T")
@@ -18,10 +18,21 @@ MOST = 12  # panels on a page
 FIELDS = ("dataset", "model", "optimizer")
 
 
-def of(several: Sequence[T]) -> Iterator[Sequence[T]]:
+def paginate(several: Sequence[T]) -> Iterator[Sequence[T]]:
     """``several`` in as many pages as they need."""
     for first in range(0, len(several), MOST):
         yield several[first : first + MOST]
+
+
+def keep_drawable(lines: Iterable[tuple[str, Fitted]]) -> Generator[Skipped, None, list[Fitted]]:
+    """Yields why a line cannot be drawn, under the words that come with it; returns the others."""
+    members = []
+    for words, line in lines:
+        if line.drawable:
+            members.append(line)
+        else:
+            yield Skipped(words, f"{line.why_nothing} ({line.curve.sought})")
+    return members
 
 
 def picture(
@@ -30,38 +41,39 @@ def picture(
     panels: Sequence[Panel],
     symbols: Sequence[Artist],
     names: Sequence[str],
-    asked: Asked,
+    request: FigureRequest,
 ) -> Picture:
     """Panels in rows of up to three; ``names`` become the file's, after the kind."""
-    columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
-    places = {divmod(i, columns): panel for i, panel in enumerate(panels)}
-    return Picture((asked.kind, *names), grid.grid(title, [goal for goal in goals if goal], places, symbols))
+    return Picture((request.kind, *names), grid.grid(title, list(filter(None, goals)), grid.places(panels), symbols))
 
 
-def names(found: Sequence[WorkloadStudies]) -> list[str]:
-    """What all of these workloads agree on, as parts of a file name."""
-    values = [list(dict.fromkeys(getattr(one, field) for one in found)) for field in FIELDS]
-    return [own[0] for own in values if len(own) == 1] or ["all"]
+def file_names(workloads: Sequence[WorkloadStudies]) -> list[str]:
+    """The names that all workloads agree on, as parts of a file name."""
+    return _shared(workloads) or ["all"]
 
 
-def shared(found: Sequence[WorkloadStudies]) -> str:
-    """What all of these workloads agree on, as a line says it; empty if nothing."""
-    values = [list(dict.fromkeys(getattr(one, field) for one in found)) for field in FIELDS]
-    return " · ".join(own[0] for own in values if len(own) == 1)
+def shared_words(workloads: Sequence[WorkloadStudies]) -> str:
+    """The names that all workloads agree on, as a line says them; empty if there are none."""
+    return " · ".join(_shared(workloads))
 
 
-def apart(found: Sequence[WorkloadStudies], one: WorkloadStudies) -> str:
-    """What a panel is called: whatever is not the same for all workloads."""
-    differing = [getattr(one, field) for field in FIELDS if len({getattr(other, field) for other in found}) > 1]
+def _shared(workloads: Sequence[WorkloadStudies]) -> list[str]:
+    values = [list(dict.fromkeys(getattr(one, field) for one in workloads)) for field in FIELDS]
+    return [own[0] for own in values if len(own) == 1]
+
+
+def panel_title(workloads: Sequence[WorkloadStudies], one: WorkloadStudies) -> str:
+    """The title of the panel of ``one``: whatever is not the same for all workloads."""
+    differing = [getattr(one, field) for field in FIELDS if len({getattr(other, field) for other in workloads}) > 1]
     return " · ".join([*differing, one.distinction] if one.distinction else differing) or one.title
 
 
-def counted(drawn: Sequence[Fitted]) -> str:
+def trial_counts(lines: Sequence[Fitted]) -> str:
     """Of how many trials points are the best, by which rule, and whether they were pruned."""
-    counts = sorted({one.judged.points.trials or 0 for one in drawn})
+    counts = sorted({one.judged.points.trials or 0 for one in lines})
     span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
-    which = "COMPLETE trials" if drawn[0].curve.rule.strict else "trials"
-    pruned = {one.curve.pruned for one in drawn}
+    which = "COMPLETE trials" if lines[0].curve.rule.strict else "trials"
+    pruned = {one.curve.pruned for one in lines}
     cut = "pruned" if pruned == {True} else "some pruned" if True in pruned else "not pruned"
     return f"best of {span} {which} at every batch size, {cut}"
 

@@ -1,6 +1,6 @@
 """Figures of factorizations that ask how good they are: recall, number formats, solvers, tuning."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis import text
-from analysis.cores import core_counts, epochs
+from analysis.cores import core_counts
 from analysis.cores.factorizations import SPLITS, TEST, Measured
 from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Style
-from analysis.plotting.picture import Picture, Skipped, panels
+from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.als import COMPUTATION
 from results.plans.study import canonical
 
@@ -30,7 +30,7 @@ MARK: dict[str, Any] = {"linestyle": "none", "markersize": 8, "markeredgewidth":
 
 
 class Axis(NamedTuple):
-    """What a course of epochs is drawn over: of the epochs of a trial the values, in words, and if they are times."""
+    """The axis of a course of epochs: its values of the epochs of a trial, its label, and whether these are times."""
 
     values: Callable[[pd.DataFrame], pd.Series]
     label: str
@@ -41,9 +41,9 @@ EPOCHS = Axis(lambda frame: frame["epoch"], "epoch", False)
 SECONDS = Axis(lambda frame: frame["elapsed"], "seconds of solving", True)
 
 
-def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+def recall(studies: Sequence[Measured]) -> Pictures:
     """One picture per data set: Recall@20 and @50 of every way to factorize it, on test rows, over numbers of cores."""
-    for group in _alike(held, WAYS):
+    for group in _alike(studies, WAYS):
         rows = _alike(group, ())
         after = labels.span([one.study.epochs for one in group], "epoch")
         cores = labels.span([one.study.cores for one in group], "core")
@@ -54,16 +54,16 @@ def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
             (1.0,),
             across=WIDE,
         )
-        names = labels.apart([members[0] for members in rows], always=3)
+        names = labels.distinguish([members[0] for members in rows], always=3)
         left = min(0.5, 0.03 + 0.0088 * max(map(len, names)))
         ax.set_position((left, 0.115, 0.82 - left, 0.7))
         inch = 1 / (WIDE * (0.82 - left))
         for k, column, style in ((20, 1 + 0.4 * inch, draw.STYLES[0]), (50, 1 + 1.05 * inch, draw.STYLES[1])):
             at: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
             for y, members in enumerate(rows):
-                found = [one.result(f"recall_{k}") for one in members if one.chosen is not None]
-                ax.plot(found, [y] * len(found), linestyle="none", marker=style.marker, color=style.color, **WHITE)
-                ax.text(column, y, f"{np.mean(found):.4f}" if found else "diverged", fontsize=8, **at)
+                recalls = [one.result(f"recall_{k}") for one in members if one.chosen is not None]
+                ax.plot(recalls, [y] * len(recalls), linestyle="none", marker=style.marker, color=style.color, **WHITE)
+                ax.text(column, y, f"{np.mean(recalls):.4f}" if recalls else "diverged", fontsize=8, **at)
             ax.plot([], [], linestyle="none", marker=style.marker, color=style.color, label=f"Recall@{k}", **WHITE)
             at["transform"] = ax.transAxes
             ax.text(column, 1.04, f"@{k}", fontsize=8, fontweight="bold", **at)
@@ -78,9 +78,9 @@ def recall(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         yield Picture((group[0].study.dataset,), figure)
 
 
-def precision(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+def precision(studies: Sequence[Measured]) -> Pictures:
     """One picture per factorization: recall and objective epoch by epoch, in every number format it was run in."""
-    several = by_format(held)
+    several = by_format(studies)
     if not several:
         yield Skipped("precision", "no two factorizations differ in number format alone")
     for group in several:
@@ -91,44 +91,42 @@ def precision(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         )
 
 
-def solvers(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+def solvers(studies: Sequence[Measured]) -> Pictures:
     """One picture per factorization: recall and objective against seconds, with every solver.
 
     On the fewest cores that several solvers ran on, each of them a core of its own.
     """
-    every = _differing(held, SOLVERS)
-    several = by_solver(held)
-    emulated = [] if several else [epochs.emulated_label(one) for group in every for one in group]
-    if emulated:
-        why = f"times of more cores than there are say nothing about speed: {text.first_few(emulated)}"
-        yield Skipped("solvers on emulated cores", why)
+    every = _differing(studies, SOLVERS)
+    several = by_solver(studies)
+    if every and not several:
+        yield labels.skip_emulated("solvers", [one for group in every for one in group])
     elif not every:
         yield Skipped("solvers", "no two factorizations differ in solver alone")
     for group in several:
         one = group[0]
         cores = labels.span([one.study.cores], "core")
         title = f"{one.study.dataset} · d = {one.study.dim} · {labels.formats(one)} · {cores}"
-        yield Picture(labels.names(one, "solver"), _courses(title, group, labels.solver, SECONDS))
+        yield Picture(labels.names(one, with_solver=False), _courses(title, group, labels.solver, SECONDS))
 
 
-def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+def tuning(studies: Sequence[Measured]) -> Pictures:
     """One picture per factorization: the recall that chooses its best trial over unobserved weight and norm penalty."""
-    enough = by_trial(held)
-    if not enough:
+    several = by_trial(studies)
+    if not several:
         yield Skipped("tuning", f"no factorization has {FEWEST_TRIALS} trials; ask for more with trials=16")
-    for members in enough:
+    for members in several:
         one = members[0]  # on every number of cores the trials are the same
         last, study = one.last, one.study
-        ended = last[(last["status"] != "INFEASIBLE") & last[one.chosen_by].notna()]
+        feasible = last[(last["status"] != "INFEASIBLE") & last[one.chosen_by].notna()]
         lost = one.trials[one.trials["status"] == "INFEASIBLE"]
         goal = labels.line(labels.size(one), f"{len(one.trials)} trials of {labels.span([study.epochs], 'epoch')}")
         figure, (ax,) = panels(labels.title(one), goal, (1.0,))
         ax.set_position((0.115, 0.115, 0.66, 0.70))
         for set_scale, name in ((ax.set_xscale, "unobserved_weight"), (ax.set_yscale, "norm_penalty")):
             set_scale("linear" if study.space[name].scale in ("LINEAR", "INTEGER") else "log")
-        where = (ended["unobserved_weight"], ended["norm_penalty"])
+        where = (feasible["unobserved_weight"], feasible["norm_penalty"])
         dots = ax.scatter(
-            *where, c=ended[one.chosen_by], cmap="cividis", s=50, edgecolors="white", linewidths=0.6, zorder=3
+            *where, c=feasible[one.chosen_by], cmap="cividis", s=50, edgecolors="white", linewidths=0.6, zorder=3
         )
         if one.chosen is not None:
             best = last.loc[one.chosen]
@@ -139,7 +137,7 @@ def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         if len(lost):
             x, y = lost["unobserved_weight"], lost["norm_penalty"]
             ax.plot(x, y, marker="x", color=DIVERGED, label=f"diverged ({len(lost)})", zorder=4, **MARK)
-        if len(ended):
+        if len(feasible):
             bar = figure.colorbar(dots, cax=figure.add_axes((0.80, 0.115, 0.025, 0.70)))
             bar.set_label(f"Recall@20 of {SPLITS[one.chosen_by]} at the last epoch")
         ax.set_xlabel("unobserved weight α")
@@ -150,21 +148,21 @@ def tuning(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         yield Picture(labels.names(one), figure)
 
 
-def by_format(held: Sequence[Measured]) -> list[list[Measured]]:
+def by_format(studies: Sequence[Measured]) -> list[list[Measured]]:
     """Groups of factorizations that differ in number format alone."""
-    return _differing([members[0] for members in _alike(held, ())], (*FORMATS, "cores"))
+    return _differing([members[0] for members in _alike(studies, ())], (*FORMATS, "cores"))
 
 
-def by_solver(held: Sequence[Measured]) -> list[list[Measured]]:
+def by_solver(studies: Sequence[Measured]) -> list[list[Measured]]:
     """Groups that differ in solver alone, on the fewest real cores that several solvers ran on."""
-    several = _differing([one for one in held if core_counts.is_real(one)], SOLVERS)
+    several = _differing([one for one in studies if core_counts.is_real(one)], SOLVERS)
     fewest = {canonical(_without(group[0], (*SOLVERS, "cores"))): group for group in reversed(several)}
     return list(reversed(fewest.values()))
 
 
-def by_trial(held: Sequence[Measured]) -> list[list[Measured]]:
+def by_trial(studies: Sequence[Measured]) -> list[list[Measured]]:
     """Factorizations with enough trials to tell of their plane, each on all numbers of cores."""
-    return _alike([one for one in held if len(one.trials) >= FEWEST_TRIALS], ())
+    return _alike([one for one in studies if len(one.trials) >= FEWEST_TRIALS], ())
 
 
 def best_of(group: Sequence[Measured]) -> Measured:
@@ -174,8 +172,8 @@ def best_of(group: Sequence[Measured]) -> Measured:
 
 def recalls(one: Measured, name: str) -> str:
     """Recall@20 of the chosen trial, called ``name``, on the rows that chose it and on those it is reported on."""
-    told = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
-    return f"{name} {', '.join(told)}"
+    splits = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
+    return f"{name} {', '.join(splits)}"
 
 
 def trial_of(best: Measured) -> int:
@@ -187,8 +185,8 @@ def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], 
     """The same trial, that which is best in the best of ``group``, in each of them: recall and objective."""
     best = best_of(group)
     trial = trial_of(best)
-    drawn = best.trials.loc[trial]
-    choice = f"trial {trial}: α = {drawn['unobserved_weight']:.2g}, λ = {drawn['norm_penalty']:.2g}"
+    row = best.trials.loc[trial]
+    choice = f"trial {trial}: α = {row['unobserved_weight']:.2g}, λ = {row['norm_penalty']:.2g}"
     of = f", the best of {len(best.trials)}" if len(best.trials) > 1 else ""
     figure, (left, right) = panels(title, labels.line(labels.size(best), choice + of), (1.0, 1.0))
     objectives = pd.concat([one.epochs_of(trial)["objective"] for one in group])
@@ -219,7 +217,7 @@ def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], 
 
 
 def _course(left: Axes, right: Axes, one: Measured, trial: int, style: Style, label: str, axis: Axis) -> None:
-    """A trial's recall and objective; a cross where its numbers stopped being any."""
+    """A trial's recall and objective; a cross at its last finite values."""
     frame = one.epochs_of(trial)
     seconds = frame["seconds"].median()
     notes = [f"{text.number(seconds)} s an epoch"] if axis.timed and len(frame) else []
@@ -230,28 +228,27 @@ def _course(left: Axes, right: Axes, one: Measured, trial: int, style: Style, la
         y = frame[name].to_numpy()
         line: dict[str, Any] = {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "label": shown}
         ax.plot(x, y, marker=style.marker, markersize=5, zorder=3, **line, **WHITE)
-        there = np.flatnonzero(np.isfinite(y))
-        if len(there) and len(there) < len(y):
-            ax.plot(
-                x[there[-1:]], y[there[-1:]], marker="x", color=style.color, zorder=5, **(MARK | {"markersize": 10})
-            )
+        finite = np.flatnonzero(np.isfinite(y))
+        if len(finite) and len(finite) < len(y):
+            last = finite[-1:]
+            ax.plot(x[last], y[last], marker="x", color=style.color, zorder=5, **(MARK | {"markersize": 10}))
 
 
-def _differing(held: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
+def _differing(studies: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
     """Groups of two studies or more that differ in ``fields`` alone."""
-    return [group for group in _grouped(held, fields) if len(group) > 1]
+    return [group for group in _grouped(studies, fields) if len(group) > 1]
 
 
-def _alike(held: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
+def _alike(studies: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
     """Groups of studies that differ in ``fields`` and the number of cores alone."""
-    return _grouped(held, (*fields, "cores"))
+    return _grouped(studies, (*fields, "cores"))
 
 
-def _grouped(held: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
-    found: dict[str, list[Measured]] = {}
-    for one in held:
-        found.setdefault(canonical(_without(one, fields)), []).append(one)
-    return list(found.values())
+def _grouped(studies: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
+    groups: dict[str, list[Measured]] = {}
+    for one in studies:
+        groups.setdefault(canonical(_without(one, fields)), []).append(one)
+    return list(groups.values())
 
 
 def _without(one: Measured, fields: Sequence[str]) -> dict[str, Any]:

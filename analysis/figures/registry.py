@@ -1,13 +1,12 @@
-"""Figures: one registry of all that is drawn, by whom and from what.
+"""Figures: one registry of all that is drawn, by which function and from what.
 
-A figure is a function here, of the figure's name. To list them takes no time, as each imports what draws it once it is
-to draw.
+To list them takes no time, as the module that draws one is imported once it is to draw.
 """
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis import studies
 from analysis.figures import definitions
@@ -15,215 +14,162 @@ from analysis.studies import BATCH, CORES, PAPER
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
-    from analysis.cores.factorizations import Measured
-    from analysis.figures.asked import Asked
-    from analysis.figures.shallue2018 import Studies
-    from analysis.fitting.pairs import Fitted
-    from analysis.plotting.picture import Picture, Skipped
-    from analysis.workloads import WorkloadStudies
+    from analysis.figures.requests import FigureRequest
+    from analysis.plotting.picture import Pictures, Skipped
     from results.durable import Folder
 
-    Made = Iterator[Picture | Skipped]
-
 SHALLUE = "shallue2018"
-ASKED = "asked"
+WORKLOADS = "workloads"
 
 
 class Figure(NamedTuple):
     """A figure of the registry.
 
     Attributes:
-      of: what it is drawn from: ``batch``, curves of batch sizes with their fits, of a whole store or of the workloads
-        that are asked for; ``cores``, factorizations; ``paper``, the workloads of a paper; ``asked``, workloads over
-        batch sizes, of which more may be asked.
-      draw: yields its pictures of these; of ``asked`` it also takes what is asked.
+      source: what it is drawn from: ``batch``, curves of batch sizes with their fits, of a whole store or of the
+        workloads of a request; ``cores``, factorizations; ``paper``, the workloads of a paper; ``workloads``, those
+        over batch sizes that a request names.
+      function: draws it: a module below ``analysis``, and a function there that yields pictures. It takes what the
+        figure is drawn from; of ``workloads`` also the request.
       shows: what it shows.
+      arguments: of the function, after the others.
     """
 
-    of: str
-    draw: "Callable[..., Made]"
+    source: str
+    function: str
     shows: str
-
-
-FIGURES: dict[str, Figure] = {}
-Draw = TypeVar("Draw", bound="Callable[..., Made]")
-
-
-def _figure(of: str, shows: str) -> Callable[[Draw], Draw]:
-    """Adds a function to the figures under its name; ``of`` and ``shows`` as in ``Figure``."""
-
-    def add(draw: Draw) -> Draw:
-        FIGURES[draw.__name__] = Figure(of, draw, shows)
-        return draw
-
-    return add
-
-
-@_figure(BATCH, "steps to target against batch size, one picture per curve, with its regimes")
-def steps_to_target(found: "Sequence[Fitted]") -> "Made":
-    from analysis.figures import batch_figures
-
-    return batch_figures.steps_to_target(found)
-
-
-@_figure(BATCH, "the curves of all optimizers of a workload in one picture")
-def optimizers(found: "Sequence[Fitted]") -> "Made":
-    from analysis.figures import batch_figures
-
-    return batch_figures.optimizers(found)
-
-
-@_figure(BATCH, "all there is on a workload: a page per curve, with its trials and its fit")
-def summary(found: "Sequence[Fitted]") -> "Made":
-    from analysis.figures import summaries
-
-    return summaries.summary(found)
-
-
-@_figure(BATCH, "how the critical batch size moves with the number of trials")
-def best_of(found: "Sequence[Fitted]") -> "Made":
-    from analysis.figures import best_of_figures
-
-    return best_of_figures.knees(found)
-
-
-@_figure(CORES, "seconds per epoch of a factorization against cores, one picture per curve")
-def epochs(found: "Sequence[Measured]") -> "Made":
-    from analysis.figures import scaling_figures
-
-    return scaling_figures.epochs_against_cores(found)
-
-
-@_figure(CORES, "speed-up and efficiency against cores, all curves of a device")
-def speedup(found: "Sequence[Measured]") -> "Made":
-    from analysis.figures import scaling_figures
-
-    return scaling_figures.speedup(found)
-
-
-@_figure(CORES, "Recall@20 and @50 of all factorizations of a data set")
-def recall(found: "Sequence[Measured]") -> "Made":
-    from analysis.figures import recall_figures
-
-    return recall_figures.recall(found)
-
-
-@_figure(CORES, "recall and objective epoch by epoch in every number format")
-def precision(found: "Sequence[Measured]") -> "Made":
-    from analysis.figures import recall_figures
-
-    return recall_figures.precision(found)
-
-
-@_figure(CORES, "recall and objective against seconds with every solver")
-def solvers(found: "Sequence[Measured]") -> "Made":
-    from analysis.figures import recall_figures
-
-    return recall_figures.solvers(found)
-
-
-@_figure(CORES, "recall over the plane of unobserved weight and norm penalty")
-def tuning(found: "Sequence[Measured]") -> "Made":
-    from analysis.figures import recall_figures
-
-    return recall_figures.tuning(found)
-
-
-@_figure(ASKED, "steps to target against batch size, a panel per workload")
-def steps(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import of_steps
-
-    return of_steps.one_by_one(found, asked)
-
-
-@_figure(ASKED, "steps to several targets, a panel per workload")
-def targets(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import of_steps
-
-    return of_steps.targets(found, asked)
-
-
-@_figure(ASKED, "optimizers of a workload; with --by model or --by dataset, those")
-def compare(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import of_steps
-
-    return of_steps.compare(found, asked)
-
-
-@_figure(ASKED, "metaparameters of the best trial against batch size, with linear and square-root rules")
-def metaparameters(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import of_trials
-
-    return of_trials.best_ones(found, asked)
-
-
-@_figure(ASKED, "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible")
-def scatter(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import of_trials
-
-    return of_trials.scatter(found, asked)
-
-
-@_figure(ASKED, "trials split --by a metaparameter, such as label_smoothing")
-def split(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import of_trials
-
-    return of_trials.split(found, asked)
-
-
-@_figure(ASKED, "best error within budgets of steps and of examples")
-def budget(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import of_budgets
-
-    return of_budgets.within(found, asked)
-
-
-@_figure(ASKED, "every trial of each study, the best so far, and when it crosses the target")
-def learning_curves(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import learning_curves
-
-    return learning_curves.of_workloads(found, asked)
-
-
-@_figure(ASKED, "what searches of --best-of trials find, with 90 % bands, a picture per workload")
-def searches(found: "Sequence[WorkloadStudies]", asked: "Asked") -> "Made":
-    from analysis.figures import best_of_figures
-
-    return best_of_figures.of_workloads(found, asked)
-
-
-def _shallue(number: int, found: "Studies") -> "Made":
-    from analysis.figures import shallue2018
-
-    return shallue2018.figure(found, number)
-
-
-FIGURES |= {
-    f"{SHALLUE}/figure{number}": Figure(PAPER, functools.partial(_shallue, number), f"Shallue et al. 2018: {title}")
+    arguments: tuple[int, ...] = ()
+
+    def draw(self, *subject: Any) -> "Pictures":
+        """Yields its pictures of ``subject``."""
+        module, _, name = self.function.rpartition(".")
+        pictures: Pictures = getattr(importlib.import_module(f"analysis.{module}"), name)(*subject, *self.arguments)
+        return pictures
+
+
+FIGURES = {
+    "steps_to_target": Figure(
+        BATCH,
+        "figures.batch_figures.steps_to_target",
+        "steps to target against batch size, one picture per curve, with its regimes",
+    ),
+    "optimizers": Figure(
+        BATCH,
+        "figures.batch_figures.optimizers",
+        "the curves of all optimizers of a workload in one picture",
+    ),
+    "summary": Figure(
+        BATCH,
+        "figures.summaries.summary",
+        "all there is on a workload: a page per curve, with its trials and its fit",
+    ),
+    "best_of": Figure(
+        BATCH,
+        "figures.best_of_figures.knees",
+        "how the critical batch size moves with the number of trials",
+    ),
+    "epochs": Figure(
+        CORES,
+        "figures.scaling_figures.epochs_against_cores",
+        "seconds per epoch of a factorization against cores, one picture per curve",
+    ),
+    "speedup": Figure(
+        CORES,
+        "figures.scaling_figures.speedup",
+        "speed-up and efficiency against cores, all curves of a device",
+    ),
+    "recall": Figure(
+        CORES,
+        "figures.recall_figures.recall",
+        "Recall@20 and @50 of all factorizations of a data set",
+    ),
+    "precision": Figure(
+        CORES,
+        "figures.recall_figures.precision",
+        "recall and objective epoch by epoch in every number format",
+    ),
+    "solvers": Figure(
+        CORES,
+        "figures.recall_figures.solvers",
+        "recall and objective against seconds with every solver",
+    ),
+    "tuning": Figure(
+        CORES,
+        "figures.recall_figures.tuning",
+        "recall over the plane of unobserved weight and norm penalty",
+    ),
+    "steps": Figure(
+        WORKLOADS,
+        "figures.steps_figures.steps",
+        "steps to target against batch size, a panel per workload",
+    ),
+    "targets": Figure(
+        WORKLOADS,
+        "figures.steps_figures.targets",
+        "steps to several targets, a panel per workload",
+    ),
+    "compare": Figure(
+        WORKLOADS,
+        "figures.steps_figures.compare",
+        "optimizers of a workload; with --by model or --by dataset, those",
+    ),
+    "metaparameters": Figure(
+        WORKLOADS,
+        "figures.trial_figures.best_trials",
+        "metaparameters of the best trial against batch size, with linear and square-root rules",
+    ),
+    "scatter": Figure(
+        WORKLOADS,
+        "figures.trial_figures.scatter",
+        "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible",
+    ),
+    "split": Figure(
+        WORKLOADS,
+        "figures.trial_figures.split",
+        "trials split --by a metaparameter, such as label_smoothing",
+    ),
+    "budget": Figure(
+        WORKLOADS,
+        "figures.trial_figures.budget",
+        "best error within budgets of steps and of examples",
+    ),
+    "learning_curves": Figure(
+        WORKLOADS,
+        "figures.learning_curves.learning_curves",
+        "every trial of each study, the best so far, and when it crosses the target",
+    ),
+    "searches": Figure(
+        WORKLOADS,
+        "figures.best_of_figures.searches",
+        "what searches of --best-of trials find, with 90 % bands, a picture per workload",
+    ),
+} | {
+    f"{SHALLUE}/figure{number}": Figure(PAPER, "figures.shallue2018.figure", f"Shallue et al. 2018: {title}", (number,))
     for number, title in definitions.TITLES.items()
 }
-KINDS = [name for name, row in FIGURES.items() if row.of in (ASKED, BATCH)]  # drawn of what --where asks for
+KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # drawn of what --where selects
 
 
-def _curves(folder: "Folder", asked: tuple[str, float] | None) -> Any:
+def _curves(folder: "Folder", target: tuple[str, float] | None) -> Any:
     from analysis.fitting import pairs
 
-    return pairs.of_store(folder, asked)
+    return pairs.of_store(folder, target)
 
 
-def _factorizations(folder: "Folder", asked: tuple[str, float] | None) -> Any:
+def _factorizations(folder: "Folder", target: tuple[str, float] | None) -> Any:
     from analysis.cores import factorizations
 
     return factorizations.load(folder)
 
 
-def _paper(folder: "Folder", asked: tuple[str, float] | None) -> Any:
+def _paper(folder: "Folder", target: tuple[str, float] | None) -> Any:
+    from analysis import workloads
     from analysis.figures import shallue2018
 
-    return shallue2018.of_store(folder)
+    return shallue2018.name_workloads(workloads.of_store(folder))
 
 
-# What figures are drawn from, of the store in a folder, for a target (metric, value) other than the studies' own.
+# Readers of what figures are drawn from: of a store, for a target (metric, value) other than the studies' own.
 LOADERS: "dict[str, Callable[[Folder, tuple[str, float] | None], Any]]" = {
     BATCH: _curves,
     CORES: _factorizations,
@@ -231,17 +177,16 @@ LOADERS: "dict[str, Callable[[Folder, tuple[str, float] | None], Any]]" = {
 }
 
 
-def named() -> list[str]:
+def store_figures() -> list[str]:
     """The figures that are drawn of a whole store, by name."""
-    return [name for name, row in FIGURES.items() if row.of != ASKED]
+    return [name for name, row in FIGURES.items() if row.source != WORKLOADS]
 
 
 def listing() -> str:
     """The names of all figures, and the kinds, with what they show."""
-    shows = {name if name in named() else f"--kind {name}": row.shows for name, row in FIGURES.items()}
-    shows = dict(sorted(shows.items(), key=lambda item: item[0].startswith("--")))
+    shows = {name if name in store_figures() else f"--kind {name}": row.shows for name, row in FIGURES.items()}
     width = max(map(len, shows)) + 2
-    return "\n".join(f"{name:{width}}{words}" for name, words in shows.items())
+    return "\n".join(f"{name:{width}}{shows[name]}" for name in sorted(shows, key=lambda name: name.startswith("--")))
 
 
 def write_all(
@@ -249,14 +194,14 @@ def write_all(
     out: Path,
     report: "Callable[[Path | Skipped], None]",
     name: str | None = None,
-    asked: tuple[str, float] | None = None,
+    target: tuple[str, float] | None = None,
 ) -> None:
     """Writes the figures (or the one called ``name``) of the store at ``folder`` into ``out``.
 
     Args:
       report: called with every file written and with everything that could not be drawn.
       name: of a figure, or of a paper, for all its figures.
-      asked: metric and value of a target other than the studies' own.
+      target: metric and value of a target other than the studies' own.
 
     Raises:
       BadInput: there is no such figure or store, or ``out`` cannot be written.
@@ -264,92 +209,95 @@ def write_all(
     from analysis.plotting.picture import Skipped
     from results import store
 
-    names = [each for each in named() if name in (None, each, each.partition("/")[0])]
+    names = [each for each in store_figures() if name in (None, each, each.partition("/")[0])]
     if not names:
-        check_choice("figure", name, named())
+        check_choice("figure", name, store_figures())
     _check(out)
     commits = store.catalogue(folder)
-    there = {of for commit in commits for of in studies.KINDS[commit.kind].figures}
-    there |= set() if commits else {BATCH}
-    papers = LOADERS[PAPER](folder, asked) if PAPER in there else None
+    present = {source for commit in commits for source in studies.KINDS[commit.kind].figures}
+    present |= set() if commits else {BATCH}
+    papers = LOADERS[PAPER](folder, target) if PAPER in present else None
     if papers and name is None and not _has_paper(papers):
-        there.remove(PAPER)  # which is said to those alone who ask for it
-    write = _Writer(out, report)
-    for of in LOADERS:
-        wanted = [each for each in names if FIGURES[each].of == of]
+        present.remove(PAPER)  # only a request for it by name is told that it is missing
+    taken = set[str]()
+    for source, load in LOADERS.items():
+        wanted = [each for each in names if FIGURES[each].source == source]
         if not wanted:
             continue
-        if of not in there:
+        if source not in present:
             if name is not None:
-                report(Skipped(name, f"{folder} has no study of kind {studies.kinds_drawn_as(of)[0]}"))
+                report(Skipped(name, f"{folder} has no study of kind {studies.kinds_drawn_as(source)[0]}"))
             continue
         try:
-            found = papers if of == PAPER else LOADERS[of](folder, asked)
+            subject = papers if source == PAPER else load(folder, target)
         except BadInput as error:
-            if there == {of} or name in wanted:
+            if present == {source} or name in wanted:
                 raise
             report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are drawn all the same
             continue
         for figure in wanted:
-            write(FIGURES[figure].draw(found), figure if of != PAPER else None)
+            _write(FIGURES[figure].draw(subject), () if source == PAPER else (figure,), out, taken, report)
 
 
-def write_kind(folder: "Folder", out: Path, report: "Callable[[Path | Skipped], None]", asked: "Asked") -> None:
-    """Writes the figures of one kind, of the studies asked for.
+def write_kind(
+    folder: "Folder", out: Path, report: "Callable[[Path | Skipped], None]", request: "FigureRequest"
+) -> None:
+    """Writes the figures of one kind, of the requested studies.
 
     Args:
       folder, out, report: as in ``write_all``.
-      asked: which kind, of which studies.
+      request: the kind, and its studies.
 
     Raises:
       BadInput: there is no such kind or study, or ``out`` cannot be written.
     """
-    check_choice("kind", asked.kind, KINDS)
+    check_choice("kind", request.kind, KINDS)
     _check(out)
-    _Writer(out, report)(of_kind(folder, asked), asked.kind if FIGURES[asked.kind].of == BATCH else None)
+    prefix = (request.kind,) if FIGURES[request.kind].source == BATCH else ()
+    _write(draw_kind(folder, request), prefix, out, set(), report)
 
 
-def of_kind(folder: "Folder", asked: "Asked") -> "Iterator[Picture | Skipped]":
-    """The pictures of one kind, of the studies asked for, and what of them could not be drawn.
+def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
+    """The pictures of one kind, of the requested studies, and a line about each that could not be drawn.
 
     Raises:
       BadInput: there is no such kind or study.
     """
     from analysis import workloads
-    from analysis.figures import asked as asking
+    from analysis.figures import requests
     from analysis.fitting import pairs
 
-    check_choice("kind", asked.kind, KINDS)
-    found, without = asking.with_targets(workloads.of_store(folder, asked.where), asked)
+    check_choice("kind", request.kind, KINDS)
+    selection, without = requests.with_targets(workloads.of_store(folder, request.where), request)
     yield from without
-    figure = FIGURES[asked.kind]
-    if figure.of == BATCH:
-        yield from figure.draw([pairs.of_workload(*each, asked.rule) for each in asking.each(found, asked)])
+    figure = FIGURES[request.kind]
+    if figure.source == BATCH:
+        yield from figure.draw([pairs.of_workload(*each, request.rule) for each in requests.each(selection, request)])
     else:
-        yield from figure.draw(found, asked)
+        yield from figure.draw(selection, request)
 
 
-class _Writer:
-    """Writes pictures into a folder, each name once, and reports everything."""
+def _write(
+    pictures: "Pictures",
+    prefix: tuple[str, ...],
+    out: Path,
+    taken: set[str],
+    report: "Callable[[Path | Skipped], None]",
+) -> None:
+    """Writes pictures into the folder ``out``, each under a name that is not ``taken``, and reports everything."""
+    import matplotlib
 
-    def __init__(self, out: Path, report: "Callable[[Path | Skipped], None]"):
-        self._out, self._report, self._taken = out, report, set[str]()
+    from analysis.plotting import picture
+    from analysis.plotting.picture import Skipped
 
-    def __call__(self, pictures: "Iterator[Picture | Skipped]", named: str | None) -> None:
-        import matplotlib
-
-        from analysis.plotting import picture
-        from analysis.plotting.picture import Skipped
-
-        with matplotlib.rc_context(picture.SETTINGS):
-            for made in pictures:
-                if isinstance(made, Skipped):
-                    self._report(made)
-                    continue
-                names: Sequence[str] = made.names if named is None else (named, *made.names)
-                stem = picture.free(picture.slug(names), self._taken)
-                for suffix in ("png", "svg"):
-                    self._report(picture.write(self._out / f"{stem}.{suffix}", made.figure))
+    with matplotlib.rc_context(picture.SETTINGS):
+        for item in pictures:
+            if isinstance(item, Skipped):
+                report(item)
+                continue
+            stem = picture.unique_stem(picture.slug((*prefix, *item.names)), taken)
+            for suffix in ("png", "svg"):
+                report(picture.write(out / f"{stem}.{suffix}", item.figure))
 
 
 def _check(out: Path) -> None:
@@ -357,7 +305,7 @@ def _check(out: Path) -> None:
         raise BadInput(f"--out {out} is a file; name a folder")
 
 
-def _has_paper(found: Any) -> bool:
+def _has_paper(papers: Any) -> bool:
     from analysis.figures import shallue2018
 
-    return any(shallue2018.is_there(found, number) for number in definitions.TITLES)
+    return any(shallue2018.has_workloads(papers, number) for number in definitions.TITLES)

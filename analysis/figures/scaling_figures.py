@@ -1,20 +1,18 @@
 """Figures of factorizations over cores: seconds per epoch, speed-up and efficiency."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
-from analysis import text
-from analysis.cores import core_counts, epochs, scaling
+from analysis.cores import core_counts, scaling
 from analysis.cores.core_counts import CoreCurve, JudgedCoreCurve
 from analysis.cores.factorizations import Measured
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Style
-from analysis.plotting.picture import Picture, Skipped, panels
+from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.papers import published_points
 
 FEWEST = 2  # numbers of cores, for a picture
@@ -23,18 +21,16 @@ PUBLISHED = "alx2022"
 IDEAL: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
 
 
-def epochs_against_cores(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+def epochs_against_cores(studies: Sequence[Measured]) -> Pictures:
     """One picture per curve: its seconds per epoch, the ideal, the fit and, of web graphs, ALX's beside them."""
-    drawn, skipped = _long_enough(held, "epochs")
+    curves, skipped = _long_enough(studies, "epochs")
     yield from skipped
-    for curve in drawn:
+    for curve in curves:
         judged, place = core_counts.judge(curve), curve.any.place
         over = labels.span([len(one.seconds) for one in curve.members], "epoch")
-        told = labels.line(
-            labels.size(curve.any), place and place.device_kind, f"median of {over} and their middle half"
-        )
+        device, points = place and place.device_kind, f"median of {over} and their middle half"
         web = curve.any.study.dataset.startswith(WEB)
-        goal = labels.line(told, curve.distinction)
+        goal = labels.line(labels.size(curve.any), device, points, curve.distinction)
         figure, (ax, *beside) = panels(labels.title(curve.any), goal, (1.0, 0.4) if web else (1.0,))
         _cores_axes(ax, curve.cores, np.concatenate([one.seconds for one in curve.members]))
         _points(ax, curve, draw.STYLES[0], curve.seconds, "measured")
@@ -55,15 +51,15 @@ def epochs_against_cores(held: Sequence[Measured]) -> Iterator[Picture | Skipped
         yield Picture(labels.names(curve.any), figure)
 
 
-def speedup(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
+def speedup(studies: Sequence[Measured]) -> Pictures:
     """One picture per kind of device: speed-up and efficiency of all its curves."""
-    drawn, skipped = _long_enough(held, "speedup")
+    curves, skipped = _long_enough(studies, "speedup")
     yield from skipped
     kinds: dict[tuple[str, ...], list[CoreCurve]] = {}
-    for curve in drawn:
+    for curve in curves:
         place = curve.any.place
-        told = (place.backend, place.device_kind) if place else ()
-        kinds.setdefault(tuple(dict.fromkeys(name for name in told if name)), []).append(curve)
+        device = (place.backend, place.device_kind) if place else ()
+        kinds.setdefault(tuple(dict.fromkeys(filter(None, device))), []).append(curve)
     for names, alike in kinds.items():
         short = all(len(curve.cores) < scaling.FEWEST_COUNTS for curve in alike)
         law = "two numbers of cores show no law" if short else ""
@@ -76,7 +72,8 @@ def speedup(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         _cores_axes(right, cores, cores, "efficiency")
         _percentages(right, max(float(curve.efficiency.max()) for curve in alike))
         right.axhline(1.0, label="perfect scaling", **IDEAL)
-        for curve, gain, label, style in zip(alike, gains, _labelled(alike), draw.styles(), strict=False):
+        names_of_curves = labels.distinguish([curve.any for curve in alike])
+        for curve, gain, label, style in zip(alike, gains, names_of_curves, draw.styles(), strict=False):
             for ax, values in ((left, gain), (right, curve.efficiency)):
                 ax.plot(curve.cores, values, color=style.color, linestyle=style.line, linewidth=1.2, zorder=3)
                 _points(ax, curve, style, values, label, falls=True)
@@ -84,26 +81,19 @@ def speedup(held: Sequence[Measured]) -> Iterator[Picture | Skipped]:
         yield Picture(names, figure)
 
 
-def _long_enough(held: Sequence[Measured], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
-    """The curves that make a picture, and what is not drawn: in one line emulated cores, in another that nothing is."""
-    found = core_counts.curves(held)
-    drawn, skipped = [curve for curve in found if len(curve.members) >= FEWEST], []
-    emulated = [epochs.emulated_label(one) for curve in found for one in curve.emulated]
-    if emulated:
-        why = f"times of more cores than there are say nothing about speed: {text.first_few(emulated)}"
-        skipped.append(Skipped(f"{what} on emulated cores", why))
-    if not drawn:
-        why = "no factorization was timed on two numbers of real cores; sweep cores=1,2"
-        skipped.append(Skipped(what, why))
-    return drawn, skipped
-
-
-def _labelled(alike: Sequence[CoreCurve]) -> list[str]:
-    return labels.apart([curve.any for curve in alike])
+def _long_enough(studies: Sequence[Measured], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
+    """The curves that are long enough for a picture, and what is not drawn: emulated cores, or nothing at all."""
+    every = core_counts.curves(studies)
+    curves = [curve for curve in every if len(curve.members) >= FEWEST]
+    emulated = [one for curve in every for one in curve.emulated]
+    skipped = [labels.skip_emulated(what, emulated)] if emulated else []
+    if not curves:
+        skipped.append(Skipped(what, "no factorization was timed on two numbers of real cores; sweep cores=1,2"))
+    return curves, skipped
 
 
 def verdict(judged: JudgedCoreCurve) -> str:
-    """What the picture can show and what it cannot, a line each."""
+    """The conclusions of a picture, and what it cannot show, a line each."""
     curve = judged.curve
     counts = ", ".join(str(one.study.cores) for one in curve.emulated)
     lines = [f"not drawn: {counts} cores, which were emulated"] if counts else []
@@ -115,14 +105,14 @@ def verdict(judged: JudgedCoreCurve) -> str:
         law = "Two numbers of cores show this, but no law:\nwhat more cores would bring is not identified."
         return "\n".join([*lines, gain, law])
     words = core_counts.in_words(judged)
-    told = {
+    loss = {
         "identified": f"half of the cores' time is lost at {words} cores",
         "at_least": f"less than half of the cores' time is lost up to {words.removeprefix('at least ')} cores",
         "at_most": f"half of the cores' time is lost at {words.removeprefix('at most ')} cores or fewer",
         "not_identified": "where half of the cores' time is lost is not identified",
     }
     doubt = [judged.fit.doubt] if judged.fit.doubt else []
-    return "\n".join([*lines, told[judged.verdict], *doubt])
+    return "\n".join([*lines, loss[judged.verdict], *doubt])
 
 
 def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "seconds per epoch") -> None:
@@ -130,9 +120,7 @@ def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "s
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xlim(cores.min() / 2**0.4, cores.max() * 2**0.4)
-    low, high = math.log2(values.min()) - 0.8, math.log2(values.max()) + 0.6
-    lack = max(0.0, 3 - (high - low)) / 2
-    ax.set_ylim(2 ** (low - lack), 2 ** (high + lack))
+    ax.set_ylim(*ticks.limits(values, 0.8, 0.6))
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
     ticks.in_powers_of_two(ax.yaxis, ax.get_ylim())
     ax.set_xlabel("cores")

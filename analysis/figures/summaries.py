@@ -1,7 +1,7 @@
 """Summaries: all that a store says of a workload and a target, on one page."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,26 @@ from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import Fitted
 from analysis.plotting import evidence, tuning
 from analysis.plotting.draw import INK
-from analysis.plotting.evidence import Evidence
+from analysis.plotting.evidence import CurveTrials
 from analysis.plotting.grid import Panel
-from analysis.plotting.picture import Picture, Skipped
+from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import trials
 
 # Inches.
 WIDTH, LEFT, RIGHT, GAP = 9.4, 0.72, 0.12, 0.72
 HEAD, MAIN, ROW, BETWEEN, FOOT = 0.62, 3.9, 1.75, 0.92, 0.56
 UNDER = 0.75  # the axes of the curve: its label and its legend
-WORDS = 2.72  # of the width: what is said beside the curve
+WORDS = 2.72  # of the width: the words beside the curve
 COLUMNS = {1: 2, 2: 2, 4: 2}  # of so many panels; of others 3
 CHARACTERS = 46  # of a line beside the curve
 SMALL = 7.6  # points
-LINE = 0.147  # of what is said beside the curve, inches
+LINE = 0.147  # of the words beside the curve, inches
 MARKS = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
 
 
-def summary(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
+def summary(curves: Sequence[Fitted]) -> Pictures:
     """One page per curve that has a point."""
-    for one in found:
+    for one in curves:
         curve = one.curve
         title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
         goal = f"{curve.target.metric} ≤ {curve.target.value:g}"
@@ -44,13 +44,13 @@ def summary(found: Sequence[Fitted]) -> Iterator[Picture | Skipped]:
             continue
         of_study = trials.of_commits(one.curve.workload.commits, curve.target)
         studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))
-        page = Evidence(one, studies)
+        page = CurveTrials(one, studies)
         yield Picture((curve.dataset, curve.model, curve.optimizer, *goal.split(" ≤ ")), _page(title, goal, page))
 
 
-def _page(title: str, goal: str, page: Evidence) -> Figure:
-    tuned = evidence.tuned(page)
-    panels = [*tuned, evidence.success(page), evidence.ledger(page), evidence.confirmed(page)]
+def _page(title: str, goal: str, page: CurveTrials) -> Figure:
+    tuning_panels = evidence.tuning_panels(page)
+    panels = [*tuning_panels, *(draw(page) for draw in evidence.PANELS)]
     words = _words(page)
     columns = COLUMNS.get(len(panels), 3)
     rows = -(-len(panels) // columns)
@@ -58,9 +58,9 @@ def _page(title: str, goal: str, page: Evidence) -> Figure:
     down = HEAD + first + rows * (ROW + BETWEEN) + FOOT
     figure = Figure(figsize=(WIDTH, down))
     FigureCanvasAgg(figure)
-    told = " · ".join(filter(None, [goal, _counts(page), page.one.curve.distinction]))
+    subtitle = " · ".join(filter(None, [goal, _counts(page), page.one.curve.distinction]))
     figure.text(LEFT / WIDTH, 1 - 0.26 / down, title, fontsize=12, fontweight="bold", color=INK)
-    figure.text(LEFT / WIDTH, 1 - 0.44 / down, textwrap.shorten(told, 130, placeholder=" …"), fontsize=9, color=INK)
+    figure.text(LEFT / WIDTH, 1 - 0.44 / down, textwrap.shorten(subtitle, 130, placeholder=" …"), fontsize=9, color=INK)
     across = WIDTH - LEFT - WORDS - RIGHT
     strips = 0.28 * (1 + (page.one.confirmed is not None))
     height = first - UNDER - 0.14 - strips
@@ -74,13 +74,13 @@ def _page(title: str, goal: str, page: Evidence) -> Figure:
         bottom = down - HEAD - first - (row + 1) * (ROW + BETWEEN) + BETWEEN - 0.32
         box = (LEFT + column * (width + GAP), bottom, width, ROW)
         _fill(figure.add_axes((box[0] / WIDTH, box[1] / down, box[2] / WIDTH, box[3] / down)), panel)
-    if tuned:
+    if tuning_panels:
         _symbols(figure, page)
     return figure
 
 
-def _symbols(figure: Figure, page: Evidence) -> None:
-    """What the panels of metaparameters show, at the foot of the page."""
+def _symbols(figure: Figure, page: CurveTrials) -> None:
+    """A legend of the panels of metaparameters, at the foot of the page."""
     symbols = tuning.symbols(rates=True, critical=page.one.judged.verdict == "identified")
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
     options: dict[str, Any] = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
@@ -107,45 +107,45 @@ def _fill(ax: Axes, panel: Panel) -> None:
         )
 
 
-def _curve(ax: Axes, page: Evidence, down: float) -> None:
+def _curve(ax: Axes, page: CurveTrials, down: float) -> None:
     """Steps to target as selected and as confirmed, with fits; the page is so many inches ``down``."""
     batch_figures.draw_curve(ax, page.one)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
     where = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 4, "borderaxespad": 0, "columnspacing": 1.4}
-    batch_figures.legend(ax, fontsize=SMALL - 0.4, **where)
+    batch_figures.draw_legend(ax, fontsize=SMALL - 0.4, **where)
 
 
-def _words(page: Evidence) -> str:
-    """What the fit says, what it assumes, and what else there is to know."""
+def _words(page: CurveTrials) -> str:
+    """Verdict of each fit, its assumptions, and whatever else there is to know."""
     several = page.one.confirmed is not None
-    told: list[str] = []
+    paragraphs: list[str] = []
     for name, judged in pairs.answers(page.one):
-        told += ["", name] if told else [name] if several else []
-        told += _of_fit(judged)
-        told += ["", *([judged.reason] if judged.reason else [])]
-        told += ["", *_assumed(judged, brief=several)] if judged.checks else []
-    wrapped = [textwrap.wrap(line, CHARACTERS, subsequent_indent="   ") or [""] for line in told]
-    return "\n".join(line for lines_ in wrapped for line in lines_)
+        paragraphs += ["", name] if paragraphs else [name] if several else []
+        paragraphs += _fit_lines(judged)
+        paragraphs += ["", *([judged.reason] if judged.reason else [])]
+        paragraphs += ["", *_assumptions(judged, brief=several)] if judged.checks else []
+    wrapped = (textwrap.wrap(line, CHARACTERS, subsequent_indent="   ") or [""] for line in paragraphs)
+    return "\n".join(line for lines in wrapped for line in lines)
 
 
-def _of_fit(judged: Judged) -> list[str]:
-    told = [f"critical batch size: {fits.critical_in_words(judged)}", f"verdict: {judged.verdict.replace('_', ' ')}"]
+def _fit_lines(judged: Judged) -> list[str]:
+    lines = [f"critical batch size: {fits.critical_in_words(judged)}", f"verdict: {judged.verdict.replace('_', ' ')}"]
     fit = judged.fit
-    return [*told, f"plateau: {_number(fit.s_min)} steps; sharpness {fit.sharpness:.2g}"] if fit else told
+    return [*lines, f"plateau: {_number(fit.s_min)} steps; sharpness {fit.sharpness:.2g}"] if fit else lines
 
 
-def _assumed(judged: Judged, *, brief: bool) -> list[str]:
-    """What a fit assumes and what was seen of it; if ``brief``, of what is in doubt."""
+def _assumptions(judged: Judged, *, brief: bool) -> list[str]:
+    """The assumptions of a fit with what was seen of each; if ``brief``, of those in doubt."""
     shown = [check for check in judged.checks if not brief or check.outcome == "doubt"]
     passed = sum(check.outcome == "pass" for check in judged.checks)
     head = f"assumed: {passed} of {len(judged.checks)} borne out, {len(shown)} in doubt" if brief else "assumed:"
     return [head, *(f"{MARKS[check.outcome]} {check.assumption}: {check.seen}" for check in shown)]
 
 
-def _counts(page: Evidence) -> str:
+def _counts(page: CurveTrials) -> str:
     points = page.one.judged.points
-    told = f"best of {points.trials} trials" if points.trials else ""
-    return f"{told} · {'pruned' if page.one.curve.pruned else 'not pruned'}"
+    count = f"best of {points.trials} trials" if points.trials else ""
+    return f"{count} · {'pruned' if page.one.curve.pruned else 'not pruned'}"
 
 
 def _number(value: float) -> str:

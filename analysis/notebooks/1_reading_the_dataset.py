@@ -172,7 +172,7 @@ print(json.dumps(dict(commit.plan), indent=1)[:1400])
 
 # %%
 (target, *_) = study.targets
-gallery.show(learning_curves.of_study(commit, target))
+gallery.show(learning_curves.draw_study(commit, target))
 
 # %% [markdown]
 # Orange lines are the same best trial, run again with other seeds. It was chosen because it was quick *and lucky*;

@@ -192,7 +192,7 @@ pd.DataFrame(
 # is free of any assumption about how steps are distributed (`analysis/trials/best_of.py`).
 
 # %%
-gallery.show(best_of_figures.searches([quadratic, one], [2, 5, 14]))
+gallery.show(best_of_figures.draw_searches([quadratic, one], [2, 5, 14]))
 
 # %% [markdown]
 # Bands are 90 %, each end alone is a 95 % bound. Where a band leaves the picture, that end is open: too few trials

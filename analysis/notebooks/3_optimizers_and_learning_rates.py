@@ -27,7 +27,7 @@ from IPython.display import Markdown
 
 from analysis import contradictions, shipped, workloads
 from analysis.figures import batch_figures, best_of_figures, registry, summaries
-from analysis.figures.asked import Asked
+from analysis.figures.requests import FigureRequest
 from analysis.fitting import by_k, fits, growth, luck, pairs
 from analysis.plotting import gallery
 from analysis.trials import medians, steps
@@ -111,7 +111,7 @@ gallery.show(batch_figures.optimizers([one for one in written if one.curve.share
 
 # %%
 decayed = "dataset=digits,model=fully_connected*,optimizer=adam,schedule=linear"
-gallery.show(registry.of_kind(STORE, Asked("split", where=(decayed,), by="label_smoothing")))
+gallery.show(registry.draw_kind(STORE, FigureRequest("split", where=(decayed,), by="label_smoothing")))
 
 # %% [markdown]
 # ## The best learning rate against batch size
@@ -123,7 +123,7 @@ gallery.show(registry.of_kind(STORE, Asked("split", where=(decayed,), by="label_
 
 # %%
 asked = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" for name in ("sgd", "momentum", "adam")]
-gallery.show(registry.of_kind(STORE, Asked("metaparameters", where=tuple(asked))))
+gallery.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tuple(asked))))
 
 # %% [markdown]
 # Does it grow linearly? The power of the batch size by which the rate grows: 1 is the linear rule, 0.5 that of the
@@ -164,7 +164,7 @@ pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every
 # pulled down.
 
 # %%
-gallery.show(registry.of_kind(STORE, Asked("scatter", where=(asked[1],))))
+gallery.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(asked[1],))))
 
 # %% [markdown]
 # The share of trials that reached the target says the same in a number, for all optimizers:

@@ -32,23 +32,23 @@ class Errors(NamedTuple):
     error: np.ndarray
 
 
-def of(found: Sequence[BestErrors], labels: Sequence[str]) -> list[Errors]:
+def lowest_errors(bests: Sequence[BestErrors], labels: Sequence[str]) -> list[Errors]:
     """A line for every budget within which any study measured something.
 
     Args:
-      found: of studies, by batch size; several at one batch size count together.
+      bests: of studies, by batch size; several at one batch size count together.
       labels: of the budgets.
     """
-    made = []
+    lines = []
     for i, label in enumerate(labels):
         lowest: dict[int, float] = {}
-        for one in found:
+        for one in bests:
             if np.isfinite(one.errors[i]):
                 lowest[one.batch_size] = min(one.errors[i], lowest.get(one.batch_size, np.inf))
         if lowest:
             sizes = sorted(lowest)
-            made.append(Errors(label, np.array(sizes, np.float64), np.array([lowest[size] for size in sizes])))
-    return made
+            lines.append(Errors(label, np.array(sizes, np.float64), np.array([lowest[size] for size in sizes])))
+    return lines
 
 
 def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, stop: float | None = None) -> Panel:
@@ -61,7 +61,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
       ordered: what tells them apart is a number.
       stop: the target at which trials stopped: how far below it an error is says nothing.
     """
-    looks = draw.ordered_styles(len(members)) if ordered else [s for s, _ in zip(draw.styles(), members, strict=False)]
+    styles = draw.styles_of(len(members), ordered=ordered)
     name = as_quality(metric, 0.0)[0]
 
     def onto(ax: Axes) -> None:
@@ -76,7 +76,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
         else:
             ax.yaxis.set_major_locator(MaxNLocator(6))
             ax.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
-        for one, style in zip(members, looks, strict=True):
+        for one, style in zip(members, styles, strict=True):
             ax.plot(
                 one.batch_size,
                 _as_shown(metric, one.error),
@@ -95,7 +95,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
         ax.set_ylabel(f"best {name.replace('_', ' ')}")
         ax.grid(**draw.GRID)
 
-    entries = [draw.entry(style, one.label) for one, style in zip(members, looks, strict=True)]
+    entries = [draw.legend_entry(style, one.label) for one, style in zip(members, styles, strict=True)]
     return Panel(title, onto, entries if len(members) > 1 else ())
 
 
@@ -108,7 +108,7 @@ def symbols(stop: float | None) -> list[Artist]:
 
 
 def _stop(ax: Axes, target: float, is_error: bool) -> None:
-    """Shades what trials did not go on to."""
+    """Shades errors beyond the target, to which trials did not go on."""
     low, high = ax.get_ylim()
     if low < target < high:
         ax.axhspan(

@@ -19,7 +19,7 @@ from analysis.plotting import ticks
 
 
 class Style(NamedTuple):
-    """How one curve is told from another, by colour and in grey print."""
+    """The look of a curve, which tells it from others by colour and in grey print."""
 
     color: str
     marker: str
@@ -41,7 +41,7 @@ STYLES = (
 INK = "#333333"
 GRID: dict[str, Any] = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
 SELECTED, CONFIRMED = STYLES[:2]  # of one curve alone
-DASHES = (0.0, (4.0, 1.6))  # of what was confirmed, where colours tell curves apart
+DASHES = (0.0, (4.0, 1.6))  # of confirmed answers, where colours tell curves apart
 NEVER_AGAIN = "confirmed: median never reached"
 FURTHEST = 4.0  # a bar of an evaluation interval that goes further than this factor below its middle may be cut
 
@@ -54,9 +54,14 @@ def styles() -> Iterator[Style]:
 
 
 def ordered_styles(count: int) -> list[Style]:
-    """Styles of things that come in an order, from dark to light along viridis, without its palest end."""
+    """Styles of an ordered series, from dark to light along viridis, without its palest end."""
     colors = colormaps["viridis"](np.linspace(0, 0.82, max(count, 2)))
     return [Style(to_hex(colors[i]), STYLES[i % len(STYLES)].marker, (0, ())) for i in range(count)]
+
+
+def styles_of(count: int, *, ordered: bool) -> list[Style]:
+    """Styles of so many lines; ``ordered`` where a number tells them apart."""
+    return ordered_styles(count) if ordered else list(itertools.islice(styles(), count))
 
 
 def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], *, compact: bool = False) -> None:
@@ -64,9 +69,7 @@ def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[floa
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
-    low, high = math.log2(min(steps)) - 0.9, math.log2(max(steps)) + 0.6
-    lack = max(0.0, 3 - (high - low)) / 2  # a flat curve should look flat
-    ax.set_ylim(2 ** (low - lack), 2 ** (high + lack))
+    ax.set_ylim(*ticks.limits(steps, 0.9, 0.6))
     ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=compact)
     ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=compact)
     ax.set_xlabel("batch size (examples)")
@@ -75,12 +78,12 @@ def batch_size_axes(ax: Axes, batch_sizes: Sequence[float], steps: Sequence[floa
 
 
 def heights(points: Points) -> np.ndarray:
-    """Steps that axes have to hold to show what was measured, of which bars that reach far down are cut."""
+    """Steps that axes have to hold to show measurements, of which bars that reach far down are cut."""
     low = regimes.from_zero(points.low)
     return np.concatenate([np.maximum(low, (low + points.high) / 2 / FURTHEST), points.high])
 
 
-def measured(
+def measurements(
     ax: Axes, points: Points, style: Style, label: str | None, *, factor: float = 1.0, size: float = 5.0
 ) -> None:
     """Steps to target, over ``factor``, with bars over the evaluation intervals they lie in."""
@@ -102,9 +105,9 @@ def measured(
     )
 
 
-def confirmed(
+def repeated_medians(
     ax: Axes,
-    found: Sequence[Confirmed],
+    repeats: Sequence[Confirmed],
     style: Style,
     *,
     size: float = 5.0,
@@ -114,15 +117,15 @@ def confirmed(
     """Markers at the median steps of repeats on fresh seeds, with ``bars`` over their range.
 
     A bar that leaves the axes is of repeats some of which never reached; with a triangle up there, half of them or
-    more. ``hollow`` where the colour is that of what was selected, too.
+    more. ``hollow`` where selected answers have the same colour.
     """
     rows = [
-        (one.batch_size, max(one.least[0], 0.5), middle(one.median), one.most[1] if bars else -1.0) for one in found
+        (one.batch_size, max(one.least[0], 0.5), middle(one.median), one.most[1] if bars else -1.0) for one in repeats
     ]
-    repeated(ax, rows, style, size=size, hollow=hollow)
+    markers_with_bars(ax, rows, style, size=size, hollow=hollow)
 
 
-def repeated(
+def markers_with_bars(
     ax: Axes,
     rows: Sequence[tuple[float, float, float, float]],
     style: Style,
@@ -151,7 +154,7 @@ def repeated(
         never = "_"
 
 
-def not_reached(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
+def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
     """Open triangles at the budgets of batch sizes whose trials never reached the target."""
     ax.plot(
         batch_size,
@@ -166,7 +169,7 @@ def not_reached(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], 
     )
 
 
-def fitted(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, factor: float = 1.0) -> None:
+def fit_line(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, factor: float = 1.0) -> None:
     """The fitted curve, over ``factor``, between the smallest and the largest batch size."""
     across = _between(fit)
     ax.plot(
@@ -218,8 +221,8 @@ def knee(ax: Axes, judged: Judged, style: Style, *, factor: float = 1.0) -> None
     ax.plot(size, regimes.curve(fit, size) / factor, linestyle="none", marker="o", zorder=5, **ring)
 
 
-def entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
-    """What stands for a curve in a legend: its marker on its line."""
+def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
+    """The entry of a curve in a legend: its marker on its line."""
     marker: dict[str, Any] = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
     marker |= {"markerfacecolor": "white", "markeredgecolor": style.color} if hollow else {}
     marker["markeredgewidth"] = 0.9 if hollow else 0.6

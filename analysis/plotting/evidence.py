@@ -1,4 +1,4 @@
-"""Evidence: panels on what the trials of a curve say beside its fit."""
+"""Panels of evidence: what the trials of a curve say beside its fit."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -24,17 +24,17 @@ CHOSE: dict[str, Any] = {"linestyle": "none", "marker": "_", "markersize": 9, "m
 MOST_QUANTITIES = 3
 ACROSS, SMALL = 34, 8.0  # characters of a line in an empty panel, points
 WIDE = 20.0  # a factor beyond which ratios are shown as powers
-ENDS = {
-    "complete": ("#0072B2", ""),
-    "infeasible": ("#D55E00", "////"),
-    "pruned": ("#BBBBBB", "...."),
-    "other incomplete": ("#CC79A7", "xxxx"),
-    "missing": ("white", ""),
+ENDS: dict[str, dict[str, Any]] = {
+    "complete": {"facecolor": "#0072B2", "hatch": "", "edgecolor": "white"},
+    "infeasible": {"facecolor": "#D55E00", "hatch": "////", "edgecolor": "white"},
+    "pruned": {"facecolor": "#BBBBBB", "hatch": "....", "edgecolor": "white"},
+    "other incomplete": {"facecolor": "#CC79A7", "hatch": "xxxx", "edgecolor": "white"},
+    "missing": {"facecolor": "white", "hatch": "", "edgecolor": INK},
 }
 
 
-class Evidence(NamedTuple):
-    """What a page is drawn from.
+class CurveTrials(NamedTuple):
+    """A curve with the trials of its studies, which a page is drawn from.
 
     Attributes:
       one: the curve, its fit and its commits.
@@ -45,19 +45,18 @@ class Evidence(NamedTuple):
     studies: Sequence[StudyTrials]
 
 
-def tuned(page: Evidence) -> list[Panel]:
+def tuning_panels(page: CurveTrials) -> list[Panel]:
     """Metaparameters of the best trial against batch size."""
     space = page.studies[-1].study.space
-    quantities = tuning.present(page.one, metaparameters.quantities(page.one.curve.tuned, space))
-    drawn = [tuning.panel(f"best {quantity.label}", page.one, quantity) for quantity in quantities]
-    return drawn[:MOST_QUANTITIES]
+    quantities = tuning.shared_quantities(page.one, metaparameters.quantities(page.one.curve.tuned, space))
+    return [tuning.panel(f"best {one.label}", page.one, one) for one in quantities[:MOST_QUANTITIES]]
 
 
-def success(page: Evidence) -> Panel:
+def success_panel(page: CurveTrials) -> Panel:
     """The share of trials that reached the target, with its interval."""
     title = "share of trials that reached"
     if page.one.curve.pruned:
-        return grid.absent(
+        return grid.empty(
             title, "pruned: what losing trials would have come to is not known", across=ACROSS, size=SMALL
         )
     sizes, shares = [], []
@@ -80,54 +79,44 @@ def success(page: Evidence) -> Panel:
     return Panel(f"{title} (90 %)", onto)
 
 
-def ledger(page: Evidence) -> Panel:
+def ledger_panel(page: CurveTrials) -> Panel:
     """planned = complete + infeasible + incomplete + missing, at every batch size."""
     counted: dict[int, np.ndarray] = {}
     for commit in page.one.curve.workload.commits:
         size = commit.study.batch_size or 0
-        counted[size] = counted.get(size, np.zeros(len(ENDS), int)) + _ended(commit)
+        counted[size] = counted.get(size, np.zeros(len(ENDS), int)) + _endings(commit)
     sizes = sorted(counted)
     counts = np.array([counted[size] for size in sizes])
-    there = [i for i in range(len(ENDS)) if counts[:, i].any()]
+    looks = {name: look for i, (name, look) in enumerate(ENDS.items()) if counts[:, i].any()}
 
     def onto(ax: Axes) -> None:
         _across(ax, sizes)
         base = np.zeros(len(sizes))
         left, width = np.array(sizes) / 2**0.36, np.array(sizes) * (2**0.36 - 2**-0.36)
-        for i, (color, hatch) in enumerate(ENDS.values()):
-            if i not in there:
-                continue
-            bars: dict[str, Any] = {
-                "facecolor": color,
-                "hatch": hatch,
-                "edgecolor": INK if color == "white" else "white",
-            }
-            ax.bar(left, counts[:, i], width, base, align="edge", linewidth=0.5, zorder=3, **bars)
-            base += counts[:, i]
+        for name, look in looks.items():
+            count = counts[:, list(ENDS).index(name)]
+            ax.bar(left, count, width, base, align="edge", linewidth=0.5, zorder=3, **look)
+            base += count
         ax.set_ylim(0, base.max() * 1.02)
         ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
         ax.set_ylabel("trials")
 
-    legend = [
-        Patch(facecolor=color, hatch=hatch, edgecolor=INK if color == "white" else "white", label=name)
-        for i, (name, (color, hatch)) in enumerate(ENDS.items())
-        if i in there
-    ]
+    legend = [Patch(label=name, **look) for name, look in looks.items()]
     return Panel(f"how {counts.sum():,} planned trials ended", onto, legend)
 
 
-def _ended(commit: Commit) -> np.ndarray:
+def _endings(commit: Commit) -> np.ndarray:
     ledger = commit.ledger
     others = ledger.time_limit + ledger.lost + ledger.failed + ledger.unstated
     return np.array([ledger.complete, ledger.infeasible, ledger.pruned, others, ledger.missing])
 
 
-def confirmed(page: Evidence) -> Panel:
-    """What fresh seeds took over what was selected; of a chosen trial also the repeats that chose it."""
+def confirmation_panel(page: CurveTrials) -> Panel:
+    """Steps on fresh seeds over selected steps; of a chosen trial also the repeats that chose it."""
     again = page.one.again
     if not again:
         why = "no trial of this target was run again on fresh seeds; ask for it with confirm=6"
-        return grid.absent("confirmed over selected steps", why, across=ACROSS, size=SMALL)
+        return grid.empty("confirmed over selected steps", why, across=ACROSS, size=SMALL)
 
     def onto(ax: Axes) -> None:
         rows = [
@@ -143,12 +132,15 @@ def confirmed(page: Evidence) -> Panel:
         ax.set_ylim(1 / farthest, farthest)
         ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=farthest > WIDE)
         ax.plot(*zip(*chose, strict=True), **CHOSE) if chose else None
-        draw.repeated(ax, rows, draw.CONFIRMED)
+        draw.markers_with_bars(ax, rows, draw.CONFIRMED)
         ax.set_ylabel("steps / selected steps")
 
-    legend: list[Artist] = [draw.entry(draw.CONFIRMED._replace(line=(0, ())), "confirmed: median, range")]
+    legend: list[Artist] = [draw.legend_entry(draw.CONFIRMED._replace(line=(0, ())), "confirmed: median, range")]
     legend += [Line2D([], [], label="median that chose", **CHOSE)] if any(one.choosing for one in again) else []
     return Panel("confirmed over selected steps", onto, legend)
+
+
+PANELS = (success_panel, ledger_panel, confirmation_panel)
 
 
 def _across(ax: Axes, sizes: Sequence[float]) -> None:

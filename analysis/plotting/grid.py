@@ -28,7 +28,7 @@ class Panel(NamedTuple):
     Attributes:
       title: above it.
       draw: draws on its axes.
-      legend: what stands beneath it, with labels.
+      legend: artists with labels, beneath it.
     """
 
     title: str
@@ -36,8 +36,14 @@ class Panel(NamedTuple):
     legend: Sequence[Artist] = ()
 
 
-def absent(title: str, why: str, across: int = 38, size: float | None = None) -> Panel:
-    """The place of a panel that could not be drawn, with ``across`` characters in a line, of ``size`` points."""
+def places(panels: Sequence[Panel]) -> dict[tuple[int, int], Panel]:
+    """Panels by row and column, in as many columns as suit their number."""
+    columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
+    return {divmod(i, columns): panel for i, panel in enumerate(panels)}
+
+
+def empty(title: str, why: str, across: int = 38, size: float | None = None) -> Panel:
+    """A panel that says why there is nothing to draw, with ``across`` characters in a line, of ``size`` points."""
 
     def draw(ax: Axes) -> None:
         ax.set_axis_off()
@@ -65,14 +71,14 @@ def grid(
         for row in range(rows)
     ]
     across = columns * width + 0.1
-    told = [line for goal in goals for line in textwrap.wrap(goal, int((across - 0.2) / 0.0655))]
-    head = 0.36 + 0.17 * len(told)
-    named, kept = _rows(symbols, across)
-    head += 0.19 * named + (0.08 if named else 0)
+    lines = [line for goal in goals for line in textwrap.wrap(goal, int((across - 0.2) / 0.0655))]
+    head = 0.36 + 0.17 * len(lines)
+    rows_of_legend, columns_of_legend = _rows(symbols, across)
+    head += 0.19 * rows_of_legend + (0.08 if rows_of_legend else 0)
     down = head + rows * (ABOVE + height + BELOW) + sum(beneath) + 0.06 * sum(map(bool, beneath)) + FOOT
     figure = Figure(figsize=(across, down), dpi=PNG_DPI)
     FigureCanvasAgg(figure)
-    _title(figure, title, told, symbols, kept, named)
+    _title(figure, title, lines, symbols, columns_of_legend, rows_of_legend)
     longest = max(len(panel.title) for panel in panels.values())
     size = min(WORDS, WORDS * (width - LEFT) / (longest * BOLD))
     top = down - head
@@ -88,17 +94,19 @@ def grid(
     return figure
 
 
-def _title(figure: Figure, title: str, told: Sequence[str], symbols: Sequence[Artist], columns: int, rows: int) -> None:
+def _title(
+    figure: Figure, title: str, lines: Sequence[str], symbols: Sequence[Artist], columns: int, rows: int
+) -> None:
     across, down = figure.get_size_inches()
     head = figure.text(LEFT / 2 / across, 1 - 0.28 / down, title, fontsize=TITLE, fontweight="bold", color=INK)
     keep_inside(head)
-    for i, line in enumerate(told):
+    for i, line in enumerate(lines):
         figure.text(LEFT / 2 / across, 1 - (0.47 + 0.17 * i) / down, line, fontsize=WORDS, color=INK)
     if symbols:
         figure.legend(
             handles=list(symbols),
             loc="upper left",
-            bbox_to_anchor=(LEFT / 2 / across, 1 - (0.5 + 0.17 * len(told) - 0.07) / down),
+            bbox_to_anchor=(LEFT / 2 / across, 1 - (0.5 + 0.17 * len(lines) - 0.07) / down),
             ncols=columns,
             borderaxespad=0,
             borderpad=0.2,
@@ -145,7 +153,7 @@ def _lines(legend: Sequence[Artist], width: float) -> int:
 
 
 def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:
-    """How many rows and columns a legend of all panels takes."""
+    """The numbers of rows and columns of a legend of all panels."""
     if not symbols:
         return 0, 0
     columns = _columns(symbols, across)
@@ -154,10 +162,10 @@ def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:
 
 def _share_labels(figure: Figure) -> None:
     """Takes a label of an axis away where the panel to the left says the same."""
-    said: dict[float, str] = {}
+    labels: dict[float, str] = {}
     for ax in figure.axes:
         height = round(ax.get_position().y0, 4)
-        if ax.get_ylabel() and said.get(height) == ax.get_ylabel():
+        if ax.get_ylabel() and labels.get(height) == ax.get_ylabel():
             ax.set_ylabel("")
         else:
-            said[height] = ax.get_ylabel()
+            labels[height] = ax.get_ylabel()

@@ -1,9 +1,11 @@
-"""Labels: what factorizations are called in pictures, and what tells several apart."""
+"""Labels: the names of factorizations in pictures, and what tells several apart."""
 
 from collections.abc import Sequence
 
+from analysis import text
 from analysis.cores import epochs
 from analysis.cores.factorizations import Measured
+from analysis.plotting.picture import Skipped
 
 SYMBOLS = {"unobserved_weight": "α", "norm_penalty": "λ"}
 
@@ -13,12 +15,11 @@ def title(one: Measured) -> str:
     return f"{one.study.dataset} · d = {one.study.dim} · {solver(one)} · {formats(one)}"
 
 
-def names(one: Measured, but: str = "") -> tuple[str, ...]:
-    """Of a file: data, dimensions, solver and number formats; what a picture compares stays out, ``but``."""
+def names(one: Measured, *, with_solver: bool = True) -> tuple[str, ...]:
+    """Parts of a file name: data, dimensions, solver unless a picture compares solvers, and number formats."""
     study = one.study
-    solvers = () if but == "solver" else (study.solver,)
-    formats = () if but == "table_dtype" else dict.fromkeys((study.table_dtype, study.solver_dtype))
-    return (study.dataset, f"d{study.dim}", *solvers, *formats)
+    formats = dict.fromkeys((study.table_dtype, study.solver_dtype))
+    return (study.dataset, f"d{study.dim}", *([study.solver] if with_solver else []), *formats)
 
 
 def solver(one: Measured) -> str:
@@ -34,18 +35,18 @@ def formats(one: Measured) -> str:
 
 
 def size(one: Measured) -> str:
-    """How large generated data are, such as ``rows 50,000 · links 2,000,000``; empty for others."""
+    """The size of generated data, such as ``rows 50,000 · links 2,000,000``; empty for others."""
     options = one.study.dataset_options
     return " · ".join(f"{name} {options[name]:,}" for name in ("rows", "columns", "links") if name in options)
 
 
 def line(*words: str | None) -> str:
-    """Those of ``words`` that say something, as the second line of a title."""
-    return " · ".join(word for word in words if word)
+    """The second line of a title: all ``words`` that are not empty."""
+    return " · ".join(filter(None, words))
 
 
 def span(counts: Sequence[int], noun: str) -> str:
-    """Such as ``8 epochs`` or ``3–8 epochs``."""
+    """A count or a range of counts, such as ``8 epochs`` or ``3–8 epochs``."""
     least, most = min(counts), max(counts)
     return f"{least if least == most else f'{least}–{most}'} {noun}{'s' * (most > 1)}"
 
@@ -57,9 +58,9 @@ def _metaparameter(one: Measured, name: str, symbol: str) -> str:
     return f"{symbol} = {', '.join(f'{value:g}' for value in ranged.values)}"
 
 
-def apart(several: Sequence[Measured], always: int = 0) -> list[str]:
-    """Of each whatever is not the same for all, but at least the first ``always`` of dim, solver and formats."""
-    looks = [
+def distinguish(several: Sequence[Measured], always: int = 0) -> list[str]:
+    """Labels with whatever is not the same for all, and at least the first ``always`` of dim, solver and formats."""
+    properties = [
         (
             f"d = {one.study.dim}",
             solver(one),
@@ -76,5 +77,13 @@ def apart(several: Sequence[Measured], always: int = 0) -> list[str]:
         )
         for one in several
     ]
-    shown = [i for i in range(len(looks[0])) if i < always or len({look[i] for look in looks}) > 1] or [0]
-    return [", ".join(look[i] for i in shown if look[i]) for look in looks]
+    shown = [i for i, own in enumerate(zip(*properties, strict=True)) if i < always or len(set(own)) > 1] or [0]
+    return [", ".join(own[i] for i in shown if own[i]) for own in properties]
+
+
+def skip_emulated(what: str, studies: Sequence[Measured]) -> Skipped:
+    """A line about a picture that leaves out studies of emulated cores."""
+    emulated = text.first_few(list(map(epochs.emulated_label, studies)))
+    return Skipped(
+        f"{what} on emulated cores", f"times of more cores than there are say nothing about speed: {emulated}"
+    )

@@ -3,7 +3,7 @@
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +46,9 @@ class Skipped(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}"
+
+
+Pictures = Iterator[Picture | Skipped]
 
 
 def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below: float = 0) -> tuple[Figure, Axes]:
@@ -114,12 +117,12 @@ def slug(names: Sequence[str]) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)
 
 
-def free(stem: str, taken: set[str]) -> str:
-    """``stem``, with a number if a curve that looks alike has it already."""
+def unique_stem(stem: str, taken: set[str]) -> str:
+    """``stem``, with a number if it is ``taken`` by a curve that looks alike; it is taken afterwards."""
     numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
-    free = next(candidate for candidate in numbered if candidate not in taken)
-    taken.add(free)
-    return free
+    unique = next(candidate for candidate in numbered if candidate not in taken)
+    taken.add(unique)
+    return unique
 
 
 def write(path: Path, figure: Figure) -> Path:

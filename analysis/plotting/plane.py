@@ -44,8 +44,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 CONTOUR: dict[str, Any] = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)), "zorder": 1}
 
 
-class Ended(NamedTuple):
-    """How the trials of one study ended, at most so many steps being looked at.
+class TrialPoints(NamedTuple):
+    """Trials of one study in the plane, and how they ended within a budget of steps.
 
     Attributes:
       x, y: float64[n], their place.
@@ -57,12 +57,12 @@ class Ended(NamedTuple):
     kind: np.ndarray
 
 
-def ended(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: float) -> Ended:
-    """Those of the trials that were COMPLETE or INFEASIBLE, or reached the target.
+def place_trials(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: float) -> TrialPoints:
+    """Places the trials that were COMPLETE or INFEASIBLE, or reached the target.
 
     Args:
       rows: of ``analysis.trials.trials``.
-      across, up: what the axes show; trials that lack any are left out.
+      across, up: quantities on the axes; trials that lack either are left out.
       budget: the most steps.
     """
     reached = ((rows["outcome"] == trials.REACHED) & (rows["steps_high"] <= budget)).to_numpy()
@@ -73,12 +73,17 @@ def ended(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: float) -> 
     if len(candidates):
         kind[candidates[np.argmin(rows["steps_high"].to_numpy()[candidates])]] = "fewest steps"
     x, y = across.values(rows), up.values(rows)
-    there = over & np.isfinite(x) & np.isfinite(y)
-    return Ended(x[there], y[there], kind[there])
+    shown = over & np.isfinite(x) & np.isfinite(y)
+    return TrialPoints(x[shown], y[shown], kind[shown])
 
 
 def panel(
-    title: str, found: Ended, across: Quantity, up: Quantity, limits: Sequence[tuple[float, float]], contours: bool
+    title: str,
+    points: TrialPoints,
+    across: Quantity,
+    up: Quantity,
+    limits: Sequence[tuple[float, float]],
+    contours: bool,
 ) -> Panel:
     """The trials with contours of the effective learning rate, within ``limits`` of both axes."""
 
@@ -92,32 +97,30 @@ def panel(
         if contours:
             _contours(ax)
         for kind, look in LOOKS.items():
-            rows = found.kind == kind
-            ax.plot(found.x[rows], found.y[rows], linestyle="none", **look)
+            rows = points.kind == kind
+            ax.plot(points.x[rows], points.y[rows], linestyle="none", **look)
 
     return Panel(title, onto)
 
 
 def symbols(contours: bool) -> list[Artist]:
     """The legend of all panels."""
-    found: list[Artist] = [Line2D([], [], linestyle="none", label=kind, **look) for kind, look in LOOKS.items()]
-    if contours:
-        found.append(Line2D([], [], label="equal effective learning rate", **CONTOUR))
-    return found
+    contour = [Line2D([], [], label="equal effective learning rate", **CONTOUR)] if contours else []
+    return [*(Line2D([], [], linestyle="none", label=kind, **look) for kind, look in LOOKS.items()), *contour]
 
 
-def limits(several: Sequence[Ended], across: Quantity, up: Quantity) -> list[tuple[float, float]]:
+def limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity) -> list[tuple[float, float]]:
     """Limits of both axes that hold all trials, with room around them."""
-    found = []
+    ends = []
     for quantity, values in ((across, [one.x for one in several]), (up, [one.y for one in several])):
         low, high = float(np.min(np.concatenate(values))), float(np.max(np.concatenate(values)))
         if quantity.log:
             room = (high / low) ** 0.06 * 1.15
-            found.append((low / room, high * room))
+            ends.append((low / room, high * room))
         else:
             room = 0.06 * (high - low) or 0.5
-            found.append((low - room, high + room))
-    return found
+            ends.append((low - room, high + room))
+    return ends
 
 
 def _contours(ax: Axes) -> None:

@@ -42,22 +42,24 @@ def panel(
       relative_to: divides all steps by those at this batch size.
       ordered: colours go from dark to light, as what tells the lines apart is a number.
     """
-    looks = draw.ordered_styles(len(members)) if ordered else [s for s, _ in zip(draw.styles(), members, strict=False)]
+    styles = draw.styles_of(len(members), ordered=ordered)
     factors = [one.steps_at(relative_to) if relative_to else 1.0 for one in members]
 
     def onto(ax: Axes) -> None:
         _axes(ax, members, factors, relative_to)
-        for one, style, factor in zip(members, looks, factors, strict=True):
+        for one, style, factor in zip(members, styles, factors, strict=True):
             _draw(ax, one, style, factor, relative_to, alone=alone)
             if perfect in (EACH, one.label):
                 draw.perfect_scaling(ax, _examples(one) / factor)
         if alone:
-            verdicts.critical_batch_sizes(ax, verdicts.told(members[0].judged, members[0].confirmed), small=True)
+            verdicts.critical_batch_sizes(ax, verdicts.label_fits(members[0].judged, members[0].confirmed), small=True)
 
     alone = len(members) == 1
     entries = [
-        draw.entry(style, f"{one.label}: {fits.both_in_words(one.judged, None if relative_to else one.confirmed)}")
-        for one, style in zip(members, looks, strict=True)
+        draw.legend_entry(
+            style, f"{one.label}: {fits.both_in_words(one.judged, None if relative_to else one.confirmed)}"
+        )
+        for one, style in zip(members, styles, strict=True)
     ]
     return Panel(title, onto, () if alone else entries)
 
@@ -66,35 +68,33 @@ def symbols(members: Sequence[Fitted], *, alone: bool, perfect: bool) -> list[Ar
     """The legend of all panels that these lines are in; ``alone``: one line to a panel."""
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
     again = any(one.confirmed for one in members)
-    found: list[Artist] = [draw.entry(style, "selected, and fit" if again else "measured, and fit")]
+    entries: list[Artist] = [draw.legend_entry(style, "selected, and fit" if again else "measured, and fit")]
     if again:
-        found.append(draw.entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
+        entries.append(draw.legend_entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
     if any(one.judged.fit for one in members):
-        found.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
+        entries.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
         ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": style.color, "markeredgewidth": 1.2}
-        found.append(
+        entries.append(
             Line2D(
                 [], [], linestyle="none", marker="o", markersize=10, label="critical batch size [90 % interval]", **ring
             )
         )
     if perfect:
-        found.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
-    if any(len(published(one)[0]) for one in members):
-        found.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
+        entries.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
+    if any(len(published_steps(one)[0]) for one in members):
+        entries.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
     if any(one.missed for one in members):
         missed: dict[str, Any] = {"marker": "^", "markerfacecolor": "white", "markersize": 6, "linestyle": "none"}
-        found.append(Line2D([], [], color=style.color, label="not reached within so many steps", **missed))
-    return found
+        entries.append(Line2D([], [], color=style.color, label="not reached within so many steps", **missed))
+    return entries
 
 
 def _axes(ax: Axes, members: Sequence[Fitted], factors: Sequence[float], relative_to: int | None) -> None:
-    sizes: list[float] = []
-    heights: list[float] = []
+    sizes, heights = list[float](), list[float]()
     for one, factor in zip(members, factors, strict=True):
         points, (beside, beside_steps) = one.judged.points, _published(one, relative_to)
         sizes += [*points.batch_size, *one.missed, *beside]
-        heights += [v / factor for v in (*draw.heights(points), *one.missed.values())]
-        heights += list(beside_steps)
+        heights += [*(v / factor for v in (*draw.heights(points), *one.missed.values())), *beside_steps]
         heights += confirmations.heights(one.again) if relative_to is None else []
     draw.batch_size_axes(ax, sizes, heights, compact=True)
     if relative_to:
@@ -104,34 +104,34 @@ def _axes(ax: Axes, members: Sequence[Fitted], factors: Sequence[float], relativ
 def _draw(ax: Axes, one: Fitted, style: Style, factor: float, relative_to: int | None, *, alone: bool) -> None:
     judged = one.judged
     ax.plot(*_published(one, relative_to), color=style.color, zorder=3.5, **PUBLISHED)
-    draw.measured(ax, judged.points, style, None, factor=factor, size=4.2)
+    draw.measurements(ax, judged.points, style, None, factor=factor, size=4.2)
     if one.missed:
-        draw.not_reached(ax, list(one.missed), [v / factor for v in one.missed.values()], style)
+        draw.missed_budgets(ax, list(one.missed), [v / factor for v in one.missed.values()], style)
     if judged.fit:
         draw.band(ax, judged.fit, style, factor=factor, alpha=0.25 if alone else 0.14)
-        draw.fitted(ax, judged.fit, style, None, factor=factor)
+        draw.fit_line(ax, judged.fit, style, None, factor=factor)
         draw.knee(ax, judged, style, factor=factor)
     else:
         middle = (regimes.from_zero(judged.points.low) + judged.points.high) / 2 / factor
         ax.plot(judged.points.batch_size, middle, color=style.color, linestyle=style.line, linewidth=0.8, alpha=0.6)
     if relative_to is None and one.confirmed is not None:
         own = _again(style, alone)
-        draw.confirmed(ax, one.again, own, size=4.2, hollow=not alone)
+        draw.repeated_medians(ax, one.again, own, size=4.2, hollow=not alone)
         if one.confirmed.fit:
             if alone:
                 draw.band(ax, one.confirmed.fit, own, alpha=0.2)
-            draw.fitted(ax, one.confirmed.fit, own, None)
+            draw.fit_line(ax, one.confirmed.fit, own, None)
             draw.knee(ax, one.confirmed, own)
 
 
 def _again(style: Style, alone: bool) -> Style:
-    """How what was confirmed is drawn beside what was selected in ``style``."""
+    """The style of confirmed answers beside those selected in ``style``."""
     return draw.CONFIRMED if alone else style._replace(line=draw.DASHES)
 
 
 def _published(one: Fitted, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Batch sizes and steps, over those at the batch size ``relative_to``; nothing if that was not published."""
-    sizes, steps = published(one)
+    sizes, steps = published_steps(one)
     if relative_to is None:
         return sizes, steps
     unit = steps[sizes == relative_to]
@@ -146,7 +146,7 @@ def _examples(one: Fitted) -> float:
     return float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
 
 
-def published(one: Fitted) -> tuple[np.ndarray, np.ndarray]:
+def published_steps(one: Fitted) -> tuple[np.ndarray, np.ndarray]:
     """Batch sizes and steps that a paper gives for the same workload and target; empty if none does."""
     table, curve = _points_of_papers(), one.curve
     same = np.all([table[name] == getattr(curve, name) for name in ("dataset", "model", "optimizer")], axis=0)

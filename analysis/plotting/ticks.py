@@ -1,6 +1,7 @@
-"""Ticks of logarithmic axes: at powers of two, or at decades."""
+"""Limits and ticks of logarithmic axes: at powers of two, or at decades."""
 
 import math
+from collections.abc import Iterable
 
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
@@ -10,13 +11,29 @@ COMPACT_TICKS = 9
 FEW_DECADES = 1.7
 
 
+def limits(values: Iterable[float], below: float, above: float, least: float = 3) -> tuple[float, float]:
+    """Ends of a logarithmic axis with so many octaves ``below`` and ``above`` all values, at the ``least`` so many.
+
+    A flat curve looks flat on it.
+    """
+    values = list(values)
+    low, high = math.log2(min(values)) - below, math.log2(max(values)) + above
+    missing = max(0.0, least - (high - low)) / 2
+    return 2 ** (low - missing), 2 ** (high + missing)
+
+
+def powers_of_two(limits: tuple[float, float], most: float) -> list[float]:
+    """Powers of two within ``limits``, every so many if there are more than ``most``."""
+    first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
+    stride = max(1, math.ceil((last - first + 1) / most))
+    return [2.0**power for power in range(first, last + 1, stride)]
+
+
 def in_powers_of_two(axis: Axis, limits: tuple[float, float], *, compact: bool = False) -> None:
     """Ticks at powers of two within ``limits``, every so many if there are too many; as powers where ``compact``."""
-    first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
-    stride = math.ceil((last - first + 1) / (COMPACT_TICKS if compact else MOST_TICKS))
-    axis.set_major_locator(FixedLocator([2.0**power for power in range(first, last + 1, stride)]))
-    axis.set_minor_locator(FixedLocator([2.0**power for power in range(first, last + 1)]))
-    in_full = last < 17 and not compact  # longer numbers are not read at a glance
+    axis.set_major_locator(FixedLocator(powers_of_two(limits, COMPACT_TICKS if compact else MOST_TICKS)))
+    axis.set_minor_locator(FixedLocator(powers_of_two(limits, math.inf)))
+    in_full = limits[1] < 2**17 and not compact  # longer numbers are not read at a glance
     axis.set_major_formatter(
         lambda x, _: (f"{x:,.0f}" if x >= 1 else f"{x:.3g}") if in_full else f"2{raised(math.log2(x))}"
     )

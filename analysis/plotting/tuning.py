@@ -54,19 +54,19 @@ def panel(title: str, one: Fitted, quantity: Quantity) -> Panel:
 def symbols(*, rates: bool, critical: bool) -> list[Artist]:
     """The legend of all panels."""
     style: dict[str, Any] = {"color": STYLE.color}
-    found: list[Artist] = [
+    entries: list[Artist] = [
         Line2D(
             [], [], marker=STYLE.marker, markersize=5, linewidth=1, label="of the trial with the fewest steps", **style
         ),
         Line2D([], [], linewidth=4, alpha=0.35, label=f"range with up to {NEARLY:g} times as many", **style),
     ]
     if rates:
-        found += [
+        entries += [
             Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in DASHES.items()
         ]
     if critical:
-        found.append(Line2D([], [], label="critical batch size", **CRITICAL))
-    return found
+        entries.append(Line2D([], [], label="critical batch size", **CRITICAL))
+    return entries
 
 
 def _nearly(one: Fitted, batch_size: int, quantity: Quantity) -> tuple[float, float]:
@@ -78,7 +78,7 @@ def _nearly(one: Fitted, batch_size: int, quantity: Quantity) -> tuple[float, fl
     return float(np.nanmin(values)), float(np.nanmax(values))
 
 
-def present(one: Fitted, quantities: Sequence[Quantity]) -> list[Quantity]:
+def shared_quantities(one: Fitted, quantities: Sequence[Quantity]) -> list[Quantity]:
     """Those of ``quantities`` that every best trial has."""
     best = list(one.best.values())
     return [q for q in quantities if best and all(np.isfinite(q.values(row.to_frame().T)[0]) for row in best)]

@@ -16,52 +16,55 @@ from analysis.plotting.draw import INK
 REGIME_COLORS = dict(zip((*regimes.REGIMES, "?"), ("#D3E7F5", "#F9E6C4", "#CFE9DF", "#EFEFEF"), strict=True))
 STRIP = 0.085  # height of a strip of names above the axes, of the height of the axes
 APART = 0.065  # of critical batch sizes along the bottom, of the height of the axes
-WORDS = 0.42  # what the critical batch size in words takes of the width of the axes
+WORDS = 0.42  # share of the width of the axes that the critical batch size takes in words
 CHARACTERS_ACROSS = 88  # of the size of the names, in the width of the axes
 
 
-class Told(NamedTuple):
-    """A fit on the axes: what it is called, its colour, and what it says."""
+class LabelledFit(NamedTuple):
+    """A fit on the axes with its label and colour."""
 
     label: str
     color: str
     judged: Judged
 
 
-def told(judged: Judged, confirmed: Judged | None) -> list[Told]:
-    """The fits of a curve as pictures call them: one, or what was selected and what was confirmed."""
+def label_fits(judged: Judged, confirmed: Judged | None) -> list[LabelledFit]:
+    """The fits of a curve with their labels in pictures: one, or a selected and a confirmed one."""
     if confirmed is None:
-        return [Told("critical batch size", INK, judged)]
-    return [Told("selected", draw.SELECTED.color, judged), Told("confirmed", draw.CONFIRMED.color, confirmed)]
+        return [LabelledFit("critical batch size", INK, judged)]
+    return [
+        LabelledFit("selected", draw.SELECTED.color, judged),
+        LabelledFit("confirmed", draw.CONFIRMED.color, confirmed),
+    ]
 
 
-def regime_spans(ax: Axes, told: Sequence[Told]) -> None:
-    """Names the regimes of those that have a fit in strips above the axes, ``?`` where none is probable enough.
+def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
+    """Names the regimes of fits in strips above the axes, ``?`` where none is probable enough.
 
     The axes are shaded where all agree. Of several, each strip has its name and colour beside it.
     """
     edges = np.geomspace(*ax.get_xlim(), 241)
     middles = np.sqrt(edges[1:] * edges[:-1])
-    strips = [(one, regimes.names(one.judged.fit, middles)) for one in told if one.judged.fit]
+    strips = [(one, regimes.names(one.judged.fit, middles)) for one in labelled if one.judged.fit]
     if not strips:
         return
     first_names = strips[0][1]
     same = np.all([names == first_names for _, names in strips], axis=0)
-    for first, last in _runs(np.where(same, first_names, "")):
-        if same[first] and (first_names[first] != "?" or len(told) == 1):
+    for first, last in runs(np.where(same, first_names, "")):
+        if same[first] and (first_names[first] != "?" or len(labelled) == 1):
             color = REGIME_COLORS[str(first_names[first])]
             ax.axvspan(edges[first], edges[last], color=color, alpha=0.45, linewidth=0, zorder=0)
     named = set[str]()
     for row, (one, names) in enumerate(strips, 1):
         bottom = 1.0 + (len(strips) - row) * STRIP
-        for first, last in _runs(names):
+        for first, last in runs(names):
             _strip(ax, str(names[first]), (edges[first], edges[last]), bottom, (last - first) / len(names), named)
-        if len(told) > 1:
+        if len(labelled) > 1:
             words: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 7.5, "color": one.color}
             ax.text(-0.008, bottom + STRIP / 2, one.label, transform=ax.transAxes, **words)
 
 
-def _runs(names: np.ndarray) -> list[tuple[int, int]]:
+def runs(names: np.ndarray) -> list[tuple[int, int]]:
     """Where runs of equal names begin, and where they end."""
     starts = np.flatnonzero(np.append(True, names[1:] != names[:-1])).tolist()
     return list(zip(starts, [*starts[1:], len(names)], strict=True))
@@ -81,56 +84,60 @@ def _strip(ax: Axes, name: str, ends: tuple[float, float], bottom: float, share:
     ax.text(math.sqrt(left * right), bottom + STRIP / 2, shown, transform=ax.get_xaxis_transform(), **words)
 
 
-def critical_batch_sizes(ax: Axes, told: Sequence[Told], *, small: bool = False) -> None:
+def critical_batch_sizes(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -> None:
     """Critical batch sizes with their intervals, the first above the others along the bottom, and in words.
 
     Arrows are where an end is out of sight. ``small`` axes have all words in a corner.
     """
     if small:
-        _in_a_corner(ax, told)
+        _in_a_corner(ax, labelled)
         return
-    height, colon = 0.05, ":" if len(told) > 1 else ""
-    for one in reversed(told):
+    height, colon = 0.05, ":" if len(labelled) > 1 else ""
+    for one in reversed(labelled):
         words = f"{one.label}{colon} {fits.critical_in_words(one.judged)}"
         height += APART * _critical(ax, one, height, words)
 
 
-def _in_a_corner(ax: Axes, told: Sequence[Told]) -> None:
+def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
     look: dict[str, Any] = {"fontsize": 7.8, "va": "bottom", "linespacing": 1.15, "zorder": 6}
     look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
-    space = " " if len(told) > 1 else "\n"
-    for row, one in enumerate(reversed(told)):
+    space = " " if len(labelled) > 1 else "\n"
+    for row, one in enumerate(reversed(labelled)):
         interval(ax, one, 0.035 + 0.045 * row, 6)
         words = f"{one.label}{space}{fits.critical_in_words(one.judged)}"
-        up = 0.035 + 0.045 * len(told) + 0.075 * row
+        up = 0.035 + 0.045 * len(labelled) + 0.075 * row
         ax.text(0.03, up, words, transform=ax.transAxes, color=one.color, **look)
 
 
-def interval(ax: Axes, one: Told, height: float, size: float = 7.0) -> tuple[float, float] | None:
+def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> tuple[float, float] | None:
     """The interval of a critical batch size as a bar at a height of the axes; its ends, None if there is nothing."""
     _, color, judged = one
     fit = judged.fit
     if fit is None or judged.verdict == "not_identified":
         return None
-    left, right = ax.get_xlim()
+    low, high = _within(judged, fit, ax.get_xlim())
     at: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
-    low = left if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, left)
-    high = right if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, right)
     ax.plot([low, high], [height] * 2, linewidth=2, solid_capstyle="butt", **at)
     for end, marker in ((low, "|" if low == fit.low else "<"), (high, "|" if high == fit.high else ">")):
         ax.plot([end], [height], marker=marker, markersize=size, clip_on=False, **at)
     return low, high
 
 
-def upright(ax: Axes, across: float, one: Told, marker: str) -> None:
+def _within(judged: Judged, fit: regimes.Fit, limits: tuple[float, float]) -> tuple[float, float]:
+    """The interval of a critical batch size within limits, as far as these where an end is open."""
+    low = limits[0] if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, limits[0])
+    high = limits[1] if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, limits[1])
+    return low, high
+
+
+def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
     """A critical batch size as a marker with its interval upwards; an end that is open goes on to that of the axes."""
     _, color, judged = one
     fit = judged.fit
     if fit is None or judged.verdict == "not_identified":
         return
     bottom, top = ax.get_ylim()
-    low = bottom if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, bottom)
-    high = top if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, top)
+    low, high = _within(judged, fit, (bottom, top))
     ax.plot([across] * 2, [low, high], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
     for end, open_ in ((low, low == bottom), (high, high == top)):
         look: dict[str, Any] = {"marker": ("v" if end == low else "^") if open_ else "_", "markersize": 4.5}
@@ -140,8 +147,8 @@ def upright(ax: Axes, across: float, one: Told, marker: str) -> None:
         ax.plot([across], [fit.critical_batch_size], marker=marker, color=color, zorder=4, **look)
 
 
-def _critical(ax: Axes, one: Told, height: float, words: str) -> int:
-    """How many rows it takes: two where the words have no room beside the interval, and stand above it."""
+def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
+    """Draws one and returns how many rows it takes: two where the words stand above the interval for lack of room."""
     _, color, judged = one
     ends, fit = interval(ax, one, height), judged.fit
     if ends is None or fit is None:

@@ -1,9 +1,9 @@
-"""Charts: specifications in Vega-Lite of what the page draws, as plain data; colours are names of page.css."""
+"""Charts of the page as specifications in Vega-Lite, which are plain data; colours are names of page.css."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from analysis.plotting import ticks
 from analysis.report import marks
 from analysis.report.marks import Mark
 
@@ -11,14 +11,14 @@ INK, MUTED, PAPER = "var(--ink)", "var(--muted)", "var(--panel)"
 HEIGHT, TALL = 340, 460  # pixels; a panel that is alone is tall
 SMALL = 280
 POINTS = "points"  # of every chart: marks that can be hovered and focused, and their data
-TOLD: dict[str, Any] = {"field": "told", "type": "nominal"}  # what is said of a point, in one line
+LINES: dict[str, Any] = {"field": "told", "type": "nominal"}  # the description of a point, in one line
 MOST_TICKS = 12
 DIMMED: dict[str, Any] = {"condition": {"test": "datum.dim", "value": 0.16}, "value": 1}
 MARK: dict[str, Any] = {"type": "point", "size": 70, "strokeWidth": 1.5, "opacity": 1}
 
 
 def config() -> dict[str, Any]:
-    """What all charts share."""
+    """The configuration of all charts."""
     font = "system-ui, sans-serif"
     axis = {
         "labelColor": MUTED,
@@ -48,7 +48,7 @@ def config() -> dict[str, Any]:
 
 
 class Channels(NamedTuple):
-    """How most marks of a chart are placed, and told apart by their series."""
+    """Encodings of most marks of a chart: their places, and colours and shapes of series."""
 
     x: dict[str, Any]
     y: dict[str, Any]
@@ -81,7 +81,7 @@ def steps(
       height: of the axes, pixels.
     """
     own = channels(series, quantity("x", "batch size (examples)", across), quantity("y", "steps to target", up))
-    return sized(height) | {"layer": [*_behind(own), *_measured(own)]}
+    return sizing(height) | {"layer": [*_behind(own), *_measured(own)]}
 
 
 def _behind(own: Channels) -> list[dict[str, Any]]:
@@ -107,12 +107,12 @@ def _measured(own: Channels) -> list[dict[str, Any]]:
     """Answers with their intervals."""
     arrow = {"field": "arrow", "type": "nominal"}
     fill = {"condition": {"test": "datum.open", "value": PAPER}, **own.tone}
-    looks = {"shape": own.form, "fill": fill, "stroke": own.tone}
+    mark_channels = {"shape": own.form, "fill": fill, "stroke": own.tone}
     return [
         layer(POINTS, {"type": "rule", "strokeWidth": 2}, **own.bar, opacity=DIMMED) | {"name": "intervals"},
         layer(POINTS, {"type": "text", "dy": -13, "fontSize": 14}, **own.at, text=arrow, opacity=DIMMED)
         | {"name": "arrows"},
-        layer(POINTS, MARK, **own.at, **looks, opacity=DIMMED, description=TOLD),
+        layer(POINTS, MARK, **own.at, **mark_channels, opacity=DIMMED, description=LINES),
     ]
 
 
@@ -124,24 +124,24 @@ def cores(series: Mapping[str, Mark], across: tuple[float, float], up: tuple[flo
         layer("perfect", ideal, **own.between),
         layer("fits", {"type": "line", "strokeWidth": 1.8}, **own.at, color=own.tone),
         layer(POINTS, {"type": "rule", "strokeWidth": 2}, **own.bar) | {"name": "bars"},
-        layer(POINTS, MARK, **own.at, shape=own.form, fill=own.tone, stroke=own.tone, description=TOLD),
+        layer(POINTS, MARK, **own.at, shape=own.form, fill=own.tone, stroke=own.tone, description=LINES),
     ]
-    return sized(SMALL) | {"layer": layers}
+    return sizing(SMALL) | {"layer": layers}
 
 
 def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]:
     """Recall after every epoch, over epochs or over seconds; open marks, as courses lie on each other."""
     scale = {"type": "log", "nice": False} if log else {"type": "linear", "zero": True, "nice": False}
-    ticks = {"title": title, "grid": False, "tickCount": 6, "format": ".2~g"}
+    bottom = {"title": title, "grid": False, "tickCount": 6, "format": ".2~g"}
     recall = {"title": "Recall@20 of held-out links, test rows", "tickCount": 6}
-    x = {"field": "x", "type": "quantitative", "scale": scale, "axis": ticks}
+    x = {"field": "x", "type": "quantitative", "scale": scale, "axis": bottom}
     y = {"field": "y", "type": "quantitative", "scale": {"zero": True}, "axis": recall}
     own, clear = channels(series, x, y), {"value": "transparent"}
     layers = [
         layer(POINTS, {"type": "line", "strokeWidth": 1.4}, **own.at, color=own.tone) | {"name": "lines"},
-        layer(POINTS, MARK, **own.at, shape=own.form, stroke=own.tone, fill=clear, description=TOLD),
+        layer(POINTS, MARK, **own.at, shape=own.form, stroke=own.tone, fill=clear, description=LINES),
     ]
-    return sized(SMALL) | {"layer": layers}
+    return sizing(SMALL) | {"layer": layers}
 
 
 def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> dict[str, Any]:
@@ -167,8 +167,8 @@ def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> dict[str
     size = {"condition": {"test": "datum.best", "value": 190}, "value": 70}
     stroke = {"condition": {"test": "datum.best", "value": INK}, "value": MUTED}
     gone = {"condition": {"test": "datum.diverged", "value": "var(--bad)"}, **recall}
-    return sized(SMALL) | {
-        "layer": [layer(POINTS, point, x=x, y=y, fill=gone, shape=cross, size=size, stroke=stroke, description=TOLD)]
+    return sizing(SMALL) | {
+        "layer": [layer(POINTS, point, x=x, y=y, fill=gone, shape=cross, size=size, stroke=stroke, description=LINES)]
     }
 
 
@@ -190,23 +190,14 @@ def layer(data: str, mark: Mapping[str, Any], **encoding: Any) -> dict[str, Any]
     return {"name": data, "data": {"name": data}, "mark": dict(mark), "encoding": encoding}
 
 
-def sized(height: int) -> dict[str, Any]:
-    """As wide as there is room."""
+def sizing(height: int) -> dict[str, Any]:
+    """The size of a chart: as wide as there is room."""
     return {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}}
 
 
 def axis(title: str, ends: tuple[float, float]) -> dict[str, Any]:
     """Ticks at powers of two."""
-    first, last = math.ceil(math.log2(ends[0])), math.floor(math.log2(ends[1]))
-    stride = max(1, math.ceil((last - first + 1) / MOST_TICKS))
-    values = [2.0**power for power in range(first, last + 1, stride)]
+    values = ticks.powers_of_two(ends, MOST_TICKS)
     long = bool(values) and values[-1] >= 100_000
     form = ".3~s" if long else ",.3~r" if values and values[0] < 1 else ",d"
     return {"title": title, "values": values, "format": form}
-
-
-def limits(values: Sequence[float], below: float, above: float, least: float = 3) -> tuple[float, float]:
-    """The ends of a logarithmic axis that has room for values: so many octaves beyond them, at least so many in all."""
-    low, high = math.log2(min(values)) - below, math.log2(max(values)) + above
-    lack = max(0.0, least - (high - low)) / 2
-    return 2 ** (low - lack), 2 ** (high + lack)

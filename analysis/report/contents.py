@@ -1,78 +1,172 @@
-"""Gathered: everything the page is about, read once from a store or a release."""
+"""Contents: everything the page is about, read once from a store or a release, in groups that its filters show."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from analysis import studies
 from analysis.cores import factorizations
 from analysis.cores.factorizations import Measured
-from analysis.plotting import picture
-from analysis.report import filter_groups, targets
-from analysis.report.filter_groups import Group
+from analysis.plotting import labels, picture
+from analysis.report import targets
 from analysis.report.targets import Goal
 from results import progress, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
+from results.plans.plan import Plan
+from results.rules.ledger import Ledger, tally
 from results.storage.commits import Commit, read_table
 
+T = TypeVar("T")
 
-class Gathered(NamedTuple):
-    """What a store or a release holds.
+
+class FilterGroup(NamedTuple):
+    """Studies that the page shows and hides together, in one row of the ledger.
+
+    Attributes:
+      key: names it in the page's address.
+      kind: of ``studies.KINDS``.
+      dataset, model, optimizer: as filters call them.
+      said: the words that a search looks through.
+      commits: its studies.
+      waiting: plans of those that were requested and are not visible yet.
+    """
+
+    key: str
+    kind: str
+    dataset: str
+    model: str
+    optimizer: str
+    said: str
+    commits: Sequence[Commit] = ()
+    waiting: Sequence[Plan] = ()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Of all its studies; of those that have not run all trials are missing."""
+        missing = [tally(study.request, {}) for study in self.waiting]
+        return sum_ledgers([*(commit.ledger for commit in self.commits), *missing])
+
+
+class PageContents(NamedTuple):
+    """The contents of a store or a release.
 
     Attributes:
       commits: its visible studies, by name.
       groups: in the order of the page.
       goals: of studies over batch sizes, each with the place of its group.
-      held: factorizations, each with the place of its group.
+      factorizations: each with the place of its group.
       runs: rows of the table of studies.
     """
 
     commits: Sequence[Commit]
-    groups: Sequence[Group]
+    groups: Sequence[FilterGroup]
     goals: Sequence[tuple[int, Goal]]
-    held: Sequence[tuple[int, Measured]]
+    factorizations: Sequence[tuple[int, Measured]]
     runs: Sequence[dict[str, Any]]
 
 
-def gather(folder: Folder, asked: tuple[str, float] | None, report: Callable[[str], None]) -> Gathered:
+def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[str], None]) -> PageContents:
     """Reads a store or a release.
 
     Args:
       folder: of the store.
-      asked: metric and value of a target other than the studies' own.
+      target: metric and value of a target other than the studies' own.
       report: takes a line of progress.
 
     Raises:
       BadInput: there is no store, it is damaged, or nothing in it has run yet.
     """
-    there = store.catalogue(folder)
-    if not there:
+    visible = store.catalogue(folder)
+    if not visible:
         raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
-    if asked:
-        check_choice("metric", asked[0], sorted({metric for commit in there for metric in commit.metrics}))
-    with progress.show_progress("report", len(there), " studies", report) as move:
-        found = targets.of_store(folder, asked, move)
-        held = factorizations.load(folder)
+    if target:
+        check_choice("metric", target[0], sorted({metric for commit in visible for metric in commit.metrics}))
+    with progress.show_progress("report", len(visible), " studies", report) as move:
+        goals = targets.read_goals(folder, target, move)
+        measured = factorizations.load(folder)
         # A store may grow while it is read: what counts is what was seen, and nothing visible ever vanishes.
         by_name = {commit.name: commit for commit in store.catalogue(folder)}
-        of_goals, of_held = filter_groups.of_goals(found), filter_groups.of_factorizations(held, by_name)
-        drawn = {commit.name for group in (*of_goals.values(), *of_held.values()) for commit in group.commits}
-        of_others = filter_groups.of_others([commit for commit in there if commit.name not in drawn])
-        every = [*of_goals.values(), *of_held.values(), *of_others.values()]
+        groups = goal_groups(goals) | factorization_groups(measured, by_name)
+        grouped = {commit.name for group in groups.values() for commit in group.commits}
+        others = _by_looks((commit for commit in visible if commit.name not in grouped), lambda commit: commit.study)
+        every = [*groups.values(), *(_group(names, commits=tuple(own)) for names, own in others.items())]
         commits = sorted((commit for group in every for commit in group.commits), key=lambda commit: commit.name)
         runs = [row for commit in commits for row in read_table(commit, "studies").to_pylist()]
-        move(len(there))
-    places = {name: place for place, name in enumerate([*of_goals, *of_held])}
-    return Gathered(
+        move(len(visible))
+    places = {name: place for place, name in enumerate(groups)}
+    taken: set[str] = set()
+    return PageContents(
         commits,
-        _keyed(filter_groups.with_waiting(every, folder, commits)),
-        [(places[goal.workload.commits[0].name], goal) for goal in found],
-        [(places["/".join(studies.labels(one.study))], one) for one in held],
+        [group._replace(key=picture.unique_stem(group.key, taken)) for group in add_waiting(every, folder, commits)],
+        [(places[goal.workload.commits[0].name], goal) for goal in goals],
+        [(places["/".join(studies.labels(one.study))], one) for one in measured],
         runs,
     )
 
 
-def _keyed(every: Sequence[Group]) -> list[Group]:
-    """Groups with a key of their own each."""
-    taken: set[str] = set()
-    return [group._replace(key=picture.free(group.key, taken)) for group in every]
+def sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
+    """The sum of ledgers."""
+    return Ledger(*map(sum, zip(*ledgers, strict=True)))
+
+
+def goal_groups(goals: Sequence[Goal]) -> dict[str, FilterGroup]:
+    """A group for every workload, by the name of its first study."""
+    groups: dict[str, FilterGroup] = {}
+    for goal in goals:
+        one = goal.workload
+        words = [one.title, goal.sought, targets.critical(goal)]
+        for _, judged in targets.answers(goal):
+            words += [judged.verdict, *(regime for _, regime in targets.regimes_in_words(judged))]
+        name = one.commits[0].name
+        before = groups[name].said if name in groups else ""
+        key = "/".join(filter(None, [one.dataset, one.model, one.optimizer, one.distinction]))
+        said = " ".join([before, *words]).replace("_", " ")
+        groups[name] = FilterGroup(key, goal.kind, one.dataset, one.model, one.optimizer, said, one.commits)
+    return groups
+
+
+def factorization_groups(measured: Sequence[Measured], commits: Mapping[str, Commit]) -> dict[str, FilterGroup]:
+    """A group for the factorizations of one data set with tables as long and one solver, by these."""
+    groups = (
+        _group(names, map(labels.title, own), commits=tuple(commits[one.study.name] for one in own))
+        for names, own in _by_looks(measured, lambda one: one.study).items()
+    )
+    return {group.key: group for group in groups}
+
+
+def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Commit]) -> list[FilterGroup]:
+    """The groups with the requested studies that are not visible yet, of which those of no group get their own.
+
+    Args:
+      groups: of what is visible.
+      folder: of the store.
+      seen: what is visible.
+    """
+    unseen = set(store.names(folder)) - {commit.name for commit in seen}
+    plans = [plan for plan in (store.stored_plan(folder, name) for name in sorted(unseen)) if plan is not None]
+    members = _by_looks(plans, lambda plan: plan)
+    names_of = [(group.kind, group.dataset, group.model, group.optimizer) for group in groups]
+    filled = [
+        group._replace(waiting=tuple(members.pop(names, ()))) for group, names in zip(groups, names_of, strict=True)
+    ]
+    return filled + [_group(names, waiting=tuple(own)) for names, own in members.items()]
+
+
+def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[tuple[str, str, str, str], list[T]]:
+    """Items by the kind of their study, and what filters call it."""
+    groups: dict[tuple[str, str, str, str], list[T]] = {}
+    for item in items:
+        study = study_of(item)
+        groups.setdefault((study.kind, *studies.labels(study)), []).append(item)
+    return groups
+
+
+def _group(
+    names: tuple[str, str, str, str],
+    words: Iterable[str] = (),
+    commits: Sequence[Commit] = (),
+    waiting: Sequence[Plan] = (),
+) -> FilterGroup:
+    """The group of studies that look alike; a search finds it by ``words``, or else by its names."""
+    said = " ".join(list(words) or names).replace("_", " ")
+    return FilterGroup("/".join(names[1:]), *names, said, commits, waiting)

@@ -8,8 +8,8 @@ from analysis.fitting import fits, pairs
 from analysis.fitting.assumptions import Check
 from analysis.fitting.fits import Judged
 from analysis.report import marks, targets
-from analysis.report.markup import Cell, Html, joined, number, row, section, table, tag
-from analysis.report.panels import Panel
+from analysis.report.markup import Cell, Html, join, number, row, section, table, tag
+from analysis.report.steps_charts import StepsChart
 from analysis.report.targets import Goal
 
 OUTCOMES = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
@@ -37,20 +37,20 @@ OF_WORKLOADS = (
 ) + " ".join(fits.LIMITS.split("\n")).replace("`fit --checks`", "the checks of each fit")
 
 
-def curves(found: Sequence[Panel]) -> Html:
+def curves(charts: Sequence[StepsChart]) -> Html:
     """Charts of steps to target; their places are filled by page.js."""
     nothing = tag("p", "No study over batch sizes has a target that any trial reached.", class_="none")
-    before = itertools.accumulate((len(one.charts) for one in found), initial=0)
-    made = [_panel(i, one) for i, one in zip(before, found, strict=False)]
-    content = tag("div", *made, class_="panels") if made else nothing
-    members = [place for one in found for place, _ in one.members]
-    return section("curves", TITLE, content, said=READING if made else None, groups=members if made else None)
+    before = itertools.accumulate((len(one.charts) for one in charts), initial=0)
+    panels = [_panel(i, one) for i, one in zip(before, charts, strict=False)]
+    content = tag("div", *panels, class_="panels") if panels else nothing
+    members = [place for one in charts for place, _ in one.members]
+    return section("curves", TITLE, content, said=READING if panels else None, groups=members if panels else None)
 
 
-def _panel(i: int, one: Panel) -> Html:
+def _panel(i: int, one: StepsChart) -> Html:
     """A panel; its charts are the i-th of the page, and the next."""
     several = len(one.charts) > 1
-    drawn = [
+    figures = [
         tag(
             "figure",
             tag("figcaption", name) if several else "",
@@ -69,7 +69,7 @@ def _panel(i: int, one: Panel) -> Html:
             aria_pressed="false",
             data_group=str(place),
         )
-        for (place, goal), mark in zip(one.members, one.looks, strict=True)
+        for (place, goal), mark in zip(one.members, one.marks, strict=True)
     ]
     notes = [
         tag("p", f"{goal.series}: no curve, {goal.fitted.why_nothing}.", data_groups=str(place), class_="note")
@@ -81,7 +81,7 @@ def _panel(i: int, one: Panel) -> Html:
         "article",
         tag("h3", one.title),
         tag("p", one.goal, class_="goal"),
-        tag("div", *drawn, class_="both" if several else None),
+        tag("div", *figures, class_="both" if several else None),
         tag("p", HINT, class_="hint") if len(chips) > 1 else "",
         tag("div", *chips, class_="chips"),
         *details,
@@ -92,19 +92,19 @@ def _panel(i: int, one: Panel) -> Html:
 
 
 def _detail(place: int, goal: Goal) -> Html:
-    """What is said of a workload that is looked at."""
+    """Details of a workload that is looked at."""
     answers = targets.answers(goal)
-    told = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in targets.shortcomings(goal)]
+    paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in targets.shortcomings(goal)]
     for name, judged in answers:
         identified = ": identified" if judged.verdict == "identified" else ""
         of = f", {name}," if len(answers) > 1 else ""
-        told += [
+        paragraphs += [
             tag("p", f"Critical batch size{of} {fits.critical_in_words(judged)}{identified}."),
             _regimes(judged),
             *_checks(judged.checks),
             tag("p", f"Of the points: {targets.reason(goal, judged)}.", class_="note"),
         ]
-    return tag("div", tag("h4", goal.series), *told, class_="detail", data_detail=str(place), hidden="")
+    return tag("div", tag("h4", goal.series), *paragraphs, class_="detail", data_detail=str(place), hidden="")
 
 
 def _regimes(judged: Judged) -> Html:
@@ -125,11 +125,11 @@ def _checks(checks: Sequence[Check]) -> list[Html]:
     return [tag("details", tag("summary", f"What the fit assumes: {counts}"), tag("ul", *items, class_="checks"))]
 
 
-def workloads(found: Sequence[tuple[int, Goal]]) -> Html:
+def workloads(goals: Sequence[tuple[int, Goal]]) -> Html:
     """The table of workloads with their verdicts."""
-    sizes = [size for _, goal in found for size in goal.sizes]
+    sizes = [size for _, goal in goals for size in goal.sizes]
     ends = (min(sizes), max(sizes)) if len(set(sizes)) > 1 else (1, 2)
-    rows = [_workload(place, goal, ends) for place, goal in found]
+    rows = [_workload(place, goal, ends) for place, goal in goals]
     if not rows:
         return section("workloads", "Workloads", tag("p", "No study over batch sizes.", class_="none"))
     return section(
@@ -137,7 +137,7 @@ def workloads(found: Sequence[tuple[int, Goal]]) -> Html:
         "Workloads and verdicts",
         table(WORKLOADS, rows, look="workloads"),
         said=OF_WORKLOADS,
-        groups=[p for p, _ in found],
+        groups=[p for p, _ in goals],
     )
 
 
@@ -153,8 +153,8 @@ def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
         class_="name",
     )
     sizes = goal.sizes
-    told = [*targets.shortcomings(goal), targets.best_in_words(goal)]
-    told += [targets.reason(goal, judged)] if judged and not judged.fit else []
+    notes = [*targets.shortcomings(goal), targets.best_in_words(goal)]
+    notes += [targets.reason(goal, judged)] if judged and not judged.fit else []
     fits_of = dict(targets.answers(goal))
     runs = [_regimes(each) for each in fits_of.values()]
     cells: list[Cell | str] = [
@@ -162,7 +162,7 @@ def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
         number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
         number(_trials(goal)),
         *(_critical(fits_of.get(name), ends) for name in pairs.ANSWERS),
-        Cell(joined([*runs, *(tag("p", words) for words in told if words)]), "", "words"),
+        Cell(join([*runs, *(tag("p", words) for words in notes if words)]), "", "words"),
     ]
     return row(cells, WORKLOADS, data_groups=str(place), data_look=str(place))
 
@@ -175,23 +175,20 @@ def _critical(judged: Judged | None, ends: tuple[float, float]) -> Cell:
     middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
     words = fits.critical_in_words(judged) if judged.verdict != "not_identified" else ""
     doubts = fits.doubts(judged)
-    said = [tag("span", words), _extent(judged, ends), tag("b", verdict, class_=f"verdict {judged.verdict}")]
-    return Cell(joined([*said, *_doubted(doubts)]), middle or "", "number")
+    parts = [tag("span", words), _extent(judged, ends), tag("b", verdict, class_=f"verdict {judged.verdict}")]
+    parts += [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
+    return Cell(join(parts), middle or "", "number")
 
 
 def _extent(judged: Judged, ends: tuple[float, float]) -> Html:
     """The interval of the critical batch size as a bar between the smallest and the largest batch size on the page."""
-    found = targets.extent(judged, ends)
-    if not found:
+    extent = targets.extent(judged, ends)
+    if not extent:
         return Html("")
-    low, middle, high = found
+    low, middle, high = extent
     bar = [tag("i", style=f"left:{low:.2%};width:{high - low:.2%}")]
     bar += [tag("b", style=f"left:{middle:.2%}")] if middle is not None else []
     return tag("div", *bar, class_="extent", title=f"between batch sizes {ends[0]:,} and {ends[1]:,}, in octaves")
-
-
-def _doubted(doubts: Sequence[str]) -> list[Html]:
-    return [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
 
 
 def _trials(goal: Goal) -> int:

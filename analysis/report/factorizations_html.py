@@ -1,4 +1,4 @@
-"""Factorized: the section on factorizations, their charts and their table, as HTML."""
+"""The section on factorizations, their charts and their table, as HTML."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -9,8 +9,8 @@ from analysis import text
 from analysis.cores import epochs
 from analysis.cores.factorizations import Measured
 from analysis.plotting import labels
-from analysis.report import cores, marks
-from analysis.report.cores import Figure
+from analysis.report import core_charts, marks
+from analysis.report.core_charts import CoreChart
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
 
 TITLE = "Factorizations over cores"
@@ -34,41 +34,42 @@ OF_CORES = (
 )
 
 
-def factorizations(held: Sequence[tuple[int, Measured]], charts_before: int, figures: Sequence[Figure]) -> Html:
+def factorizations(studies: Sequence[tuple[int, Measured]], charts_before: int, charts: Sequence[CoreChart]) -> Html:
     """Charts and the table of factorizations; ``charts_before`` are on the page already."""
-    if not held:
+    if not studies:
         return Html("")
-    places = {one.study.name: place for place, one in held}
-    made = [_figure(charts_before + i, figure, places) for i, figure in enumerate(figures)]
-    frame = epochs.table([one for _, one in held]).to_dict("records")
-    rows = [_row(place, one, known) for (place, one), known in zip(held, frame, strict=True)]
-    told = [tag("p", words, class_="note") for words in cores.notes([one for _, one in held])]
-    content = [tag("div", *made, class_="panels"), *told, table(FACTORIZATIONS, rows)]
+    places = {one.study.name: place for place, one in studies}
+    panels = [_panel(charts_before + i, chart, places) for i, chart in enumerate(charts)]
+    measured = [one for _, one in studies]
+    values = epochs.table(measured).to_dict("records")
+    rows = [_row(place, one, own) for (place, one), own in zip(studies, values, strict=True)]
+    notes = [tag("p", words, class_="note") for words in core_charts.notes(measured)]
+    content = [tag("div", *panels, class_="panels"), *notes, table(FACTORIZATIONS, rows)]
     return section("factorizations", TITLE, *content, said=OF_CORES, groups=places.values())
 
 
-def _figure(i: int, figure: Figure, places: Mapping[str, int]) -> Html:
-    keys = [tag("span", marks.swatch(mark), tag("span", name), class_="key") for name, mark in figure.looks.items()]
+def _panel(i: int, chart: CoreChart, places: Mapping[str, int]) -> Html:
+    keys = [tag("span", marks.swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
     return tag(
         "article",
-        tag("h3", figure.title),
-        tag("p", figure.goal, class_="goal"),
-        tag("div", class_="chart small", data_chart=str(i), role="group", aria_label=figure.title),
+        tag("h3", chart.title),
+        tag("p", chart.goal, class_="goal"),
+        tag("div", class_="chart small", data_chart=str(i), role="group", aria_label=chart.title),
         tag("div", *keys, class_="chips"),
-        tag("ul", *(tag("li", words) for words in figure.said), class_="said"),
+        tag("ul", *(tag("li", words) for words in chart.conclusions), class_="said"),
         class_="panel",
-        data_groups=" ".join(dict.fromkeys(str(places[one.study.name]) for one in figure.members)),
+        data_groups=" ".join(dict.fromkeys(str(places[one.study.name]) for one in chart.members)),
     )
 
 
-def _row(place: int, one: Measured, known: Mapping[Hashable, Any]) -> Html:
-    """A factorization as ``analysis.cores.epochs`` knows it."""
+def _row(place: int, one: Measured, values: Mapping[Hashable, Any]) -> Html:
+    """The row of a factorization with its values in the table of ``analysis.cores.epochs``."""
 
     def value(name: str) -> float | None:
-        return None if pd.isna(known[name]) else float(known[name])
+        return None if pd.isna(values[name]) else float(values[name])
 
     recalls = [value("recall_20"), value("recall_50")]
-    drawn = [value("unobserved_weight"), value("norm_penalty")]
+    metaparameters = [value("unobserved_weight"), value("norm_penalty")]
     diverged = one.chosen is None and one.ledger.infeasible
     size = labels.size(one)
     cells: list[Cell | str] = [
@@ -77,11 +78,11 @@ def _row(place: int, one: Measured, known: Mapping[Hashable, Any]) -> Html:
         labels.solver(one),
         labels.formats(one),
         number(one.study.cores),
-        Cell("emulated", "", "number") if known["emulated"] is True else _seconds(value),
+        Cell("emulated", "", "number") if values["emulated"] is True else _seconds(value),
         *(number(recall, None if recall is None else f"{recall:.4f}") for recall in recalls),
-        "diverged" if diverged else ", ".join(f"{each:.2g}" for each in drawn if each is not None),
+        "diverged" if diverged else ", ".join(f"{each:.2g}" for each in metaparameters if each is not None),
         number(one.ledger.complete + one.ledger.infeasible),
-        str(known["device_kind"] or ""),
+        str(values["device_kind"] or ""),
     ]
     return row(cells, FACTORIZATIONS, data_groups=str(place))
 

@@ -1,12 +1,11 @@
-"""Head: what the page is about in a few numbers, the way through it, and its filters; as HTML."""
+"""The head of the page: a few numbers, links to its sections, and its filters; as HTML."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from analysis import studies
 from analysis.report import ledger_html
-from analysis.report.contents import Gathered
-from analysis.report.filter_groups import Group
+from analysis.report.contents import FilterGroup, PageContents
 from analysis.report.markup import Html, tag
 
 TITLE = "How far does more parallelism pay off?"
@@ -14,14 +13,14 @@ FILTERS = ("kind", "dataset", "model", "optimizer")
 WORDS = {"kind": "kind of study", "dataset": "data set"}
 
 
-def header(held: Gathered) -> Html:
-    """Title, and what was measured."""
+def header(contents: PageContents) -> Html:
+    """The title with a summary of all measurements."""
     trials, measurements = (
-        sum(commit.files[name].rows for commit in held.commits) for name in ("trials", "measurements")
+        sum(commit.files[name].rows for commit in contents.commits) for name in ("trials", "measurements")
     )
     facts = [
-        (f"{len(held.commits):,}", "study" if len(held.commits) == 1 else "studies"),
-        (f"{len(held.groups):,}", "workloads"),
+        (f"{len(contents.commits):,}", "study" if len(contents.commits) == 1 else "studies"),
+        (f"{len(contents.groups):,}", "workloads"),
         (f"{trials:,}", "trials"),
         (f"{measurements:,}", "measurements"),
     ]
@@ -31,24 +30,24 @@ def header(held: Gathered) -> Html:
         "header",
         tag("div", tag("p", "scaling-limits", class_="brand"), theme, class_="top"),
         tag("h1", TITLE),
-        tag("p", _measured(held.runs, {group.kind for group in held.groups}), class_="lede"),
+        tag("p", _circumstances(contents.runs, {group.kind for group in contents.groups}), class_="lede"),
         tag("dl", *cards, class_="facts"),
     )
 
 
-def _measured(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> str:
-    """On what, when and with what it was measured, in a sentence or two."""
+def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> str:
+    """The questions of the page, and when and with what it was measured, in a few sentences."""
     own = [run for run in runs if run["started_at"]]
     days = sorted(str(run["started_at"])[:10] for run in own)
     devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})
     versions = sorted({str(run["code_version"]) for run in own if run["code_version"]})
-    told = " ".join(row.question for kind, row in studies.KINDS.items() if kind in kinds)
+    words = " ".join(row.question for kind, row in studies.KINDS.items() if kind in kinds)
     if days:
         when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"
         where = f" on {', '.join(devices)}" if devices else ""
         what = f" with scaling-limits {', '.join(versions)}" if versions else ""
-        told += f" Measured {when}{where}{what}."
-    return told
+        words += f" Measured {when}{where}{what}."
+    return words
 
 
 def navigation(sections: Sequence[tuple[str, str]]) -> Html:
@@ -56,8 +55,8 @@ def navigation(sections: Sequence[tuple[str, str]]) -> Html:
     return tag("nav", *(tag("a", words, href=f"#{name}") for name, words in sections), aria_label="Sections")
 
 
-def filters(groups: Sequence[Group]) -> Html:
-    """What is to be shown."""
+def filters(groups: Sequence[FilterGroup]) -> Html:
+    """The form that filters what the page shows."""
     fields = []
     for name in FILTERS:
         values = (
@@ -77,7 +76,7 @@ def filters(groups: Sequence[Group]) -> Html:
 
 
 def noscript() -> Html:
-    """What is not there without scripts."""
+    """A note on what is missing without scripts."""
     words = (
         "Scripts are off, so the charts, the filters and sorting are missing. All tables are here: workloads with "
         "critical batch sizes and verdicts, factorizations, ledger, provenance and licences."

@@ -1,17 +1,16 @@
-"""Books: what was planned and what became of it, where it ran, and on which terms; as HTML."""
+"""Ledger, provenance and licences of the page, as HTML."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from analysis import studies
-from analysis.report.contents import Gathered
-from analysis.report.filter_groups import Group, summed
+from analysis.report.contents import FilterGroup, PageContents, sum_ledgers
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.reading import licences
-from results.reading.licences import Terms
 from results.rules.ledger import Ledger
 from results.storage.commits import Commit
 
@@ -34,32 +33,32 @@ FILES = ("study", "begun", "device", "code", "tables, sha256")
 COMPUTING = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 
 
-def ledger(groups: Sequence[Group]) -> Html:
+def ledger(groups: Sequence[FilterGroup]) -> Html:
     """The ledger of every workload, and of all of them."""
-    total = summed([group.ledger for group in groups])
-    kept = [field for field in Ledger._fields if field in ("planned", "complete", "missing") or getattr(total, field)]
-    words = ["workload", "studies", *(field.replace("_", " ") for field in kept)]
+    total = sum_ledgers([group.ledger for group in groups])
+    shown = [field for field in Ledger._fields if field in ("planned", "complete", "missing") or getattr(total, field)]
+    words = ["workload", "studies", *(field.replace("_", " ") for field in shown)]
     heads = [words[0], *(f"{word}#" for word in words[1:])]
-    rows = [_ledger_row(str(i), group, kept, heads) for i, group in enumerate(groups)]
+    rows = [_ledger_row(str(i), group, shown, heads) for i, group in enumerate(groups)]
     studies = sum(len(group.commits) + len(group.waiting) for group in groups)
-    counts = [number(getattr(total, field)) for field in kept]
+    counts = [number(getattr(total, field)) for field in shown]
     foot = [
         row([Cell("all"), number(studies), *counts], heads, class_="total"),
         row([Cell("shown")] + [number(0)] * (len(heads) - 1), heads, class_="shown", hidden=""),
     ]
-    never = [field.replace("_", " ") for field in Ledger._fields if field not in kept]
-    told = [tag("p", _sum(total), class_="sum"), _meanings(kept)]
-    told += [tag("p", f"None of the trials is {_or(never)}.", class_="note")] if never else []
-    return section("ledger", "Ledger", *told, table(heads, rows, foot, look="ledger"), said=LEDGER)
+    never = [field.replace("_", " ") for field in Ledger._fields if field not in shown]
+    notes = [tag("p", _sum(total), class_="sum"), _meanings(shown)]
+    notes += [tag("p", f"None of the trials is {_or(never)}.", class_="note")] if never else []
+    return section("ledger", "Ledger", *notes, table(heads, rows, foot, look="ledger"), said=LEDGER)
 
 
-def _ledger_row(place: str, group: Group, kept: Sequence[str], heads: Sequence[str]) -> Html:
+def _ledger_row(place: str, group: FilterGroup, shown: Sequence[str], heads: Sequence[str]) -> Html:
     name = tag("span", tag("b", group.optimizer), tag("span", f"{group.dataset} · {group.model}"), class_="name")
     if group.waiting:
         name = Html(name + tag("small", f"{len(group.waiting):,} asked for, and not run yet"))
     own = group.ledger
     cells = [Cell(name, group.key, "title"), number(len(group.commits) + len(group.waiting))]
-    cells += [number(getattr(own, field)) for field in kept]
+    cells += [number(getattr(own, field)) for field in shown]
     return row(cells, heads, data_groups=place)
 
 
@@ -74,8 +73,8 @@ def _sum(total: Ledger) -> str:
     return f"{total.planned:,} planned = {' + '.join(parts) or '0'}. {verdict}"
 
 
-def _meanings(kept: Sequence[str]) -> Html:
-    pairs = [(field.replace("_", " "), MEANINGS[field]) for field in kept if field in MEANINGS]
+def _meanings(shown: Sequence[str]) -> Html:
+    pairs = [(field.replace("_", " "), MEANINGS[field]) for field in shown if field in MEANINGS]
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", meaning)) for name, meaning in pairs), class_="meanings")
 
 
@@ -83,24 +82,22 @@ def _or(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def provenance(held: Gathered) -> Html:
-    """Where and with what studies ran, and the hashes of what was kept of each."""
-    recorded = {commit.name for commit in held.commits if KINDS[commit.kind].recorded}
+def provenance(contents: PageContents) -> Html:
+    """The provenance of studies: code, devices and software, and the hashes of their tables."""
+    recorded = {commit.name for commit in contents.commits if KINDS[commit.kind].recorded}
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for run in held.runs:
+    for run in contents.runs:
         if run["study"] not in recorded:
             groups.setdefault((_code(run), _device(run), _software(run)), []).append(run)
     rows = [_runs_row(key, own) for key, own in sorted(groups.items())]
-    comparable = sorted({str(c.plan["comparable"]) for c in held.commits if "comparable" in c.plan})
-    told = [f"Tables of schema {schema.SCHEMA_VERSION}."]
-    told += [f"Comparable version: {', '.join(comparable)}."] if comparable else []
-    told += (
-        ["Results of different comparable versions are not to be put into one curve."] if len(comparable) > 1 else []
-    )
-    told += [f"{len(recorded):,} studies are published by others."] if recorded else []
-    content = [tag("p", " ".join(told))]
+    comparable = sorted({str(c.plan["comparable"]) for c in contents.commits if "comparable" in c.plan})
+    words = [f"Tables of schema {schema.SCHEMA_VERSION}."]
+    words += [f"Comparable version: {', '.join(comparable)}."] if comparable else []
+    words += ["Results of different comparable versions are not to be put into one curve."] * (len(comparable) > 1)
+    words += [f"{len(recorded):,} studies are published by others."] if recorded else []
+    content = [tag("p", " ".join(words))]
     content += [table(RUNS, rows)] if rows else []
-    return section("provenance", "Provenance", *content, _files(held))
+    return section("provenance", "Provenance", *content, _files(contents))
 
 
 def _runs_row(key: tuple[str, str, str], runs: Sequence[dict[str, Any]]) -> Html:
@@ -118,13 +115,13 @@ def _runs_row(key: tuple[str, str, str], runs: Sequence[dict[str, Any]]) -> Html
 
 
 def _code(run: dict[str, Any]) -> str:
-    version = f"scaling-limits {run['code_version']}" if run["code_version"] else "not told"
+    version = f"scaling-limits {run['code_version']}" if run["code_version"] else "not recorded"
     return f"{version}, commit {run['git_commit']}" if run["git_commit"] else version
 
 
 def _device(run: dict[str, Any]) -> str:
     if not run["backend"] and not run["device_kind"]:
-        return "not told"
+        return "not recorded"
     count = f"{run['device_count']} × " if (run["device_count"] or 1) > 1 else ""
     emulated = ", emulated" if run["emulated"] else ""
     return f"{count}{run['device_kind'] or 'unknown'} ({run['backend'] or 'unknown'}){emulated}"
@@ -133,25 +130,28 @@ def _device(run: dict[str, Any]) -> str:
 def _software(run: dict[str, Any]) -> str:
     packages = _packages(run["package_versions"] or "{}")
     named = [f"{name} {packages[name]}" for name in COMPUTING if name in packages]
-    return ", ".join([*([f"Python {run['python_version']}"] if run["python_version"] else []), *named]) or "not told"
+    return (
+        ", ".join([*([f"Python {run['python_version']}"] if run["python_version"] else []), *named]) or "not recorded"
+    )
 
 
 def _packages(text: str) -> dict[str, Any]:
-    """Versions by name; none if ``text``, which anybody may have written, is no object of JSON."""
+    """Versions by name; none if ``text``, which anybody may have written, is not a JSON object."""
     try:
-        found = json.loads(text)
+        versions = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return versions if isinstance(versions, dict) else {}
 
 
-def _files(held: Gathered) -> Html:
+def _files(contents: PageContents) -> Html:
     """The tables of every study with their hashes."""
-    newest = {str(run["study"]): run for run in held.runs}
-    rows = []
-    for place, group in enumerate(held.groups):
-        for commit in group.commits:
-            rows.append(_file_row(str(place), commit, newest.get(commit.name, {})))
+    newest = {str(run["study"]): run for run in contents.runs}
+    rows = [
+        _file_row(str(place), commit, newest.get(commit.name, {}))
+        for place, group in enumerate(contents.groups)
+        for commit in group.commits
+    ]
     summary = tag("summary", f"Every study with the sha256 of its tables ({len(rows):,})")
     return tag("details", summary, table(FILES, rows, look="files"))
 
@@ -161,10 +161,10 @@ def _file_row(place: str, commit: Commit, run: dict[str, Any]) -> Html:
         tag("span", f"{name} ", tag("code", commit.files[name].sha256))
         for name in ("studies", "trials", "measurements")
     ]
-    begun = str(run.get("started_at") or "")[:16].replace("T", " ")
+    start = str(run.get("started_at") or "")[:16].replace("T", " ")
     cells: list[Cell | str] = [
         commit.name,
-        Cell(begun, None, "when"),
+        Cell(start, None, "when"),
         _device(run) if run else "",
         Cell((run.get("git_commit") or "")[:12], None, "hash"),
         Cell(Html("".join(hashes)), "", "hashes"),
@@ -174,13 +174,10 @@ def _file_row(place: str, commit: Commit, run: dict[str, Any]) -> Html:
 
 def terms(commits: Iterable[Commit]) -> Html:
     """Licences and citations by source."""
-    found: dict[Terms, int] = {}
-    for commit in commits:
-        own = licences.terms(commit.plan)
-        found[own] = found.get(own, 0) + 1
+    counts = Counter(licences.terms(commit.plan) for commit in commits)
     heads = ("source", "studies#", "licence", "to cite")
     rows = []
-    for own, count in sorted(found.items(), key=lambda item: str(item[0])):
+    for own, count in sorted(counts.items(), key=lambda item: str(item[0])):
         licence: str = "none stated: may be converted, and not passed on"
         if own.licence:
             licence = tag("a", own.licence, href=own.url, rel="noreferrer")
@@ -191,7 +188,7 @@ def terms(commits: Iterable[Commit]) -> Html:
     return section("licences", "Licences and citations", table(heads, rows))
 
 
-def kinds(groups: Sequence[Group]) -> list[tuple[str, str]]:
-    """Kinds that there are, with their names."""
-    there = {group.kind for group in groups}
-    return [(kind, row.said) for kind, row in studies.KINDS.items() if kind in there]
+def kinds(groups: Sequence[FilterGroup]) -> list[tuple[str, str]]:
+    """The kinds of studies on the page, with their names."""
+    present = {group.kind for group in groups}
+    return [(kind, row.said) for kind, row in studies.KINDS.items() if kind in present]

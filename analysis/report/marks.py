@@ -1,4 +1,4 @@
-"""Marks: how series are told apart on the page, by colour and by shape; colours are names of page.css."""
+"""Marks, which tell series apart on the page by colour and shape; colours are names of page.css."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ class Mark(NamedTuple):
     shape: str
 
 
-def of(names: Iterable[str]) -> dict[str, Mark]:
+def assign_marks(names: Iterable[str]) -> dict[str, Mark]:
     """A mark for every name; once all colours are used they return with other shapes."""
     count = len(SHAPES)
     marks = (
@@ -46,6 +46,6 @@ def scales(series: Mapping[str, Mark]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def swatch(mark: Mark) -> Html:
-    """What stands for a series in a legend."""
+    """The symbol of a series in a legend."""
     path = tag("path", d=mark.shape, style=f"fill:{mark.color}")
     return tag("svg", path, class_="swatch", viewBox="-1.3 -1.3 2.6 2.6", aria_hidden="true")

@@ -1,4 +1,4 @@
-"""Markup: HTML made of elements. Whatever is not made here is text, and escaped."""
+"""HTML markup made of elements. Whatever is not made here is text, and escaped."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ class Html(str):
 
 
 class Cell(NamedTuple):
-    """A cell of a table: what it shows, what it is sorted by (itself if None), and its class."""
+    """A cell of a table: its content, the value it is sorted by (its content if None), and its class."""
 
     shown: str
     value: float | str | None = None
@@ -20,17 +20,17 @@ class Cell(NamedTuple):
 
 
 def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
-    """An element; of attributes ``class_`` is class, ``data_kind`` is data-kind, and None is none."""
-    told = "".join(
+    """An element; of attributes ``class_`` is class, ``data_kind`` is data-kind, and None is left out."""
+    pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Html(f"<{name}{told}>" if name in EMPTY else f"<{name}{told}>{joined(children)}</{name}>")
+    return Html(f"<{name}{pairs}>" if name in EMPTY else f"<{name}{pairs}>{join(children)}</{name}>")
 
 
-def joined(children: Iterable[str]) -> Html:
-    """One after the other."""
+def join(children: Iterable[str]) -> Html:
+    """Children, one after the other."""
     return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
 
 
@@ -61,9 +61,9 @@ def table(heads: Sequence[str], rows: Sequence[Html], foot: Sequence[Html] = (),
 
 def row(cells: Sequence[Cell | str], heads: Sequence[str], **attributes: str | None) -> Html:
     """A row of a table; each cell knows its head, which stands beside it on a phone."""
-    made = []
+    columns = []
     for cell, head in zip(cells, heads, strict=True):
         one = cell if isinstance(cell, Cell) else Cell(cell)
         value = None if one.value is None else str(one.value)
-        made.append(tag("td", one.shown, class_=one.look, data_value=value, data_head=head.rstrip("#")))
-    return tag("tr", *made, **attributes)
+        columns.append(tag("td", one.shown, class_=one.look, data_value=value, data_head=head.rstrip("#")))
+    return tag("tr", *columns, **attributes)

@@ -12,13 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from analysis import output
-from analysis.report import charts, cores, curves_html, factorizations_html, header_html, ledger_html, panels
-from analysis.report.contents import Gathered, gather
-from analysis.report.markup import Html, joined, tag
+from analysis.report import (
+    charts,
+    core_charts,
+    curves_html,
+    factorizations_html,
+    header_html,
+    ledger_html,
+    steps_charts,
+)
+from analysis.report.contents import PageContents, gather
+from analysis.report.markup import Html, join, tag
 from results.bad_input import BadInput
 from results.durable import Folder
 
-# Where and what Vega's libraries are to be found as in the bundle.
+# Makes Vega-Embed of the bundle a global of the page.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 SCRIPTS = ("charts.js", "page.js")
 SECTIONS = {
@@ -32,13 +40,13 @@ SECTIONS = {
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
-def write(folder: Folder, out: Path, asked: tuple[str, float] | None, report: Callable[[str], None]) -> int:
+def write(folder: Folder, out: Path, target: tuple[str, float] | None, report: Callable[[str], None]) -> int:
     """Writes the page of a store or a release, and returns its size in bytes.
 
     Args:
       folder: of the store.
       out: the file; what is there is replaced.
-      asked: metric and value of a target other than the studies' own.
+      target: metric and value of a target other than the studies' own.
       report: takes a line of progress.
 
     Raises:
@@ -47,42 +55,44 @@ def write(folder: Folder, out: Path, asked: tuple[str, float] | None, report: Ca
     if out.is_dir():
         raise BadInput(f"--out {out} is a folder; name a file, such as {out / 'report.html'}")
     bundle = _bundle()
-    data = rendered(gather(folder, asked, report), bundle).encode()
+    data = render(gather(folder, target, report), bundle).encode()
     output.write(out, data, "FILE")
     return len(data)
 
 
-def rendered(held: Gathered, bundle: str) -> str:
+def render(contents: PageContents, bundle: str) -> str:
     """The page as text; the same studies give the same."""
-    curves = panels.of(held.goals)
-    figures = cores.of([one for _, one in held.held])
+    curves = steps_charts.steps_charts(contents.goals)
+    of_cores = core_charts.core_charts([one for _, one in contents.factorizations])
     body = [
         curves_html.curves(curves),
-        curves_html.workloads(held.goals),
-        factorizations_html.factorizations(held.held, sum(len(one.charts) for one in curves), figures),
-        ledger_html.ledger(held.groups),
-        ledger_html.provenance(held),
-        ledger_html.terms(held.commits),
+        curves_html.workloads(contents.goals),
+        factorizations_html.factorizations(contents.factorizations, sum(len(one.charts) for one in curves), of_cores),
+        ledger_html.ledger(contents.groups),
+        ledger_html.provenance(contents),
+        ledger_html.terms(contents.commits),
     ]
-    links = [(name, words) for name, words in SECTIONS.items() if held.held or name != "factorizations"]
+    links = [(name, words) for name, words in SECTIONS.items() if contents.factorizations or name != "factorizations"]
     main = tag("main", *body, id="main")
     parts = [
-        header_html.header(held),
+        header_html.header(contents),
         header_html.noscript(),
         header_html.navigation(links),
-        header_html.filters(held.groups),
+        header_html.filters(contents.groups),
         main,
         _footer(),
     ]
-    figured = [figure.chart | {"groups": []} for figure in figures]
     data = {
         "config": charts.config(),
         "groups": [
             {"key": group.key, "kind": group.kind, "dataset": group.dataset, "model": group.model}
             | {"optimizer": group.optimizer, "said": group.said.lower()}
-            for group in held.groups
+            for group in contents.groups
         ],
-        "charts": [*(chart for one in curves for chart in one.charts.values()), *figured],
+        "charts": [
+            *(chart for one in curves for chart in one.charts.values()),
+            *(one.chart | {"groups": []} for one in of_cores),
+        ],
     }
     script = "\n".join(_own(name) for name in SCRIPTS)
     filled = {
@@ -90,31 +100,31 @@ def rendered(held: Gathered, bundle: str) -> str:
         "version": importlib.metadata.version("scaling-limits"),
         "title": f"{header_html.TITLE} · scaling-limits",
         "style": _own("page.css"),
-        "body": joined(parts),
-        "data": embedded(data),
+        "body": join(parts),
+        "data": embed_json(data),
         "bundle": bundle,
         "script": script,
     }
     return _PLACE.sub(lambda place: filled[place[1]], _own("page.html"))
 
 
-def embedded(data: Any) -> str:
+def embed_json(data: Any) -> str:
     """Data as JSON that cannot end the element it stands in."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 
 
 def _footer() -> Html:
-    made = f"Made by scaling-limits {importlib.metadata.version('scaling-limits')} with python -m analysis report."
-    drawn = (
+    version = f"Made by scaling-limits {importlib.metadata.version('scaling-limits')} with python -m analysis report."
+    libraries = (
         "Charts are drawn by Vega, Vega-Lite and Vega-Embed (BSD 3-Clause licence, © University of Washington "
         "Interactive Data Lab and contributors). This page holds all it needs and asks the network for nothing."
     )
-    return tag("footer", tag("p", made), tag("p", drawn))
+    return tag("footer", tag("p", version), tag("p", libraries))
 
 
 def _policy(*scripts: str) -> str:
-    """What the browser allows the page: its own scripts, known by hash, and no connection to anywhere."""
+    """The policy of the page: it may run its own scripts, known by hash, and connect to nothing."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{own}'" for own in hashes)
     return (

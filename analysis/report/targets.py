@@ -1,4 +1,4 @@
-"""Goals: what came of every workload over batch sizes and its target, and how that reads."""
+"""Goals: every workload over batch sizes with its target, its results, and their words on the page."""
 
 import itertools
 import math
@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import text, workloads
-from analysis.figures import asked as asking
-from analysis.figures import definitions
-from analysis.figures.asked import Asked
+from analysis.figures import definitions, requests
+from analysis.figures.requests import FigureRequest
 from analysis.fitting import fits, pairs, regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.fits import Judged
@@ -59,37 +58,36 @@ class Goal(NamedTuple):
 
     @property
     def series(self) -> str:
-        """What tells it from the others in its panel."""
+        """Its name among the others in its panel."""
         one = self.workload
         return f"{one.optimizer} ({one.distinction})" if one.distinction else one.optimizer
 
 
-def of_store(
-    folder: Folder, asked: tuple[str, float] | None = None, move: Callable[[int], None] = lambda _: None
+def read_goals(
+    folder: Folder, target: tuple[str, float] | None = None, move: Callable[[int], None] = lambda _: None
 ) -> list[Goal]:
     """Every workload of a store or a release over batch sizes, once for each of its targets.
 
     Args:
       folder: of the store.
-      asked: metric and value of a target other than the studies' own.
+      target: metric and value of a target other than the studies' own.
       move: takes how many studies are done.
     """
-    found, done = [], 0
+    goals, done = [], 0
     for workload in workloads.of_store(folder):
-        targets = _targets(workload, asked)
-        found += [_with_target(workload, target) for target in targets] or [_without(workload)]
+        goals += [_with_target(workload, own) for own in _targets(workload, target)] or [_without(workload)]
         done += len(workload.commits)
         move(done)
-    return found
+    return goals
 
 
 def answers(goal: Goal) -> list[tuple[str, Judged]]:
-    """What there is of a goal: selected, and confirmed if anything was, each with its fit."""
+    """The answers of a goal: selected, and confirmed if there are any, each with its fit."""
     return pairs.answers(goal.fitted) if goal.fitted else []
 
 
 def reason(goal: Goal, judged: Judged) -> str:
-    """What there is to know of a fit, without what tells its workload apart, which the page says elsewhere."""
+    """The reason of a verdict, without what tells its workload apart, which the page says elsewhere."""
     return judged.reason.removeprefix(f"{goal.workload.distinction}; ")
 
 
@@ -123,7 +121,7 @@ def critical(goal: Goal) -> str:
 
 
 def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
-    """Which regime the measured batch sizes are in, such as ``perfect scaling 1 … 16``; nothing without a fit.
+    """The regimes of the measured batch sizes, such as ``perfect scaling 1 … 16``; nothing without a fit.
 
     Returns:
       For every run of batch sizes the place of its regime in ``REGIMES``, and words.
@@ -140,17 +138,17 @@ def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
 
 
 def shortcomings(goal: Goal) -> list[str]:
-    """What was not reached, and how near it came."""
+    """Batch sizes that did not reach the target, and how near they came."""
     fitted = goal.fitted
     if fitted is None:
         return []
-    told = []
+    words = []
     for size, budget in sorted(fitted.missed.items()):
         within = f"not reached at batch size {size:,.0f} within {budget:,.0f} steps"
-        told.append(within + (f": best {_error(goal, int(size))}" if int(size) in goal.best else ""))
+        words.append(within + (f": best {_error(goal, int(size))}" if int(size) in goal.best else ""))
     if not fitted.drawable and fitted.judged.points.refusal:
-        told.append(f"no curve: {fitted.judged.points.refusal}")
-    return told
+        words.append(f"no curve: {fitted.judged.points.refusal}")
+    return words
 
 
 def best_in_words(goal: Goal) -> str:
@@ -161,43 +159,42 @@ def best_in_words(goal: Goal) -> str:
     return f"best {_error(goal, size)} at batch size {size:,}"
 
 
-def told_of(goal: Goal, size: int) -> list[tuple[str, str]]:
-    """What is known of what was selected at a batch size, as pairs of a word and what it stands for."""
+def describe_selected(goal: Goal, size: int) -> list[tuple[str, str]]:
+    """The selected answer at a batch size, as pairs of a name and a value."""
     assert goal.fitted is not None
     fitted, points = goal.fitted, goal.fitted.judged.points
     at = np.flatnonzero(points.batch_size == size)
     commits = [commit for commit in goal.workload.commits if commit.study.batch_size == size]
-    told = [("batch size", f"{size:,} examples")]
+    facts = [("batch size", f"{size:,} examples")]
     if len(at):
-        told.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
+        facts.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
     else:
-        told.append(("steps to target", f"more than {fitted.missed[size]:,.0f}: not reached within the budget"))
-        told += [("best error", _error(goal, size))] if size in goal.best else []
+        facts.append(("steps to target", f"more than {fitted.missed[size]:,.0f}: not reached within the budget"))
+        facts += [("best error", _error(goal, size))] if size in goal.best else []
     best = fitted.best.get(size)
     if best is not None:
-        of = f"{int(best['trial'])}, the best of {points.trials}"
-        told += [("trial", of), *_metaparameters(best)]
-    told += [(pairs.CONFIRMED, _again(one)) for one in fitted.again if one.batch_size == size]
-    return [*told, *(("study", commit.name) for commit in commits)]
+        trial = f"{int(best['trial'])}, the best of {points.trials}"
+        facts += [("trial", trial), *_metaparameters(best)]
+    facts += [(pairs.CONFIRMED, _again(one)) for one in fitted.again if one.batch_size == size]
+    return [*facts, *(("study", commit.name) for commit in commits)]
 
 
-def told_again(one: Confirmed) -> list[tuple[str, str]]:
-    """What is known of what was confirmed at a batch size, likewise."""
+def describe_confirmed(one: Confirmed) -> list[tuple[str, str]]:
+    """The confirmed answer at a batch size, likewise."""
     which = "the best of the search" if one.chosen == one.best else "chosen among the best of the search"
-    told = [
+    facts = [
         ("batch size", f"{one.batch_size:,} examples"),
         (pairs.CONFIRMED, _again(one)),
         ("trial", f"{one.chosen}, {which}"),
     ]
-    told += [("median that chose it", _steps(one.choosing))] if one.choosing else []
-    return [*told, (pairs.SELECTED, _interval(*one.selected)), ("study", one.study)]
+    facts += [("median that chose it", _steps(one.choosing))] if one.choosing else []
+    return [*facts, (pairs.SELECTED, _interval(*one.selected)), ("study", one.study)]
 
 
-def _targets(workload: WorkloadStudies, asked: tuple[str, float] | None) -> list[Target]:
-    if asked:
-        metric, value = asked
-        return asking.targets(workload, Asked("steps", metric=metric, values=(value,)))
-    own = asking.targets(workload, Asked("steps"))
+def _targets(workload: WorkloadStudies, target: tuple[str, float] | None) -> list[Target]:
+    if target:
+        return requests.targets(workload, FigureRequest("steps", metric=target[0], values=target[1:]))
+    own = requests.targets(workload, FigureRequest("steps"))
     short = any(SHORTFALL in commit.metrics for commit in workload.commits)
     return own or ([Target(SHORTFALL, 0.0)] if short else [])
 
@@ -213,16 +210,16 @@ def _with_target(workload: WorkloadStudies, target: Target) -> Goal:
 
 
 def _without(workload: WorkloadStudies) -> Goal:
-    there = {metric for commit in workload.commits for metric in commit.metrics if metric in METRICS}
-    named = definitions.metrics(workload.dataset, workload.model, workload.optimizer)
-    known = [metric for metric in [*named, *sorted(there, key=_told_first)] if metric in there]
+    measured = {metric for commit in workload.commits for metric in commit.metrics if metric in METRICS}
+    of_paper = definitions.metrics(workload.dataset, workload.model, workload.optimizer)
+    known = [metric for metric in [*of_paper, *sorted(measured, key=_precedence)] if metric in measured]
     best: dict[int, float] = {}
     for commit in workload.commits if known else ():
         _lowest(best, commit, known[0], read_table(commit, "trials")["trial"].to_pylist())
     return Goal(workload, None, known[0] if known else None, best)
 
 
-def _told_first(metric: str) -> tuple[int, bool, int]:
+def _precedence(metric: str) -> tuple[int, bool, int]:
     split = ("validation", "test", "train").index(metric.partition("_")[0])
     return split, metric.endswith("_loss"), METRICS.index(metric)
 

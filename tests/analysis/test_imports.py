@@ -37,7 +37,7 @@ def loaded(program: str, *arguments: object) -> set[str]:
 
 def test_no_accelerator_stack_is_ever_imported(swept: Path, tmp_path: Path) -> None:
     modules = loaded(EVERYTHING + DRAWN, swept, tmp_path)
-    assert {"analysis.figures.shallue2018", "analysis.figures.of_steps", "matplotlib.figure", "polars"} <= modules
+    assert {"analysis.figures.shallue2018", "analysis.figures.steps_figures", "matplotlib.figure", "polars"} <= modules
     assert not modules & ACCELERATORS
     assert "matplotlib.pyplot" not in modules  # which looks for a screen
     assert len(list(tmp_path.iterdir())) == 4
@@ -55,7 +55,7 @@ def test_the_list_names_figures_and_kinds(cli: Any) -> None:
     code, out, err = cli("figures", "--list")
     assert (code, err) == (0, "")
     names = [line.split("  ")[0] for line in out.splitlines()]
-    kinds = [f"--kind {name}" for name, row in registry.FIGURES.items() if row.of == registry.NOT_IN_IDENTITY]
-    assert names == [*registry.named(), *kinds]
+    kinds = [f"--kind {name}" for name, row in registry.FIGURES.items() if row.source == registry.WORKLOADS]
+    assert names == [*registry.store_figures(), *kinds]
     of_paper = [name for name in names if name.startswith("shallue2018/")]
     assert of_paper == [f"shallue2018/figure{number}" for number in range(1, 12)]

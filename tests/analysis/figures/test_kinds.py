@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from analysis import workloads
-from analysis.figures import asked as asking
+from analysis.figures import requests
 from analysis.figures import registry
-from analysis.figures.asked import Asked
+from analysis.figures.requests import FigureRequest
 from analysis.plotting.picture import Picture, Skipped
 from results.rules.answers import Rule
 
@@ -22,10 +22,10 @@ MNIST = "dataset=mnist,model=simple_cnn_base"
 
 def drawn(folder: Path, kind: str, where: tuple[str, ...] = (), **more: Any) -> tuple[list[Picture], list[str]]:
     """The pictures of a kind, and what is said about the rest."""
-    asked = Asked(kind, where, **more)
+    request = FigureRequest(kind, where, **more)
     with matplotlib.rc_context():
-        found, without = asking.with_targets(workloads.of_store(folder, where), asked)
-        made = [*without, *registry.FIGURES[kind].draw(found, asked)]
+        found, without = requests.with_targets(workloads.of_store(folder, where), request)
+        made = [*without, *registry.FIGURES[kind].draw(found, request)]
     return [one for one in made if isinstance(one, Picture)], [str(one) for one in made if isinstance(one, Skipped)]
 
 

@@ -151,7 +151,7 @@ def test_another_target_may_be_drawn(swept, tmp_path, cli):
 def test_list_needs_no_store(cli):
     code, out, err = cli("figures", "--list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()][: len(registry.named())] == registry.named()
+    assert [line.split()[0] for line in out.splitlines()][: len(registry.store_figures())] == registry.named()
 
 
 def test_bad_arguments_are_told_in_one_line(swept, tmp_path, cli):

@@ -44,7 +44,7 @@ def test_the_table_of_figures_is_that_of_the_notebook() -> None:
 
 @pytest.mark.parametrize("number", sorted(definitions.TITLES))
 def test_every_panel_is_drawn_with_every_line(held: list[workloads.WorkloadStudies], number: int) -> None:
-    (picture,) = shallue2018.figure(shallue2018.of(held), number)
+    (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
     assert not isinstance(picture, Skipped)
     panels = definitions.figures()[number]
     axes = picture.figure.axes
@@ -99,7 +99,7 @@ def test_an_average_precision_is_turned_back(held: list[workloads.WorkloadStudie
 
 def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workloads.WorkloadStudies]) -> None:
     some = [one for one in held if one.optimizer == "nesterov_momentum" and one.dataset in ("mnist", "cifar_10")]
-    made = list(shallue2018.figure(shallue2018.of(some), 4))
+    made = list(shallue2018.figure(shallue2018.name_workloads(some), 4))
     told = [str(one) for one in made if isinstance(one, Skipped)]
     assert told == [
         "shallue2018/figure4, panel 'Simple CNN on MNIST': not in the store: mnist/simple_cnn_base/sgd, "
@@ -111,7 +111,7 @@ def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workloads.W
     picture = made[-1]
     assert not isinstance(picture, Skipped)
     assert [has_data(ax) for ax in picture.figure.axes] == [True, False, True]
-    (missing,) = map(str, shallue2018.figure(shallue2018.of(some), 10))
+    (missing,) = map(str, shallue2018.figure(shallue2018.name_workloads(some), 10))
     assert missing.startswith("shallue2018/figure10: none of its workloads is in the store: lm1b/transformer_wide/")
 
 
@@ -146,7 +146,7 @@ def test_what_was_measured_here_is_drawn_under_the_names_of_the_paper(folder: An
             targets=(target,),
         )  # fmt: skip
         publish(folder, study, {0: Ran([(9, 0.5), (10 + 1024 // size, 0.01)])}, ["validation_error"])
-    *told, picture = shallue2018.figure(shallue2018.of_store(folder), 1)
+    *told, picture = shallue2018.figure(shallue2018.name_workloads(workloads.of_store(folder)), 1)
     assert len(told) == 8
     assert not isinstance(picture, Skipped)
     assert [has_data(ax) for ax in picture.figure.axes] == [True] + 8 * [False]
@@ -167,7 +167,11 @@ def test_a_batch_size_that_all_are_relative_to_may_be_missing(
     (mnist,) = [one for one in held if one.title == "mnist · fc_1024 · sgd"]
     cut = mnist._replace(commits=tuple(commit for commit in mnist.commits if commit.study.batch_size != 2))
     others = [one for one in held if one.dataset == "mnist" and one.model.startswith("fc") and one is not mnist]
-    told = [str(one) for one in shallue2018.figure(shallue2018.of([cut, *others]), 3) if isinstance(one, Skipped)]
+    told = [
+        str(one)
+        for one in shallue2018.figure(shallue2018.name_workloads([cut, *others]), 3)
+        if isinstance(one, Skipped)
+    ]
     assert (
         "shallue2018/figure3, panel 'Fully Connected sizes on MNIST': FC-1024: no steps at batch size 2, "
         "which all are relative to" in told

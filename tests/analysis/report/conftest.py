@@ -75,7 +75,7 @@ def paged() -> Callable[..., Page]:
     """The page of a store, with a stand-in for what draws its charts, which takes a second to bundle."""
 
     def make(folder: Path, asked: tuple[str, float] | None = None) -> Page:
-        return parsed(page.rendered(contents.gather(folder, asked, lambda _: None), "/* charts */"))
+        return parsed(page.render(contents.gather(folder, asked, lambda _: None), "/* charts */"))
 
     return make
 

@@ -57,7 +57,7 @@ def _steps(folder: Path) -> list[dict[str, Any]]:
 
 def test_verdicts_and_regimes_are_those_of_the_fit(paged: Paged, swept: Path) -> None:
     said = paged(swept).said()
-    found = targets.of_store(swept)
+    found = targets.read_goals(swept)
     assert [goal.series for goal in found] == ["momentum", "nesterov", "sgd"]
     for goal in found:
         assert targets.critical(goal) in said
@@ -114,7 +114,7 @@ def test_text_of_a_store_is_text_and_nothing_else(paged: Paged, several: Path) -
 
 
 def test_data_cannot_end_their_element() -> None:
-    text = page.embedded({"a": "</script><!-- é \u2028"})
+    text = page.embed_json({"a": "</script><!-- é \u2028"})
     assert "<" not in text
     assert json.loads(text) == {"a": "</script><!-- é \u2028"}
 
@@ -228,7 +228,7 @@ def test_a_store_may_grow_while_it_is_read(
     paged: Paged, folder: Path, put: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(folder, plan(batch_size=16, trials=1), {0: Ran([(8, 0.1)])})
-    read = targets.of_store
+    read = targets.read_goals
 
     def grows(*arguments: Any) -> Any:
         found = read(*arguments)
@@ -236,7 +236,7 @@ def test_a_store_may_grow_while_it_is_read(
         put(cores=2, trials=1)
         return found
 
-    monkeypatch.setattr(targets, "of_store", grows)
+    monkeypatch.setattr(targets, "read_goals", grows)
     made = paged(folder)
     assert "3 planned = 2 complete + 1 missing. It adds up." in made.said()
     assert [group["kind"] for group in made.data["groups"]] == ["batch", "cores"]

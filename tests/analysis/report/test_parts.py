@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from analysis.cores import factorizations
-from analysis.report import charts, cores, ledger_html, marks, targets
-from analysis.report.markup import Html, joined, number, row, table, tag
+from analysis.plotting import ticks
+from analysis.report import charts, core_charts, ledger_html, marks, targets
+from analysis.report.markup import Html, join, number, row, table, tag
 
 
 def test_text_is_escaped_once_and_markup_is_not() -> None:
     made = tag("p", "a < b & c", tag("b", '"d"'), class_="x y", data_group="<1>", hidden="", title=None)
     assert made == '<p class="x y" data-group="&lt;1&gt;" hidden="">a &lt; b &amp; c<b>&quot;d&quot;</b></p>'
-    assert joined(["<", Html("<i></i>")]) == "&lt;<i></i>"
+    assert join(["<", Html("<i></i>")]) == "&lt;<i></i>"
     assert tag("input", name="q") == '<input name="q">'
 
 
@@ -35,7 +36,7 @@ def test_versions_of_packages_that_are_not_told_are_left_out(packages: str) -> N
 
 
 def test_thirty_series_look_different() -> None:
-    made = marks.of(f"series {i}" for i in range(30))
+    made = marks.assign_marks(f"series {i}" for i in range(30))
     assert len(set(made.values())) == 30
     assert len({mark.color for mark in list(made.values())[:9]}) == 9
     assert len({mark.shape for mark in list(made.values())[:9]}) == 9
@@ -54,14 +55,14 @@ def test_ticks_are_powers_of_two_within_the_ends(
 
 
 def test_an_axis_has_room_and_a_flat_curve_looks_flat() -> None:
-    assert charts.limits([2, 1024], 1, 1) == (1, 2048)
-    low, high = charts.limits([100, 100], 0.5, 0.5)
+    assert ticks.limits([2, 1024], 1, 1) == (1, 2048)
+    low, high = ticks.limits([100, 100], 0.5, 0.5)
     assert math.log2(high / low) == pytest.approx(3)
     assert math.sqrt(low * high) == pytest.approx(100)
 
 
 def test_every_layer_of_every_chart_has_named_data() -> None:
-    looks = marks.of(["a", "b"])
+    looks = marks.assign_marks(["a", "b"])
     made = [
         charts.steps(looks, (1, 8), (1, 8)),
         charts.cores(looks, (1, 8), (1, 8)),
@@ -76,7 +77,7 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
 
 
 def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
-    found = {goal.series: goal for goal in targets.of_store(swept)}
+    found = {goal.series: goal for goal in targets.read_goals(swept)}
     for name, goal in found.items():
         assert goal.fitted and goal.fitted.judged.fit, name
         fit = goal.fitted.judged.fit
@@ -96,19 +97,19 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
 
 def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:
     put({"seconds": 0.25}, cores=1)
-    told = cores.notes(factorizations.load(folder))
+    told = core_charts.notes(factorizations.load(folder))
     assert told == ["No factorization was timed on two numbers of real cores, so nothing is said of more of them."]
     put({"seconds": 0.125}, cores=2)
-    assert cores.notes(factorizations.load(folder)) == []
+    assert core_charts.notes(factorizations.load(folder)) == []
     put({"emulated": True}, cores=8)
-    (told_emulated,) = cores.notes(factorizations.load(folder))
+    (told_emulated,) = core_charts.notes(factorizations.load(folder))
     assert told_emulated.startswith("Cores are emulated, so that seconds say nothing about speed: ")
 
 
 def test_three_numbers_of_cores_have_a_law(put: Any, folder: Path) -> None:
     for count in (1, 2, 4):
         put({"seconds": 0.5 / count, "physical_cores": 4}, cores=count)
-    (figure, *_) = cores.of(factorizations.load(folder))
+    (figure, *_) = core_charts.core_charts(factorizations.load(folder))
     assert [point["x"] for point in figure.chart["always"]["points"]] == [1, 2, 4]
     assert len(figure.chart["always"]["fits"]) == 41
     assert "less than half of the cores' time is lost up to 4" in figure.said[0]
@@ -116,7 +117,7 @@ def test_three_numbers_of_cores_have_a_law(put: Any, folder: Path) -> None:
 
 def test_a_trial_that_diverged_is_a_cross_without_recall(put: Any, folder: Path) -> None:
     put({"diverged": (1,)}, trials=4)
-    (figure,) = cores.of(factorizations.load(folder))
+    (figure,) = core_charts.core_charts(factorizations.load(folder))
     points = figure.chart["always"]["points"]
     assert [("recall" in point, point.get("diverged")) for point in points] == [
         (True, None),

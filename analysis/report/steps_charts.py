@@ -1,4 +1,4 @@
-"""Panels: the workloads that share a data set, a model and a target, as charts of steps to target."""
+"""Charts of steps to target: one for the workloads that share a data set, a model and a target."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from analysis.fitting import pairs, regimes
 from analysis.fitting.confirmations import middle
 from analysis.fitting.fits import Judged
 from analysis.fitting.pairs import Fitted
+from analysis.plotting import ticks, verdicts
 from analysis.report import charts, marks, targets
 from analysis.report.marks import Mark
 from analysis.report.targets import Goal
@@ -21,25 +22,25 @@ TOP = 2**0.3  # from where the median of repeats never reached up to the end of 
 DIAGONAL = 4.0  # factor between lines of perfect scaling
 NO_PANEL = -1
 
-Rows = list[dict[str, Any]]
+ChartRows = list[dict[str, Any]]
 Member = tuple[int, Goal]  # of a panel: a workload, and its place among all groups
 
 
-class Panel(NamedTuple):
-    """A chart of what was selected, and one like it of what was confirmed if anything was.
+class StepsChart(NamedTuple):
+    """A chart of selected answers, and one like it of confirmed answers if there are any.
 
     Attributes:
       members: its workloads, and the place of each among all groups.
-      looks: the mark of every member.
-      charts: by name, what page.js draws: ``spec``; the rows of ``always``, of ``several`` where no workload is looked
-        at, and of ``focused``, of the workload that is looked at. The rows of a workload have its place as ``w``.
+      marks: of the members.
+      charts: by name, the data that page.js draws: ``spec``; the rows of ``always``, of ``several`` where no workload
+        is looked at, and of ``focused``, of the workload that is looked at. Rows of a workload have its place as ``w``.
       without: workloads without a curve, and why.
     """
 
-    members: Sequence[tuple[int, Goal]]
-    looks: Sequence[Mark]
+    members: Sequence[Member]
+    marks: Sequence[Mark]
     charts: Mapping[str, dict[str, Any]]
-    without: Sequence[tuple[int, Goal]]
+    without: Sequence[Member]
 
     @property
     def title(self) -> str:
@@ -51,46 +52,48 @@ class Panel(NamedTuple):
         """The target, of how many trials points are the best, and whether they were pruned."""
         lines = [goal.fitted for _, goal in self.members if goal.fitted and goal.fitted.drawable]
         first = self.members[0][1]
-        return f"{first.sought} · {pages.counted(lines)}" if lines else first.sought
+        return f"{first.sought} · {pages.trial_counts(lines)}" if lines else first.sought
 
 
-def of(found: Sequence[tuple[int, Goal]]) -> list[Panel]:
-    """The panels of goals, each with the place of its group, that have a target and anything to show."""
-    looks = marks.of(sorted({goal.series for _, goal in found}))
-    groups: dict[tuple[object, ...], list[tuple[int, Goal]]] = {}
-    for place, goal in found:
+def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
+    """The charts of goals, each with the place of its group, that have a target and anything to show."""
+    mark_of = marks.assign_marks(sorted({goal.series for _, goal in goals}))
+    groups: dict[tuple[object, ...], list[Member]] = {}
+    for place, goal in goals:
         if goal.fitted:
             key = (goal.workload.dataset, goal.workload.model, goal.fitted.curve.target)
             groups.setdefault(key, []).append((place, goal))
-    made, height = [], charts.TALL if len(groups) == 1 else charts.HEIGHT
+    found, height = [], charts.TALL if len(groups) == 1 else charts.HEIGHT
     for group in groups.values():
-        drawn = [(place, goal) for place, goal in group if goal.fitted and (goal.fitted.drawable or goal.fitted.missed)]
-        others = [
-            (place, goal) for place, goal in group if not (goal.fitted and (goal.fitted.drawable or goal.fitted.missed))
-        ]
-        if any(goal.fitted and goal.fitted.drawable for _, goal in drawn):
-            own = [looks[goal.series] for _, goal in drawn]
-            made.append(Panel(drawn, own, _charts(drawn, own, height), others))
-    return made
+        members = [(place, goal) for place, goal in group if _has_points(goal)]
+        if any(goal.fitted and goal.fitted.drawable for _, goal in members):
+            own = [mark_of[goal.series] for _, goal in members]
+            others = [(place, goal) for place, goal in group if not _has_points(goal)]
+            found.append(StepsChart(members, own, _charts(members, own, height), others))
+    return found
 
 
-def _charts(members: Sequence[Member], looks: Sequence[Mark], height: int) -> dict[str, dict[str, Any]]:
+def _has_points(goal: Goal) -> bool:
+    return goal.fitted is not None and (goal.fitted.drawable or bool(goal.fitted.missed))
+
+
+def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -> dict[str, dict[str, Any]]:
     """Alike in their axes, so that one can be held against the other."""
     lines = [goal.fitted for _, goal in members if goal.fitted]
-    across = charts.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
-    up = charts.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
-    series = {goal.series: mark for (_, goal), mark in zip(members, looks, strict=True)}
-    there = [name for name in pairs.ANSWERS if any(name in dict(targets.answers(goal)) for _, goal in members)]
-    return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in there}
+    across = ticks.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
+    up = ticks.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
+    series = {goal.series: mark for (_, goal), mark in zip(members, own_marks, strict=True)}
+    names = [name for name in pairs.ANSWERS if any(name in dict(targets.answers(goal)) for _, goal in members)]
+    return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in names}
 
 
 def _chart(
     members: Sequence[Member], name: str, ends: tuple[tuple[float, float], tuple[float, float]], spec: dict[str, Any]
 ) -> dict[str, Any]:
     across, up = ends
-    always: dict[str, Rows] = {"points": [], "fits": []}
-    several: dict[str, Rows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
-    focused: dict[str, Rows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "critical")}
+    always: dict[str, ChartRows] = {"points": [], "fits": []}
+    several: dict[str, ChartRows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
+    focused: dict[str, ChartRows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "critical")}
     for place, goal in members:
         judged = dict(targets.answers(goal)).get(name)
         if judged is None:
@@ -104,9 +107,9 @@ def _chart(
     return {
         "spec": spec,
         "groups": [place for place, _ in members],
-        "always": _rounded(always),
-        "several": _rounded(several),
-        "focused": _rounded(focused),
+        "always": _round(always),
+        "several": _round(several),
+        "focused": _round(focused),
     }
 
 
@@ -115,9 +118,9 @@ def _fitted(
     fit: regimes.Fit,
     own: dict[str, Any],
     across: tuple[float, float],
-    always: dict[str, Rows],
-    several: dict[str, Rows],
-    focused: dict[str, Rows],
+    always: dict[str, ChartRows],
+    several: dict[str, ChartRows],
+    focused: dict[str, ChartRows],
 ) -> None:
     """Adds the rows of a fit."""
     x = np.geomspace(fit.batch_size[0], fit.batch_size[-1], ACROSS)
@@ -147,10 +150,10 @@ def _points(goal: Goal) -> Iterator[dict[str, Any]]:
         least = low if low > 0 else min(0.5, high)
         place: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
         place |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
-        yield place | {"told": _lines(heading, targets.told_of(goal, int(size)))}
+        yield place | {"told": _lines(heading, targets.describe_selected(goal, int(size)))}
     for size, budget in goal.fitted.missed.items():
         place = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, targets.told_of(goal, int(size)))}
+        yield place | {"told": _lines(heading, targets.describe_selected(goal, int(size)))}
 
 
 def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
@@ -168,18 +171,15 @@ def _confirmed(goal: Goal, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
         if not math.isfinite(median):
             top = up[1] / TOP
             place |= {"y": top, "low": min(place["low"], top), "high": top, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, targets.told_again(one))}
+        yield place | {"told": _lines(heading, targets.describe_confirmed(one))}
 
 
 def _perfect(judged: Judged, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    fit, points = judged.fit, judged.points
-    if fit:
-        examples = fit.e_min
-    elif len(points.batch_size):
-        examples = float(points.batch_size[0] * (max(points.low[0], 0.5) + points.high[0]) / 2)
-    else:
-        return
-    yield {"x": across[0], "y": examples / across[0], "x2": across[1], "y2": examples / across[1]}
+    points = judged.points
+    if len(points.batch_size):
+        first = float(points.batch_size[0] * (max(points.low[0], 0.5) + points.high[0]) / 2)
+        examples = judged.fit.e_min if judged.fit else first
+        yield {"x": across[0], "y": examples / across[0], "x2": across[1], "y2": examples / across[1]}
 
 
 def _diagonals(across: tuple[float, float], up: tuple[float, float]) -> Iterator[dict[str, Any]]:
@@ -194,8 +194,7 @@ def _diagonals(across: tuple[float, float], up: tuple[float, float]) -> Iterator
 def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
     edges = np.geomspace(*across, MANY + 1)
     names = regimes.names(fit, np.sqrt(edges[1:] * edges[:-1]))
-    starts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
-    for first, last in zip(starts, np.append(starts[1:], MANY), strict=True):
+    for first, last in verdicts.runs(names):
         name = str(names[first])
         place = targets.REGIMES.index(name if name in targets.REGIMES else targets.UNCLEAR)
         yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{place})"}
@@ -213,8 +212,8 @@ def _heights(line: Fitted) -> list[float]:
     return [max(steps, 0.5) for steps in own]
 
 
-def _rounded(rows: dict[str, Rows]) -> dict[str, Rows]:
-    """With five digits, which no eye tells from all of them."""
+def _round(rows: dict[str, ChartRows]) -> dict[str, ChartRows]:
+    """Rows with numbers of five digits, which look the same."""
     return {
         name: [{key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()} for row in own]
         for name, own in rows.items()

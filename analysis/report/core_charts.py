@@ -1,4 +1,4 @@
-"""Cores: charts of factorizations, seconds per epoch over cores, and what solvers, formats and tuning do to recall."""
+"""Charts of factorizations: seconds per epoch over cores, and recall by solver, number format and metaparameters."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,79 +11,79 @@ from analysis.cores import core_counts, epochs
 from analysis.cores.core_counts import JudgedCoreCurve
 from analysis.cores.factorizations import SPLITS, Measured
 from analysis.figures import recall_figures, scaling_figures
-from analysis.plotting import labels
+from analysis.plotting import labels, ticks
 from analysis.report import charts, marks
 from analysis.report.marks import Mark
 
 APART = 5.0  # courses whose seconds differ by this factor are shown on a logarithmic axis
 
 
-class Figure(NamedTuple):
+class CoreChart(NamedTuple):
     """A chart of factorizations.
 
     Attributes:
       title: what it is about.
       goal: of what data, and how.
-      said: what it shows and what it cannot, a sentence each.
-      looks: marks by what the legend calls them.
-      chart: what page.js draws, ``spec`` and the rows of ``always``.
+      conclusions: what it shows and what it cannot, a sentence each.
+      marks: by their name in the legend.
+      chart: the data that page.js draws, ``spec`` and the rows of ``always``.
       members: the factorizations in it.
     """
 
     title: str
     goal: str
-    said: Sequence[str]
-    looks: dict[str, Mark]
+    conclusions: Sequence[str]
+    marks: dict[str, Mark]
     chart: dict[str, Any]
     members: Sequence[Measured]
 
 
-def of(held: Sequence[Measured]) -> list[Figure]:
-    """All charts that these factorizations make."""
-    return [*over_cores(held), *over_seconds(held), *over_formats(held), *over_trials(held)]
+def core_charts(studies: Sequence[Measured]) -> list[CoreChart]:
+    """All charts of these factorizations."""
+    return [*over_cores(studies), *over_seconds(studies), *over_formats(studies), *over_trials(studies)]
 
 
-def notes(held: Sequence[Measured]) -> list[str]:
-    """What a reader of all this has to know, a sentence each."""
-    told = epochs.notes(held)
-    if held and not any(len(curve.members) >= scaling_figures.FEWEST for curve in core_counts.curves(held)):
-        told.append("no factorization was timed on two numbers of real cores, so nothing is said of more of them")
-    return [f"{words[0].upper()}{words[1:]}." for words in told]
+def notes(studies: Sequence[Measured]) -> list[str]:
+    """Notes for a reader of all charts, a sentence each."""
+    words = epochs.notes(studies)
+    if studies and not any(len(curve.members) >= scaling_figures.FEWEST for curve in core_counts.curves(studies)):
+        words.append("no factorization was timed on two numbers of real cores, so nothing is said of more of them")
+    return [f"{note[0].upper()}{note[1:]}." for note in words]
 
 
-def over_cores(held: Sequence[Measured]) -> Iterator[Figure]:
+def over_cores(studies: Sequence[Measured]) -> Iterator[CoreChart]:
     """Seconds per epoch against cores, a chart per kind of data and device; emulated cores are on none."""
-    curves = [curve for curve in core_counts.curves(held) if len(curve.members) >= scaling_figures.FEWEST]
+    curves = [curve for curve in core_counts.curves(studies) if len(curve.members) >= scaling_figures.FEWEST]
     alike: dict[tuple[str, str], list[JudgedCoreCurve]] = {}
     for curve in curves:
         place = curve.any.place
         device = (place.device_kind if place else None) or "an unknown device"
         alike.setdefault((labels.size(curve.any), device), []).append(core_counts.judge(curve))
     for (size, device), judged in alike.items():
-        names = labels.apart([one.curve.any for one in judged], always=2)
-        looks = marks.of(names)
+        names = labels.distinguish([one.curve.any for one in judged], always=2)
+        mark_of = marks.assign_marks(names)
         points = [row for name, one in zip(names, judged, strict=True) for row in _timed(name, one)]
         fits = [row for name, one in zip(names, judged, strict=True) for row in _law(name, one)]
-        across = charts.limits([row["x"] for row in points], 0.4, 0.4, least=2)
-        up = charts.limits([row[end] for row in points for end in ("low", "high")], 0.6, 0.5)
+        across = ticks.limits([row["x"] for row in points], 0.4, 0.4, least=2)
+        up = ticks.limits([row[end] for row in points for end in ("low", "high")], 0.6, 0.5)
         ideal = [_ideal(one, across) for one in judged]
-        said = [f"{name}: {_verdict(one)}" for name, one in zip(names, judged, strict=True)]
-        yield Figure(
+        conclusions = [f"{name}: {_verdict(one)}" for name, one in zip(names, judged, strict=True)]
+        yield CoreChart(
             f"Seconds per epoch on {device}",
             labels.line(judged[0].curve.any.study.dataset, size, "medians, and the middle half of the epochs"),
-            said,
-            looks,
+            conclusions,
+            mark_of,
             {
-                "spec": charts.cores(looks, across, up),
+                "spec": charts.cores(mark_of, across, up),
                 "always": {"points": points, "fits": fits, "perfect": ideal},
             },
             [one for each in judged for one in each.curve.members],
         )
 
 
-def over_seconds(held: Sequence[Measured]) -> Iterator[Figure]:
+def over_seconds(studies: Sequence[Measured]) -> Iterator[CoreChart]:
     """Recall against seconds of solving, with every solver."""
-    for group in recall_figures.by_solver(held):
+    for group in recall_figures.by_solver(studies):
         one = group[0]
         cores = labels.span([one.study.cores], "core")
         yield _courses(
@@ -94,9 +94,9 @@ def over_seconds(held: Sequence[Measured]) -> Iterator[Figure]:
         )
 
 
-def over_formats(held: Sequence[Measured]) -> Iterator[Figure]:
+def over_formats(studies: Sequence[Measured]) -> Iterator[CoreChart]:
     """Recall epoch by epoch, in every number format."""
-    for group in recall_figures.by_format(held):
+    for group in recall_figures.by_format(studies):
         one = group[0]
         norms = one.study.space["norm_penalty"].values
         ridge = f", λ = {norms[0]:g}" if len(norms) == 1 else ""
@@ -108,37 +108,37 @@ def over_formats(held: Sequence[Measured]) -> Iterator[Figure]:
         )
 
 
-def over_trials(held: Sequence[Measured]) -> Iterator[Figure]:
+def over_trials(studies: Sequence[Measured]) -> Iterator[CoreChart]:
     """Recall over the plane of unobserved weight and norm penalty."""
-    for members in recall_figures.by_trial(held):
+    for members in recall_figures.by_trial(studies):
         one = members[0]  # on every number of cores the trials are the same
         last, rows, split = one.last, [], SPLITS[one.chosen_by]
-        for trial, drawn in one.trials.iterrows():
-            told = {"x": float(drawn["unobserved_weight"]), "y": float(drawn["norm_penalty"])}
-            diverged = drawn["status"] == "INFEASIBLE"
+        for trial, row in one.trials.iterrows():
+            place = {"x": float(row["unobserved_weight"]), "y": float(row["norm_penalty"])}
+            diverged = row["status"] == "INFEASIBLE"
             recall = float(last[one.chosen_by].get(trial, np.nan))
             if not diverged and not np.isfinite(recall):
                 continue
-            ended = "diverged" if diverged else f"Recall@20 of {split}: {recall:.4f}"
-            said = [f"α: {told['x']:.3g}", f"λ: {told['y']:.3g}", ended, f"study: {one.study.name}"]
+            end = "diverged" if diverged else f"Recall@20 of {split}: {recall:.4f}"
+            lines = [f"trial {trial}", f"α: {place['x']:.3g}", f"λ: {place['y']:.3g}", end, f"study: {one.study.name}"]
             rows.append(
-                told
-                | {"told": "\n".join([f"trial {trial}", *said]), "best": int(trial == one.chosen)}
+                place
+                | {"told": "\n".join(lines), "best": int(trial == one.chosen)}
                 | ({"diverged": 1} if diverged else {"recall": recall})
             )
         spaces = (one.study.space["unobserved_weight"], one.study.space["norm_penalty"])
         log = tuple(space.scale not in ("LINEAR", "INTEGER") for space in spaces)
-        said = []
+        conclusions = []
         if one.chosen is not None:
             best = one.last.loc[one.chosen]
-            said.append(
+            conclusions.append(
                 f"Best of {len(one.trials)} trials: {recall_figures.recalls(one, 'Recall@20')}, at unobserved weight "
                 f"α = {best['unobserved_weight']:.2g} and norm penalty λ = {best['norm_penalty']:.2g} (ringed)."
             )
-        yield Figure(
+        yield CoreChart(
             f"Tuning: d = {one.study.dim}, {labels.solver(one)}",
             labels.line(one.study.dataset, labels.size(one), labels.span([one.study.epochs], "epoch")),
-            said,
+            conclusions,
             {},
             {
                 "spec": charts.plane("unobserved weight α", "norm penalty λ", (log[0], log[1]), f"Recall@20, {split}"),
@@ -148,48 +148,49 @@ def over_trials(held: Sequence[Measured]) -> Iterator[Figure]:
         )
 
 
-def _courses(title: str, group: Sequence[Measured], names: Sequence[str], timed: bool) -> Figure:
+def _courses(title: str, group: Sequence[Measured], names: Sequence[str], timed: bool) -> CoreChart:
     """The same trial, that which is best in the best of ``group``, in each of them."""
     best = recall_figures.best_of(group)
-    trial, looks = recall_figures.trial_of(best), marks.of(names)
+    trial, mark_of = recall_figures.trial_of(best), marks.assign_marks(names)
     rows: list[dict[str, Any]] = []
-    said: list[str] = []
+    conclusions: list[str] = []
     for one, name in zip(group, names, strict=True):
         own = one.epochs_of(trial)
         across = own["elapsed"] if timed else own["epoch"]
         for x, recall, epoch in zip(across, own["recall_20"], own["epoch"], strict=True):
             if np.isfinite(x) and np.isfinite(recall):
-                told = [f"epoch: {epoch}", f"Recall@20: {recall:.4f}", f"seconds of solving: {text.number(x)}"]
-                told = told if timed else told[:2]
-                heading = "\n".join([name, *told, f"study: {one.study.name}"])
-                rows.append({"series": name, "x": float(f"{x:.5g}"), "y": float(recall), "told": heading})
+                seconds = [f"seconds of solving: {text.number(x)}"] if timed else []
+                lines = [name, f"epoch: {epoch}", f"Recall@20: {recall:.4f}", *seconds, f"study: {one.study.name}"]
+                rows.append({"series": name, "x": float(f"{x:.5g}"), "y": float(recall), "told": "\n".join(lines)})
         if one.trials["status"].get(trial) == "INFEASIBLE":
-            said.append(f"{name}: diverged by epoch {one.study.epochs if not len(own) else own['epoch'].iloc[-1]}.")
+            conclusions.append(
+                f"{name}: diverged by epoch {one.study.epochs if not len(own) else own['epoch'].iloc[-1]}."
+            )
         elif timed and len(own):
-            seconds = text.number(float(own["seconds"].median()))
-            said.append(f"{name}: {seconds} s an epoch, Recall@20 {own['recall_20'].iloc[-1]:.4f} at the last.")
+            median = text.number(float(own["seconds"].median()))
+            conclusions.append(f"{name}: {median} s an epoch, Recall@20 {own['recall_20'].iloc[-1]:.4f} at the last.")
         elif len(own):
-            said.append(f"{name}: Recall@20 {own['recall_20'].iloc[-1]:.4f} at the last epoch.")
+            conclusions.append(f"{name}: Recall@20 {own['recall_20'].iloc[-1]:.4f} at the last epoch.")
     lasts = [max(row["x"] for row in rows if row["series"] == name) for name in {row["series"] for row in rows}]
     log = timed and bool(lasts) and max(lasts) > APART * min(lasts) > 0
-    drawn = best.trials.loc[trial]
-    choice = f"α = {drawn['unobserved_weight']:.2g}, λ = {drawn['norm_penalty']:.2g}"
-    spec = charts.courses(looks, "seconds of solving" if timed else "epoch", log)
+    row = best.trials.loc[trial]
+    choice = f"α = {row['unobserved_weight']:.2g}, λ = {row['norm_penalty']:.2g}"
+    spec = charts.courses(mark_of, "seconds of solving" if timed else "epoch", log)
     goal = labels.line(best.study.dataset, labels.size(best), choice)
-    return Figure(title, goal, said, looks, {"spec": spec, "always": {"points": rows}}, group)
+    return CoreChart(title, goal, conclusions, mark_of, {"spec": spec, "always": {"points": rows}}, group)
 
 
 def _verdict(judged: JudgedCoreCurve) -> str:
-    """What the chart shows and what it cannot, in one paragraph."""
+    """The conclusions of a chart, and what it cannot show, in one paragraph."""
     return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(judged)).replace("\n", " ")
 
 
-def _timed(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
+def _timed(name: str, judged: JudgedCoreCurveCoreCurve) -> Iterator[dict[str, Any]]:
     for one, middle in zip(judged.curve.members, judged.curve.seconds.tolist(), strict=True):
         low, high = np.quantile(one.seconds, (0.25, 0.75)).tolist()
         count = labels.span([len(one.seconds)], "epoch")
         spread = f"median of {count}, middle half {text.number(low)} … {text.number(high)}"
-        told = [
+        lines = [
             name,
             f"cores: {one.study.cores}",
             f"seconds per epoch: {text.number(middle)}, {spread}",
@@ -197,16 +198,16 @@ def _timed(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
             f"study: {one.study.name}",
         ]
         place = {"x": one.study.cores, "y": middle, "low": low, "high": high}
-        yield {"series": name, "told": "\n".join(told)} | {k: float(f"{v:.5g}") for k, v in place.items()}
+        yield {"series": name, "told": "\n".join(lines)} | {k: float(f"{v:.5g}") for k, v in place.items()}
 
 
-def _law(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
+def _law(name: str, judged: JudgedCoreCurveCoreCurve) -> Iterator[dict[str, Any]]:
     if judged.fit:
         across = np.geomspace(judged.curve.cores[0], judged.curve.cores[-1], 41)
         for x, y in zip(across.tolist(), judged.fit.seconds(across).tolist(), strict=True):
             yield {"series": name, "x": float(f"{x:.5g}"), "y": float(f"{y:.5g}")}
 
 
-def _ideal(judged: JudgedCoreCurve, across: tuple[float, float]) -> dict[str, Any]:
+def _ideal(judged: JudgedCoreCurveCoreCurve, across: tuple[float, float]) -> dict[str, Any]:
     work = float(judged.curve.seconds[0] * judged.curve.cores[0])
     return {"x": across[0], "y": work / across[0], "x2": across[1], "y2": work / across[1]}

@@ -1,0 +1,124 @@
+"""Requests for figures: a kind, of which workloads and targets, by what, within which budgets."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from analysis.figures import definitions
+from analysis.plotting.picture import Skipped
+from analysis.workloads import WorkloadStudies
+from results.bad_input import BadInput, check_choice
+from results.plans.kinds import KINDS
+from results.plans.study import Target
+from results.rules.answers import MINIMUM, Rule
+from results.rules.choice import check_chooses
+
+PRUNED = "its trials were pruned, so what they would have come to is not known; sweep with pruning=off"
+
+
+class FigureRequest(NamedTuple):
+    """A request for figures of one kind.
+
+    Attributes:
+      kind: of ``registry.KINDS``.
+      where: conditions on studies, as in ``workloads.of_store``.
+      by: what lines differ in: dataset, model or optimizer (compare), or a metaparameter (split, and scatter).
+      metric, values: of targets other than the studies' own.
+      rule: which trials count for steps to target.
+      steps: budgets, the most steps of a trial that are looked at; empty: none, or chosen from what was planned.
+      best_of: trials of a search; empty: powers of two.
+    """
+
+    kind: str
+    where: tuple[str, ...] = ()
+    by: str | None = None
+    metric: str | None = None
+    values: tuple[float, ...] = ()
+    rule: Rule = MINIMUM
+    steps: tuple[int, ...] = ()
+    best_of: tuple[int, ...] = ()
+
+
+def from_options(options: argparse.Namespace) -> FigureRequest:
+    """The request that options of the command `figures` make; BadInput if they do not go together."""
+    if options.name is not None:
+        raise BadInput("--name and --kind do not go together: a figure by name has its kind")
+    if options.value and options.metric is None:
+        raise BadInput("--value needs --metric, such as --metric test_error --value 0.05")
+    if options.first is not None and (options.rule != "released" or options.first < 1):
+        raise BadInput("--first goes with --rule released and is at least 1")
+    if min(options.steps, default=1) < 1:
+        raise BadInput(f"--steps must be at least 1, not {min(options.steps)}")
+    rule = Rule("released", options.first or 100) if options.rule == "released" else MINIMUM
+    where, values, steps = tuple(options.where), tuple(options.value), tuple(sorted(set(options.steps)))
+    best_of = tuple(sorted(set(options.best_of)))
+    return FigureRequest(options.kind, where, options.by, options.metric, values, rule, steps, best_of)
+
+
+def check_unused(options: argparse.Namespace) -> None:
+    """Raises BadInput if an option is given that a figure by name does not take."""
+    for name in ("where", "by", "steps", "best_of"):
+        if getattr(options, name):
+            flag = name.replace("_", "-")
+            raise BadInput(f"--{flag} goes with --kind, such as --kind steps; `--list` names the kinds")
+    if options.rule or options.first:
+        raise BadInput("--rule and --first go with --kind; a figure by name has its own rule")
+    if (options.metric is None) != (not options.value) or len(options.value) > 1:
+        raise BadInput("--metric and --value go together, once each, such as --metric test_error --value 0.05")
+
+
+def with_targets(
+    workloads: Sequence[WorkloadStudies], request: FigureRequest
+) -> tuple[list[WorkloadStudies], list[Skipped]]:
+    """The workloads that have the requested targets, and a line about each of the others.
+
+    Raises:
+      BadInput: there is no workload, or none has them.
+    """
+    if not workloads:
+        raise BadInput("the store has no study over batch sizes that has run")
+    commits = [commit for one in workloads for commit in one.commits]
+    recorded = sorted({metric for commit in commits for metric in commit.metrics})
+    if request.metric is not None:
+        check_choice("metric", request.metric, recorded)
+        for commit in commits:
+            if request.metric in commit.metrics and not KINDS[commit.kind].recorded:
+                check_chooses(request.metric, commit.metrics)
+    goals = [list(metrics([one], request)) if request.kind == "budget" else targets(one, request) for one in workloads]
+    if not any(goals):
+        raise BadInput(
+            f"{workloads[0].title} has no target; give --metric and --value (recorded metrics: {', '.join(recorded)})"
+        )
+    without = [one for one, own in zip(workloads, goals, strict=True) if not own]
+    return [one for one, own in zip(workloads, goals, strict=True) if own], [
+        Skipped(f"{request.kind} of {one.title}", "it has no target; give --metric, --value") for one in without
+    ]
+
+
+def each(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, Target]]:
+    """Every workload with each of its requested targets."""
+    for workload in workloads:
+        for target in targets(workload, request):
+            yield workload, target
+
+
+def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
+    """The requested targets, or else the workload's own, or else the first that a figure of a paper has for it."""
+    if request.metric is not None and request.values:
+        measured = any(request.metric in commit.metrics for commit in workload.commits)
+        return [Target(request.metric, value) for value in sorted(request.values)] if measured else []
+    own = list(workload.commits[0].study.targets)
+    chosen = own or definitions.targets(workload.dataset, workload.model, workload.optimizer)[:1]
+    return [target for target in chosen if request.metric in (None, target.metric)]
+
+
+def metrics(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, str]]:
+    """Every workload with the requested metric, or else those of its targets, or of figures of a paper."""
+    for workload in workloads:
+        if request.metric is None:
+            own = [target.metric for target in targets(workload, request)]
+            names = (workload.dataset, workload.model, workload.optimizer)
+            for metric in dict.fromkeys(own or definitions.metrics(*names)):
+                yield workload, metric
+        elif any(request.metric in commit.metrics for commit in workload.commits):
+            yield workload, request.metric
