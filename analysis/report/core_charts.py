@@ -185,7 +185,7 @@ def _verdict(judged: JudgedCoreCurve) -> str:
     return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(judged)).replace("\n", " ")
 
 
-def _timed(name: str, judged: JudgedCoreCurveCoreCurve) -> Iterator[dict[str, Any]]:
+def _timed(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
     for one, middle in zip(judged.curve.members, judged.curve.seconds.tolist(), strict=True):
         low, high = np.quantile(one.seconds, (0.25, 0.75)).tolist()
         count = labels.span([len(one.seconds)], "epoch")
@@ -201,13 +201,13 @@ def _timed(name: str, judged: JudgedCoreCurveCoreCurve) -> Iterator[dict[str, An
         yield {"series": name, "told": "\n".join(lines)} | {k: float(f"{v:.5g}") for k, v in place.items()}
 
 
-def _law(name: str, judged: JudgedCoreCurveCoreCurve) -> Iterator[dict[str, Any]]:
+def _law(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
     if judged.fit:
         across = np.geomspace(judged.curve.cores[0], judged.curve.cores[-1], 41)
         for x, y in zip(across.tolist(), judged.fit.seconds(across).tolist(), strict=True):
             yield {"series": name, "x": float(f"{x:.5g}"), "y": float(f"{y:.5g}")}
 
 
-def _ideal(judged: JudgedCoreCurveCoreCurve, across: tuple[float, float]) -> dict[str, Any]:
+def _ideal(judged: JudgedCoreCurve, across: tuple[float, float]) -> dict[str, Any]:
     work = float(judged.curve.seconds[0] * judged.curve.cores[0])
     return {"x": across[0], "y": work / across[0], "x2": across[1], "y2": work / across[1]}

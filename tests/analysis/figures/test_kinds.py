@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from analysis import workloads
-from analysis.figures import requests
-from analysis.figures import registry
+from analysis.figures import registry, requests
 from analysis.figures.requests import FigureRequest
 from analysis.plotting.picture import Picture, Skipped
 from results.rules.answers import Rule

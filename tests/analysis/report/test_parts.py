@@ -112,7 +112,7 @@ def test_three_numbers_of_cores_have_a_law(put: Any, folder: Path) -> None:
     (figure, *_) = core_charts.core_charts(factorizations.load(folder))
     assert [point["x"] for point in figure.chart["always"]["points"]] == [1, 2, 4]
     assert len(figure.chart["always"]["fits"]) == 41
-    assert "less than half of the cores' time is lost up to 4" in figure.said[0]
+    assert "less than half of the cores' time is lost up to 4" in figure.conclusions[0]
 
 
 def test_a_trial_that_diverged_is_a_cross_without_recall(put: Any, folder: Path) -> None:
