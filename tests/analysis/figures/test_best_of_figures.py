@@ -28,7 +28,7 @@ def legend(made: Picture | Skipped) -> list[str]:
 
 
 def test_every_search_with_a_band_has_a_line(fitted: list[Fitted]) -> None:
-    made = list(best_of_figures.searches(fitted, [2, 5, 6]))
+    made = list(best_of_figures.draw_searches(fitted, [2, 5, 6]))
     assert len(made) == len(fitted) == 3
     assert legend(made[0]) == [
         "median best of 2, with its 90 % band",
@@ -39,7 +39,7 @@ def test_every_search_with_a_band_has_a_line(fitted: list[Fitted]) -> None:
 
 def test_lines_are_the_medians_of_the_table(fitted: list[Fitted]) -> None:
     one = fitted[0]
-    (made,) = best_of_figures.searches([one], [5])
+    (made,) = best_of_figures.draw_searches([one], [5])
     assert isinstance(made, Picture)
     studies: list[Any] = list(trials.of_commits(one.curve.workload.commits, ERROR).values())
     told = {each.study.batch_size: medians.summarize(each, 24, 5).median for each in studies}
@@ -52,6 +52,6 @@ def test_lines_are_the_medians_of_the_table(fitted: list[Fitted]) -> None:
 
 def test_pruned_curves_are_named(folder: Path) -> None:
     sweep(folder, trials=6, pruning="exact")
-    made = list(best_of_figures.searches(pairs.of_store(folder), [2]))
+    made = list(best_of_figures.draw_searches(pairs.of_store(folder), [2]))
     assert [type(each) for each in made] == [Skipped] * 3
     assert "pruning=off" in str(made[0])

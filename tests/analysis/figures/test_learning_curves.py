@@ -28,7 +28,7 @@ TRIALS = {
 def drawn(folder: Path, trials: dict[int, Ran] = TRIALS, target: Target = ERROR) -> Picture | Skipped:
     publish(folder, plan(trials=3, confirm=1), trials)
     (commit,) = store.catalogue(folder)
-    (made,) = learning_curves.of_study(commit, target)
+    (made,) = learning_curves.draw_study(commit, target)
     return made
 
 
@@ -91,10 +91,10 @@ def test_curves_that_begin_at_step_0(folder: Path) -> None:
     study = by_hand.study()
     by_hand.publish(folder, study, {1: by_hand.Ran("COMPLETE", [(0, 0.9), (4, 0.5), (16, 0.1)])})
     (commit,) = store.catalogue(folder)
-    (made,) = learning_curves.of_study(commit, Target(by_hand.METRIC, 0.5))
+    (made,) = learning_curves.draw_study(commit, Target(by_hand.METRIC, 0.5))
     ax = axes_of(made)
     assert ax.get_xlim() == (4 / 1.25, 16 * 1.25)
-    (made,) = learning_curves.of_study(commit, Target(by_hand.METRIC, 0.95))
+    (made,) = learning_curves.draw_study(commit, Target(by_hand.METRIC, 0.95))
     legend = axes_of(made).get_legend()
     assert legend
     assert "trial 1 was first: [0, 0]" in [text.get_text() for text in legend.get_texts()]

@@ -93,7 +93,7 @@ def test_an_average_precision_is_turned_back(held: list[workloads.WorkloadStudie
     target = Target("validation_average_precision_error", 0.69)
     line = pairs.of_workload(workload, target, Rule("released", 100))
     assert line.curve.sought == "validation average precision > 0.31"
-    sizes, published = steps.published(line)
+    sizes, published = steps.published_steps(line)
     assert (len(sizes), published[0]) == (10, pytest.approx(773_468.7, rel=1e-3))
 
 
