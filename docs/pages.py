@@ -74,7 +74,7 @@ def write_all(folder: Path) -> None:
 def dictionary() -> str:
     """The data dictionary, as a release without studies would have it."""
     further = [pa.schema([pa.field(c.name, c.type) for c in kind.columns]) for kind in KINDS.values()]
-    own = {table: [schema.build(columns, {}, {}).schema] for table, columns in contents.COLUMNS.items()}
+    own = {table: [schema.build(columns, {}, {}).schema] for table, columns in schema.COLUMNS.items()}
     columns = contents.columns(own | {"measurements": own["measurements"] + further})
     made = dataset_card.dictionary(Contents([], columns, {}, None, "")).decode()
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]

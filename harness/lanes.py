@@ -17,9 +17,8 @@ from jax.sharding import PartitionSpec as P
 from harness import streams
 from results.plans.batch_study import BatchStudy
 from workloads import registry, schedules
-from workloads.workload import Examples, Workload, first_examples
+from workloads.workload import Array, Examples, Workload, first_examples
 
-Array = Any
 STRATEGIES = ("map", "vmap")
 
 

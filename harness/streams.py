@@ -5,8 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
-
-Array = jax.Array
+from jax import Array
 
 
 def keys(seed: Array) -> tuple[Array, Array]:

@@ -48,11 +48,15 @@ class Als:
     evaluation_rows: int | None = None
 
     def __post_init__(self) -> None:
-        for field, choices in (("solver", SOLVERS), ("table_dtype", DTYPES), ("solver_dtype", DTYPES)):
+        for field, choices in (
+            ("solver", SOLVERS),
+            ("table_dtype", DTYPES),
+            ("solver_dtype", DTYPES),
+            ("ridge", RIDGES),
+            ("gather", GATHERS),
+            ("kernel", KERNELS),
+        ):
             check_choice(field, getattr(self, field), choices)
-        check_choice("ridge", self.ridge, RIDGES)
-        check_choice("gather", self.gather, GATHERS)
-        check_choice("kernel", self.kernel, KERNELS)
         if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:
             raise BadInput(f"kernel=fused supports only {_FUSED[0]} in float32; use kernel=xla for others")
 

@@ -87,6 +87,14 @@ def say(line: str) -> None:
     print(printable(line), file=sys.stderr, flush=True)
 
 
+def report_some(lines: Sequence[str], report: Callable[[str], None], most: int = 10) -> None:
+    """Reports the first of many lines, and how many more there are."""
+    for line in lines[:most]:
+        report(line)
+    if len(lines) > most:
+        report(f"and {len(lines) - most} more")
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], left: Iterable[str] | None = None) -> str:
     """The lines of a table, with columns two spaces apart.
 

@@ -128,6 +128,13 @@ def check_same_plan(store: Folder, study: Plan) -> None:
         raise BadInput(f"{store / study.name} holds another plan ({changes}); use another store=DIR")
 
 
+def check_destination(store: Folder) -> None:
+    """Raises BadInput unless studies can be written to this store, which may be a URL."""
+    if isinstance(store, Path):
+        check_writable(store)
+    check_readable(store)
+
+
 def check_readable(store: Folder) -> None:
     """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
     if released_commits(store) is not None:

@@ -24,13 +24,11 @@ from sweeps.launchers import local
 from sweeps.readers import READERS
 from sweeps.reading import ConfiguredStudy
 
-Studies = Sequence[Plan]
-
 
 class _Bar:
     """Progress in trials or epochs: a bar on a terminal, elsewhere a line for every study that ended."""
 
-    def __init__(self, studies: Studies, unit: str, total: int, count: "_Count"):
+    def __init__(self, studies: Sequence[Plan], unit: str, total: int, count: "_Count"):
         silent = not sys.stderr.isatty()
         self._bar = tqdm(total=total, unit=unit, desc="starting workers", dynamic_ncols=True, disable=silent)
         self._settled = dict.fromkeys((study.name for study in studies), 0)
@@ -100,7 +98,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _run(request: config.Request, to_run: Studies, missing: Mapping[str, int]) -> list[local.StudyOutcome]:
+def _run(request: config.Request, to_run: Sequence[Plan], missing: Mapping[str, int]) -> list[local.StudyOutcome]:
     """Runs studies, with one progress bar per unit of progress."""
     count, outcomes = _Count(len(to_run)), []
     for unit in dict.fromkeys(map(runners.unit, RUNNERS)):

@@ -8,7 +8,7 @@ from typing import Any
 from harness.lanes import STRATEGIES
 from harness.settings import Settings
 from results import store
-from results.bad_input import BadInput, check_choice
+from results.bad_input import BadInput, check_choice, refuse_if
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
 from sweeps import composition, overrides
@@ -57,8 +57,7 @@ def request(line: overrides.CommandLine) -> Request:
             study if earlier is None else earlier.with_request(largest_request([earlier.request, study.request]))
         )
     folder = Path(first["store"]).expanduser()
-    store.check_writable(folder)
-    store.check_readable(folder)
+    store.check_destination(folder)
     stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
     for study in stored.values():
         store.check_same_plan(folder, study)
@@ -69,12 +68,12 @@ def request(line: overrides.CommandLine) -> Request:
 
 def _settings(config: Mapping[str, Any]) -> Settings:
     check_choice("lane_strategy", config["lane_strategy"], ("auto", *STRATEGIES))
-    limit = config["time_limit_seconds"]
-    if limit is not None and not limit > 0:
-        raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
-    if config["part_seconds"] < 0:
-        raise BadInput(f"part_seconds must be at least 0, not {config['part_seconds']:g}")
-    return Settings(_positive("lanes", config), config["lane_strategy"], limit, config["part_seconds"])
+    limit, interval = config["time_limit_seconds"], config["part_seconds"]
+    refuse_if(
+        (limit is not None and not limit > 0, f"time_limit_seconds must be above 0, not {limit or 0:g}"),
+        (interval < 0, f"part_seconds must be at least 0, not {interval:g}"),
+    )
+    return Settings(_positive("lanes", config), config["lane_strategy"], limit, interval)
 
 
 def _positive(key: str, config: Mapping[str, Any]) -> int | None:

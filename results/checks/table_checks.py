@@ -18,7 +18,6 @@ from results.rules import confirmation
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage import migrations
 
-COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 _TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
 _METRIC_TYPES = (pa.float32(), pa.float64())  # ours are the first, what others published may be either
 
@@ -110,7 +109,7 @@ def flaws(
       runs: numbers of the claims that runs can have; None if nothing tells.
       whole: whether they are all there is of the study, and not a part of it.
     """
-    wrong = [Flaw(table, what) for table in COLUMNS for what in _shape(table, tables[table].schema, study)]
+    wrong = [Flaw(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
     if wrong:
         yield from wrong
         return
@@ -129,21 +128,18 @@ def flaws(
             yield Flaw(table, f"{rows[column].null_count} rows have no {column}")
         if nulls:
             return
-    for what in _studies(study, studies, runs):
-        yield Flaw("studies", what)
+    yield from (Flaw("studies", what) for what in _studies(study, studies, runs))
     of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
     of_trials += _roles(study, trials, whole)
     yield from (Flaw("trials", what) for what in of_trials)
     curves = scan(tables["measurements"], 0 if recorded else 1)  # ours have nothing to say at 0
-    for what in curves.flaws:
-        yield Flaw("measurements", what)
+    yield from (Flaw("measurements", what) for what in curves.flaws)
     ids = trials["trial"].to_numpy()
     orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
     if len(orphans):
         yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, missing from trials")
     if not recorded and not (of_trials or curves.flaws or len(orphans)):
-        for what in _ends(trials, curves):
-            yield Flaw("trials", what)
+        yield from (Flaw("trials", what) for what in _ends(trials, curves))
 
 
 def _needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
@@ -207,7 +203,7 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     """Flaws of the columns of a table: our own first, in order, then metaparameters or metrics."""
-    columns: tuple[Column, ...] = COLUMNS[table]
+    columns: tuple[Column, ...] = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}
     fields = written

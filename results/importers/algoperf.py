@@ -62,7 +62,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
         if content is None or not (new + present or len(content.measurements["step"])):
             continue  # studies whose trials are all lost wait for one that is not
         if not new + present:
-            _check(store)
+            stores.check_destination(store)
         for each in waiting:
             outcome = recording.save(store, each, replace=replace)
             new, present = new + outcome.stored, present + (not outcome.stored)
@@ -128,12 +128,6 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
         "device_count": untrusted.whole(metadata.get("gpu_count"), 1),
     }
     return Content(recorded, _trial_columns(trials, absent), _measurement_columns(trials), about)
-
-
-def _check(store: Folder) -> None:
-    if isinstance(store, Path):
-        stores.check_writable(store)
-    stores.check_readable(store)
 
 
 def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Iterator[LoggedTrial]:

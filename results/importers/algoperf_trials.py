@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from results.bad_input import refuse_if
 from results.durable import Folder
 from results.importers import algoperf_workloads, untrusted
 from results.importers.untrusted import Unusable
@@ -109,12 +110,13 @@ def parse_evaluations(data: bytes) -> Evaluations:
     """The evaluations of a CSV file; Unusable, with the reason, if it has none."""
     header = data.split(b"\n", 1)[0].decode("ascii", "replace").strip().split(",")
     metrics = [name for name in algoperf_workloads.COLUMNS if name in header]
-    if not data.strip():
-        raise Unusable("is empty")
-    if "global_step" not in header or not metrics or len(set(header)) < len(header):
-        raise Unusable("has no header that names global_step and a metric, each column once")
-    if b"\n" not in data.strip():
-        raise Unusable("holds no evaluation")
+    is_header = "global_step" in header and metrics and len(set(header)) == len(header)
+    refuse_if(
+        (not data.strip(), "is empty"),
+        (not is_header, "has no header that names global_step and a metric, each column once"),
+        (b"\n" not in data.strip(), "holds no evaluation"),
+        error=Unusable,
+    )
     names = ["global_step", *metrics, *({_SECONDS} & set(header))]
     convert = pyarrow.csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.float64()), include_columns=names, null_values=[""]
@@ -123,13 +125,14 @@ def parse_evaluations(data: bytes) -> Evaluations:
         table = pyarrow.csv.read_csv(io.BytesIO(data), convert_options=convert).combine_chunks()
     except pa.ArrowException as error:
         raise Unusable(f"cannot be read ({untrusted.brief(str(error).splitlines()[0][:36])})") from None
-    if not len(table):
-        raise Unusable("holds no evaluation")
     step = table["global_step"].to_numpy()
-    if not np.all((step >= 0) & (step < 2**31) & (step == np.floor(step))):
-        raise Unusable("has a global_step that is not a whole number from 0 to 2147483647")
-    if not np.all(np.diff(step) > 0):
-        raise Unusable("has steps that do not increase")
+    whole = np.all((step >= 0) & (step < 2**31) & (step == np.floor(step)))
+    refuse_if(
+        (not len(table), "holds no evaluation"),
+        (not whole, "has a global_step that is not a whole number from 0 to 2147483647"),
+        (not np.all(np.diff(step) > 0), "has steps that do not increase"),
+        error=Unusable,
+    )
     columns = {name: table[name].combine_chunks() for name in names[1:]}
     return Evaluations(step.astype(np.int64), columns)
 

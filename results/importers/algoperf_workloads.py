@@ -45,13 +45,9 @@ class Metric(NamedTuple):
     error: Callable[[float], float]
 
 
-def _one_minus(value: float) -> float:
-    """1 - value in decimal, so that an accuracy of 0.7 is an error of 0.3 and not of 0.30000000000000004."""
-    return float(1 - Decimal(repr(value)))
-
-
-def _bleu_error(value: float) -> float:
-    return float(1 - Decimal(repr(value)) / 100)
+def _one_minus(value: float, scale: int = 1) -> float:
+    """1 - value / scale in decimal, so that an accuracy of 0.7 is an error of 0.3 and not of 0.30000000000000004."""
+    return float(1 - Decimal(repr(value)) / scale)
 
 
 METRICS = {
@@ -61,7 +57,7 @@ METRICS = {
     "wer": Metric("word_error_rate", float),
     "ssim": Metric("ssim_error", _one_minus),
     "mean_average_precision": Metric("average_precision_error", _one_minus),
-    "bleu": Metric("bleu_error", _bleu_error),
+    "bleu": Metric("bleu_error", lambda bleu: _one_minus(bleu, scale=100)),
 }
 SPLITS = ("train", "validation", "test")
 COLUMNS = {f"{split}/{name}": f"{split}_{m.kind}" for split in SPLITS for name, m in METRICS.items()}

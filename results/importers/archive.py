@@ -186,7 +186,7 @@ def _list_local(folder: Path, root: Location, stack: contextlib.ExitStack) -> _L
     assert isinstance(root, Path)
     handle = stack.enter_context(untrusted.open_folder(folder, root))
 
-    def listed() -> Iterator[tuple[str, str, bool, int]]:
+    def listing() -> Iterator[tuple[str, str, bool, int]]:
         with os.scandir(handle) as found:
             for item in found:
                 if item.is_dir(follow_symlinks=False):
@@ -196,13 +196,13 @@ def _list_local(folder: Path, root: Location, stack: contextlib.ExitStack) -> _L
                 else:
                     yield item.name, "a symbolic link" if item.is_symlink() else "a device, pipe or socket", False, 0
 
-    return listed(), functools.partial(untrusted.read_at, handle)
+    return listing(), functools.partial(untrusted.read_at, handle)
 
 
 def _list_remote(folder: UPath) -> _Listed:
-    def listed() -> Iterator[tuple[str, str, bool, int]]:
+    def listing() -> Iterator[tuple[str, str, bool, int]]:
         for item in folder.fs.ls(folder.path, detail=True):
             name = item["name"].rstrip("/").rpartition("/")[2]
             yield name, "", item["type"] == "directory", int(item.get("size") or 0)
 
-    return listed(), lambda name, size: untrusted.read_bytes(folder / name, folder, size)
+    return listing(), lambda name, size: untrusted.read_bytes(folder / name, folder, size)

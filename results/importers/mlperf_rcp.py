@@ -14,7 +14,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -57,9 +56,7 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
         report(f"error: nothing to import in {path}: no record of rcps_<benchmark>.json could be read")
         warnings.report(report, most=1)
         return 1
-    if isinstance(store, Path):
-        stores.check_writable(store)
-    stores.check_readable(store)
+    stores.check_destination(store)
     stored = recording.stored_studies(store, SOURCE)
     contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
     new, older = _new(contents, stored)

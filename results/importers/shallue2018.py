@@ -12,6 +12,7 @@ from pathlib import Path
 
 from results import progress, store
 from results.bad_input import BadInput
+from results.command_line import report_some
 from results.durable import Folder
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
@@ -48,9 +49,7 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
             raise BadInput(
                 f"no archive at {path}; name batch_science_data.tar.bz2, a .tar of it or the unpacked folder"
             )
-        if isinstance(folder, Path):
-            store.check_writable(folder)
-        store.check_readable(folder)
+        store.check_destination(folder)
         if not any_checksum:
             _check_sha256(path, report)
     except OSError as error:
@@ -183,14 +182,12 @@ def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, warnings: I
     warnings.report(report)
     if intake.left_out:
         names = sorted(intake.left_out)
-        report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}" + _more(len(names)))
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}{more}")
     lines = differences(imported)
     if lines:
         report("against the table of 454 studies published with the archive:")
-        for line in lines[:SHOWN]:
-            report(f"  {line}")
-        if len(lines) > SHOWN:
-            report(f"  and {len(lines) - SHOWN} more")
+        report_some(lines, lambda line: report(f"  {line}"), SHOWN)
     trials = sum(map(sum, imported.values()))
     report(
         f"{folder} holds {len(imported)} studies of {path.name or path} with {trials:,} trials; "
@@ -199,10 +196,6 @@ def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, warnings: I
     if broken:
         report(f"error: {path} could not be read to its end: {broken}; what came before is imported")
     return 1 if broken else 0
-
-
-def _more(count: int) -> str:
-    return f" and {count - SHOWN} more" if count > SHOWN else ""
 
 
 def _printable(path: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from results.bad_input import BadInput
+from results.bad_input import BadInput, refuse_if
 from results.importers import recording
 from results.importers.untrusted import (
     MOST_METAPARAMETERS,
@@ -94,21 +94,22 @@ def study(path: str, data: bytes) -> Recorded:
     """The study in a folder from its study.json; Unusable, with the reason, if that is invalid."""
     dataset, model, optimizer, batch_size = path.rsplit("/", 3)
     content = json_object(data, _DECODER)
-    if whole(content.get("batch_size"), 1) != int(batch_size):
-        raise Unusable(f"says batch_size {brief(content.get('batch_size'))}, and its folder {batch_size}")
-    if not isinstance(content.get("early_stopping"), bool):
-        raise Unusable(f"says early_stopping {brief(content.get('early_stopping'))}, which is neither true nor false")
-    train_steps = whole(content.get("train_steps"), 0)
-    if train_steps is None:
-        raise Unusable(f"says train_steps {brief(content.get('train_steps'))}, which is not a number of steps")
-    configs = content.get("parameter_configs")
+    size, stops, steps, configs = (
+        content.get(name) for name in ("batch_size", "early_stopping", "train_steps", "parameter_configs")
+    )
+    refuse_if(
+        (whole(size, 1) != int(batch_size), f"says batch_size {brief(size)}, and its folder {batch_size}"),
+        (not isinstance(stops, bool), f"says early_stopping {brief(stops)}, which is neither true nor false"),
+        (whole(steps, 0) is None, f"says train_steps {brief(steps)}, which is not a number of steps"),
+        error=Unusable,
+    )
     if not isinstance(configs, dict) or not all(isinstance(config, dict) for config in configs.values()):
         raise Unusable("has parameter_configs of an unknown form")
     if "Infinity" in json.dumps(configs):  # what 1e999 is read as
         raise Unusable("has parameter_configs with infinite numbers")
     details = {
-        "train_steps": train_steps,
-        "early_stopping": content["early_stopping"],
+        "train_steps": whole(steps, 0),
+        "early_stopping": stops,
         "parameter_configs": configs,
     }
     return Recorded(SOURCE, dataset, model, optimizer, int(batch_size), _space(configs), details, trials=0)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from results.command_line import report_some
 from results.durable import Folder, check_depth
 
 SHOWN = 10
@@ -33,10 +34,7 @@ class ImportWarnings:
         self.lines.append(f"{place}: {why}")
 
     def report(self, report: Callable[[str], None], most: int = SHOWN) -> None:
-        for line in self.lines[:most]:
-            report(line)
-        if len(self.lines) > most:
-            report(f"and {len(self.lines) - most} more")
+        report_some(self.lines, report, most)
 
 
 def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from results.bad_input import BadInput, check_choice
+from results.bad_input import check_choice, refuse_if
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace, finite
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
@@ -75,31 +75,35 @@ class BatchStudy(Plan):
     source: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        whole("batch_size", self.batch_size, 1, MOST_STEPS)
-        whole("trials", self.trials, 1, MOST_TRIALS)
-        whole("confirm", self.confirm, 0)
-        whole("confirm_top", self.confirm_top, 1)
+        bounds = {"trials": (1, MOST_TRIALS), "confirm": (0, None), "confirm_top": (1, None), "seed": (0, None)}
+        for field, limits in ({"batch_size": (1, MOST_STEPS), "budget_steps": (1, MOST_STEPS)} | bounds).items():
+            whole(field, getattr(self, field), *limits)
         check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")
-        whole("budget_steps", self.budget_steps, 1, MOST_STEPS)
-        whole("seed", self.seed, 0)
-        check_choice("schedule", self.schedule, SCHEDULES)
-        check_choice("pruning", self.pruning, PRUNING)
-        check_choice("stop", self.stop, STOPS)
-        object.__setattr__(self, "evaluation_ratio", finite("evaluation_ratio", self.evaluation_ratio))
-        if not 1 < self.evaluation_ratio <= 2:
-            raise BadInput(f"evaluation_ratio must be above 1 and at most 2, not {self.evaluation_ratio:g}")
-        spacing = finite("evaluation_spacing", self.evaluation_spacing)
-        object.__setattr__(self, "evaluation_spacing", spacing)
-        if spacing < 0:
-            raise BadInput(f"evaluation_spacing must be at least 0, not {spacing:g}")
-        if len({(t.metric, t.value) for t in self.targets}) < len(self.targets):
-            raise BadInput("a target is given twice; keep one of them")
-        if self.pruning == "exact" and not self.targets:
-            raise BadInput("pruning=exact needs a target to prune against; give one or use pruning=off")
-        if self.pruning == "exact" and self.stop == "budget":
-            raise BadInput("pruning=exact ends trials before their budget; use stop=target or pruning=off")
-        if self.confirm and not self.targets:
-            raise BadInput("confirm needs a target, which says what trial is the best; give one or use confirm=0")
+        for field, choices in (("schedule", SCHEDULES), ("pruning", PRUNING), ("stop", STOPS)):
+            check_choice(field, getattr(self, field), choices)
+        for field in ("evaluation_ratio", "evaluation_spacing"):
+            object.__setattr__(self, field, finite(field, getattr(self, field)))
+        ratio, spacing, is_exact = self.evaluation_ratio, self.evaluation_spacing, self.pruning == "exact"
+        refuse_if(
+            (not 1 < ratio <= 2, f"evaluation_ratio must be above 1 and at most 2, not {ratio:g}"),
+            (spacing < 0, f"evaluation_spacing must be at least 0, not {spacing:g}"),
+            (
+                len({(t.metric, t.value) for t in self.targets}) < len(self.targets),
+                "a target is given twice; keep one of them",
+            ),
+            (
+                is_exact and not self.targets,
+                "pruning=exact needs a target to prune against; give one or use pruning=off",
+            ),
+            (
+                is_exact and self.stop == "budget",
+                "pruning=exact ends trials before their budget; use stop=target or pruning=off",
+            ),
+            (
+                self.confirm and not self.targets,
+                "confirm needs a target, which says what trial is the best; give one or use confirm=0",
+            ),
+        )
 
     @classmethod
     def identity(cls, comparable: object) -> list[str]:

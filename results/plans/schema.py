@@ -92,6 +92,7 @@ COSTS = (
     Column("peak_bytes_per_core", pa.int64(), "bytes that each core holds at most, as the compiler tells"),
 )
 
+COLUMNS = {"studies": STUDIES, "trials": TRIALS, "measurements": MEASUREMENTS}  # by table
 NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables
 
 # A metaparameter becomes a column of `trials`, so it may not be called like one; see ``kinds.reserved``, too.

@@ -1,9 +1,9 @@
-"""Asked: what is requested of a study beside its plan, trials and repeats of the best of them."""
+"""Requests: what is wanted of a study beside its plan, trials and repeats of the best of them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from results.bad_input import BadInput
+from results.bad_input import refuse_if
 
 MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000
@@ -69,12 +69,13 @@ def largest_request(asked: Iterable[TrialRequest]) -> TrialRequest:
 
 def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
     """Raises BadInput unless so many repeats of so many candidates make sense."""
-    if confirm > MOST_REPEATS:
-        raise BadInput(f"confirm must be at most {MOST_REPEATS}, not {confirm}")
-    if top > MOST_CANDIDATES:
-        raise BadInput(f"confirm_top must be at most {MOST_CANDIDATES}, not {top}")
-    if top > 1 and pruned:
-        raise BadInput(f"confirm_top={top}: exact pruning knows only the winner; use confirm_top=1 or pruning=off")
-    if top > 1 and confirm % 2:
-        how = f"half of the repeats choose among confirm_top={top} trials, half report"
-        raise BadInput(f"confirm must be even, not {confirm}: {how}")
+    how = f"half of the repeats choose among confirm_top={top} trials, half report"
+    refuse_if(
+        (confirm > MOST_REPEATS, f"confirm must be at most {MOST_REPEATS}, not {confirm}"),
+        (top > MOST_CANDIDATES, f"confirm_top must be at most {MOST_CANDIDATES}, not {top}"),
+        (
+            top > 1 and pruned,
+            f"confirm_top={top}: exact pruning knows only the winner; use confirm_top=1 or pruning=off",
+        ),
+        (top > 1 and confirm % 2, f"confirm must be even, not {confirm}: {how}"),
+    )

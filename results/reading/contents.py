@@ -18,7 +18,6 @@ TABLES = {
     "trials": "a training run: its metaparameters and how it ended",
     "measurements": "the metrics of a trial at a step",
 }
-COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 # What the folders of trials and measurements tell; in studies these are columns.
 PARTITIONS = ("dataset", "model", "optimizer", "batch_size")
 _PARTITION_FIELDS = [pa.field(c.name, c.type) for c in schema.STUDIES if c.name in PARTITIONS]
@@ -72,7 +71,7 @@ def columns(tables: Mapping[str, Iterable[pa.Schema]]) -> dict[str, pa.Schema]:
     for table, schemas in tables.items():
         fields = pa.unify_schemas(list(schemas), promote_options="permissive")
         folders = [] if table == "studies" else _PARTITION_FIELDS
-        own = len(COLUMNS[table])
+        own = len(schema.COLUMNS[table])
         further = sorted(list(fields)[own:], key=lambda field: field.name)
         types[table] = pa.schema([*list(fields)[:own], *further, *folders], metadata=fields.metadata)
     return types
@@ -80,7 +79,7 @@ def columns(tables: Mapping[str, Iterable[pa.Schema]]) -> dict[str, pa.Schema]:
 
 def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Every column of a table in words."""
-    meanings = {column.name: column.meaning for column in (*schema.STUDIES, *COLUMNS[table])}
+    meanings = {column.name: column.meaning for column in (*schema.STUDIES, *schema.COLUMNS[table])}
     tuned = {name for commit in contents.commits for name in commit.study.space}
     in_words = []
     for field in contents.columns[table]:

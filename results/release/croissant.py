@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from results.plans import schema
 from results.reading import contents
 from results.reading.contents import Contents
 
@@ -127,7 +128,7 @@ def _record_set(
 ) -> dict[str, Any]:
     words = {column.name: column for column in contents.describe_columns(release, table)}
     source = "fileSet" if files["@type"] == "cr:FileSet" else "fileObject"
-    own = {column.name for column in contents.COLUMNS[table]}
+    own = {column.name for column in schema.COLUMNS[table]}
     further = [column for column in columns if column not in own]
     return {
         "@type": "cr:RecordSet",

@@ -2,13 +2,13 @@
 
 import collections
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from tqdm import tqdm
 
 from results import durable, store
 from results.bad_input import BadInput
+from results.command_line import report_some
 from results.durable import Folder
 from results.plans import schema
 from results.plans.plan import Plan
@@ -20,8 +20,6 @@ from results.storage.claims import TakenOver
 from results.storage.commits import Commit
 from results.storage.compaction import Piece, select_trials
 from results.storage.parts import claim_file, commit_file
-
-MOST_LINES = 10
 
 MergeResult = Literal["new", "grown", "there"]
 
@@ -41,9 +39,7 @@ def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]
     Raises:
       BadInput: a source is damaged, or a trial cannot be what two places say of it; see ``results.release.union``.
     """
-    if isinstance(into, Path):
-        store.check_writable(into)
-    store.check_readable(into)
+    store.check_destination(into)
     offers_by_source = [incoming(folder) for folder in sources]
     if not any(offers_by_source):
         report(f"nothing to merge: no committed study in {', '.join(map(str, sources))}")
@@ -104,18 +100,11 @@ def _check(
                 additions = select_trials(theirs, comparison.take)
                 ours = compaction.merge([ours, additions] if ours else [additions], offer.study)
                 where |= dict.fromkeys(comparison.take, folder)
-    _report_some(faults or unfinished, report)
+    report_some(faults or unfinished, report)
     if faults:
         raise BadInput(f"{len(faults)} conflicts, listed above; nothing was written. Leave out a source or fix it")
     if gave_way:
         report(f"{gave_way} trials due to be rerun were replaced by finished ones")
-
-
-def _report_some(lines: Sequence[str], report: Callable[[str], None]) -> None:
-    for line in lines[:MOST_LINES]:
-        report(line)
-    if len(lines) > MOST_LINES:
-        report(f"and {len(lines) - MOST_LINES} more")
 
 
 def _ids(piece: Piece) -> list[int]:

@@ -56,8 +56,7 @@ class Claim:
 
     def tables(self) -> Tables:
         """The stored tables of the study, visible or not; empty if nothing is stored."""
-        stored = self._stored()
-        return _frames(stored)
+        return _frames(self._stored())
 
     def write(self, tables: Mapping[str, pa.Table]) -> None:
         """Stores finished trials with all their rows, durably, as one part.

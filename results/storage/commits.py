@@ -24,8 +24,6 @@ from results.storage.parts import MOST, Listing, commit_file
 
 T = TypeVar("T")
 
-_COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
-
 MANIFEST = "manifest.json"  # a folder that holds one is a release, and never changes; see ``results.release.release``
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of a study, and so of its folder
 PATH = re.compile(r"(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_.+=%-]+(/[A-Za-z0-9_.+=%-]+)*")  # under a folder, not out of it
@@ -229,7 +227,7 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = str(error).splitlines()[0]
         raise Damaged(f"{path} cannot be read ({reason}); check all of it with `python -m results verify`") from None
-    known = [(column.name, column.type) for column in _COLUMNS[table]]
+    known = [(column.name, column.type) for column in schema.COLUMNS[table]]
     others = [kind for _, kind in columns[len(known) :]]  # metaparameters and metrics
     if columns[: len(known)] != known or not all(map(_is_number, others)):
         raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")
