@@ -173,7 +173,7 @@ def _gates(monkeypatch: pytest.MonkeyPatch) -> None:
         return call
 
     monkeypatch.setattr(durable, "create", gated(durable.create))
-    monkeypatch.setattr(claims, "listed", gated(claims.listed))
+    monkeypatch.setattr(claims, "list_study", gated(claims.list_study))
 
 
 @pytest.fixture
