@@ -69,7 +69,7 @@ def panel_title(workloads: Sequence[WorkloadStudies], one: WorkloadStudies) -> s
 
 
 def trial_counts(lines: Sequence[Fitted]) -> str:
-    """Of how many trials points are the best, by which rule, and whether they were pruned."""
+    """The number of trials that points are the best of, by which rule, and whether they were pruned."""
     counts = sorted({one.judged.points.trials or 0 for one in lines})
     span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
     which = "COMPLETE trials" if lines[0].curve.rule.strict else "trials"

@@ -46,7 +46,7 @@ class PaperWorkloads(NamedTuple):
 
 
 class BuiltPanel(NamedTuple):
-    """A panel with what has to be said about it.
+    """A panel with its problems, lines and counts.
 
     Attributes:
       panel: None if there is nothing to draw.
@@ -68,7 +68,7 @@ def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
 
 
 def has_workloads(paper: PaperWorkloads, number: int) -> bool:
-    """Whether any workload of a figure is in a store."""
+    """True if any workload of a figure is in a store."""
     return any(_workload(paper, one) for one in _flatten(definitions.figures()[number]))
 
 

@@ -1,1 +1,1 @@
-"""What every picture is made of: axes, ticks, labels, panels and grids of them."""
+"""Parts of pictures: axes, ticks, labels, panels and grids of them."""

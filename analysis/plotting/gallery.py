@@ -1,10 +1,9 @@
-"""A gallery: pictures where they are asked for, in a notebook, instead of in files."""
+"""A gallery: pictures in a notebook instead of in files."""
 
 import io
 from collections.abc import Iterable
 
 import matplotlib
-from matplotlib.figure import Figure
 
 from analysis.plotting import picture
 from analysis.plotting.picture import Picture, Skipped
@@ -19,20 +18,14 @@ def show(pictures: Iterable[Picture | Skipped]) -> None:
     Args:
       pictures: drawn here if they are yielded, in the look they have in files.
     """
-    from IPython.display import display  # there wherever there are notebooks, and nowhere else
+    from IPython.display import display  # installed wherever there are notebooks, and nowhere else
 
     with matplotlib.rc_context(picture.SETTINGS):
-        for made in pictures:
-            if isinstance(made, Skipped):
-                print(f"not drawn: {made}")
+        for item in pictures:
+            if isinstance(item, Skipped):
+                print(f"not drawn: {item}")
                 continue
-            width = round(made.figure.get_figwidth() * ACROSS)
-            shown = {"image/png": png(made.figure), "text/plain": " · ".join(made.names)}
-            display(shown, raw=True, metadata={"image/png": {"width": width}})
-
-
-def png(figure: Figure) -> bytes:
-    """A figure as a picture of pixels."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=DPI)
-    return file.getvalue()
+            png = io.BytesIO()
+            item.figure.savefig(png, format="png", dpi=DPI)
+            data = {"image/png": png.getvalue(), "text/plain": " · ".join(item.names)}
+            display(data, raw=True, metadata={"image/png": {"width": round(item.figure.get_figwidth() * ACROSS)}})

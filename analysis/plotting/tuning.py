@@ -79,6 +79,6 @@ def _nearly(one: Fitted, batch_size: int, quantity: Quantity) -> tuple[float, fl
 
 
 def shared_quantities(one: Fitted, quantities: Sequence[Quantity]) -> list[Quantity]:
-    """Those of ``quantities`` that every best trial has."""
+    """The ``quantities`` that every best trial has."""
     best = list(one.best.values())
     return [q for q in quantities if best and all(np.isfinite(q.values(row.to_frame().T)[0]) for row in best)]

@@ -1,5 +1,5 @@
-// Charts: each is drawn once it comes near the window, and anew when what is shown changes. A point tells the same to
-// whoever hovers over it, touches it, or moves to it by keyboard.
+// Charts: each is drawn once it comes near the window, and again when the selection changes. A point has the same
+// description under the pointer, under a finger, and at the keyboard's focus.
 window.reportCharts = (() => {
   "use strict";
   const tip = document.getElementById("tip");
@@ -112,7 +112,7 @@ window.reportCharts = (() => {
     tip.style.top = `${above > 8 ? above : box.bottom + 10}px`;
   }
 
-  // What is told of a point that has the keyboard's focus goes with it, as moving there scrolls the page.
+  // The description of a point that has the keyboard's focus moves with it, as moving there scrolls the page.
   function scrolled() {
     const point = document.activeElement.closest("g.points_marks > path");
     if (point && !tip.hidden) beside(point);

@@ -42,7 +42,7 @@ class FilterGroup(NamedTuple):
 
     @property
     def ledger(self) -> Ledger:
-        """Of all its studies; of those that have not run all trials are missing."""
+        """The ledger of all its studies; of those that have not run all trials are missing."""
         missing = [tally(study.request, {}) for study in self.waiting]
         return sum_ledgers([*(commit.ledger for commit in self.commits), *missing])
 

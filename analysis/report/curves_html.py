@@ -24,10 +24,10 @@ WORKLOADS = (
 HINT = "critical batch size [90 % interval]; choose one to look at it"
 TITLE = "Steps to target against batch size"
 READING = (
-    "What was selected is the best of all trials at a batch size, tuned for it; the bar is the interval between two "
+    "A selected answer is the best of all trials at a batch size, tuned for it; the bar is the interval between two "
     "evaluations that holds the truth. Open markers are bounds: ↑ not reached within so many steps, ↓ reached before "
-    "the first evaluation that is known. What was confirmed, on the same axes, is the median of runs on fresh seeds, "
-    "which nobody chose for what they took, with their range; ↑ half of them or more never reached. A ring is a "
+    "the first known evaluation. A confirmed answer, on the same axes, is the median of runs on fresh seeds, by "
+    "which nothing was selected, with their range; ↑ half of them or more never reached. A ring is a "
     "critical batch size that the data identify. On grey diagonals twice the batch takes half the steps. Choose a "
     "workload to see its fits with their 90 % regions, its lines of perfect scaling (dashed), and its regimes."
 )

@@ -1,4 +1,4 @@
-// The page: what is filtered, chosen and sorted, and the address that says so.
+// The page: its filters, choices and sorting, and the address that records them.
 (() => {
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -31,7 +31,7 @@
     address();
   }
 
-  // Chips that are pressed, and what is said of the workload a panel looks at.
+  // Chips that are pressed, and the details of the workload a panel looks at.
   function detail(panel, groups) {
     const chart = data.charts[panel.querySelector("[data-chart]").dataset.chart];
     const one = charts.only(chart);
@@ -97,7 +97,7 @@
     const value = (row) => row.cells[head.cellIndex].dataset.value ?? row.cells[head.cellIndex].textContent;
     const compare = (a, b) => {
       const [one, other] = [value(a), value(b)];
-      if (!one || !other) return Number(!one) - Number(!other); // what is empty comes last, both ways
+      if (!one || !other) return Number(!one) - Number(!other); // empty values come last, both ways
       const order = head.classList.contains("number") ? one - other : one.localeCompare(other, "en", { numeric: true });
       return falling ? -order : order;
     };
@@ -132,7 +132,7 @@
     if (chip) look(Number(chip.dataset.group));
     else if (button) sort(button);
     else if (link) {
-      event.preventDefault(); // the address tells the filter
+      event.preventDefault(); // the address holds the filter
       go(document.querySelector(link.getAttribute("href")));
     } else if (row && event.target.closest("button.show")) {
       focus = Number(row.dataset.look);
