@@ -9,6 +9,7 @@ import argparse
 import functools
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,14 @@ def _csv(table: "pd.DataFrame") -> None:
     table.assign(**escaped).to_csv(sys.stdout, index=False)
 
 
+def _print(options: argparse.Namespace, table: "pd.DataFrame", readable: Callable[[], str]) -> None:
+    """Prints what a command answers: with --csv the table, else what a reader is shown of it."""
+    if options.csv:
+        _csv(table)
+    else:
+        answer(readable())
+
+
 def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
     if (options.metric is None) != (options.value is None):
         raise BadInput("--metric and --value go together, such as --metric test_error --value 0.05")
@@ -50,16 +59,13 @@ def _rule(options: argparse.Namespace) -> "Rule":
             raise BadInput(f"{flag} goes with --rule median, not {options.rule}")
         if count is not None and count < 1:
             raise BadInput(f"{flag} must be at least 1, not {count}")
-    if options.rule == "median":
-        if options.first is not None:
-            raise BadInput("--first goes with --rule released; by the rule median --k says how many trials count")
-        if options.k and options.best_of and options.best_of > options.k:
-            raise BadInput(f"--best-of {options.best_of} needs as many trials; --k {options.k} are fewer")
-        return MINIMUM  # when a trial is at a target
-    if options.rule == "minimum":
-        if options.first is not None:
-            raise BadInput("--first goes with --rule released; by the rule minimum all trials count")
-        return MINIMUM
+    if options.first is not None and options.rule != "released":
+        counting = {"median": "--k says how many trials count", "minimum": "all trials count"}[options.rule]
+        raise BadInput(f"--first goes with --rule released; by the rule {options.rule} {counting}")
+    if options.k and options.best_of and options.best_of > options.k:
+        raise BadInput(f"--best-of {options.best_of} needs as many trials; --k {options.k} are fewer")
+    if options.rule != "released":
+        return MINIMUM  # for the median, too: a trial is at a target in the same way
     if options.metric is None:
         raise BadInput("--rule released needs --metric and --value: published studies have no targets of their own")
     first = 100 if options.first is None else options.first
@@ -89,11 +95,8 @@ def _steps(options: argparse.Namespace) -> None:
         readable = functools.partial(steps.readable, rule=rule)
     for note in notes:
         say(f"note: {note}")
-    if options.csv:
-        _csv(table[list(columns)])
-        return
-    answer(readable(table))
-    answer(f"\nnext: python -m analysis fit --store {options.store}")
+    then = f"fit --store {options.store}"
+    _print(options, table[list(columns)], lambda: f"{readable(table)}\n\nnext: python -m analysis {then}")
 
 
 def _fit(options: argparse.Namespace) -> None:
@@ -114,12 +117,8 @@ def _fit(options: argparse.Namespace) -> None:
     else:
         found = pairs.rows(pairs.of_store(options.store, asked))
     table = fits.checks(*found) if options.checks else fits.table(*found)
-    if options.csv:
-        _csv(table)
-        return
-    answer(fits.readable_checks(*found) if options.checks else fits.readable(table))
-    if options.store:
-        answer(f"next: python -m analysis figures --store {options.store} --out figures")
+    then = f"\nnext: python -m analysis figures --store {options.store} --out figures" if options.store else ""
+    _print(options, table, lambda: (fits.readable_checks(*found) if options.checks else fits.readable(table)) + then)
 
 
 def _coverage(options: argparse.Namespace) -> None:
@@ -150,22 +149,17 @@ def _epochs(options: argparse.Namespace) -> None:
     for note in epochs.notes(held, factorizations.waiting_names(options.store, held)):
         say(f"note: {note}")
     judged = [core_counts.judge(curve) for curve in core_counts.curves(held)] if options.fit else []
-    if options.csv:
-        _csv(core_counts.table(judged) if options.fit else table)
-        return
-    answer(core_counts.readable(judged) if options.fit else epochs.readable(table))
     then = f"figures --store {options.store} --out figures" if options.fit else f"epochs --store {options.store} --fit"
-    answer(f"\nnext: python -m analysis {then}")
+    shown_table = core_counts.table(judged) if options.fit else table
+    words = core_counts.readable(judged) if options.fit else epochs.readable(table)
+    _print(options, shown_table, lambda: f"{words}\n\nnext: python -m analysis {then}")
 
 
 def _compare(options: argparse.Namespace) -> int:
     from analysis import compare
 
     table = compare.table(options.a, options.b, _asked(options))
-    if options.csv:
-        _csv(table)
-    else:
-        answer(compare.readable(table, options.a, options.b))
+    _print(options, table, lambda: compare.readable(table, options.a, options.b))
     return int(compare.differs(table))
 
 

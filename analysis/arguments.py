@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis import manual
-from results import command_line
-from results.command_line import location
+from results.command_line import CommandParser, location
 
 
-class LazyParser(command_line.CommandParser):
+class LazyParser(CommandParser):
     """A parser of one command.
 
     ``fill`` adds a command's arguments and manual once that command is asked for: to import what all of them are about
@@ -37,20 +36,27 @@ def parser() -> LazyParser:
     """All commands with their help."""
     as_written = argparse.RawDescriptionHelpFormatter
     top = LazyParser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
+    store, target, csv = (LazyParser(add_help=False) for _ in range(3))
+    store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
+    target.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
+    target.add_argument("--value", type=float, help="the value to reach; needs --metric")
+    csv.add_argument("--csv", action="store_true", help="write CSV")
     commands = top.add_subparsers(
         dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures | report"
     )
 
-    def command(name: str, summary: str, fill: Callable[[LazyParser], None]) -> None:
-        commands.add_parser(name, help=summary, formatter_class=as_written).fill = fill
+    def command(name: str, summary: str, fill: Callable[[LazyParser], None], *shared: LazyParser) -> None:
+        commands.add_parser(name, help=summary, parents=shared, formatter_class=as_written).fill = fill
 
-    command("steps", "steps to target of every study", _steps_arguments)
-    command("fit", "critical batch sizes with intervals", _fit_arguments)
-    command("coverage", "how often fits of simulated searches and of epochs over cores are right", _coverage_arguments)
-    command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments)
-    command("compare", "two stores or releases side by side", _compare_arguments)
+    command("steps", "steps to target of every study", _steps_arguments, store, target, csv)
+    command("fit", "critical batch sizes with intervals", _fit_arguments, target, csv)
+    command(
+        "coverage", "how often fits of simulated searches and of epochs over cores are right", _coverage_arguments, csv
+    )
+    command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments, store, csv)
+    command("compare", "two stores or releases side by side", _compare_arguments, target, csv)
     command("figures", "figures as PNG and SVG", _figures_arguments)
-    command("report", "all of a store as one page for a browser", _report_arguments)
+    command("report", "all of a store as one page for a browser", _report_arguments, store, target)
     return top
 
 
@@ -60,8 +66,6 @@ def _steps_arguments(sub: LazyParser) -> None:
 
     columns, medians = (manual.meanings(each) for each in (steps.COLUMNS | steps.CONFIRMED, steps.MEDIANS))
     sub.description = manual.STEPS + columns + manual.MEDIANS + medians
-    sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
-    _add_target(sub)
     sub.add_argument(
         "--rule", choices=(*RULES, "median"), default="minimum", help="how an answer is taken from the trials"
     )
@@ -70,7 +74,6 @@ def _steps_arguments(sub: LazyParser) -> None:
     )
     sub.add_argument("--k", type=int, metavar="N", help="trials of each study that count; goes with --rule median")
     sub.add_argument("--best-of", type=int, metavar="N", help="trials of one search; goes with --rule median")
-    sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
 def _counts(words: str) -> list[int]:
@@ -91,12 +94,10 @@ def _fit_arguments(sub: LazyParser) -> None:
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
-    _add_target(sub)
     sub.add_argument(
         "--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials instead, a row for each K"
     )
     sub.add_argument("--checks", action="store_true", help="list what each fit assumes, and what was seen of it")
-    sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
 def _coverage_arguments(sub: LazyParser) -> None:
@@ -110,7 +111,6 @@ def _coverage_arguments(sub: LazyParser) -> None:
     )
     sub.add_argument("--datasets", type=int, default=300, metavar="N", help="simulated per scenario (300)")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="of everything that is drawn (0)")
-    sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
 def _epochs_arguments(sub: LazyParser) -> None:
@@ -118,9 +118,7 @@ def _epochs_arguments(sub: LazyParser) -> None:
 
     meanings = manual.meanings(epochs.COLUMNS) + manual.EPOCHS_FIT + manual.meanings(core_counts.COLUMNS)
     sub.description = manual.EPOCHS + meanings
-    sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
-    sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
 def _compare_arguments(sub: LazyParser) -> None:
@@ -129,8 +127,6 @@ def _compare_arguments(sub: LazyParser) -> None:
     sub.description = manual.COMPARE + manual.meanings(compare.COLUMNS)
     for name in ("A", "B"):
         sub.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
-    _add_target(sub)
-    sub.add_argument("--csv", action="store_true", help="write CSV")
 
 
 def _figures_arguments(sub: LazyParser) -> None:
@@ -154,11 +150,4 @@ def _figures_arguments(sub: LazyParser) -> None:
 
 def _report_arguments(sub: LazyParser) -> None:
     sub.description = manual.REPORT
-    sub.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page; what is there is replaced")
-    _add_target(sub)
-
-
-def _add_target(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
-    sub.add_argument("--value", type=float, help="the value to reach; needs --metric")

@@ -81,7 +81,8 @@ class _Contents:
 
     def __init__(self, folder: Folder, asked: tuple[str, float] | None):
         commits = store.catalogue(folder)
-        self.factorized = factorizations.load(folder) if factorizations.of_kind(commits) else []
+        over_cores = kinds.of_kind(commits, *studies.kinds_drawn_as(studies.CORES))
+        self.factorized = factorizations.load(folder) if over_cores else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves: list[Curve] = []
         over_batches = {commit.name for commit in kinds.of_kind(commits, *studies.kinds_drawn_as(studies.BATCH))}
@@ -190,8 +191,7 @@ def _said(row: Mapping[Any, Any], side: str) -> str:
         return ""
     ends = f"{text.number(low)}, {text.number(high)}"
     if row["what"] == CRITICAL:
-        stated = {"identified": f"[{ends}]", "at_least": f"at least {text.number(low)}"}
-        return (stated | {"at_most": f"at most {text.number(high)}"}).get(words, words.replace("_", " "))
+        return text.statement(words, "", text.number(low), text.number(high)).lstrip()
     if row["what"] == STEPS:
         interval = f"({low:,.0f}, .." if pd.isna(high) else text.interval(low, high)
         return words if pd.isna(low) else interval

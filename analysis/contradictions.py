@@ -109,15 +109,16 @@ def of_times(pair: Pair) -> Finding:
     """Of a pair of ``Measured``: seconds per epoch, from the fastest epoch to the slowest."""
     if pair.a is None or pair.b is None:
         return _alone(pair, _seconds)
-    a, b, places = _seconds(pair.a), _seconds(pair.b), [pair.a.place, pair.b.place]
-    if any(place is None or place.device_kind is None for place in places):
-        return Finding(a, b, "not_judged", "a device is unknown")
-    if any(place.emulated for place in places):
-        return Finding(a, b, "not_judged", "emulated cores")
-    if len({(place.backend, place.device_kind, place.physical_cores) for place in places}) > 1:
-        return Finding(a, b, "not_judged", "different devices")
-    if min(len(each.seconds) for each in (pair.a, pair.b)) < FEWEST_EPOCHS:
-        return Finding(a, b, "not_judged", f"fewer than {FEWEST_EPOCHS} epochs")
+    a, b = _seconds(pair.a), _seconds(pair.b)
+    known = [one.place for one in pair[:2] if one.place and one.place.device_kind is not None]
+    obstacles = {
+        "a device is unknown": len(known) < 2,
+        "emulated cores": any(place.emulated for place in known),
+        "different devices": len({(place.backend, place.device_kind, place.physical_cores) for place in known}) > 1,
+        f"fewer than {FEWEST_EPOCHS} epochs": min(len(one.seconds) for one in pair[:2]) < FEWEST_EPOCHS,
+    }
+    if any(obstacles.values()):
+        return Finding(a, b, "not_judged", next(why for why, is_there in obstacles.items() if is_there))
     apart = a.low > b.high or b.low > a.high
     return Finding(
         a, b, "differ" if apart else "agree", "from the fastest epoch to the slowest, on devices of one kind"

@@ -1,4 +1,4 @@
-"""What every table of coverage is made by: scenarios, each simulated from a stream of random numbers of its own."""
+"""Tables of coverage: scenarios, each simulated from a stream of random numbers of its own, and how often fits hold."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -6,6 +6,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
+from analysis.text import VERDICTS
 from results import progress
 
 S = TypeVar("S")
@@ -38,3 +39,30 @@ def table(
             rows.append(row(scenario, np.random.default_rng([seed, every.index(scenario)])))
             move(datasets * done)
     return pd.DataFrame(rows)
+
+
+def rates(
+    verdicts: Sequence[str], low: np.ndarray, high: np.ndarray, truth: np.ndarray | float, slack: float = 0.0
+) -> tuple[np.ndarray, dict[str, float]]:
+    """How often what verdicts state of intervals holds.
+
+    Args:
+      verdicts: of d data sets.
+      low, high: float64[d], the ends of their intervals; NaN where open.
+      truth: of each data set, or of all.
+      slack: relative; an end that is off the truth by no more than this counts as on it.
+
+    Returns:
+      Whether each statement holds, bool[d], false where none is made; and the columns covered, of every verdict, and
+      octaves of a table of coverage.
+    """
+    words = np.array(verdicts)
+    from_below, from_above = ~(low > truth * (1 + slack)), ~(high < truth * (1 - slack))
+    conditions = [words == verdict for verdict in VERDICTS[:3]]
+    holds = np.select(conditions, [from_below & from_above, from_below, from_above], False)
+    stated, identified = words != "not_identified", words == "identified"
+    return holds, {
+        "covered": float(holds[stated].mean()) if stated.any() else np.nan,
+        **{verdict: float(np.mean(words == verdict)) for verdict in VERDICTS},
+        "octaves": float(np.median(np.log2(high / low)[identified])) if identified.any() else np.nan,
+    }

@@ -1,7 +1,7 @@
 """Numbers, intervals, verdicts and names as text."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from results.plans.study import Target
@@ -29,10 +29,26 @@ def first_few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:
+    """A sentence for each thing to know that is true of any study: what it is, and the first few of them."""
+    return [f"{what}: {first_few(names)}" for what, names in studies.items() if names]
+
+
 def statement(verdict: str, best: str, low: str, high: str) -> str:
-    """What a verdict states: ``64 [58, 70]``, ``at least 9,170``, ``at most 8`` or ``not identified``."""
+    """A verdict with its numbers: ``64 [58, 70]``, ``at least 9,170``, ``at most 8`` or ``not identified``."""
     words = {"identified": f"{best} [{low}, {high}]", "at_least": f"at least {low}", "at_most": f"at most {high}"}
     return words.get(verdict, "not identified")
+
+
+def verdict(low_inside: bool, high_inside: bool) -> Verdict:
+    """The verdict of an interval by which of its ends lie within what was measured."""
+    verdicts: dict[tuple[bool, bool], Verdict] = {
+        (True, True): "identified",
+        (True, False): "at_least",
+        (False, True): "at_most",
+        (False, False): "not_identified",
+    }
+    return verdicts[low_inside, high_inside]
 
 
 def goal(target: Target, rule: Rule) -> str:

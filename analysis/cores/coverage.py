@@ -64,12 +64,8 @@ def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, o
     """What came out of a scenario: a row of ``COLUMNS``."""
     law = simulation.LAWS[scenario.law]
     critical = law.critical(scenario.most)
-    verdicts = np.array([one.verdict for one in fitted])
     low, high = np.array([one.critical_cores[1:] for one in fitted]).T
-    from_below, from_above = low <= critical * (1 + ROOTS), high >= critical * (1 - ROOTS)
-    claims = [verdicts == verdict for verdict in VERDICTS[:3]]
-    holds = np.select(claims, [from_below & from_above, from_below, from_above], False)
-    stated, identified = verdicts != "not_identified", verdicts == "identified"
+    _, rates = simulated.rates([one.verdict for one in fitted], low, high, critical, ROOTS)
     intervals = np.array([[getattr(one, name) for name in TIMES] for one in fitted])  # [d, 3, 3]
     true = np.array(law.times)
     within = ((intervals[..., 1] <= true) & (true <= intervals[..., 2])).mean(axis=0)
@@ -77,10 +73,9 @@ def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, o
         **scenario._asdict(),
         "datasets": len(fitted),
         "critical_cores": critical if np.isfinite(critical) else np.nan,
-        **dict(zip(HELD, (holds[stated].mean() if stated.any() else np.nan, *within.tolist()), strict=True)),
-        **{verdict: float(np.mean(verdicts == verdict)) for verdict in VERDICTS},
+        **rates,
+        **dict(zip(HELD[1:], within.tolist(), strict=True)),
         "misfit": float(np.mean([one.misfit != "none" for one in fitted])),
-        "octaves": float(np.median(np.log2(high / low)[identified])) if identified.any() else np.nan,
     }
 
 

@@ -62,21 +62,23 @@ def table(held: Sequence[Measured]) -> pd.DataFrame:
 
 def _row(one: Measured) -> dict[str, object]:
     study, ledger = one.study, one.ledger
-    row = {
-        field: getattr(study, field)
-        for field in ("dataset", "dim", "solver", "table_dtype", "cores", "solver_dtype", "ridge", "gather", "kernel")
+    fields = ("dataset", "dim", "solver", "table_dtype", "cores", "solver_dtype", "ridge", "gather", "kernel")
+    row = {field: getattr(study, field) for field in fields} | {
+        "study": study.name,
+        "data": data(one),
+        "cg_steps": study.cg_steps if study.solver in CONJUGATE else None,
+        "complete": ledger.complete,
+        "infeasible": ledger.infeasible,
+        "incomplete": ledger.planned - ledger.complete - ledger.infeasible - ledger.missing,
+        **(one.place._asdict() if one.place else {}),
     }
-    row |= {"study": study.name, "data": data(one), "cg_steps": study.cg_steps if study.solver in CONJUGATE else None}
-    row |= {"complete": ledger.complete, "infeasible": ledger.infeasible}
-    row["incomplete"] = ledger.planned - ledger.complete - ledger.infeasible - ledger.missing
-    row |= one.place._asdict() if one.place else {}
     if one.chosen is None:
         return row
     seconds = one.seconds
     recalls = (TEST, "recall_50", VALIDATION, "validation_recall_50")
     of_last = (*recalls, "objective", "bytes_per_core", "peak_bytes_per_core", *study.space)
-    row["chosen_by"] = SPLITS[one.chosen_by]
-    row |= {name: one.result(name) for name in of_last} | {"trial": one.chosen, "epochs": one.result("epoch")}
+    row |= {"chosen_by": SPLITS[one.chosen_by], "trial": one.chosen, "epochs": one.result("epoch")}
+    row |= {name: one.result(name) for name in of_last}
     if len(seconds):
         low, middle, high = (float(f"{value:.7g}") for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
         row |= {"seconds_low": low, "seconds_per_epoch": middle, "seconds_high": high}
@@ -95,26 +97,23 @@ def notes(held: Sequence[Measured], waiting: Sequence[str] = ()) -> list[str]:
     Args:
       waiting: names of studies that were asked for and have not run.
     """
-    found = []
-    if waiting:
-        found.append(f"not in the table, as no run has ended yet: {text.first_few(waiting)}")
-    unreal = [emulated_label(one) for one in held if one.place and one.place.emulated]
-    if unreal:
-        found.append(f"cores are emulated, so that seconds say nothing about speed: {text.first_few(unreal)}")
-    diverged = [one.study.name for one in held if one.chosen is None and one.ledger.infeasible]
-    if diverged:
-        found.append(f"every trial that ended diverged, so there is none to show: {text.first_few(diverged)}")
-    by_test = [one.study.name for one in held if by_test_alone(one)]
-    if by_test:
-        found.append(
-            f"the best trial was chosen by test, as software 0.1 measured nothing else: {text.first_few(by_test)}"
-        )
-    return found
-
-
-def by_test_alone(one: Measured) -> bool:
-    """Whether the best of several trials was chosen by what is reported of it, so that it looks better than it is."""
-    return one.chosen_by == TEST and one.chosen is not None and len(one.trials) > 1
+    return text.notes(
+        {
+            "not in the table, as no run has ended yet": waiting,
+            "cores are emulated, so that seconds say nothing about speed": [
+                emulated_label(one) for one in held if one.place and one.place.emulated
+            ],
+            "every trial that ended diverged, so there is none to show": [
+                one.study.name for one in held if one.chosen is None and one.ledger.infeasible
+            ],
+            # Such a trial looks better than it is: what chose it is reported of it.
+            "the best trial was chosen by test, as software 0.1 measured nothing else": [
+                one.study.name
+                for one in held
+                if one.chosen_by == TEST and one.chosen is not None and len(one.trials) > 1
+            ],
+        }
+    )
 
 
 def emulated_label(one: Measured) -> str:
@@ -143,15 +142,10 @@ def readable(table: pd.DataFrame) -> str:
             row["dataset"],
             str(row["dim"]),
             row["solver"],
-            _formats(row["table_dtype"], row["solver_dtype"]),
+            "/".join(dict.fromkeys([row["table_dtype"], row["solver_dtype"]])),
             *(told[name] for name in further),
         ]
         numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
         lines.append([*names, *numbers, shown[0], str(ended), str(row["infeasible"]), shown[1]])
     words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
     return command_line.table(header, lines, left=words)
-
-
-def _formats(*names: str) -> str:
-    """Number formats of tables and solver, or the one of both."""
-    return "/".join(dict.fromkeys(names))

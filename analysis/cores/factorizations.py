@@ -112,12 +112,12 @@ def load(folder: Folder) -> list[Measured]:
     Raises:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
     """
-    return retry(lambda: sorted(map(_measured, of_kind(store.catalogue(folder))), key=lambda one: _order(one.study)))
 
+    def read() -> list[Measured]:
+        commits = kinds.of_kind(store.catalogue(folder), Factorization.kind)
+        return sorted(map(_measured, commits), key=lambda one: _order(one.study))
 
-def of_kind(commits: Sequence[Commit]) -> list[Commit]:
-    """Those that are of kind ``cores``."""
-    return kinds.of_kind(commits, Factorization.kind)
+    return retry(read)
 
 
 def waiting_names(folder: Folder, ran: Sequence[Measured]) -> list[str]:
@@ -149,10 +149,8 @@ def _measured(commit: Commit) -> Measured:
     trials = read_table(commit, "trials").to_pandas()
     runs = read_table(commit, "studies").select(["run", *Hardware._fields]).to_pylist()
     places = {run.pop("run"): Hardware(**run) for run in runs}
-    columns = ["run", "status", *study.space]
-    return Measured(
-        study, commit.ledger, trials.set_index("trial")[columns], _epochs(commit), dict(sorted(places.items()))
-    )
+    own = trials.set_index("trial")[["run", "status", *study.space]]
+    return Measured(study, commit.ledger, own, _epochs(commit), dict(sorted(places.items())))
 
 
 def _epochs(commit: Commit) -> pd.DataFrame:

@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import chdtri
 
+from analysis import text
 from analysis.cores import regions
 from analysis.cores.regions import Region
 from analysis.text import Verdict
@@ -165,9 +166,5 @@ def _critical(serial: float, parallel: float, communication: float) -> float:
 def _verdict(critical: Interval, cores: np.ndarray) -> tuple[Verdict, Interval]:
     """What the interval proves. Nothing beyond the cores that were measured is claimed."""
     least, most = float(cores.min()), float(cores.max())
-    above, below = critical.low >= least, critical.high <= most
-    if above and below:
-        return "identified", critical
-    if above:
-        return "at_least", critical._replace(low=min(critical.low, most))
-    return ("at_most" if below else "not_identified"), critical
+    verdict = text.verdict(critical.low >= least, critical.high <= most)
+    return verdict, critical._replace(low=min(critical.low, most)) if verdict == "at_least" else critical

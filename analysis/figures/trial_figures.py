@@ -10,7 +10,7 @@ from analysis.fitting import curves, pairs
 from analysis.plotting import best, plane, steps, tuning
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Pictures, Skipped
-from analysis.trials import budgets, metaparameters, splits, trials
+from analysis.trials import budgets, metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from analysis.workloads import WorkloadStudies
 from results.plans.study import Target
@@ -78,8 +78,8 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
             yield Skipped(what, PRUNED)
             continue
         of_study = trials.of_commits(workload.commits, target, strict=request.rule.strict)
-        name = request.by or splits.default(list(of_study.values()))
-        groups = splits.groups(list(of_study.values()), name)
+        name = request.by or metaparameters.default_split(list(of_study.values()))
+        groups = metaparameters.split(list(of_study.values()), name)
         if len(groups) < 2:
             yield Skipped(what, f"its trials do not differ in {name}; name another metaparameter with --by")
             continue
@@ -108,7 +108,7 @@ def _errors(
     of_study: Mapping[str, StudyTrials],
     target: Target,
     request: FigureRequest,
-    group: splits.TrialGroup,
+    group: metaparameters.TrialGroup,
 ) -> list[best.Errors]:
     """The best errors of a group of trials at every batch size."""
     counted = (

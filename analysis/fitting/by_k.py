@@ -43,7 +43,12 @@ def refit(found: Sequence[Fitted], asked: Sequence[int] = ()) -> list[AtK]:
       found: curves.
       asked: numbers of trials; those that a curve does not tell of are left out. None: those of ``numbers``.
     """
-    return [_at(one, k) for one in found for k in sorted(set(asked or numbers(one))) if _tells(one, k)]
+    return [
+        AtK(one, k, one.judged if k == one.judged.points.trials else fits.of_curve(first_trials(one.curve, k)))
+        for one in found
+        for k in sorted(set(asked or numbers(one)))
+        if _tells(one, k)
+    ]
 
 
 def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, list[Judged]]:
@@ -85,7 +90,3 @@ def first_trials(curve: Curve, k: int) -> Curve:
 def _tells(one: Fitted, k: int) -> bool:
     count = one.judged.points.trials or 0
     return k == count or (k < count and not one.curve.pruned)
-
-
-def _at(one: Fitted, k: int) -> AtK:
-    return AtK(one, k, one.judged if k == one.judged.points.trials else fits.of_curve(first_trials(one.curve, k)))

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.fitting import curves, fits
+from analysis.fitting import curves
 from analysis.fitting.curves import Points
-from analysis.fitting.fits import Judged
 from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
 from results import store
@@ -182,8 +181,3 @@ def points(found: Sequence[Confirmed]) -> Points:
     span = "–".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
     notes = (f"medians of {span} fresh seed{'s' * (counts[-1] > 1)}", *([missed] if dropped else []))
     return Points(sizes, low, high, np.ones(len(reached)), None, notes, "")
-
-
-def judge(found: Sequence[Confirmed], distinction: str = "") -> Judged | None:
-    """The fit of what was confirmed, by the procedure of any curve; None where nothing was."""
-    return fits.judge(points(found), distinction) if found else None

@@ -70,20 +70,15 @@ def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
 
 def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray) -> dict[str, object]:
     """What came out of a scenario whose true critical batch sizes are ``critical`` [d]: a row of ``COLUMNS``."""
-    verdicts = np.array([one.verdict for one in fitted])
+    verdicts = [one.verdict for one in fitted]
     low, high = (np.array([getattr(one, end) for one in fitted]) for end in ("low", "high"))
-    from_below, from_above = ~(low > critical), ~(high < critical)  # an open end is NaN, and holds
-    claims = [verdicts == verdict for verdict in VERDICTS[:3]]
-    holds = np.select(claims, [from_below & from_above, from_below, from_above], False)
-    stated, identified = verdicts != "not_identified", verdicts == "identified"
+    holds, rates = simulated.rates(verdicts, low, high, critical)
     failed = [{check.assumption for check in one.shape.doubts} for one in fitted]
     breaks = simulation.BEYOND[scenario.shape].breaks if scenario.shape in simulation.BEYOND else None
     return {
         **dict(zip(COLUMNS, (*scenario, len(fitted)), strict=False)),
-        "covered": float(holds[stated].mean()) if stated.any() else np.nan,
-        **{verdict: float(np.mean(verdicts == verdict)) for verdict in VERDICTS},
-        "octaves": float(np.median(np.log2(high / low)[identified])) if identified.any() else np.nan,
-        "wrong": float(np.mean(identified & ~holds)),
+        **rates,
+        "wrong": float(np.mean((np.array(verdicts) == "identified") & ~holds)),
         "failed": float(np.mean([bool(names) for names in failed])),
         "named": float(np.mean([breaks in names for names in failed])) if breaks else np.nan,
     }

@@ -72,12 +72,8 @@ def judge(points: Points, distinction: str = "") -> Judged:
     told = samples.evidence(sample.low[None], sample.high[None]) if sample else None
     fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out, told)
     reason = "; ".join([*notes, *fit.caveats])
-    return Judged(points, fit, fit.verdict, reason, _shift(fit), assumptions.check(fit, points))
-
-
-def _shift(fit: regimes.Fit) -> float:
-    """Octaves from the critical batch size to that of half of the trials; NaN where either is not there."""
-    return float("nan") if np.isnan(fit.critical_batch_size) else fit.shape.shift
+    shift = float("nan") if np.isnan(fit.critical_batch_size) else fit.shape.shift
+    return Judged(points, fit, fit.verdict, reason, shift, assumptions.check(fit, points))
 
 
 def of_curve(curve: Curve) -> Judged:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from analysis.fitting import regimes
+from analysis.fitting import pairs, regimes
 from analysis.fitting.pairs import Fitted
 from analysis.fitting.profiles import LEVEL
 from analysis.trials import metaparameters, trials
@@ -80,15 +80,13 @@ def table(found: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataFr
     """
     rows = []
     for one in found:
-        fit = one.judged.fit
-        known = up_to_critical and fit is not None and one.judged.verdict == "identified"
-        limit = fit.critical_batch_size if fit and known else math.inf
+        critical = pairs.critical_batch_size(one.judged) if up_to_critical else math.nan
         for quantity in _rates(one):
-            grown = estimate(one, quantity, limit)
-            told = (grown.power, grown.low, grown.high, ", ".join(grown.agrees_with) or "neither") if grown else ()
+            grown = estimate(one, quantity, math.inf if math.isnan(critical) else critical)
+            power = (grown.power, grown.low, grown.high) if grown else (math.nan,) * 3
+            agreeing = (", ".join(grown.agrees_with) or "neither") if grown else ""
             count = len(grown.batch_size) if grown else 0
-            rows.append((*one.curve.workload[:3], quantity.label, count, *(told or (math.nan,) * 3)))
-            rows[-1] += () if grown else ("",)
+            rows.append((*one.curve.workload[:3], quantity.label, count, *power, agreeing))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 

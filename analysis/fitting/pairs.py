@@ -108,7 +108,7 @@ def of_curve(curve: Curve) -> Fitted:
         _taken(curve, judged.points),
         dict(zip(*curves.misses(curve, judged.points), strict=True)),
         again,
-        confirmations.judge(again, curve.distinction),
+        fits.judge(confirmations.points(again), curve.distinction) if again else None,
     )
 
 

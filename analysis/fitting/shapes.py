@@ -114,7 +114,7 @@ def check(
     told = np.array([_told(where, ln_batch) for where in best[:, 0]])  # [d, bends]
     judged = [_judged(bend, found[bend], told[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)]
     searches = _searches(ln_batch, best[:, 0], ends, start, evidence)
-    lows = np.stack([one.bent.ln_critical - _quantile(BOUND, one.freedom) * one.errors[:, 0] for one in found.values()])
+    lows = np.stack([one.bent.ln_critical - stdtrit(one.freedom, BOUND) * one.errors[:, 0] for one in found.values()])
     low = np.where(told, lows.T, np.inf).min(axis=1)
     return [
         ShapeChecks((*checks, search), float(min(bound, end - max(np.nan_to_num(shift), 0) * OCTAVE)), shift)
@@ -154,9 +154,9 @@ def _bent(
 def _judged(bend: Bend, found: _Found, told: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray) -> list[Check]:
     """The check that a bend is of size 0, of d data sets; ``told`` [d] says whether it can be judged."""
     below, above = LEVELS[bend]
-    doubted = found.t < -_quantile(1 - below, found.freedom)
-    doubted |= found.t > _quantile(1 - above, found.freedom)
-    reach = _quantile((1 + BOUND) / 2, found.freedom) * found.errors[:, 1]
+    doubted = found.t < -stdtrit(found.freedom, 1 - below)
+    doubted |= found.t > stdtrit(found.freedom, 1 - above)
+    reach = stdtrit(found.freedom, (1 + BOUND) / 2) * found.errors[:, 1]
     checks = []
     for i, where in enumerate(ln_best):
         if not told[i]:
@@ -215,7 +215,3 @@ def _trend(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     slope = y @ centered / (centered @ centered)
     rest = y - y.mean(axis=1, keepdims=True) - slope[:, None] * centered
     return slope, np.sqrt((rest**2).sum(axis=1) / (len(x) - 2) / (centered @ centered))
-
-
-def _quantile(chance: float, freedom: np.ndarray) -> np.ndarray:
-    return stdtrit(freedom, chance)

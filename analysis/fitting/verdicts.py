@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analysis import text
 from analysis.fitting import shapes
 from analysis.fitting.profiles import OCTAVE
-from analysis.fitting.shapes import Check, ShapeChecks
+from analysis.fitting.shapes import ShapeChecks
 from analysis.text import Verdict
 
 # The model error: so many octaves, or so many times what the data leave open, whichever is less. It is smaller where
@@ -65,13 +66,9 @@ def decide(
     low = min(shape.ln_low, ends[0])
     bounded = claim.verdict in ("identified", "at_least") and low >= ln_batch[0] - 1e-9
     stated = "no interval is stated, but a bound" if bounded else "nothing is stated"
-    caveats = tuple(f"{stated}: {_failed(check)}" for check in doubts)
+    caveats = tuple(f"{stated}: {FAILED[check.assumption].format(check.seen)}" for check in doubts)
     ends = np.array([low, np.inf]) if bounded else np.array([-np.inf, np.inf])
     return Statement("at_least" if bounded else "not_identified", ends, (*caveats, *claim.caveats))
-
-
-def _failed(check: Check) -> str:
-    return FAILED[check.assumption].format(check.seen)
 
 
 def _of_interval(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Statement:
@@ -79,10 +76,4 @@ def _of_interval(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plat
     above, below = reach[0] >= ln_batch[0] - 1e-9, reach[1] <= ln_batch[-1] + 1e-9
     caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
     caveats += () if above else ("the interval reaches past the smallest batch size",)
-    if above and below and plateau_seen:
-        return Statement("identified", ends, caveats)
-    if above:
-        return Statement("at_least", ends, caveats)
-    if below and plateau_seen:
-        return Statement("at_most", ends, caveats)
-    return Statement("not_identified", ends, caveats)
+    return Statement(text.verdict(bool(above), bool(below and plateau_seen)), ends, caveats)

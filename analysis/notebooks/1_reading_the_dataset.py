@@ -42,8 +42,7 @@ from results.reading import overview, scan
 from results.rules import answers
 from results.rules.confirmation import SEARCH
 
-pd.set_option("display.precision", 6)
-pd.set_option("display.max_colwidth", None)
+pd.set_option("display.precision", 6, "display.max_colwidth", None)
 STORE = shipped.release()
 
 # %% [markdown]

@@ -33,8 +33,7 @@ from analysis.fitting import assumptions, coverage, fits, noisy_quadratic, pairs
 from analysis.plotting import gallery
 from analysis.trials import medians, trials
 
-pd.set_option("display.precision", 3)
-pd.set_option("display.max_colwidth", None)
+pd.set_option("display.precision", 3, "display.max_colwidth", None)
 STORE = shipped.release()
 
 # %% [markdown]

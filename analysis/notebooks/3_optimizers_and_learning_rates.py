@@ -32,9 +32,7 @@ from analysis.fitting import by_k, fits, growth, luck, pairs
 from analysis.plotting import gallery
 from analysis.trials import medians, steps
 
-pd.set_option("display.precision", 3)
-pd.set_option("display.max_colwidth", None)
-pd.set_option("display.max_rows", 200)
+pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
 STORE = shipped.release()
 PLAIN = "schedule=constant,pruning=off"
 

@@ -34,9 +34,7 @@ from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import gallery
 from results.papers import published_points
 
-pd.set_option("display.precision", 4)
-pd.set_option("display.max_colwidth", None)
-pd.set_option("display.max_rows", 200)
+pd.set_option("display.precision", 4, "display.max_colwidth", None, "display.max_rows", 200)
 STORE = shipped.release()
 
 # %% [markdown]

@@ -39,9 +39,7 @@ from analysis.plotting import gallery
 from results import store
 from results.papers import published_points
 
-pd.set_option("display.precision", 3)
-pd.set_option("display.max_colwidth", None)
-pd.set_option("display.max_rows", 200)
+pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
 SCRATCH = tempfile.TemporaryDirectory()
 
 # %% [markdown]
@@ -89,18 +87,22 @@ print(
 # %%
 reference = pairs.of_store(shipped.mlperf(), ("validation_shortfall", 0.0))
 looks = ["dataset", "model", "optimizer"]
-told = pd.DataFrame([one.curve.workload._asdict() for one in reference])[looks]
-told["batch sizes"] = [len(one.curve.batch_sizes) for one in reference]
-told["critical batch size"] = [fits.critical_in_words(one.judged) for one in reference]
-told["verdict"] = [one.judged.verdict for one in reference]
-told["doubts"] = [", ".join(fits.doubts(one.judged)) for one in reference]
-fittable = told[told["verdict"] != "not_identified"]
+summary = pd.DataFrame(
+    {
+        **{name: [getattr(one.curve, name) for one in reference] for name in looks},
+        "batch sizes": [len(one.curve.batch_sizes) for one in reference],
+        "critical batch size": [fits.critical_in_words(one.judged) for one in reference],
+        "verdict": [one.judged.verdict for one in reference],
+        "doubts": [", ".join(fits.doubts(one.judged)) for one in reference],
+    }
+)
+fittable = summary[summary["verdict"] != "not_identified"]
 fittable.set_index(looks)
 
 # %%
-refused = told[told["verdict"] == "not_identified"].drop(columns=["critical batch size", "verdict", "doubts"])
+refused = summary[summary["verdict"] == "not_identified"].drop(columns=["critical batch size", "verdict", "doubts"])
 Markdown(
-    f"{len(fittable)} of {len(told)} curves get a statement, and of these "
+    f"{len(fittable)} of {len(summary)} curves get a statement, and of these "
     f"{int((fittable['verdict'] != 'identified').sum())} are one-sided. The others are refused, for the reasons below. "
     "Reference points were made to check submissions, and not to find a knee."
 )
@@ -193,9 +195,11 @@ pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
 
 # %%
 ours = pairs.of_store(shipped.release())
-lines = [("measured here", f"{x.curve.dataset} · {x.curve.model} · {x.curve.optimizer}", x.judged) for x in ours]
-lines += [("MLPerf", f"{x.curve.dataset} · {x.curve.model} · {x.curve.optimizer}", x.judged) for x in reference]
-lines += [("Figure 1 of Shallue et al.", panel, one) for panel, one in zip(names["panel"], judged, strict=True)]
+lines = [
+    *(("measured here", " · ".join(one.curve.workload[:3]), one.judged) for one in ours),
+    *(("MLPerf", " · ".join(one.curve.workload[:3]), one.judged) for one in reference),
+    *(("Figure 1 of Shallue et al.", panel, one) for panel, one in zip(names["panel"], judged, strict=True)),
+]
 statements = pd.DataFrame(
     [
         (source, workload, fits.critical_in_words(one), one.verdict, contradictions.stated_interval(one).low)

@@ -109,14 +109,12 @@ def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = AL
                 short |= {name: number for name, number in counted.items() if number == count}
             left_out |= {name: number for name in counted if (number := _left_out(found[name]))}
             rows += [_row(about, found[about.study], count, best) for about in members]
-    told = {
+    counts_of = {
         "without an answer, as too few of their trials count": few,
         "few trials of these count, and so no more of the others of their curves; --k N counts more": short,
         "trials that were lost, failed or never got to an evaluation are left out": left_out,
     }
-    notes += [
-        f"{what}: {text.first_few([f'{name} ({n})' for name, n in who.items()])}" for what, who in told.items() if who
-    ]
+    notes += text.notes({what: [f"{name} ({n})" for name, n in each.items()] for what, each in counts_of.items()})
     shown = _table(rows)
     return shown, notes + steps.notes_by_any_rule(held, shown, asked)
 
@@ -174,15 +172,11 @@ def _left_out(of: StudyTrials) -> int:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    order = ("dataset", "model", "optimizer", "target_metric", "target_value", "batch_size", "study")
-    ordered = sorted(rows, key=lambda row: [row[name] for name in order])
-    columns: dict[str, Any] = {name: [row.get(name) for row in ordered] for name in (*MEDIAN_COLUMNS, "study")}
-    for name in MEDIANS.keys() - {"sampled_enough", "at_edge"}:
-        numbers = np.array(columns[name], np.float64)  # None is NaN
-        columns[name] = np.where(np.isfinite(numbers), numbers, np.nan)
-    for name in WHOLE:
-        columns[name] = pd.array(columns[name], "Int64")
-    return pd.DataFrame(columns)
+    order = ["dataset", "model", "optimizer", "target_metric", "target_value", "batch_size", "study"]
+    numbers = [name for name in MEDIANS if name not in ("sampled_enough", "at_edge")]
+    frame = pd.DataFrame(rows, columns=[*MEDIAN_COLUMNS, "study"]).sort_values(order, ignore_index=True)
+    frame[numbers] = frame[numbers].astype(np.float64).replace([np.inf, -np.inf], np.nan)
+    return frame.astype(dict.fromkeys(WHOLE, "Int64"))
 
 
 def _median(row: Mapping[Any, Any]) -> str:

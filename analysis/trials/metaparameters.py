@@ -1,4 +1,8 @@
-"""Metaparameters of trials as pictures show them: the learning rate, 1 - momentum, and what is made of both."""
+"""Metaparameters of trials as pictures show them, and trials in groups by one of them.
+
+A picture shows the learning rate, 1 - momentum, and what is made of both. Groups are by the values of a metaparameter,
+or by thirds of its range.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,9 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.trials.trials import StudyTrials
+from results.bad_input import BadInput, nearest
 from results.plans.search_space import SearchSpace
 
 LEARNING_RATE, MOMENTUM = "learning_rate", "momentum"
+PREFERRED = ("label_smoothing", MOMENTUM)  # to split trials by
+MOST_VALUES = 5  # more are split into thirds
 
 
 class Quantity(NamedTuple):
@@ -67,3 +75,59 @@ def quantities(names: Sequence[str], space: SearchSpace) -> list[Quantity]:
 
 def _column(rows: pd.DataFrame, name: str) -> np.ndarray:
     return rows[name].to_numpy(np.float64) if name in rows else np.full(len(rows), np.nan)
+
+
+class TrialGroup(NamedTuple):
+    """Some trials of a workload: what they are called, and which rows they are, bool[n] of rows of trials."""
+
+    label: str
+    kept: Callable[[pd.DataFrame], np.ndarray]
+
+
+def default_split(found: Sequence[StudyTrials]) -> str:
+    """The metaparameter that trials are split by unless another is asked for.
+
+    Raises:
+      BadInput: no metaparameter differs between trials.
+    """
+    differing = _differing(found)
+    if not differing:
+        raise BadInput("no metaparameter differs between the trials")
+    return next((name for name in PREFERRED if name in differing), differing[-1])
+
+
+def split(found: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
+    """Trials by the values of a metaparameter, where there are few, or else by thirds of what was tried.
+
+    Args:
+      found: the trials of all batch sizes.
+      name: of the metaparameter; a trial that lacks it has 0.
+
+    Raises:
+      BadInput: no trial has it.
+    """
+    if not any(name in one.metaparameters for one in found):
+        known = sorted({own for one in found for own in one.metaparameters})
+        raise BadInput(f"no trial has a metaparameter {name!r}; {nearest(name, known)}")
+    values = np.concatenate([_values(one.rows, name) for one in found])
+    own = np.unique(values)
+    words = name.replace("_", " ")
+    if len(own) <= MOST_VALUES:
+        return [_group(f"{words} = {value:g}", name, value, value) for value in own]
+    edges = np.quantile(values, [0, 1 / 3, 2 / 3, 1], method="inverted_cdf")
+    above = np.nextafter(edges, np.inf)
+    bounds = [(edges[0], edges[1]), (above[1], edges[2]), (above[2], edges[3])]
+    return [_group(f"{words} {low:.3g}–{high:.3g}", name, low, high) for low, high in bounds if low <= high]
+
+
+def _group(label: str, name: str, low: float, high: float) -> TrialGroup:
+    return TrialGroup(label, lambda rows: (_values(rows, name) >= low) & (_values(rows, name) <= high))
+
+
+def _values(rows: pd.DataFrame, name: str) -> np.ndarray:
+    return rows[name].fillna(0.0).to_numpy(np.float64) if name in rows else np.zeros(len(rows))
+
+
+def _differing(found: Sequence[StudyTrials]) -> list[str]:
+    names = sorted({name for one in found for name in one.metaparameters})
+    return [name for name in names if len({v for one in found for v in _values(one.rows, name)[:50]}) > 1]

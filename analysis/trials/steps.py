@@ -143,18 +143,15 @@ def table(held: Overview, asked: Target | None = None) -> pd.DataFrame:
     for target, abouts in targets(held, asked).items():
         found = held.answers(target, {about.study for about in abouts})
         for about in abouts:
-            workload = (*_workload(about), target.metric, target.value, about.batch_size, about.study)
+            workload = (*_workload(about), about.batch_size, target.metric, target.value)
+            counts = (about.complete, about.infeasible, about.incomplete)
             answer = found.get(about.study, (None, None, None))
-            rows.append(
-                (*workload, *answer, about.complete, about.infeasible, about.incomplete, about.seconds_per_epoch)
-            )
-    names = ["dataset", "model", "optimizer", "target_metric", "target_value", "batch_size", "study"]
-    names += ["steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete", "seconds_per_epoch"]
-    whole = {"batch_size", "steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete"}
-    columns: dict[str, Any] = dict(zip(names, zip(*sorted(rows, key=lambda row: row[:7]), strict=True), strict=True))
-    columns |= {name: pd.array(columns[name], "Int64") for name in whole}
-    columns["seconds_per_epoch"] = np.array(columns["seconds_per_epoch"], np.float64)  # None is NaN
-    return pd.DataFrame({name: columns[name] for name in (*COLUMNS, "study")})
+            rows.append((*workload, *answer, *counts, about.seconds_per_epoch, about.study))
+    whole = ("batch_size", "steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete")
+    table = pd.DataFrame(rows, columns=[*COLUMNS, "study"])
+    table = table.astype(dict.fromkeys(whole, "Int64") | {"seconds_per_epoch": np.float64})
+    order = ["dataset", "model", "optimizer", "target_metric", "target_value", "batch_size", "study"]
+    return table.sort_values(order, ignore_index=True)
 
 
 def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
@@ -165,45 +162,37 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
 
 def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
     """What a reader of the table ``shown`` has to know, a sentence each."""
-    found, rule = [], held.rule
-    abouts = [held.abouts[name] for name in dict.fromkeys(shown["study"])]
+    rule, abouts = held.rule, [held.abouts[name] for name in dict.fromkeys(shown["study"])]
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in abouts}
-    inexact = [name for name, own in ends_at.items() if asked and not is_exact(own, asked, rule)]
-    if inexact:
-        found.append(
-            "trials stopped once they had decided their own targets, so steps to this one may be too many or missing: "
-            + text.first_few(inexact)
-        )
     few = [about for about in abouts if rule.first is not None and about.complete < rule.first]
-    if few:
-        counts = [f"{about.study} ({about.complete})" for about in few]
-        found.append(f"fewer than {rule.first} trials are COMPLETE, and all of them count: {text.first_few(counts)}")
-    return notes_by_any_rule(held, shown, asked) + found
+    return notes_by_any_rule(held, shown, asked) + text.notes(
+        {
+            "trials stopped once they had decided their own targets, so steps to this one may be too many or missing": [
+                name for name, own in ends_at.items() if asked and not is_exact(own, asked, rule)
+            ],
+            f"fewer than {rule.first} trials are COMPLETE, and all of them count": [
+                f"{about.study} ({about.complete})" for about in few
+            ],
+        }
+    )
 
 
 def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
     """What a reader of any table of answers ``shown`` (study, steps_high) has to know, a sentence each."""
-    found = []
-    if held.waiting:
-        found.append(f"not in the table, as no run has ended yet: {text.first_few(held.waiting)}")
     published = [name for name, about in held.abouts.items() if about.source is not None and not about.targets]
-    if published and asked is None:
-        found.append(
-            "not in the table, as published studies have no targets of their own; --metric and --value ask for one: "
-            + text.first_few(published)
-        )
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.abouts[name])]
-    ends = [name for name in single if name in reached]
     at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
-    if at_start:
-        found.append(f"met at the start, before any step, and so in no fit: {text.first_few(at_start)}")
-    if ends:
-        found.append(
-            "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
-            f"nothing: {text.first_few(ends)}"
-        )
-    return found + (_lists(held, single) if single else [])
+    notes = {
+        "not in the table, as no run has ended yet": held.waiting,
+        "not in the table, as published studies have no targets of their own; --metric and --value ask for one": (
+            published if asked is None else []
+        ),
+        "met at the start, before any step, and so in no fit": at_start,
+        "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
+        "nothing": [name for name in single if name in reached],
+    }
+    return text.notes(notes) + (_lists(held, single) if single else [])
 
 
 def _lists(held: Overview, names: Collection[str]) -> list[str]:
@@ -211,11 +200,11 @@ def _lists(held: Overview, names: Collection[str]) -> list[str]:
     commits = [commit for commit in store.catalogue(held.folder) if commit.name in names]
     again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
-    told = {
+    runs = {
         "the very same runs, listed under contradicting metaparameters": [" and ".join(pair) for pair in again],
         f"joined from several lists of the same runs, see {SOURCE_LISTS} in the table of trials": joined,
     }
-    return [f"{what}: {'; '.join(which)}" for what, which in told.items() if which]
+    return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
 
 
 def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:

@@ -1,14 +1,12 @@
 """Trials: when each trial of a study reached a target, or what is known if it did not, and its metaparameters."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.trials import steps
-from results import store
-from results.durable import Folder
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
@@ -73,26 +71,14 @@ class StudyTrials(NamedTuple):
         return self.rows[self.rows["counts"].to_numpy()]
 
 
-def of_store(
-    folder: Folder, target: Target, *, names: Collection[str] | None = None, strict: bool = False
-) -> dict[str, StudyTrials]:
-    """The trials of the visible studies of a store or a release, by name of the study, sorted.
+def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = False) -> dict[str, StudyTrials]:
+    """The trials of studies by name of the study, sorted; one pass over the measurements of all of them.
 
     Args:
-      folder: of the store.
+      commits: the studies.
       target: metric and value.
-      names: of the studies wanted; None: of all.
       strict: a trial is at the target once it is below it, as in the published analysis; else at or below.
-
-    Raises:
-      BadInput: there is no store, or it is damaged.
     """
-    commits = [commit for commit in store.catalogue(folder) if names is None or commit.name in names]
-    return of_commits(commits, target, strict=strict)
-
-
-def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = False) -> dict[str, StudyTrials]:
-    """The trials of these studies, as ``of_store`` has them; one pass over the measurements of all of them."""
     reached = scan.intervals(commits, target, STRICT if strict else MINIMUM, role=None)
     name = reached["study"].to_numpy(str)
     found = {}

@@ -137,7 +137,7 @@ def test_another_target_is_confirmed_if_the_same_trial_is_its_answer(
 
 def test_repeats_do_not_count_as_trials_of_the_search(folder: Path) -> None:
     publish(folder, plan(trials=2, confirm=1), SEARCHED | repeats(crossing(5)))
-    (one,) = trials.of_store(folder, ERROR).values()
+    (one,) = trials.of_commits(store.catalogue(folder), ERROR).values()
     assert one.rows["role"].tolist() == ["search", "search", "confirm"]
     assert one.rows["outcome"].tolist() == ["reached"] * 3
     assert one.counting["trial"].tolist() == [0, 1]

@@ -9,6 +9,7 @@ from scipy import stats
 
 from analysis.fitting import fits
 from analysis.trials import medians, steps, trials
+from results import store
 from results.plans.search_space import Range, SearchSpace
 
 from ...results import by_hand
@@ -214,7 +215,7 @@ def test_bands_of_a_sweep_hold_what_its_trials_were_drawn_from(swept):
 
 
 def test_a_summary_of_one_study(swept):
-    found = trials.of_store(swept, ERROR)
+    found = trials.of_commits(store.catalogue(swept), ERROR)
     (one,) = (each for each in found.values() if (each.study.optimizer, each.study.batch_size) == ("nesterov", 64))
     told = medians.summarize(one, 24, 5)
     assert told.median.band_low < told.median.high <= told.median.band_high

@@ -7,7 +7,6 @@ import pytest
 
 from analysis.trials import trials
 from results import durable, store
-from results.bad_input import BadInput
 from results.plans.study import Target
 from results.reading import overview
 from results.rules.answers import Answer
@@ -36,7 +35,7 @@ def study(folder):
 
 
 def rows(folder, target, **how):
-    (found,) = trials.of_store(folder, target, **how).values()
+    (found,) = trials.of_commits(store.catalogue(folder), target, **how).values()
     return found
 
 
@@ -111,21 +110,21 @@ def test_a_published_trial_nobody_says_more_of_counts_as_far_as_it_went(folder):
 
 def test_studies_are_found_by_name_wherever_the_store_is(study, folder):
     publish(folder, plan(batch_size=32, budget_steps=40), {0: Ran([(1, 0.05)])})
-    assert [*trials.of_store(folder, ERROR, names={study.name})] == [study.name]
-    assert [*trials.of_store(folder, ERROR)] == sorted(store.names(folder))
-    assert trials.of_store(folder, ERROR)[plan(batch_size=32, budget_steps=40).name].counted == 1
+    commits = store.catalogue(folder)
+    assert [*trials.of_commits([one for one in commits if one.name == study.name], ERROR)] == [study.name]
+    found = trials.of_commits(commits, ERROR)
+    assert [*found] == sorted(store.names(folder))
+    assert found[plan(batch_size=32, budget_steps=40).name].counted == 1
     elsewhere = durable.location("memory://analysis/trials")
     by_hand.publish(elsewhere, by_hand.study(), {1: by_hand.Ran("COMPLETE", [(5, 0.05)])})
     assert rows(elsewhere, Target(by_hand.METRIC, 0.1)).rows["steps_high"].tolist() == [5]
-    with pytest.raises(BadInput, match="no store at"):
-        trials.of_store(folder / "nowhere", ERROR)
 
 
 def test_the_best_of_all_trials_is_the_answer(swept):
     held = overview.survey(swept)
     answers = held.answers(ERROR, held.abouts)
     assert answers
-    for name, of in trials.of_store(swept, ERROR).items():
+    for name, of in trials.of_commits(store.catalogue(swept), ERROR).items():
         reached = of.rows[of.rows["outcome"] == trials.REACHED].sort_values(["steps_high", "trial"])
         best = reached.iloc[0] if len(reached) else None
         found = None if best is None else Answer(reached["steps_low"].min(), best["steps_high"], best["trial"])

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.trials import splits
+from analysis.trials import metaparameters
 from analysis.trials.trials import COLUMNS, StudyTrials
 from results.bad_input import BadInput
 from results.plans.study import Target
@@ -20,7 +20,7 @@ def study(**drawn: list[float]) -> StudyTrials:
 
 def test_few_values_are_a_group_each_and_none_counts_as_zero() -> None:
     found = [study(label_smoothing=[0.1, 0.0, np.nan]), study(learning_rate=[1.0])]
-    groups = splits.groups(found, "label_smoothing")
+    groups = metaparameters.split(found, "label_smoothing")
     assert [group.label for group in groups] == ["label smoothing = 0", "label smoothing = 0.1"]
     assert groups[0].kept(found[0].rows).tolist() == [False, True, True]
     assert groups[0].kept(found[1].rows).tolist() == [True]
@@ -29,14 +29,20 @@ def test_few_values_are_a_group_each_and_none_counts_as_zero() -> None:
 def test_many_values_are_thirds_that_share_no_trial() -> None:
     rng = np.random.default_rng(0)
     one = study(momentum=list(rng.random(90)))
-    kept = np.array([group.kept(one.rows) for group in splits.groups([one], "momentum")])
+    kept = np.array([group.kept(one.rows) for group in metaparameters.split([one], "momentum")])
     assert kept.sum(axis=0).tolist() == [1] * 90
     assert kept.sum(axis=1).tolist() == [30] * 3
 
 
 def test_what_trials_are_split_by_unless_asked() -> None:
-    assert splits.default([study(learning_rate=[1, 2], momentum=[1, 2], label_smoothing=[0, 1])]) == "label_smoothing"
-    assert splits.default([study(learning_rate=[1, 2], momentum=[1, 2], label_smoothing=[0, 0])]) == "momentum"
-    assert splits.default([study(learning_rate=[1, 2])]) == "learning_rate"
+    assert (
+        metaparameters.default_split([study(learning_rate=[1, 2], momentum=[1, 2], label_smoothing=[0, 1])])
+        == "label_smoothing"
+    )
+    assert (
+        metaparameters.default_split([study(learning_rate=[1, 2], momentum=[1, 2], label_smoothing=[0, 0])])
+        == "momentum"
+    )
+    assert metaparameters.default_split([study(learning_rate=[1, 2])]) == "learning_rate"
     with pytest.raises(BadInput, match="no metaparameter differs"):
-        splits.default([study(learning_rate=[1, 1])])
+        metaparameters.default_split([study(learning_rate=[1, 1])])
