@@ -78,20 +78,20 @@ def _steps(options: argparse.Namespace) -> None:
     from analysis.fitting import confirmations
     from analysis.trials import steps
 
-    asked, rule = _asked(options), _rule(options)
-    held, target = steps.load(options.store, asked, rule)
+    request, rule = _asked(options), _rule(options)
+    overview, target = steps.load(options.store, request, rule)
     if options.rule == "median":
         from analysis.trials import medians  # takes longer to import than most answers take
 
-        table, notes = medians.answer(held, target, medians.TrialCounts(options.k, options.best_of))
+        table, notes = medians.answer(overview, target, medians.TrialCounts(options.k, options.best_of))
         columns, readable = steps.MEDIAN_COLUMNS, medians.readable
     else:
         notes = []
         if options.rule != "minimum":
-            held, notes = steps.without_pruned(held, target, f"--rule {options.rule}")
-        table = steps.table(held, target)
-        notes, columns = notes + steps.notes(held, table, target), {**steps.COLUMNS, **steps.CONFIRMED}
-        table = confirmations.add_confirmed(table, held if options.rule == "minimum" else None)
+            overview, notes = steps.without_pruned(overview, target, f"--rule {options.rule}")
+        table = steps.table(overview, target)
+        notes, columns = notes + steps.notes(overview, table, target), {**steps.COLUMNS, **steps.CONFIRMED}
+        table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
         readable = functools.partial(steps.readable, rule=rule)
     for note in notes:
         say(f"note: {note}")
@@ -102,23 +102,27 @@ def _steps(options: argparse.Namespace) -> None:
 def _fit(options: argparse.Namespace) -> None:
     from analysis.fitting import by_k, fits, pairs
 
-    asked = _asked(options)
-    if options.points and asked:
+    target = _asked(options)
+    if options.points and target:
         raise BadInput("--metric and --value go with --store; a file of points has its target in it")
     if options.points and options.best_of:
         raise BadInput("--best-of goes with --store; a file of points has no trials in it")
     if options.points:
-        found = fits.judge_points(options.points)
+        judged_curves = fits.judge_points(options.points)
     elif options.best_of:
-        fitted = pairs.of_store(options.store, asked)
-        found = by_k.rows(fitted, options.best_of)
+        fitted = pairs.of_store(options.store, target)
+        judged_curves = by_k.rows(fitted, options.best_of)
         for note in by_k.notes(fitted, options.best_of):
             say(f"note: {note}")
     else:
-        found = pairs.rows(pairs.of_store(options.store, asked))
-    table = fits.checks(*found) if options.checks else fits.table(*found)
+        judged_curves = pairs.rows(pairs.of_store(options.store, target))
+    table = fits.checks(*judged_curves) if options.checks else fits.table(*judged_curves)
     then = f"\nnext: python -m analysis figures --store {options.store} --out figures" if options.store else ""
-    _print(options, table, lambda: (fits.readable_checks(*found) if options.checks else fits.readable(table)) + then)
+    _print(
+        options,
+        table,
+        lambda: (fits.readable_checks(*judged_curves) if options.checks else fits.readable(table)) + then,
+    )
 
 
 def _coverage(options: argparse.Namespace) -> None:
@@ -126,8 +130,8 @@ def _coverage(options: argparse.Namespace) -> None:
     from analysis.fitting import coverage
 
     for name, least in (("datasets", 1), ("seed", 0)):
-        if (given := getattr(options, name)) < least:
-            raise BadInput(f"--{name} must be at least {least}, not {given}")
+        if (number := getattr(options, name)) < least:
+            raise BadInput(f"--{name} must be at least {least}, not {number}")
 
     tables = {"fits": coverage, "cores": of_cores}
     if options.csv:  # one table has one header
@@ -142,13 +146,13 @@ def _coverage(options: argparse.Namespace) -> None:
 def _epochs(options: argparse.Namespace) -> None:
     from analysis.cores import core_counts, epochs, factorizations
 
-    held = factorizations.load(options.store)
-    if not held:
+    measured = factorizations.load(options.store)
+    if not measured:
         raise factorizations.no_factorization(options.store)
-    table = epochs.table(held)
-    for note in epochs.notes(held, factorizations.waiting_names(options.store, held)):
+    table = epochs.table(measured)
+    for note in epochs.notes(measured, factorizations.waiting_names(options.store, measured)):
         say(f"note: {note}")
-    judged = [core_counts.judge(curve) for curve in core_counts.curves(held)] if options.fit else []
+    judged = [core_counts.judge(curve) for curve in core_counts.curves(measured)] if options.fit else []
     then = f"figures --store {options.store} --out figures" if options.fit else f"epochs --store {options.store} --fit"
     shown_table = core_counts.table(judged) if options.fit else table
     words = core_counts.readable(judged) if options.fit else epochs.readable(table)
@@ -177,8 +181,8 @@ def _figures(options: argparse.Namespace) -> None:
         registry.write_kind(options.store, options.out, _report, requests.from_options(options))
         return
     requests.check_unused(options)
-    asked = (options.metric, options.value[0]) if options.value else None
-    registry.write_all(options.store, options.out, _report, options.name, asked)
+    target = (options.metric, options.value[0]) if options.value else None
+    registry.write_all(options.store, options.out, _report, options.name, target)
 
 
 def _report_page(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""What every command of python -m analysis can be asked, and its --help."""
+"""Arguments of every command of python -m analysis, and its --help."""
 
 import argparse
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def _steps_arguments(sub: LazyParser) -> None:
 
 
 def _counts(words: str) -> list[int]:
-    """Such as 8,16,32."""
+    """Numbers of trials, such as 8,16,32."""
     counts = [int(word) for word in words.split(",")]
     if min(counts) < 1:
         raise ValueError

@@ -62,13 +62,13 @@ def table(a: Folder, b: Folder, asked: tuple[str, float] | None = None) -> pd.Da
     """
     here, there = (_Contents(folder, asked) for folder in (a, b))
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
-    found = pd.DataFrame(rows, columns=list(COLUMNS))
-    if found["result"].isin(["only_a", "only_b"]).all():
+    result = pd.DataFrame(rows, columns=list(COLUMNS))
+    if result["result"].isin(["only_a", "only_b"]).all():
         raise BadInput(f"{a} and {b} have nothing in common: no workload at a batch size and target, no factorization")
     for name in ("a_low", "a_high", "b_low", "b_high"):
-        numbers = found[name].to_numpy(np.float64)
-        found[name] = np.where(np.isfinite(numbers), numbers, np.nan)
-    return found.astype({"batch_size": "Int64", "cores": "Int64"})
+        numbers = result[name].to_numpy(np.float64)
+        result[name] = np.where(np.isfinite(numbers), numbers, np.nan)
+    return result.astype({"batch_size": "Int64", "cores": "Int64"})
 
 
 def differs(table: pd.DataFrame) -> bool:
@@ -77,7 +77,7 @@ def differs(table: pd.DataFrame) -> bool:
 
 
 class _Contents:
-    """What one store or release holds: trials by what tables call their study, curves, factorizations."""
+    """Contents of one store or release: trials by what tables call their study, curves, factorizations."""
 
     def __init__(self, folder: Folder, asked: tuple[str, float] | None):
         commits = store.catalogue(folder)
@@ -88,15 +88,15 @@ class _Contents:
         over_batches = {commit.name for commit in kinds.of_kind(commits, *studies.kinds_drawn_as(studies.BATCH))}
         if commits and not over_batches:
             return
-        held, target = steps.load(folder, asked)
-        named = {commit.name: commit for commit in commits}
-        for own, abouts in steps.targets(held, target).items():
+        overview, target = steps.load(folder, asked)
+        commit_of = {commit.name: commit for commit in commits}
+        for own, abouts in steps.targets(overview, target).items():
             batched = [about for about in abouts if about.study in over_batches]
-            found = trials.of_commits([named[about.study] for about in batched], own)
+            own_trials = trials.of_commits([commit_of[about.study] for about in batched], own)
             for about in batched:
                 key = (about.dataset, about.model, about.optimizer, own, about.batch_size)
-                self.answers.setdefault(key, []).append(found[about.study])
-        self.curves = curves.of_store(held, target)
+                self.answers.setdefault(key, []).append(own_trials[about.study])
+        self.curves = curves.of_store(overview, target)
 
 
 def _answers(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
@@ -138,13 +138,13 @@ def _row(what: str, naming: Sequence[Any], finding: Finding) -> dict[str, Any]:
 
 
 def readable(table: pd.DataFrame, a: object, b: object) -> str:
-    """What there is to look at, in tables: all but the answers that are the same, and how many of everything are."""
+    """Tables for a reader: all rows but answers that are the same, with the number of each result."""
     blocks = [f"A: {a}\nB: {b}"]
     for title, what in BLOCKS.items():
         own = table[table["what"].isin(what)]
         counts = own["result"].value_counts()
-        told = [f"{counts[result]:,} {words}" for result, words in RESULTS.items() if result in counts]
-        lines = [f"{title}: {', '.join(told)}"] if told else []
+        results = [f"{counts[result]:,} {words}" for result, words in RESULTS.items() if result in counts]
+        lines = [f"{title}: {', '.join(results)}"] if results else []
         for result in ("only_a", "only_b"):
             alone = [_naming(row) for row in own[own["result"] == result].to_dict("records")]
             further = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
@@ -185,7 +185,7 @@ def _naming(row: Mapping[Any, Any]) -> str:
 
 
 def _said(row: Mapping[Any, Any], side: str) -> str:
-    """What one place says: an interval of steps, a critical batch size, or a number and where it is from."""
+    """The statement of one place: an interval of steps, a critical batch size, or a number and where it is from."""
     low, high, words = (row[f"{side}_{name}"] for name in ("low", "high", "words"))
     if not isinstance(words, str):
         return ""

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Reading(NamedTuple):
-    """What one place says: an interval, infinite where open or not reached, and a word on it."""
+    """The statement of one place: an interval, infinite where open or not reached, and a word on it."""
 
     low: float
     high: float
@@ -48,7 +48,7 @@ class Pair(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What comes of comparing a pair.
+    """Result of comparing a pair.
 
     Attributes:
       a, b: what each place says; None if it says nothing.
@@ -71,18 +71,18 @@ def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]
         here, there = ({identity(one): one for one in side} for side in (a, b))
         pairs += [Pair(here[key], there[key]) for key in both]
         a, b = ([one for one in side if identity(one) not in both] for side in (a, b))
-    left = [set(map(identities[-1], side)) for side in (a, b)]
-    why = "several look alike in one place" if left[0] & left[1] else ""
+    remaining = [set(map(identities[-1], side)) for side in (a, b)]
+    why = "several look alike in one place" if remaining[0] & remaining[1] else ""
     return [*pairs, *(Pair(one, None, why) for one in a), *(Pair(None, one, why) for one in b)]
 
 
 def stream(one: StudyTrials) -> Hashable:
-    """What studies of the same trials have in common."""
+    """The stream of random numbers, which studies of the same trials share."""
     return one.study.stream
 
 
 def of_answers(pair: Pair) -> Finding:
-    """Of a pair of ``StudyTrials``."""
+    """Compares the answers of a pair of ``StudyTrials``."""
     if pair.a is None or pair.b is None:
         return _alone(pair, lambda one: _best(one.rows[one.rows["role"] == trials.ROLES[0]]))
     if stream(pair.a) == stream(pair.b):
@@ -94,7 +94,7 @@ def of_answers(pair: Pair) -> Finding:
 
 
 def of_curves(pair: Pair) -> Finding:
-    """Of a pair of ``Curve``."""
+    """Compares the critical batch sizes of a pair of ``Curve``."""
     judged = {name: fits.of_curve(curve) for name, curve in zip("AB", pair[:2], strict=True) if curve is not None}
     if pair.a is None or pair.b is None:
         return _alone(pair, lambda curve: stated_interval(*judged.values()))
@@ -106,15 +106,15 @@ def of_curves(pair: Pair) -> Finding:
 
 
 def of_times(pair: Pair) -> Finding:
-    """Of a pair of ``Measured``: seconds per epoch, from the fastest epoch to the slowest."""
+    """Compares the seconds per epoch of a pair of ``Measured``, from the fastest epoch to the slowest."""
     if pair.a is None or pair.b is None:
         return _alone(pair, _seconds)
     a, b = _seconds(pair.a), _seconds(pair.b)
-    known = [one.place for one in pair[:2] if one.place and one.place.device_kind is not None]
+    places = [one.place for one in pair[:2] if one.place and one.place.device_kind is not None]
     obstacles = {
-        "a device is unknown": len(known) < 2,
-        "emulated cores": any(place.emulated for place in known),
-        "different devices": len({(place.backend, place.device_kind, place.physical_cores) for place in known}) > 1,
+        "a device is unknown": len(places) < 2,
+        "emulated cores": any(place.emulated for place in places),
+        "different devices": len({(place.backend, place.device_kind, place.physical_cores) for place in places}) > 1,
         f"fewer than {FEWEST_EPOCHS} epochs": min(len(one.seconds) for one in pair[:2]) < FEWEST_EPOCHS,
     }
     if any(obstacles.values()):
@@ -126,7 +126,7 @@ def of_times(pair: Pair) -> Finding:
 
 
 def of_recalls(pair: Pair, name: str) -> Finding:
-    """Of a pair of ``Measured``: recall_20 or recall_50 of the best trial at its last epoch."""
+    """Compares recall_20 or recall_50 of a pair of ``Measured``, of the best trial at its last epoch."""
     if pair.a is None or pair.b is None:
         return _alone(pair, lambda one: _recall(one, name))
     a, b = _recall(pair.a, name), _recall(pair.b, name)
@@ -134,19 +134,19 @@ def of_recalls(pair: Pair, name: str) -> Finding:
 
 
 def plan_of(one: Measured) -> Hashable:
-    """What tells a factorization from all others."""
+    """Identity of a factorization, unlike that of any other."""
     return one.study.plan_json
 
 
 def looks_of(one: Measured) -> Hashable:
-    """What must be alike of factorizations to compare them, whatever search they are of."""
+    """Everything that must agree for two factorizations to be compared, whatever search they belong to."""
     study = one.study
     shared = (*COMPUTATION, "cores", "evaluation_rows")
     return study.dataset, epochs.data(one), *(getattr(study, field) for field in shared)
 
 
 def curve_looks(curve: Curve) -> tuple[Any, ...]:
-    """What a curve is called, and its target."""
+    """Names of a curve, and its target."""
     return curve.dataset, curve.model, curve.optimizer, curve.target
 
 
@@ -211,7 +211,7 @@ def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
 
 
 def _verdict(a: Reading, b: Reading) -> str:
-    """Of intervals that are open below and closed above."""
+    """Compares intervals that are open below and closed above."""
     if a[:2] == b[:2]:
         return "same"
     return "differ" if _beyond(a.low, b.high) or _beyond(b.low, a.high) else "agree"

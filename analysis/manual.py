@@ -1,4 +1,4 @@
-"""What --help of every command says, beside the meanings of columns, which stand with the columns."""
+"""Text of --help of every command, but for the meanings of columns, which stand beside the columns."""
 
 TOP = """\
 Numbers, regimes and figures from a store of results.

@@ -1,4 +1,4 @@
-"""Files that a user asks for with --out: nobody ever finds half of one."""
+"""Files that a user asks for with --out, written atomically."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Shipped: where the data that come with this repository lie, or the store that is to be looked at instead."""
+"""Shipped data: the releases in this repository, or the store named in their place."""
 
 import os
 from pathlib import Path
@@ -17,8 +17,8 @@ def release() -> Folder:
     Raises:
       BadInput: it is not there, as in an installation without the repository.
     """
-    named = os.environ.get(VARIABLE)
-    return durable.location(named) if named else _there("published", f"or name a store by {VARIABLE}=DIR")
+    name = os.environ.get(VARIABLE)
+    return durable.location(name) if name else _there("published", f"or name a store by {VARIABLE}=DIR")
 
 
 def mlperf() -> Folder:

@@ -44,7 +44,7 @@ def table(
 def rates(
     verdicts: Sequence[str], low: np.ndarray, high: np.ndarray, truth: np.ndarray | float, slack: float = 0.0
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """How often what verdicts state of intervals holds.
+    """Rates of verdicts, and of statements that hold.
 
     Args:
       verdicts: of d data sets.

@@ -1,4 +1,4 @@
-"""Studies by kind: what is said of each kind, and what figures its studies are drawn as."""
+"""Kinds of studies in tables, figures and reports: their descriptions, and the figures they are drawn in."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ BATCH, CORES, PAPER = "batch", "cores", "paper"
 
 
 class Presentation(NamedTuple):
-    """How studies of a kind are read.
+    """Presentation of studies of a kind.
 
     Attributes:
       said: what the report calls them.

@@ -52,7 +52,7 @@ def verdict(low_inside: bool, high_inside: bool) -> Verdict:
 
 
 def goal(target: Target, rule: Rule) -> str:
-    """Such as ``validation error ≤ 0.01``, or ``validation average precision > 0.31``, which is kept as an error."""
+    """In words: ``validation error ≤ 0.01``, or ``validation average precision > 0.31``, kept as an error."""
     metric, value = as_quality(target.metric, target.value)
     sign = rule.sign
     if metric != target.metric:

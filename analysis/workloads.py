@@ -37,9 +37,9 @@ class WorkloadStudies(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What pictures call it."""
-        told = f"{self.dataset} · {self.model} · {self.optimizer}"
-        return f"{told} · {self.distinction}" if self.distinction else told
+        """Its name in pictures."""
+        words = f"{self.dataset} · {self.model} · {self.optimizer}"
+        return f"{words} · {self.distinction}" if self.distinction else words
 
     @property
     def pruned(self) -> bool:
@@ -65,10 +65,10 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
     """
     conditions = [_conditions(one) for one in where]
     commits = kinds.of_kind(store.catalogue(folder), *studies.kinds_drawn_as(studies.BATCH))
-    asked = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
-    if where and not asked:
+    matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
+    if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(commits)}")
-    return group(asked)
+    return group(matches)
 
 
 def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
@@ -80,21 +80,21 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
         shared = shared_plan(study)
         key = digest(shared)
         plan_of[key] = shared
-        looks = (study.dataset, study.model_label, study.optimizer)
-        alike.setdefault(looks, {}).setdefault(key, []).append((study.batch_size or 0, commit))
+        names = (study.dataset, study.model_label, study.optimizer)
+        alike.setdefault(names, {}).setdefault(key, []).append((study.batch_size or 0, commit))
     return [
         WorkloadStudies(
-            *looks,
+            *names,
             distinction(key, {other: plan_of[other] for other in groups}),
             tuple(commit for _, commit in sorted(members, key=lambda member: (member[0], member[1].name))),
         )
-        for looks, groups in sorted(alike.items())
+        for names, groups in sorted(alike.items())
         for key, members in sorted(groups.items())
     ]
 
 
 def shared_plan(study: Plan) -> dict[str, object]:
-    """What all studies of a curve agree on: the plan without what the curve runs along, and ``VARIED``."""
+    """The plan that all studies of a curve share: that without what the curve runs along, and ``VARIED``."""
     varied = (*VARIED, kinds.KINDS[study.kind].along)
     return {field: value for field, value in study.plan().items() if field not in varied}
 
@@ -107,15 +107,15 @@ def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _conditions(text: str) -> Mapping[str, str]:
-    found = {}
+    conditions = {}
     for condition in text.split(","):
         field, equals, value = condition.partition("=")
         if not (equals and value):
             raise BadInput(f"--where takes FIELD=VALUE, such as optimizer=momentum, not {condition!r}")
         if field not in FIELDS:
             raise BadInput(f"--where knows no field {field!r}; {nearest(field, FIELDS)}")
-        found[field] = value
-    return found
+        conditions[field] = value
+    return conditions
 
 
 def _meets(study: Plan, conditions: Mapping[str, str]) -> bool:
@@ -130,9 +130,9 @@ def _names(study: Plan, field: str) -> list[str]:
     return [*own, study.model_label] if field == "model" else own
 
 
-def _there(held: Sequence[Commit]) -> str:
-    looks = {f"{one.study.dataset}/{one.study.model_label}/{one.study.optimizer}" for one in held}
-    return f"there are {text.first_few(sorted(looks))}" if looks else "the store has no study over batch sizes"
+def _there(commits: Sequence[Commit]) -> str:
+    names = {f"{one.study.dataset}/{one.study.model_label}/{one.study.optimizer}" for one in commits}
+    return f"there are {text.first_few(sorted(names))}" if names else "the store has no study over batch sizes"
 
 
 def _brief(field: str, value: Any) -> str:

@@ -62,7 +62,7 @@ class CoreCurve(NamedTuple):
 
     @property
     def cores(self) -> np.ndarray:
-        """Of the members, float64[n]."""
+        """Numbers of cores of the members, float64[n]."""
         return np.array([one.study.cores for one in self.members], np.float64)
 
     @property
@@ -82,7 +82,7 @@ class CoreCurve(NamedTuple):
 
 
 class JudgedCoreCurve(NamedTuple):
-    """A curve with its fit, which is None where none would be honest, and what there is to know."""
+    """A curve with its fit (None where no fit would be honest), verdict and notes."""
 
     curve: CoreCurve
     fit: scaling.LawFit | None
@@ -96,17 +96,17 @@ def curves(held: Sequence[Measured]) -> list[CoreCurve]:
     for one in held:
         if one.place and len(one.seconds):
             study, kind = one.study, (one.place.backend, one.place.device_kind)
-            looks = (study.dataset, study.dim, study.solver, study.table_dtype, kind)
-            groups.setdefault(looks, {}).setdefault(digest(shared_plan(one)), []).append(one)
-    found = []
+            names = (study.dataset, study.dim, study.solver, study.table_dtype, kind)
+            groups.setdefault(names, {}).setdefault(digest(shared_plan(one)), []).append(one)
+    result = []
     for alike in groups.values():
         plans = {key: _told(members[0]) for key, members in alike.items()}
         for key, members in alike.items():
             by_cores = sorted(members, key=lambda one: one.study.cores)
             real = tuple(one for one in by_cores if is_real(one))
             others = tuple(one for one in by_cores if not is_real(one))
-            found.append(CoreCurve(real, others, workloads.distinction(key, plans)))
-    return found
+            result.append(CoreCurve(real, others, workloads.distinction(key, plans)))
+    return result
 
 
 def is_real(one: Measured) -> bool:
@@ -115,7 +115,7 @@ def is_real(one: Measured) -> bool:
 
 
 def shared_plan(one: Measured) -> dict[str, Any]:
-    """What all studies of a curve agree on: the plan without the number of cores."""
+    """The plan that all studies of a curve share: that without the number of cores."""
     along = KINDS[one.study.kind].along
     return {field: value for field, value in one.study.plan().items() if field != along}
 
@@ -200,8 +200,8 @@ def readable(judged: Sequence[JudgedCoreCurve]) -> str:
         rows.append([str(i), *names, counts, *times, in_words(one), _verdict(one)])
         if len(members) > 1:
             gains = zip(members[1:], one.curve.speedup[1:], one.curve.efficiency[1:], strict=True)
-            told = [f"{m.study.cores} cores {s:.2f} × ({e:.0%})" for m, s, e in gains]
-            remarks.append(f"{i}: faster than {members[0].study.cores} (efficiency): {', '.join(told)}")
+            words = [f"{m.study.cores} cores {s:.2f} × ({e:.0%})" for m, s, e in gains]
+            remarks.append(f"{i}: faster than {members[0].study.cores} (efficiency): {', '.join(words)}")
         remarks += [f"{i}: {one.reason}"] if one.reason else []
     return "\n".join(
         [command_line.table(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]

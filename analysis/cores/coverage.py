@@ -61,7 +61,7 @@ def fit(scenario: CoreScenario, times: Times) -> list[scaling.LawFit]:
 
 
 def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, object]:
-    """What came out of a scenario: a row of ``COLUMNS``."""
+    """Results of a scenario: a row of ``COLUMNS``."""
     law = simulation.LAWS[scenario.law]
     critical = law.critical(scenario.most)
     low, high = np.array([one.critical_cores[1:] for one in fitted]).T

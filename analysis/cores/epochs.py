@@ -86,13 +86,13 @@ def _row(one: Measured) -> dict[str, object]:
 
 
 def data(one: Measured) -> str:
-    """Which data these are, where the name of the data set does not say it."""
+    """Identification of the data beyond the name of the data set: options or version."""
     options = one.study.dataset_options
     return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
 
 
 def notes(held: Sequence[Measured], waiting: Sequence[str] = ()) -> list[str]:
-    """What a reader of the table of ``held`` has to know, a sentence each.
+    """Notes for a reader of the table of ``held``, a sentence each.
 
     Args:
       waiting: names of studies that were asked for and have not run.
@@ -133,19 +133,19 @@ def readable(table: pd.DataFrame) -> str:
     lines = []
     for row in rows:
         data = " ".join(word for word in row["data"].split() if word not in common)
-        told = row | {"data": data, "cg_steps": "" if pd.isna(row["cg_steps"]) else str(row["cg_steps"])}
+        cells = row | {"data": data, "cg_steps": "" if pd.isna(row["cg_steps"]) else str(row["cg_steps"])}
         recalls = ["" if pd.isna(row[name]) else f"{row[name]:.4f}" for name in ("recall_20", "recall_50")]
         seconds = text.number(row["seconds_per_epoch"]) + ("*" if row["emulated"] is True else "")
-        ended = row["complete"] + row["infeasible"] + row["incomplete"]
+        trials = row["complete"] + row["infeasible"] + row["incomplete"]
         shown = ["" if pd.isna(row[name]) else str(row[name]) for name in ("trial", "device_kind")]
         names = [
             row["dataset"],
             str(row["dim"]),
             row["solver"],
             "/".join(dict.fromkeys([row["table_dtype"], row["solver_dtype"]])),
-            *(told[name] for name in further),
+            *(cells[name] for name in further),
         ]
         numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
-        lines.append([*names, *numbers, shown[0], str(ended), str(row["infeasible"]), shown[1]])
+        lines.append([*names, *numbers, shown[0], str(trials), str(row["infeasible"]), shown[1]])
     words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
     return command_line.table(header, lines, left=words)

@@ -23,7 +23,7 @@ SPLITS = {VALIDATION: "validation", TEST: "test"}
 
 
 class Hardware(NamedTuple):
-    """Where a trial ran; None where its run does not tell.
+    """The hardware that a trial ran on; None where its run does not say.
 
     Attributes:
       backend, device_kind: as JAX calls them.
@@ -98,7 +98,7 @@ class Measured:
 
     @functools.cached_property
     def place(self) -> Hardware | None:
-        """Where the chosen trial ran, or, where there is none, the newest run; None if nothing tells."""
+        """Hardware of the chosen trial or, if there is none, of the newest run; None if unknown."""
         if self.chosen is None:
             return next(reversed(self.places.values()), None)
         return self.places.get(self.trials["run"].to_dict()[self.chosen])
@@ -124,12 +124,12 @@ def waiting_names(folder: Folder, ran: Sequence[Measured]) -> list[str]:
     """Names of the studies of kind ``cores`` that were asked for and are not visible yet."""
     others = set(store.names(folder)) - {one.study.name for one in ran}
     seen = {commit.name for commit in store.catalogue(folder)}
-    asked = [plan for name in sorted(others - seen) if (plan := store.stored_plan(folder, name))]
-    return [plan.name for plan in kinds.of_type(asked, Factorization)]
+    plans = [plan for name in sorted(others - seen) if (plan := store.stored_plan(folder, name))]
+    return [plan.name for plan in kinds.of_type(plans, Factorization)]
 
 
 def no_factorization(folder: Folder) -> BadInput:
-    """What to answer who asks for factorizations of a store without."""
+    """The error for a store that has no factorization."""
     names = waiting_names(folder, [])
     if names:
         return BadInput(f"no factorization in {folder} has run yet ({len(names)} asked for: {names[0]} …)")
@@ -140,8 +140,8 @@ def no_factorization(folder: Folder) -> BadInput:
 def _order(study: Factorization) -> tuple[object, ...]:
     along = kinds.KINDS[study.kind].along
     formats = (DTYPES.index(study.table_dtype), DTYPES.index(study.solver_dtype))
-    looks = (study.dataset, study.dim, SOLVERS.index(study.solver), *formats, study.cg_steps)
-    return (*looks, *(str(value) for field, value in study.plan().items() if field != along), study.cores)
+    names = (study.dataset, study.dim, SOLVERS.index(study.solver), *formats, study.cg_steps)
+    return (*names, *(str(value) for field, value in study.plan().items() if field != along), study.cores)
 
 
 def _measured(commit: Commit) -> Measured:
@@ -161,7 +161,7 @@ def _epochs(commit: Commit) -> pd.DataFrame:
         return table[name].to_numpy() if name in table else np.full(len(table), np.nan, np.float32)
 
     one = np.float32(1)
-    found = {
+    values_of = {
         "seconds": column("row_half_seconds") + column("column_half_seconds"),
         VALIDATION: one - column("validation_recall_20_error"),
         "validation_recall_50": one - column("validation_recall_50_error"),
@@ -171,7 +171,7 @@ def _epochs(commit: Commit) -> pd.DataFrame:
         "bytes_per_core": column("bytes_per_core"),
         "peak_bytes_per_core": column("peak_bytes_per_core"),
     }
-    decimal = {name: np.array([float(str(value)) for value in values]) for name, values in found.items()}
+    decimal = {name: np.array([float(str(value)) for value in values]) for name, values in values_of.items()}
     frame = pd.DataFrame({"trial": column("trial"), "epoch": column("step")} | decimal)
     since = frame.groupby("trial")["epoch"].diff().fillna(frame["epoch"])
     return frame.assign(elapsed=(frame["seconds"] * since).groupby(frame["trial"]).cumsum())

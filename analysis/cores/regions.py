@@ -61,7 +61,7 @@ def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: fl
 
 
 def terms(cores: np.ndarray, most: float) -> np.ndarray:
-    """What a second of each time adds to an epoch on ``cores``: float64 of its shape, and 6.
+    """Seconds that a second of each time adds to an epoch on ``cores``: float64 of its shape, and 6.
 
     The law's own are serial, parallel / c and communication · (c − 1). What it may lack is communication in rounds,
     log2 c of them, as collectives that halve and double take; and a step beyond half of the ``most`` cores, where a

@@ -56,7 +56,7 @@ class Interval(NamedTuple):
 
 
 class LawFit(NamedTuple):
-    """What the seconds per epoch at n >= 3 numbers of cores say.
+    """The law fitted to seconds per epoch at n >= 3 numbers of cores.
 
     Attributes:
       serial: seconds that every core takes, however many there are.
@@ -81,7 +81,7 @@ class LawFit(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """What speaks against the law, in words; empty if nothing does."""
+        """Evidence against the law, in words; empty if there is none."""
         return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:
@@ -131,14 +131,14 @@ def spread(epochs: Sequence[np.ndarray]) -> float:
 
 
 def _margin(least: float, free: int) -> float:
-    """By how much the misfit may exceed its ``least`` within the region, ``free`` counts being more than times."""
+    """Allowance above the ``least`` misfit within the region, with ``free`` degrees of freedom."""
     if free == 0:
         return float(chdtri(1, 1 - LEVEL_UNSEEN))
     return float(chdtri(1, 1 - LEVEL)) * max(1.0, least / free)
 
 
 def _misfit(points: Region, least: float, positive: int) -> Misfit:
-    """What the law misses, if anything: its ``least`` misfit against that with one term more, and against noise.
+    """Kind of misfit of the law, if any: compares its ``least`` misfit with that of one more term, and with noise.
 
     Args:
       points: that were fitted.
@@ -154,7 +154,7 @@ def _misfit(points: Region, least: float, positive: int) -> Misfit:
 
 
 def _critical(serial: float, parallel: float, communication: float) -> float:
-    """Where c T(c) = 2 T(1): the root of communication c² + (serial − communication) c = 2 serial + parallel."""
+    """Cores c with c T(c) = 2 T(1), the root of communication c² + (serial − communication) c = 2 serial + parallel."""
     linear, constant = serial - communication, 2 * serial + parallel
     if communication > 0:
         # Of the two forms of the root the one without cancellation.
@@ -164,7 +164,7 @@ def _critical(serial: float, parallel: float, communication: float) -> float:
 
 
 def _verdict(critical: Interval, cores: np.ndarray) -> tuple[Verdict, Interval]:
-    """What the interval proves. Nothing beyond the cores that were measured is claimed."""
+    """The verdict that an interval supports; nothing beyond the measured numbers of cores is claimed."""
     least, most = float(cores.min()), float(cores.max())
     verdict = text.verdict(critical.low >= least, critical.high <= most)
     return verdict, critical._replace(low=min(critical.low, most)) if verdict == "at_least" else critical

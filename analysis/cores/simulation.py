@@ -45,7 +45,7 @@ class Law(NamedTuple):
         return self.serial + self.exchange, self.parallel - self.exchange, self.communication
 
     def seconds(self, cores: np.ndarray, most: float) -> np.ndarray:
-        """Of an epoch on ``cores`` [n] of a machine that has ``most``, float64[n]."""
+        """Seconds of an epoch on ``cores`` [n] of a machine that has ``most``, float64[n]."""
         smooth = self.serial + self.parallel / cores + self.communication * (cores - 1)
         smooth = smooth + self.rounds * np.log2(cores) + self.exchange * (cores - 1) / cores
         return np.where(cores > most / 2, smooth * (1 + self.slower) + self.step, smooth)
@@ -89,7 +89,7 @@ EPOCHS = 8  # that were timed on each number of cores
 
 
 class CoreScenario(NamedTuple):
-    """What is simulated: keys of the tables above, and a spread of epochs."""
+    """A simulated case: keys of the tables above, and a spread of epochs."""
 
     law: str
     core_counts: str

@@ -1,4 +1,4 @@
-"""Assumptions: what a fit takes for granted, each with the number that was seen and whether it bears it out.
+"""Assumptions of a fit, each with the observed number and whether the data bear it out.
 
 The shape of the curve and the search are judged in shapes.py, as a doubt about them changes the verdict.
 """
@@ -34,7 +34,7 @@ DRAWS = 1000
 
 
 def check(fit: Fit, points: Points) -> tuple[Check, ...]:
-    """What the data say of ``ASSUMPTIONS``, in their order; ``fit`` is that of ``points``."""
+    """Checks ``ASSUMPTIONS`` against the data, in their order; ``fit`` is that of ``points``."""
     slope, plateau, knee, search = fit.shape.checks
     return (
         slope,
@@ -54,17 +54,17 @@ def _residuals(fit: Fit) -> tuple[str, CheckOutcome]:
     """Neighbours that err alike: their correlation, against what luck alone leaves of it once the curve is fitted."""
     n = len(fit.batch_size)
     root = np.sqrt(fit.weights)
-    told = f"{np.sqrt(np.mean((root * fit.residuals) ** 2)):.1%} of steps (rms)"
+    words = f"{np.sqrt(np.mean((root * fit.residuals) ** 2)):.1%} of steps (rms)"
     if n < FEWEST:
-        return told, "cannot tell"
+        return words, "cannot tell"
     if np.abs(fit.residuals).max() < profiles.NEGLIGIBLE:
-        return told, "pass"
+        return words, "pass"
     directions, _ = np.linalg.qr(root[:, None] * profiles.slopes(np.log(fit.batch_size), fit.best))
     noise = np.random.default_rng(0).standard_normal((DRAWS, n))
     noise -= noise @ directions @ directions.T
     chance = float(np.mean(_neighbours(noise) >= _neighbours(root * fit.residuals)))
-    told += f", neighbours as alike by luck: {chance:.0%}"
-    return told, "doubt" if chance < CHANCE else "pass"
+    words += f", neighbours as alike by luck: {chance:.0%}"
+    return words, "doubt" if chance < CHANCE else "pass"
 
 
 def _neighbours(residuals: np.ndarray) -> np.ndarray:
@@ -74,11 +74,11 @@ def _neighbours(residuals: np.ndarray) -> np.ndarray:
 
 def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
     octaves = np.log(fit.batch_size) / OCTAVE
-    told = f"{len(octaves)} over {np.ptp(octaves):.3g} octaves"
+    words = f"{len(octaves)} over {np.ptp(octaves):.3g} octaves"
     room = float(min(fit.best[0] / OCTAVE - octaves[0], octaves[-1] - fit.best[0] / OCTAVE))
     where = f"the knee {room:.1f} inside" if room > 0 else f"the knee {-room:.1f} outside"
     where = "no knee" if np.isnan(fit.critical_batch_size) else where
-    return f"{told}, {where}", "pass" if len(octaves) >= FEWEST and room >= ROOM else "doubt"
+    return f"{words}, {where}", "pass" if len(octaves) >= FEWEST and room >= ROOM else "doubt"
 
 
 def _trials(counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
@@ -94,19 +94,19 @@ def _trials(counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
 def _points(sample: Sample | None) -> tuple[str, CheckOutcome]:
     if sample is None or np.isnan(sample.repeated):
         return "not known, or not a search", "cannot tell"
-    told = f"{sample.repeated:.0%} also tried at another batch size"
+    words = f"{sample.repeated:.0%} also tried at another batch size"
     if sample.common >= SHARED:
-        told += f", {sample.common:.0%} at all: allowed for"
-    return told, "doubt" if sample.repeated > 0 else "pass"
+        words += f", {sample.common:.0%} at all: allowed for"
+    return words, "doubt" if sample.repeated > 0 else "pass"
 
 
 def _space(points: Points) -> tuple[str, CheckOutcome]:
-    told = [(size, found) for size, found in zip(points.batch_size, points.at_edge, strict=False) if found is not None]
-    if not told:
+    edges = [(size, ends) for size, ends in zip(points.batch_size, points.at_edge, strict=False) if ends is not None]
+    if not edges:
         return "not known", "cannot tell"
-    crowded = [f"{size:g} ({', '.join(map(str, found))})" for size, found in told if found]
+    crowded = [f"{size:g} ({', '.join(map(str, ends))})" for size, ends in edges if ends]
     if not crowded:
-        return f"{len(told)} of {len(points.batch_size)} batch sizes", "pass"
+        return f"{len(edges)} of {len(points.batch_size)} batch sizes", "pass"
     return f"at an end at batch size {text.first_few(crowded)}", "doubt"
 
 

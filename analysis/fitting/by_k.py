@@ -36,39 +36,39 @@ def numbers(one: Fitted) -> list[int]:
     return [*powers, count]
 
 
-def refit(found: Sequence[Fitted], asked: Sequence[int] = ()) -> list[AtK]:
+def refit(curves: Sequence[Fitted], ks: Sequence[int] = ()) -> list[AtK]:
     """Every curve by k, sorted by k within a curve.
 
     Args:
-      found: curves.
-      asked: numbers of trials; those that a curve does not tell of are left out. None: those of ``numbers``.
+      curves: curves.
+      ks: numbers of trials; those that a curve does not tell of are left out. None: those of ``numbers``.
     """
     return [
         AtK(one, k, one.judged if k == one.judged.points.trials else fits.of_curve(first_trials(one.curve, k)))
-        for one in found
-        for k in sorted(set(asked or numbers(one)))
+        for one in curves
+        for k in sorted(set(ks or numbers(one)))
         if _tells(one, k)
     ]
 
 
-def rows(found: Sequence[Fitted], asked: Sequence[int]) -> tuple[pd.DataFrame, list[Judged]]:
-    """What curves are called, and of how many trials, a row for every k of each, and the fits of these.
+def rows(curves: Sequence[Fitted], ks: Sequence[int]) -> tuple[pd.DataFrame, list[Judged]]:
+    """Names of curves and numbers of trials, a row for every k of each curve, with the fits.
 
     Raises:
       BadInput: no curve tells of any number of trials that is asked for.
     """
-    there = refit(found, asked)
-    if not there:
-        known = sorted({k for one in found for k in numbers(one)})
-        sought, there_are = (", ".join(map(str, each)) for each in (asked, known))
-        raise BadInput(f"no curve tells of the best of {sought} trials; they tell of that of {there_are or 'none'}")
-    return pairs.naming([(at.one.curve, pairs.SELECTED, at.k) for at in there]), [at.judged for at in there]
+    refits = refit(curves, ks)
+    if not refits:
+        available = sorted({k for one in curves for k in numbers(one)})
+        wanted, there_are = (", ".join(map(str, each)) for each in (ks, available))
+        raise BadInput(f"no curve tells of the best of {wanted} trials; they tell of that of {there_are or 'none'}")
+    return pairs.naming([(at.one.curve, pairs.SELECTED, at.k) for at in refits]), [at.judged for at in refits]
 
 
-def notes(found: Sequence[Fitted], asked: Sequence[int]) -> list[str]:
-    """Says of which of the numbers that are asked for no curve tells."""
-    silent = [k for k in sorted(set(asked)) if not any(_tells(one, k) for one in found)]
-    return [f"no curve tells of the best of {', '.join(map(str, silent))} trials"] if silent else []
+def notes(curves: Sequence[Fitted], ks: Sequence[int]) -> list[str]:
+    """A note that names the requested numbers of trials that no curve has."""
+    missing = [k for k in sorted(set(ks)) if not any(_tells(one, k) for one in curves)]
+    return [f"no curve tells of the best of {', '.join(map(str, missing))} trials"] if missing else []
 
 
 def table(told: Sequence[AtK]) -> pd.DataFrame:

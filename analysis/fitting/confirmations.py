@@ -1,4 +1,4 @@
-"""Confirmations: what a search selected, and what its answer takes on fresh seeds, which nobody chose for what it took.
+"""Confirmations: the steps that a search selected, and those of the same trial run again on fresh seeds.
 
 The best of many trials is also the luckiest. Where its best few were run again, one of them was *chosen* by half of
 the repeats, and the other half of the chosen one's *reports*: the median of these is what was *confirmed*. Where the
@@ -62,9 +62,9 @@ class Confirmed(NamedTuple):
 
 def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
     """The studies whose answer to a target was confirmed, sorted by batch size."""
-    found = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
-    told = [one for each in found.values() if (one := of_study(each)) is not None]
-    return sorted(told, key=lambda one: (one.batch_size, one.study))
+    studies = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
+    confirmed = [one for each in studies.values() if (one := of_study(each)) is not None]
+    return sorted(confirmed, key=lambda one: (one.batch_size, one.study))
 
 
 def of_study(one: StudyTrials) -> Confirmed | None:
@@ -105,7 +105,7 @@ def of_study(one: StudyTrials) -> Confirmed | None:
 
 
 def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFrame) -> int | None:
-    """Which trial repeats would choose.
+    """The trial that repeats would choose.
 
     Args:
       study: the plan.
@@ -121,8 +121,8 @@ def _choice(study: Plan, best: int, repeats: pd.DataFrame, searched: pd.DataFram
     before, after = (
         dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True)) for rows in (searched, repeats)
     )
-    there = sorted(set(map(confirmation.original, after)), key=lambda trial: (before[trial], trial))
-    return confirmation.choice(there, study.request.repeats, after) if best in there else None
+    candidates = sorted(set(map(confirmation.original, after)), key=lambda trial: (before[trial], trial))
+    return confirmation.choice(candidates, study.request.repeats, after) if best in candidates else None
 
 
 def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
@@ -133,48 +133,48 @@ def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
 
 
 def middle(ends: tuple[float, float]) -> float:
-    """Of an interval of steps; before the first evaluation 0 counts as 0.5."""
+    """The middle of an interval of steps; 0, before the first evaluation, counts as 0.5."""
     return (max(ends[0], 0.5) + ends[1]) / 2
 
 
-def add_confirmed(table: pd.DataFrame, held: Overview | None) -> pd.DataFrame:
+def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFrame:
     """A table of answers, with ``steps.CONFIRMED`` beside them.
 
     Args:
       table: rows (study, target_metric, target_value, ...).
-      held: the store; None: nothing is confirmed, as the answers are not by the rule minimum.
+      overview: the store; None: nothing is confirmed, as the answers are not by the rule minimum.
     """
-    commits = [commit for commit in store.catalogue(held.folder) if commit.repeats.confirm] if held else []
-    found: dict[tuple[str, Target], Confirmed] = {}
+    commits = [commit for commit in store.catalogue(overview.folder) if commit.repeats.confirm] if overview else []
+    confirmed: dict[tuple[str, Target], Confirmed] = {}
     for target in {Target(*pair) for pair in zip(table["target_metric"], table["target_value"], strict=True)}:
-        found |= {(one.study, target): one for one in of_commits(commits, target)}
+        confirmed |= {(one.study, target): one for one in of_commits(commits, target)}
     keys = zip(table["study"], map(Target, table["target_metric"], table["target_value"]), strict=True)
-    told = [found.get(key) for key in keys]
+    rows = [confirmed.get(key) for key in keys]
     values = [
-        (*one.median, one.chosen, one.repeats, one.reached) if one else (np.nan,) * len(steps.CONFIRMED) for one in told
+        (*one.median, one.chosen, one.repeats, one.reached) if one else (np.nan,) * len(steps.CONFIRMED) for one in rows
     ]
     columns = np.array(values, np.float64).reshape(-1, len(steps.CONFIRMED))
     columns[np.isinf(columns)] = np.nan
     return table.join(pd.DataFrame(columns, table.index, list(steps.CONFIRMED)).astype("Int64"))
 
 
-def heights(found: Sequence[Confirmed]) -> list[float]:
+def heights(confirmed: Sequence[Confirmed]) -> list[float]:
     """Steps that a picture of them has to reach."""
-    ends = [end for one in found for end in (one.least[0], *one.median, *one.most)]
+    ends = [end for one in confirmed for end in (one.least[0], *one.median, *one.most)]
     return [max(end, 0.5) for end in ends if np.isfinite(end)]
 
 
-def points(found: Sequence[Confirmed]) -> Points:
-    """What was confirmed as points of a curve: what is left of it once nothing is selected any more.
+def points(confirmed: Sequence[Confirmed]) -> Points:
+    """Confirmed steps as points of a curve, free of selection.
 
     Args:
-      found: of the studies of a curve, sorted by batch size. Those half of whose repeats, or more, never reached are
-        dropped, and a note says so.
+      confirmed: of the studies of a curve, sorted by batch size. Those half of whose repeats, or more, never reached
+        are dropped, and a note says so.
     """
-    reached = [one for one in found if np.isfinite(one.median[1])]
+    reached = [one for one in confirmed if np.isfinite(one.median[1])]
     if not reached:
         return curves.no_points(refusal="no trial was run again whose repeats reached the target")
-    dropped = [f"{one.batch_size:,}" for one in found if one not in reached]
+    dropped = [f"{one.batch_size:,}" for one in confirmed if one not in reached]
     missed = f"half of the repeats or more never reached the target at batch size {', '.join(dropped)}, dropped"
     sizes, low, high = np.array([(one.batch_size, *one.median) for one in reached], np.float64).T
     counts = sorted({one.repeats for one in reached})

@@ -59,17 +59,17 @@ def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
     """The fits of a scenario's data sets, by the code that fits the curves of a store."""
     low, high, weights = samples.best(searches.low, searches.high)
     without = samples.left_out(searches.low, searches.high) if scenario.points == "shared" else None
-    found: list[regimes.Fit] = []
+    fits: list[regimes.Fit] = []
     for start in range(0, len(low), CHUNK):
         part = slice(start, start + CHUNK)
         rest = None if without is None else without[part]
-        told = samples.evidence(searches.low[part], searches.high[part])
-        found += regimes.fit_each(scenario.batch_size, low[part], high[part], weights[part], rest, told)
-    return found
+        evidence = samples.evidence(searches.low[part], searches.high[part])
+        fits += regimes.fit_each(scenario.batch_size, low[part], high[part], weights[part], rest, evidence)
+    return fits
 
 
 def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray) -> dict[str, object]:
-    """What came out of a scenario whose true critical batch sizes are ``critical`` [d]: a row of ``COLUMNS``."""
+    """Results of a scenario whose true critical batch sizes are ``critical`` [d]: a row of ``COLUMNS``."""
     verdicts = [one.verdict for one in fitted]
     low, high = (np.array([getattr(one, end) for one in fitted]) for end in ("low", "high"))
     holds, rates = simulated.rates(verdicts, low, high, critical)
@@ -93,12 +93,12 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     rows = []
     for name, group in table.groupby(by, sort=False):
         stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
-        held = (group["covered"].fillna(0) * stated).sum()
+        holding = (group["covered"].fillna(0) * stated).sum()
         rows.append(
             {
                 by: name,
                 "scenarios": len(group),
-                "covered": held / stated.sum() if stated.any() else np.nan,
+                "covered": holding / stated.sum() if stated.any() else np.nan,
                 "least": group["covered"].min(),
                 **{verdict: np.average(group[verdict], weights=group["datasets"]) for verdict in VERDICTS},
                 "octaves": group["octaves"].median(),

@@ -68,12 +68,12 @@ class Curve(NamedTuple):
 
     @property
     def distinction(self) -> str:
-        """What tells it from those that look alike in a table, such as ``seed=1``; empty if none do."""
+        """Fields that distinguish it from curves that look alike in a table, such as ``seed=1``; empty if none do."""
         return self.workload.distinction
 
     @property
     def shared(self) -> Mapping[str, object]:
-        """What the plans of its studies agree on."""
+        """The fields of the plan that its studies share."""
         return workloads.shared_plan(self.workload.commits[0].study)
 
     @property
@@ -94,7 +94,7 @@ class Curve(NamedTuple):
 
 
 class Points(NamedTuple):
-    """What a fit is made from: one point per batch size, sorted.
+    """The points that a fit is made from: one per batch size, sorted.
 
     Attributes:
       batch_size: float64[n], examples.
@@ -144,17 +144,17 @@ def of_workload(
         equally many at all.
       kept: takes the trials of a study and says which the curve is about; None: all of them.
     """
-    found = trials.of_commits(workload.commits, target, strict=rule.strict)
+    trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
     sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]
-    counted = [(found[name], counting_trials(found[name], rule, kept)) for _, name in sorted(sized)]
-    whole = outcomes.collect(found.values()) if kept is None and not rule.strict else None
+    counted = [(trials_of_study[name], counting_trials(trials_of_study[name], rule, kept)) for _, name in sorted(sized)]
+    whole = outcomes.collect(trials_of_study.values()) if kept is None and not rule.strict else None
     return Curve(
         workload=workload,
         target=target,
         trials=whole.trials if whole else pd.concat([_outcomes(*each) for each in counted], ignore_index=True),
         batch_sizes=tuple(sorted({size for size, _ in sized})),
         pruned=workload.pruned,
-        exact=all(steps.is_exact(one.study.ends_at, target, rule) for one in found.values()),
+        exact=all(steps.is_exact(one.study.ends_at, target, rule) for one in trials_of_study.values()),
         rule=rule,
         split=kept is not None,
         notes=whole.notes if whole else (),
@@ -244,7 +244,7 @@ def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
 
 
 def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
-    """What a curve knows of trials: the steps of those that reached their target."""
+    """Rows of ``Curve.trials``: the steps of those that reached their target."""
     reached = rows["outcome"] == trials.REACHED
     return pd.DataFrame(
         {

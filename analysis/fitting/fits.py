@@ -59,7 +59,7 @@ class Judged(NamedTuple):
 
 
 def judge(points: Points, distinction: str = "") -> Judged:
-    """Fits ``points`` if that is honest, and says in words what there is to know."""
+    """Fits ``points`` if that is honest, and gives the reasons in words."""
     notes = [*([distinction] if distinction else []), *points.notes]
     if points.refusal:
         return Judged(points, None, "not_identified", "; ".join([*notes, points.refusal]))
@@ -69,8 +69,8 @@ def judge(points: Points, distinction: str = "") -> Judged:
         return Judged(points, None, "not_identified", "; ".join(notes))
     sample = points.sample
     left_out = samples.left_out(sample.low, sample.high) if sample and sample.is_shared else None
-    told = samples.evidence(sample.low[None], sample.high[None]) if sample else None
-    fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out, told)
+    evidence = samples.evidence(sample.low[None], sample.high[None]) if sample else None
+    fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out, evidence)
     reason = "; ".join([*notes, *fit.caveats])
     shift = float("nan") if np.isnan(fit.critical_batch_size) else fit.shape.shift
     return Judged(points, fit, fit.verdict, reason, shift, assumptions.check(fit, points))
@@ -82,10 +82,10 @@ def of_curve(curve: Curve) -> Judged:
 
 
 def judge_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
-    """What tells the curves of a CSV file of points apart, a row each, and their fits.
+    """Names of the curves in a CSV file of points, a row each, and their fits.
 
     Raises:
-      BadInput: the file cannot be read, lacks a column, or holds something else than positive numbers.
+      BadInput: the file cannot be read, lacks a column, or holds anything but positive numbers.
     """
     rows = read_points(file)
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS}]
@@ -126,8 +126,8 @@ def _refuse(file: Path, wrong: pd.Series, column: str, rows: pd.DataFrame) -> No
     if wrong.any():
         row = int(np.argmax(wrong))
         value = rows[column].iloc[row]
-        given = "empty" if pd.isna(value) else repr(value) if isinstance(value, str) else f"{value:g}, above steps_high"
-        raise BadInput(f"--points {file}: {column} in line {row + 2} is {given}; a positive number is needed")
+        words = "empty" if pd.isna(value) else repr(value) if isinstance(value, str) else f"{value:g}, above steps_high"
+        raise BadInput(f"--points {file}: {column} in line {row + 2} is {words}; a positive number is needed")
 
 
 def _points(rows: pd.DataFrame) -> Points:
@@ -172,14 +172,14 @@ def doubts(judged: Judged) -> list[str]:
 
 
 def checks(names: pd.DataFrame, judged: list[Judged]) -> pd.DataFrame:
-    """What every fit assumes, a row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
+    """The assumptions of every fit, a row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
     rows = [(i, *check) for i, one in enumerate(judged) for check in one.checks]
-    found = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
-    return names.loc[found.pop("curve")].reset_index(drop=True).join(found)
+    table = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
+    return names.loc[table.pop("curve")].reset_index(drop=True).join(table)
 
 
 def readable_checks(names: pd.DataFrame, judged: list[Judged]) -> str:
-    """What every fit assumes, for a reader: a list for each, under the number that ``readable`` gives it."""
+    """The assumptions of every fit for a reader: a list for each, under the number that ``readable`` gives it."""
     lines = []
     for i, one in enumerate(judged):
         name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
@@ -210,7 +210,7 @@ def readable(table: pd.DataFrame) -> str:
 
 
 def critical_in_words(judged: Judged) -> str:
-    """Such as ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
+    """The critical batch size in words: ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
     fit = judged.fit
     if fit is None:
         return "not identified"
@@ -219,5 +219,5 @@ def critical_in_words(judged: Judged) -> str:
 
 def both_in_words(judged: Judged, confirmed: Judged | None) -> str:
     """The critical batch size as it was selected, and as it was confirmed if anything was."""
-    told = critical_in_words(judged)
-    return f"selected {told}; confirmed {critical_in_words(confirmed)}" if confirmed else told
+    words = critical_in_words(judged)
+    return f"selected {words}; confirmed {critical_in_words(confirmed)}" if confirmed else words

@@ -51,35 +51,35 @@ class Growth(NamedTuple):
 
 
 def estimate(one: Fitted, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
-    """How a quantity of the best trials of a workload grows; None with fewer than four batch sizes to tell.
+    """Estimates how a quantity of the best trials of a workload grows; None with fewer than four batch sizes.
 
     Args:
       one: the workload.
       quantity: a rate.
       up_to: the largest batch size that counts, such as the critical one.
     """
-    found = {size: value for size in sorted(one.trials) if size <= up_to and (value := _best(one, size, quantity))}
-    if len(found) < FEWEST:
+    rates = {size: value for size in sorted(one.trials) if size <= up_to and (value := _best(one, size, quantity))}
+    if len(rates) < FEWEST:
         return None
-    ln_batch, ln_rate = np.log(list(found)), np.log(list(found.values()))
+    ln_batch, ln_rate = np.log(list(rates)), np.log(list(rates.values()))
     across = ln_batch - ln_batch.mean()
     power = float(across @ ln_rate / (across @ across))
     residuals = ln_rate - ln_rate.mean() - power * across
-    free = len(found) - 2
+    free = len(rates) - 2
     error = math.sqrt(residuals @ residuals / free / (across @ across))
     half = float(stdtrit(free, 1 - (1 - LEVEL) / 2)) * error
-    return Growth(power, power - half, power + half, np.array(list(found), np.float64))
+    return Growth(power, power - half, power + half, np.array(list(rates), np.float64))
 
 
-def table(found: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataFrame:
+def table(fitted: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataFrame:
     """A row of ``COLUMNS`` for every rate of every workload; what is too little to tell is empty.
 
     Args:
-      found: workloads.
+      fitted: workloads.
       up_to_critical: only batch sizes up to the critical one count, where that is identified; else all.
     """
     rows = []
-    for one in found:
+    for one in fitted:
         critical = pairs.critical_batch_size(one.judged) if up_to_critical else math.nan
         for quantity in _rates(one):
             grown = estimate(one, quantity, math.inf if math.isnan(critical) else critical)
@@ -91,8 +91,12 @@ def table(found: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataFr
 
 
 def _rates(one: Fitted) -> list[Quantity]:
-    found = [metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)]
-    return [*found, metaparameters.effective_learning_rate()] if metaparameters.MOMENTUM in one.curve.tuned else found
+    quantities = [metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)]
+    return (
+        [*quantities, metaparameters.effective_learning_rate()]
+        if metaparameters.MOMENTUM in one.curve.tuned
+        else quantities
+    )
 
 
 def _best(one: Fitted, batch_size: int, quantity: Quantity) -> float | None:

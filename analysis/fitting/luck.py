@@ -1,4 +1,4 @@
-"""Luck: by how much the answers of searches are better than they turn out on fresh seeds, and where that is known.
+"""Luck: how much better the answers of searches are than the same trials on fresh seeds.
 
 ``ratios`` and ``summary`` are of a store. ``simulated`` is of searches whose configurations are all equal, so that
 whatever they select is luck alone: what was selected lies below the truth, what reports does not.
@@ -45,7 +45,7 @@ SMALL = 16  # the largest batch size that is called small
 TARGET = Target("test_error", 0.1)
 
 
-def ratios(found: Sequence[Fitted]) -> pd.DataFrame:
+def ratios(fitted: Sequence[Fitted]) -> pd.DataFrame:
     """A row of ``RATIOS`` for every study of these curves whose answer was confirmed."""
     rows = [
         (
@@ -53,7 +53,7 @@ def ratios(found: Sequence[Fitted]) -> pd.DataFrame:
             *(confirmations.middle(each.selected), confirmations.middle(each.median), each.ratio),
             *(each.chosen == each.best, each.repeats, each.reached),
         )
-        for one in found
+        for one in fitted
         for each in one.again
     ]
     return pd.DataFrame(rows, columns=list(RATIOS))
@@ -66,14 +66,14 @@ def summary(table: pd.DataFrame, by: str = "dataset") -> pd.DataFrame:
 
 
 def _summary(table: pd.DataFrame) -> dict[str, float]:
-    told = table[np.isfinite(table["ratio"])]
-    small = told["batch_size"] <= SMALL
+    finite = table[np.isfinite(table["ratio"])]
+    small = finite["batch_size"] <= SMALL
     return {
         "studies": len(table),
-        "never": len(table) - len(told),
-        "ratio": told["ratio"].median(),
-        "small": told.loc[small, "ratio"].median(),
-        "large": told.loc[~small, "ratio"].median(),
+        "never": len(table) - len(finite),
+        "ratio": finite["ratio"].median(),
+        "small": finite.loc[small, "ratio"].median(),
+        "large": finite.loc[~small, "ratio"].median(),
         "same": table["same"].mean(),
     }
 
@@ -101,14 +101,14 @@ def simulate(
 TRUTH = 10_000.0  # median steps of every configuration of ``simulated``
 
 
-def bias(found: Sequence[Confirmed]) -> pd.Series:
+def bias(confirmed: Sequence[Confirmed]) -> pd.Series:
     """Over the median steps that any configuration takes: medians of what searches selected, chose by and confirmed."""
-    told = {
-        "selected": [confirmations.middle(one.selected) for one in found],
-        "median that chose": [confirmations.middle(one.choosing) for one in found if one.choosing],
-        "confirmed": [confirmations.middle(one.median) for one in found],
+    medians = {
+        "selected": [confirmations.middle(one.selected) for one in confirmed],
+        "median that chose": [confirmations.middle(one.choosing) for one in confirmed if one.choosing],
+        "confirmed": [confirmations.middle(one.median) for one in confirmed],
     }
-    return pd.Series({name: float(np.median(steps)) / TRUTH for name, steps in told.items() if steps})
+    return pd.Series({name: float(np.median(steps)) / TRUTH for name, steps in medians.items() if steps})
 
 
 def _study(count: int, confirm: int, top: int) -> BatchStudy:
@@ -138,8 +138,8 @@ def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confi
     """One search, its repeats as they are asked for, and what is read of them."""
     ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
     while len(ids) < study.request.planned:
-        asked = confirmation.missing_ids(study, *_tables(study, ids, steps))
-        ids, steps = [*ids, *asked], np.append(steps, _steps(rng, len(asked), spread))
+        repeats = confirmation.missing_ids(study, *_tables(study, ids, steps))
+        ids, steps = [*ids, *repeats], np.append(steps, _steps(rng, len(repeats), spread))
     rows = pd.DataFrame({"trial": ids, "role": [confirmation.role(i) for i in ids], "outcome": trials.REACHED})
     read = confirmations.of_study(StudyTrials(study, TARGET, rows.assign(steps_low=steps - 1, steps_high=steps)))
     assert read is not None  # as every trial reached

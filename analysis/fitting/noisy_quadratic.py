@@ -26,8 +26,8 @@ def least_steps(study: BatchStudy) -> float:
     reaches = _expected(study, rates, high, curvature) <= goal
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        there = _expected(study, rates, middle, curvature) <= goal
-        low, high = np.where(there, low, middle), np.where(there, middle, high)
+        is_at_goal = _expected(study, rates, middle, curvature) <= goal
+        low, high = np.where(is_at_goal, low, middle), np.where(is_at_goal, middle, high)
     return float(np.min(high[reaches], initial=np.inf))
 
 
@@ -58,7 +58,7 @@ def best_of(study: BatchStudy, trials: int) -> float:
 
 
 def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
-    """Where the line of perfect scaling meets the plateau, examples.
+    """The batch size where the line of perfect scaling meets the plateau, examples.
 
     Args:
       study: at any batch size.
@@ -98,9 +98,9 @@ def _expected(study: BatchStudy, rates: np.ndarray, steps: np.ndarray, curvature
 def _parts(
     study: BatchStudy, rate: float | np.ndarray, steps: np.ndarray, curvature: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What is left of the start, and what noise has put in, of the expected loss: [..., h] each."""
+    """Parts of the expected loss that come from the start and from noise: [..., h] each."""
     variance = float(study.model_options["noise"]) ** 2 / study.batch_size
-    kept = (1 - rate * curvature) ** 2
-    settled = rate**2 * variance * curvature / (1 - kept)
-    forgotten = kept**steps
-    return 0.5 * curvature * forgotten, 0.5 * curvature * settled * (1 - forgotten)
+    remaining = (1 - rate * curvature) ** 2
+    settled = rate**2 * variance * curvature / (1 - remaining)
+    decay = remaining**steps
+    return 0.5 * curvature * decay, 0.5 * curvature * settled * (1 - decay)

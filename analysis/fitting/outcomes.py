@@ -16,7 +16,7 @@ from results.plans.study import REASONS_TO_RERUN
 
 
 class Outcomes(NamedTuple):
-    """What the studies of a curve tell of a target.
+    """The trials of the studies of a curve, for a target.
 
     Attributes:
       trials: one row per trial that counts, sorted by batch_size, study and trial: these, budget_steps, steps_low,
@@ -24,7 +24,7 @@ class Outcomes(NamedTuple):
         ``samples.coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target;
         one that confirms another does not.
       notes: what a reader has to know.
-      at_edge: by batch size, the ends of its search space that the best trials crowd at; None where nothing tells.
+      at_edge: by batch size, the ends of its search space that the best trials crowd at; None where unknown.
     """
 
     trials: pd.DataFrame
@@ -32,12 +32,12 @@ class Outcomes(NamedTuple):
     at_edge: Mapping[int | None, Sequence[Edge] | None]
 
 
-def collect(found: Iterable[StudyTrials]) -> Outcomes:
-    """What the trials of the studies of a curve tell of its target."""
-    rows, told, at_edge = [], {}, {}
-    for own in found:
+def collect(studies: Iterable[StudyTrials]) -> Outcomes:
+    """Collects the trials of the studies of a curve that count for its target."""
+    rows, apart, at_edge = [], {}, {}
+    for own in studies:
         table = own.rows[own.rows["role"] == "search"]
-        told[own.study.name] = _examples_apart(own.study)
+        apart[own.study.name] = _examples_apart(own.study)
         reached = table["outcome"] == trials.REACHED
         outcome = table[["trial", "steps_high"]].assign(
             steps_low=table["steps_low"].where(reached),
@@ -48,7 +48,7 @@ def collect(found: Iterable[StudyTrials]) -> Outcomes:
         )
         rows.append(outcome[reached | ~table["reason"].isin(REASONS_TO_RERUN)])
         at_edge[own.study.batch_size] = None if own.study.pruning == "exact" else _at_edge(own)
-    counting, notes = _bracketed(pd.concat(rows, ignore_index=True), told)
+    counting, notes = _bracketed(pd.concat(rows, ignore_index=True), apart)
     return Outcomes(counting.sort_values(["batch_size", "study", "trial"]), notes, at_edge)
 
 
@@ -66,12 +66,12 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
       apart: how many examples evaluations are apart at most, by study; NaN if its trials do not tell, None of studies
         whose evaluations are known.
     """
-    asked = {name: value for name, value in apart.items() if value is not None}
-    widest = max((value for value in asked.values() if not np.isnan(value)), default=np.nan)
+    stated = {name: value for name, value in apart.items() if value is not None}
+    widest = max((value for value in stated.values() if not np.isnan(value)), default=np.nan)
     if np.isnan(widest):
         return rows, ()
-    silent = [name for name, value in asked.items() if np.isnan(value)]
-    examples = rows["study"].map(asked | dict.fromkeys(silent, widest))
+    silent = [name for name, value in stated.items() if np.isnan(value)]
+    examples = rows["study"].map(stated | dict.fromkeys(silent, widest))
     before = (rows["steps_high"] - examples / rows["batch_size"]).clip(lower=0)
     sizes = sorted(set(rows.loc[rows["study"].isin(silent), "batch_size"]))
     note = f"evaluations at batch size {', '.join(map(str, sizes))} are taken to be as far apart as at the others"
@@ -79,7 +79,7 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
 
 
 def _examples_apart(study: Plan) -> float | None:
-    """How many examples evaluations are apart at most, where a source tells no more than that; NaN if not even that."""
+    """Largest distance of evaluations in examples, where a source states only that; NaN if it does not."""
     details = study.plan().get("details", {})
     if "evaluation_samples" not in details:
         return None

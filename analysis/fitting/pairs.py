@@ -36,7 +36,7 @@ MOVED = {
 
 
 class Fitted(NamedTuple):
-    """A curve with what its fits say.
+    """A curve with its fits.
 
     Attributes:
       curve: a workload over batch sizes, and a target.
@@ -70,12 +70,12 @@ class Fitted(NamedTuple):
     @property
     def best(self) -> dict[int, pd.Series]:
         """The trial with the fewest steps at every batch size; of equals the one with the smallest number."""
-        found = {}
+        best = {}
         for size, rows in self.trials.items():
             reached = rows[rows["outcome"] == trials.REACHED]
             if len(reached):
-                found[size] = reached.sort_values(["steps_high", "trial"]).iloc[0]
-        return found
+                best[size] = reached.sort_values(["steps_high", "trial"]).iloc[0]
+        return best
 
     def steps_at(self, batch_size: int) -> float:
         """Steps to target as selected, the middle of their interval; NaN where there is no point."""
@@ -115,17 +115,17 @@ def of_curve(curve: Curve) -> Fitted:
 def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
     """The trials that points are the best of, by batch size."""
     ids = curve.trials.groupby("study")["trial"]
-    taken = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
+    ids_by_study = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
     by_size: dict[int, list[pd.DataFrame]] = {}
     at_start = curves.met_at_start(curve)
     for one, rows in curve.counted:
         size = one.study.batch_size or 0
         if size not in at_start:
-            by_size.setdefault(size, []).append(rows[rows["trial"].isin(taken.get(one.study.name, set()))])
+            by_size.setdefault(size, []).append(rows[rows["trial"].isin(ids_by_study.get(one.study.name, set()))])
     return {size: pd.concat(rows, ignore_index=True) for size, rows in by_size.items()}
 
 
-def comparable_groups(found: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...], list[Fitted]]]:
+def comparable_groups(fitted: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...], list[Fitted]]]:
     """Curves of one data set, model and target whose studies agree in all of their plans but the fields ``leaving``.
 
     Returns:
@@ -134,28 +134,28 @@ def comparable_groups(found: Sequence[Fitted], *leaving: str) -> list[tuple[tupl
     """
     shared: dict[str, dict[str, object]] = {}
     groups: dict[tuple[str, ...], dict[str, list[Fitted]]] = {}
-    for one in found:
+    for one in fitted:
         rest = {field: value for field, value in one.curve.shared.items() if field not in leaving}
         shared[digest(rest)] = rest
-        looks = (one.curve.dataset, one.curve.model, one.curve.target.metric, f"{one.curve.target.value:g}")
-        groups.setdefault(looks, {}).setdefault(digest(rest), []).append(one)
+        names = (one.curve.dataset, one.curve.model, one.curve.target.metric, f"{one.curve.target.value:g}")
+        groups.setdefault(names, {}).setdefault(digest(rest), []).append(one)
     return [
-        ((*looks, *([words] if words else [])), members)
-        for looks, own in groups.items()
+        ((*names, *([words] if words else [])), members)
+        for names, own in groups.items()
         for key, members in own.items()
         for words in [workloads.distinction(key, {other: shared[other] for other in own})]
     ]
 
 
 def answers(one: Fitted) -> list[tuple[str, Judged]]:
-    """What there is of a curve: selected, and confirmed if anything was, each with its fit."""
+    """The fits of a curve by name: selected, and confirmed if anything was."""
     return [(SELECTED, one.judged), *([(CONFIRMED, one.confirmed)] if one.confirmed else [])]
 
 
-def rows(found: Sequence[Fitted]) -> tuple[pd.DataFrame, list[Judged]]:
-    """What curves are called and ``COLUMNS``, a row for every answer of each, and the fits of these."""
-    told = [(one.curve, of, one.judged.points.trials, judged) for one in found for of, judged in answers(one)]
-    return naming([row[:3] for row in told]), [judged for *_, judged in told]
+def rows(fitted: Sequence[Fitted]) -> tuple[pd.DataFrame, list[Judged]]:
+    """Names of curves and ``COLUMNS``, a row for every fit of each curve, with the fits."""
+    answer_rows = [(one.curve, of, one.judged.points.trials, judged) for one in fitted for of, judged in answers(one)]
+    return naming([row[:3] for row in answer_rows]), [judged for *_, judged in answer_rows]
 
 
 def table(folder: Folder, asked: tuple[str, float] | None = None) -> pd.DataFrame:
@@ -163,19 +163,19 @@ def table(folder: Folder, asked: tuple[str, float] | None = None) -> pd.DataFram
     return fits.table(*rows(of_store(folder, asked)))
 
 
-def naming(told: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
-    """What curves are called, what their points are, and of how many trials: a row each."""
+def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
+    """Names of curves, the kind of their points and the number of trials, a row each."""
     columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
     values: list[tuple[Any, ...]] = [
-        (c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in told
+        (c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves
     ]
     return pd.DataFrame(values, columns=columns).astype({"best_of": "Int64"})
 
 
-def moves(found: Sequence[Fitted]) -> pd.DataFrame:
+def moves(fitted: Sequence[Fitted]) -> pd.DataFrame:
     """A row of ``MOVED`` for every curve of which anything was confirmed; empty where a knee is not identified."""
     table = []
-    for one in found:
+    for one in fitted:
         if one.confirmed is None:
             continue
         before, after = (critical_batch_size(judged) for judged in (one.judged, one.confirmed))

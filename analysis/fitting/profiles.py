@@ -58,10 +58,10 @@ def profile(
       The profiles of the d data sets.
     """
     grid = _grid(tuple(np.asarray(batch_size, np.float64).tolist()), per_octave)
-    found = misfits(grid.curves, grid.squared, ln_steps, weights)
-    found = found.reshape(-1, len(grid.sharpness), len(grid.ln_critical))
-    found *= prior(grid.sharpness, len(batch_size))[:, None]
-    return [Profile(grid.ln_critical, grid.sharpness, one) for one in found]
+    squares = misfits(grid.curves, grid.squared, ln_steps, weights)
+    squares = squares.reshape(-1, len(grid.sharpness), len(grid.ln_critical))
+    squares *= prior(grid.sharpness, len(batch_size))[:, None]
+    return [Profile(grid.ln_critical, grid.sharpness, one) for one in squares]
 
 
 def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -79,11 +79,11 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
     center = (weights * ln_steps).sum(axis=1, keepdims=True) / n
     rest = weights * (ln_steps - center)  # [d, n], so that squares of large numbers do not cancel
     mean = _product(weights / n, curves)  # [d, c]
-    found = _product(weights, squared)
-    found -= _product(2 * rest, curves)
-    found -= np.multiply(mean, n * mean, out=mean)
-    found += (rest * (ln_steps - center)).sum(axis=1, keepdims=True)
-    return np.maximum(found, 0, out=found)
+    misfit = _product(weights, squared)
+    misfit -= _product(2 * rest, curves)
+    misfit -= np.multiply(mean, n * mean, out=mean)
+    misfit += (rest * (ln_steps - center)).sum(axis=1, keepdims=True)
+    return np.maximum(misfit, 0, out=misfit)
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -102,7 +102,7 @@ def floors(
 
 
 def prior(sharpness: np.ndarray, n: int) -> np.ndarray:
-    """What multiplies the misfit of n points so that ln a ~ N(0, 1) has its say."""
+    """The factor on the misfit of n points that stands for the prior ln a ~ N(0, 1)."""
     return np.exp(np.log(sharpness) ** 2 / (n - 1))
 
 
@@ -117,7 +117,7 @@ def excess(past: np.ndarray, sharpness: np.ndarray | float) -> np.ndarray:
 
 
 def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray:
-    """How ln steps of the curve ``best`` (ln B*, a, m) move with ln B*, ln a and m: float64[n, 3]."""
+    """Derivatives of ln steps of the curve ``best`` (ln B*, a, m) by ln B*, ln a and m: float64[n, 3]."""
     ln_critical, sharpness, _ = best
     past = ln_critical - ln_batch
     perfect = 0.5 + 0.5 * np.tanh(0.5 * sharpness * past)  # minus the curve's slope
@@ -162,7 +162,7 @@ def interval(
 def influence(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
 ) -> np.ndarray:
-    """How ln B* moves with each of ln steps, to first order (Gauss and Newton): float64[n]."""
+    """Derivative of the fitted ln B* by each of ln steps, to first order (Gauss and Newton): float64[n]."""
     moves = slopes(ln_batch, best)
     residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
     curvature = (moves.T * weights) @ moves
@@ -171,7 +171,7 @@ def influence(
 
 
 def half_width(moves: np.ndarray, left_out: np.ndarray) -> float:
-    """Of a 90 % interval of ln B* by the delta method: the jackknife over points that all batch sizes share.
+    """Half the width of a 90 % interval of ln B*, by the delta method and a jackknife over shared points.
 
     Args:
       moves: [n], of ln steps on ln B*.

@@ -36,7 +36,7 @@ REGIMES = ("perfect scaling", "diminishing returns", "maximal data parallelism")
 
 
 class Fit(NamedTuple):
-    """What a curve of n batch sizes says about its regimes.
+    """The model fitted to a curve of n batch sizes.
 
     Attributes:
       s_min: the plateau, steps; NaN if the curve shows none.
@@ -137,8 +137,8 @@ def fit_each(
         for each in zip(ln_steps, weights, rounding, without, profile(batch_size, ln_steps, weights), strict=True)
     ]
     best, ends = np.array([knee.best[:2] for knee in knees]), np.array([knee.ends for knee in knees])
-    found = shapes.check(ln_batch, ln_steps, weights, best, ends, evidence)
-    return [_fit(batch_size, *each) for each in zip(ln_steps, weights, rounding, knees, found, strict=True)]
+    shape_checks = shapes.check(ln_batch, ln_steps, weights, best, ends, evidence)
+    return [_fit(batch_size, *each) for each in zip(ln_steps, weights, rounding, knees, shape_checks, strict=True)]
 
 
 class _Knee(NamedTuple):
@@ -242,7 +242,7 @@ def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """How probable each of ``REGIMES`` is at ``batch_size`` [p]: float64[3, p], each column sums to 1.
+    """Probability of each of ``REGIMES`` at ``batch_size`` [p]: float64[3, p], each column sums to 1.
 
     Perfect scaling is where B S <= 1.2 E_min, maximal data parallelism where S <= 1.2 S_min, the rest diminishing
     returns. The weights are exp(-Q/2) over (B*, a) with B* within 4 octaves of the data.
@@ -267,7 +267,7 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
 
 
 def names(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Which of ``REGIMES`` is probable enough to be named at ``batch_size`` [p]: str[p], ``?`` where none is."""
+    """Names of ``REGIMES`` that are probable enough at ``batch_size`` [p]: str[p], ``?`` where none is."""
     shares = probabilities(fit, batch_size)
     names = np.where(shares.max(axis=0) >= SHOWN, np.array(REGIMES)[shares.argmax(axis=0)], "?")
     if not fit.plateau_seen:

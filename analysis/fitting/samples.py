@@ -59,19 +59,19 @@ def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """What ``regimes.fit`` takes of points that all batch sizes share, from trials [..., n, k]; of the same shape."""
+    """The argument ``left_out`` of ``regimes.fit``, from trials [..., n, k]; of the same shape."""
     return weights.without_each(trial_steps(low, high))
 
 
 def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
-    """What trials [d, n, k] say beside their best; None if there are too few of them."""
+    """Evidence from all trials [d, n, k], not only the best; None if there are too few of them."""
     k = low.shape[-1]
     if k < FEWEST_TRIALS:
         return None
     steps = trial_steps(low, high)
     variance = weights.minimum_variance(steps)  # [d, n]
-    known = np.isfinite(variance)
-    mean = np.where(known, variance, 0).sum(axis=-1) / np.maximum(known.sum(axis=-1), 1)
+    is_known = np.isfinite(variance)
+    mean = np.where(is_known, variance, 0).sum(axis=-1) / np.maximum(is_known.sum(axis=-1), 1)
     return TrialEvidence(
         third=weights.best_of_some(steps, k // 3),
         half=weights.best_of_some(steps, k // 2),
@@ -87,31 +87,33 @@ def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(middle), np.inf, middle)
 
 
-def coordinates(space: SearchSpace, drawn: pd.DataFrame) -> list[Point | None]:
-    """Where in its search space each trial was: points that are the same have equal ones, also if the spaces differ.
+def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point | None]:
+    """The place of each trial in its search space: points that are the same have equal ones, also if the spaces differ.
 
     Args:
       space: the ranges.
-      drawn: the metaparameters of trials by name.
+      metaparameters: the metaparameters of trials by name.
 
     Returns:
       A tuple for each trial; None where nothing is known. Of the metaparameters with a continuous range, what matters
       is the share of the range below them; without any, the values of all.
     """
-    columns = {str(name): drawn[name].to_numpy(np.float64) for name in drawn}
+    columns = {str(name): metaparameters[name].to_numpy(np.float64) for name in metaparameters}
     continuous = [name for name in columns if name in space and space[name].scale in _CONTINUOUS]
     varied = [name for name in continuous if space[name].low != space[name].high]
     if varied:
-        found = np.stack([edges.positions(space[name], columns[name]) for name in varied], axis=1)
+        places = np.stack([edges.positions(space[name], columns[name]) for name in varied], axis=1)
     else:
-        found = drawn.to_numpy(np.float64)
-    known = np.isfinite(found).all(axis=1) & (found.shape[1] > 0)
-    rounded = np.round(found, _DIGITS) + 0.0  # so that -0.0 is 0.0
-    return [tuple(point) if told else None for point, told in zip(rounded.tolist(), known.tolist(), strict=True)]
+        places = metaparameters.to_numpy(np.float64)
+    is_known = np.isfinite(places).all(axis=1) & (places.shape[1] > 0)
+    rounded = np.round(places, _DIGITS) + 0.0  # so that -0.0 is 0.0
+    return [
+        tuple(point) if is_told else None for point, is_told in zip(rounded.tolist(), is_known.tolist(), strict=True)
+    ]
 
 
 def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, float]:
-    """Which points of the search are the same at all batch sizes.
+    """Aligns the points of the search that are the same at all batch sizes.
 
     Args:
       points: of the k trials of each of n batch sizes; None where it is not known.

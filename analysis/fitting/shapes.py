@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 
 class TrialEvidence(NamedTuple):
-    """What the k trials at each of n batch sizes say beside their best, for d data sets.
+    """Evidence from all k trials at each of n batch sizes, not only the best, for d data sets.
 
     Attributes:
       third, half: float64[d, n], expected ln steps of the best of a third, and of half, of the trials.
@@ -55,7 +55,7 @@ class TrialEvidence(NamedTuple):
 
 
 class ShapeChecks(NamedTuple):
-    """What the checks of a curve's shape came to.
+    """Results of the checks of a curve's shape.
 
     Attributes:
       checks: slope, plateau, knee and search, in this order.
@@ -81,7 +81,7 @@ def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
 
 
 def _told(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
-    """Which of ``BENDS`` can be judged."""
+    """Whether each of ``BENDS`` can be judged."""
     below, above = sides(ln_best, ln_batch)
     return [{"slope": below, "plateau": above}.get(bend, below and above) for bend in BENDS]
 
@@ -104,18 +104,18 @@ def check(
       evidence: of the trials; None where they are not known.
     """
     start = np.stack([best[:, 0], np.log(best[:, 1])], axis=1)
-    known = np.zeros(len(best), bool) if evidence is None else np.isfinite(evidence.variance)
+    is_known = np.zeros(len(best), bool) if evidence is None else np.isfinite(evidence.variance)
     variance = np.zeros(len(best))
     if evidence is not None:
-        variance[known] = SHRINKS * evidence.variance[known]
-        ln_steps = np.where(known[:, None], evidence.third, ln_steps)
-        weights = np.where(known[:, None], 1.0, weights)
-    found = _bent(ln_batch, ln_steps, weights, start, variance)
-    told = np.array([_told(where, ln_batch) for where in best[:, 0]])  # [d, bends]
-    judged = [_judged(bend, found[bend], told[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)]
+        variance[is_known] = SHRINKS * evidence.variance[is_known]
+        ln_steps = np.where(is_known[:, None], evidence.third, ln_steps)
+        weights = np.where(is_known[:, None], 1.0, weights)
+    bent = _bent(ln_batch, ln_steps, weights, start, variance)
+    can_judge = np.array([_told(where, ln_batch) for where in best[:, 0]])  # [d, bends]
+    judged = [_judged(bend, bent[bend], can_judge[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)]
     searches = _searches(ln_batch, best[:, 0], ends, start, evidence)
-    lows = np.stack([one.bent.ln_critical - stdtrit(one.freedom, BOUND) * one.errors[:, 0] for one in found.values()])
-    low = np.where(told, lows.T, np.inf).min(axis=1)
+    lows = np.stack([one.bent.ln_critical - stdtrit(one.freedom, BOUND) * one.errors[:, 0] for one in bent.values()])
+    low = np.where(can_judge, lows.T, np.inf).min(axis=1)
     return [
         ShapeChecks((*checks, search), float(min(bound, end - max(np.nan_to_num(shift), 0) * OCTAVE)), shift)
         for *checks, (search, shift), bound, end in zip(*judged, searches, low, ends[:, 0], strict=True)
@@ -142,24 +142,24 @@ def _bent(
     start = np.stack([plain.ln_critical, np.log(plain.sharpness)], axis=1)
     trusted = np.where(variance > 0, KNOWN, 0)
     freedom = np.maximum(trusted + n - 4, 1)
-    found: dict[Bend, _Found] = {}
+    fits_of_bends: dict[Bend, _Found] = {}
     for bend in BENDS:
         one = bends.fit(bend, ln_batch, ln_steps, weights, start, noise)
         scale = np.sqrt(np.maximum((trusted * variance + one.squares) / freedom, least))
         t = np.sign(one.size) * np.sqrt(np.maximum(plain.misfit - one.misfit, 0)) / scale
-        found[bend] = _Found(one, one.spread * scale[:, None], t, freedom)
-    return found
+        fits_of_bends[bend] = _Found(one, one.spread * scale[:, None], t, freedom)
+    return fits_of_bends
 
 
-def _judged(bend: Bend, found: _Found, told: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray) -> list[Check]:
-    """The check that a bend is of size 0, of d data sets; ``told`` [d] says whether it can be judged."""
+def _judged(bend: Bend, found: _Found, can_judge: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray) -> list[Check]:
+    """The check that a bend is of size 0, of d data sets; ``can_judge`` [d] says whether it can be judged."""
     below, above = LEVELS[bend]
     doubted = found.t < -stdtrit(found.freedom, 1 - below)
     doubted |= found.t > stdtrit(found.freedom, 1 - above)
     reach = stdtrit(found.freedom, (1 + BOUND) / 2) * found.errors[:, 1]
     checks = []
     for i, where in enumerate(ln_best):
-        if not told[i]:
+        if not can_judge[i]:
             checks.append(Check(bend, _too_few(bend, where, ln_batch), "cannot tell"))
             continue
         size = found.bent.size[i] + np.array([0, -1, 1]) * reach[i]
@@ -179,8 +179,8 @@ def _words(bend: Bend, size: np.ndarray) -> str:
 
 def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
     n, below, above = len(ln_batch), int(np.sum(ln_batch < ln_best)), int(np.sum(ln_batch > ln_best))
-    there = {"slope": f"{below} of {n} batch sizes below", "plateau": f"{above} of {n} batch sizes above"}
-    return there.get(bend, f"{below} batch sizes below and {above} above") + " the knee"
+    counts = {"slope": f"{below} of {n} batch sizes below", "plateau": f"{above} of {n} batch sizes above"}
+    return counts.get(bend, f"{below} batch sizes below and {above} above") + " the knee"
 
 
 def _searches(

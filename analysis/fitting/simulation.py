@@ -98,7 +98,7 @@ CHOSEN_ON = tuple(BEYOND)[:5]
 
 
 class Scenario(NamedTuple):
-    """What is simulated: keys of the tables above."""
+    """A simulated case: keys of the tables above."""
 
     knee: str
     shape: str

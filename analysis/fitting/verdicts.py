@@ -1,4 +1,4 @@
-"""Verdicts: what may be claimed of a critical batch size, from its interval and the checks of its curve's shape."""
+"""Verdicts: justified statements about a critical batch size, by its interval and the checks of the curve's shape."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ FAILED = {
 
 
 class Statement(NamedTuple):
-    """What is claimed of a curve.
+    """The statement made of a curve.
 
     Attributes:
       verdict: identified, at_least, at_most or not_identified.
@@ -37,7 +37,7 @@ class Statement(NamedTuple):
 
 
 def model_error(ln_best: float, reach: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """How far the shape that is fitted may lead astray at either end of an interval that reaches so far [2].
+    """Error due to the fitted shape at either end of an interval that reaches so far [2].
 
     Logarithms of factors, like ``reach``; 0 where the end is open.
     """
@@ -48,7 +48,7 @@ def model_error(ln_best: float, reach: np.ndarray, ln_batch: np.ndarray) -> np.n
 def decide(
     reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: ShapeChecks
 ) -> Statement:
-    """What an interval of ln B* proves, in which direction it proves nothing, and whether the shape lets it.
+    """Decides what an interval of ln B* proves, in which direction, and whether the shape allows it.
 
     Where a check of the shape fails, no interval is stated. A lower bound is, which is that of the bent curves, too.
 

@@ -1,4 +1,4 @@
-"""How much each batch size counts in a fit: less where its evaluations are far apart, unless luck drowns that."""
+"""Weights of batch sizes in a fit: smaller where its evaluations are far apart, unless luck outweighs that."""
 
 import numpy as np
 from scipy.special import gammaln
@@ -18,12 +18,12 @@ def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray)
       float64[..., n].
     """
     variance = minimum_variance(trial_steps)
-    known = np.isfinite(variance)
-    count = known.sum(axis=-1, keepdims=True)
-    mean = np.where(known, variance, 0.0).sum(axis=-1, keepdims=True) / np.maximum(count, 1)
+    is_known = np.isfinite(variance)
+    count = is_known.sum(axis=-1, keepdims=True)
+    mean = np.where(is_known, variance, 0.0).sum(axis=-1, keepdims=True) / np.maximum(count, 1)
     spread = mean + np.log(high / low) ** 2 / 12
-    told = (count > 0) & (spread.min(axis=-1, keepdims=True) > 0)
-    precision = 1 / np.where(told, spread, 1.0)
+    has_variance = (count > 0) & (spread.min(axis=-1, keepdims=True) > 0)
+    precision = 1 / np.where(has_variance, spread, 1.0)
     return precision / precision.mean(axis=-1, keepdims=True)
 
 
@@ -68,9 +68,9 @@ def without_each(trial_steps: np.ndarray) -> np.ndarray:
     totals = _before(before) + _after(after)
     enough = reached.sum(axis=-1, keepdims=True) >= 2
     left_out = np.where(enough, sums / np.where(totals > 0, totals, 1.0), np.nan)
-    found = np.empty_like(left_out)
-    np.put_along_axis(found, order, left_out, axis=-1)
-    return found
+    expected = np.empty_like(left_out)
+    np.put_along_axis(expected, order, left_out, axis=-1)
+    return expected
 
 
 def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
@@ -91,7 +91,7 @@ def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
 
 
 def _first_of_subset(k: int, size: int) -> np.ndarray:
-    """How probable each rank is to be the best of a random ``size`` out of ``k`` trials: float64[k], sums to 1."""
+    """Probability of each rank to be the best of a random ``size`` out of ``k`` trials: float64[k], sums to 1."""
     rank = np.arange(1, k + 1)
     possible = k - rank >= size - 1
     worse = np.where(possible, k - rank, size - 1)  # how many are left to fill the subset from

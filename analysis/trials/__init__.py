@@ -1,1 +1,1 @@
-"""What the trials of a search tell: when each reached a target, and what is chosen from them."""
+"""Trials of a search: when each reached a target, and summaries of them."""

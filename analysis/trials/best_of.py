@@ -48,7 +48,7 @@ def largest_with_band(n: int) -> int:
 
 
 def ranks(n: int, k: int) -> Ranks:
-    """Of the median best of k among n trials, 1 ≤ k ≤ n.
+    """Ranks of the median best of k among n trials, 1 ≤ k ≤ n.
 
     The best of k random trials is at most x with probability 1 − (1 − F(x))^k, so that its median is the quantile
     q = 1 − .5^(1/k) of single trials. The band is that quantile's by order statistics: of n trials, Binomial(n, q)
@@ -98,11 +98,11 @@ def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
     Auger and Hansen (2005) call it success performance. Its sampling error is not in the ends.
 
     Args:
-      low, high: as for ``median``; high alone is +inf for a trial of which nobody knows.
+      low, high: as for ``median``; high alone is +inf for a trial whose outcome is unknown.
 
     Returns:
-      It lies in (first, second]: the ends are due to the intervals, and to the trials of which nobody knows. Both are
-      +inf if no trial reached.
+      It lies in (first, second]: the ends are due to the intervals, and to the trials whose outcome is unknown. Both
+      are +inf if no trial reached.
     """
     reached = np.isfinite(high)
     undecided = np.sort(low[np.isfinite(low) & ~reached])
@@ -115,7 +115,7 @@ def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
 
 
 def fall(high: np.ndarray) -> float:
-    """By how much the best of half of the trials is worse than the best of all: .1 is 10 % more steps.
+    """Relative difference of the best of half of the trials from the best of all: .1 is 10 % more steps.
 
     It is the geometric mean over all halves that reach, in closed form, and an unbiased estimate of how much the log of
     the minimum still falls from k/2 to k trials. (The median over halves is of the best two trials alone.)
@@ -151,7 +151,7 @@ def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
       unclear: it does not, or perhaps not, but that may be luck.
     """
     latest, k = np.sort(high), largest_with_band(len(high))
-    soonest = np.sort(np.where(np.isfinite(high), high, np.maximum(low, 1)))  # differs for trials of which nobody knows
+    soonest = np.sort(np.where(np.isfinite(high), high, np.maximum(low, 1)))  # differs where unknown
     falls = [fall(steps) > FLAT for steps in (soonest, latest)]
     if all(falls):
         return "no"
@@ -163,5 +163,5 @@ def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
 
 
 def _missed(n: int, k: int) -> np.ndarray:
-    """How probable it is that a subset of k of n trials has none of the best 1, 2, ... n: float64[n]."""
+    """Probability that a subset of k of n trials has none of the best 1, 2, ... n: float64[n]."""
     return np.cumprod((n - k - np.arange(n)) / (n - np.arange(n)))

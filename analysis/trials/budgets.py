@@ -45,8 +45,8 @@ def best_within(commit: Commit, metric: str, counted: Collection[int], steps: Se
     lowest = np.fmin.accumulate(measured[order]) if len(order) else measured
     last = np.searchsorted(step[order], np.minimum(steps, 2.0**62), "right") - 1
     longest = max(planned_steps(commit), float(step.max(initial=0)))
-    known = (last >= 0) & (np.isinf(steps) | (np.asarray(steps) <= longest))
-    errors[known] = lowest[last[known]]
+    is_known = (last >= 0) & (np.isinf(steps) | (np.asarray(steps) <= longest))
+    errors[is_known] = lowest[last[is_known]]
     return BestErrors(batch_size, len(counted), errors)
 
 

@@ -60,7 +60,7 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
     best = best[np.isfinite(high[best])]
     if not ranges or len(best) < FEWEST_BEST:
         return None
-    found = []
+    edges = []
     for name, ranged in ranges.items():
         place = positions(ranged, values[name][best])
         for side, distance in (("low", place), ("high", 1 - place)):
@@ -69,38 +69,38 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
             shown = _chance_of_crowd(distance, ranged) <= RISK_SHOWN / (2 * len(ranges))
             near = _chance_of_nearness(distance) <= RISK_PERHAPS / (2 * len(ranges))
             if shown or (near and _goes_on(distance, ranged)):
-                found.append(Edge(name, side, _end(ranged, side), shown))
-    return found if found or len(high) >= FEWEST_TRIALS else None
+                edges.append(Edge(name, side, _end(ranged, side), shown))
+    return edges if edges or len(high) >= FEWEST_TRIALS else None
 
 
 def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Where values lie in a range, from 0 to 1 in its own scale: float64[n].
+    """Positions of values in a range, from 0 to 1 on its own scale: float64[n].
 
     Of whole and discrete values each has an equal share of it, and lies in the middle of that. Values beyond the range
     lie at its ends.
     """
-    given = np.asarray(values, np.float64)
+    numbers = np.asarray(values, np.float64)
     if ranged.scale == "DISCRETE":
-        known = np.unique(ranged.values)
-        return (np.searchsorted((known[1:] + known[:-1]) / 2, given) + 0.5) / len(known)
+        choices = np.unique(ranged.values)
+        return (np.searchsorted((choices[1:] + choices[:-1]) / 2, numbers) + 0.5) / len(choices)
     assert ranged.low is not None and ranged.high is not None
-    given = np.clip(given, ranged.low, ranged.high)
+    numbers = np.clip(numbers, ranged.low, ranged.high)
     if ranged.scale == "INTEGER":
-        return (given - ranged.low + 0.5) / _count(ranged)
-    low, high, place = (_scaled(ranged, value) for value in (ranged.low, ranged.high, given))
+        return (numbers - ranged.low + 0.5) / _count(ranged)
+    low, high, place = (_scaled(ranged, value) for value in (ranged.low, ranged.high, numbers))
     return (place - low) / (high - low)
 
 
 def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
-    """How probable so many in the outer part would be, if all places were alike; 1 if they are less than half."""
+    """Probability of so many in the outer part if all places were alike; 1 if they are less than half."""
     count = _count(ranged)
     outer = max(1, math.floor(OUTER * count)) / count if count < math.inf else OUTER
-    there, n = int((distance < outer + 1e-9).sum()), len(distance)
-    return float(special.betainc(there, n - there + 1, outer)) if 2 * there >= n else 1.0
+    outside, n = int((distance < outer + 1e-9).sum()), len(distance)
+    return float(special.betainc(outside, n - outside + 1, outer)) if 2 * outside >= n else 1.0
 
 
 def _chance_of_nearness(distance: np.ndarray) -> float:
-    """How probable so small a mean distance would be, if all places were alike; the normal law makes it more so."""
+    """Probability of so small a mean distance if all places were alike; the normal law overstates it."""
     return float(special.ndtr((distance.mean() - 0.5) * math.sqrt(12 * len(distance))))
 
 
@@ -118,7 +118,7 @@ def _scaled(ranged: Range, value: float | np.ndarray) -> np.ndarray:
 
 
 def _count(ranged: Range) -> float:
-    """How many values a range has."""
+    """Number of values of a range."""
     if ranged.scale == "DISCRETE":
         return len(set(ranged.values))
     assert ranged.low is not None and ranged.high is not None

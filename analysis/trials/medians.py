@@ -1,4 +1,4 @@
-"""Medians: what a search of so many trials needs half of the time, with a band, and whether more would change it."""
+"""Medians: the steps within which half of all searches of k trials succeed, with a band and two checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ An optimum at an edge of its search space may be beyond it: widen the range; wit
 
 
 class TrialCounts(NamedTuple):
-    """How many trials are looked at, where that is asked for.
+    """Requested numbers of trials.
 
     Attributes:
       trials: of every study, the first that count; None: as many as the study with the fewest of its curve has.
@@ -40,7 +40,7 @@ ALL = TrialCounts()
 
 
 class Summary(NamedTuple):
-    """What one study tells by the rule median; numbers that are not known are NaN.
+    """Results of one study by the rule median; numbers that are not known are NaN.
 
     Attributes: as ``steps.MEDIANS``; the edges are those of ``edges.find_edges``.
     """
@@ -63,7 +63,7 @@ def equal_counts(studies: Sequence[StudyTrials]) -> int:
 
 
 def summarize(of: StudyTrials, count: int, best: int) -> Summary:
-    """What the first ``count`` trials of a study tell of the best of ``best`` ones; 1 ≤ best ≤ count ≤ counting."""
+    """The median best of ``best`` from the first ``count`` trials of a study; 1 ≤ best ≤ count ≤ counting."""
     rows = of.counting.iloc[:count]
     low, high = trials.bounds(rows)
     reached, undecided = int(np.isfinite(high).sum()), int((np.isfinite(low) & ~np.isfinite(high)).sum())
@@ -83,7 +83,7 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
 
 
 def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = ALL) -> tuple[pd.DataFrame, list[str]]:
-    """The medians of a store, and what a reader of them has to know, a sentence each.
+    """The medians of a store, and notes for a reader, a sentence each.
 
     Returns:
       The table of ``steps.MEDIAN_COLUMNS`` followed by ``study`` (its name), of the studies that were not pruned. Whole
@@ -97,18 +97,18 @@ def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = AL
     rows: list[dict[str, Any]] = []
     few, short, left_out = dict[str, int](), dict[str, int](), dict[str, int]()
     for target, abouts in steps.targets(held, asked).items():
-        found = trials.of_commits([commits[about.study] for about in abouts], target)
-        named = {about.study: about for about in abouts}
-        for workload in workloads.group([commits[name] for name in named]):
-            members = [named[commit.name] for commit in workload.commits]
-            counted = {about.study: found[about.study].counted for about in members}
-            count = counts.trials or equal_counts([found[name] for name in counted])
+        trials_of_study = trials.of_commits([commits[about.study] for about in abouts], target)
+        about_of = {about.study: about for about in abouts}
+        for workload in workloads.group([commits[name] for name in about_of]):
+            members = [about_of[commit.name] for commit in workload.commits]
+            counted = {about.study: trials_of_study[about.study].counted for about in members}
+            count = counts.trials or equal_counts([trials_of_study[name] for name in counted])
             best = counts.best_of or best_of.largest_with_band(count)
             few |= {name: number for name, number in counted.items() if number < max(count, best, 1)}
             if not counts.trials and 2 * count < max(counted.values()):
                 short |= {name: number for name, number in counted.items() if number == count}
-            left_out |= {name: number for name in counted if (number := _left_out(found[name]))}
-            rows += [_row(about, found[about.study], count, best) for about in members]
+            left_out |= {name: number for name in counted if (number := _left_out(trials_of_study[name]))}
+            rows += [_row(about, trials_of_study[about.study], count, best) for about in members]
     counts_of = {
         "without an answer, as too few of their trials count": few,
         "few trials of these count, and so no more of the others of their curves; --k N counts more": short,
@@ -146,28 +146,28 @@ def _row(about: About, of: StudyTrials, count: int, best: int) -> dict[str, Any]
     row = dict(zip(NAMING, naming, strict=True)) | {"study": about.study, "best_of": best, "trials": of.counted}
     if not 1 <= best <= count <= of.counted:
         return row | {"sampled_enough": "unclear", "at_edge": "unclear"}
-    told = summarize(of, count, best)
+    summary = summarize(of, count, best)
     return row | {
-        "steps_low": told.median.low,
-        "steps_high": told.median.high,
-        "band_low": told.median.band_low,
-        "band_high": told.median.band_high,
+        "steps_low": summary.median.low,
+        "steps_high": summary.median.high,
+        "band_low": summary.median.band_low,
+        "band_high": summary.median.band_high,
         "trials": count,
-        "reached": told.reached,
-        "undecided": told.undecided,
-        "success": round(told.reached / count, 4),
-        "success_low": round(told.success[0], 4),
-        "success_high": round(told.success[1], 4),
-        "expected_steps_low": round(told.expected_steps[0], 1),
-        "expected_steps_high": round(told.expected_steps[1], 1),
-        "fall": round(told.fall, 4),
-        "sampled_enough": told.sampled_enough,
-        "at_edge": "unclear" if told.edges is None else "; ".join(map(str, told.edges)) or "no",
+        "reached": summary.reached,
+        "undecided": summary.undecided,
+        "success": round(summary.reached / count, 4),
+        "success_low": round(summary.success[0], 4),
+        "success_high": round(summary.success[1], 4),
+        "expected_steps_low": round(summary.expected_steps[0], 1),
+        "expected_steps_high": round(summary.expected_steps[1], 1),
+        "fall": round(summary.fall, 4),
+        "sampled_enough": summary.sampled_enough,
+        "at_edge": "unclear" if summary.edges is None else "; ".join(map(str, summary.edges)) or "no",
     }
 
 
 def _left_out(of: StudyTrials) -> int:
-    """How many trials of its search do not count."""
+    """Number of trials of its search that do not count."""
     return int((~of.rows["counts"] & (of.rows["role"] == SEARCH)).sum())
 
 

@@ -62,15 +62,15 @@ def on_its_scale(name: str, space: SearchSpace) -> Quantity:
 
 
 def quantities(names: Sequence[str], space: SearchSpace) -> list[Quantity]:
-    """What there is to show of trials: the learning rate, the others, and the effective learning rate if it differs.
+    """Quantities to show of trials: the learning rate, the others, and the effective learning rate if it differs.
 
     Args:
       names: of metaparameters.
       space: ranges they were drawn from.
     """
     tuned = sorted(names, key=lambda name: (name != LEARNING_RATE, name))
-    found = [on_its_scale(name, space) for name in tuned]
-    return [*found, effective_learning_rate()] if {LEARNING_RATE, MOMENTUM} <= set(tuned) else found
+    shown = [on_its_scale(name, space) for name in tuned]
+    return [*shown, effective_learning_rate()] if {LEARNING_RATE, MOMENTUM} <= set(tuned) else shown
 
 
 def _column(rows: pd.DataFrame, name: str) -> np.ndarray:
@@ -107,8 +107,8 @@ def split(found: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
       BadInput: no trial has it.
     """
     if not any(name in one.metaparameters for one in found):
-        known = sorted({own for one in found for own in one.metaparameters})
-        raise BadInput(f"no trial has a metaparameter {name!r}; {nearest(name, known)}")
+        names = sorted({own for one in found for own in one.metaparameters})
+        raise BadInput(f"no trial has a metaparameter {name!r}; {nearest(name, names)}")
     values = np.concatenate([_values(one.rows, name) for one in found])
     own = np.unique(values)
     words = name.replace("_", " ")

@@ -77,11 +77,11 @@ def load(
         study of ours has validation.
     """
     held = overview.survey(folder, rule)
-    there = held.abouts
-    held = held._replace(abouts={name: each for name, each in there.items() if studies.KINDS[each.kind].answers})
-    if there and not held.abouts:
+    abouts = held.abouts
+    held = held._replace(abouts={name: each for name, each in abouts.items() if studies.KINDS[each.kind].answers})
+    if abouts and not held.abouts:
         raise BadInput(f"no study in {folder} is of a kind that has steps to target")
-    if not there:
+    if not abouts:
         raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
     if asked is None:
         return held, None
@@ -103,21 +103,21 @@ def targets(held: Overview, asked: Target | None) -> dict[Target, list[About]]:
     Raises:
       BadInput: no study has a target and none was asked for.
     """
-    found: dict[Target, list[About]] = {}
+    studies: dict[Target, list[About]] = {}
     if asked is not None:
         workloads = {_workload(about) for about in held.abouts.values() if asked.metric in about.metrics}
         return {asked: [about for about in held.abouts.values() if _workload(about) in workloads]}
     for about in held.abouts.values():
         for own in about.targets:
-            found.setdefault(Target(*own), []).append(about)
-    if not found:
-        known = ", ".join(recorded_metrics(held))
-        raise BadInput(f"no study has a target; ask for one with --metric and --value (recorded metrics: {known})")
-    return found
+            studies.setdefault(Target(*own), []).append(about)
+    if not studies:
+        metrics = ", ".join(recorded_metrics(held))
+        raise BadInput(f"no study has a target; ask for one with --metric and --value (recorded metrics: {metrics})")
+    return studies
 
 
 def without_pruned(held: Overview, asked: Target | None, what: str) -> tuple[Overview, list[str]]:
-    """The studies that tell how all of their trials fare, and a note that names the others, if any.
+    """The studies with whole curves of all trials, and a note that names the others, if any.
 
     Raises:
       BadInput: there are only others, and ``what`` needs whole curves.
@@ -141,11 +141,11 @@ def table(held: Overview, asked: Target | None = None) -> pd.DataFrame:
     """
     rows = []
     for target, abouts in targets(held, asked).items():
-        found = held.answers(target, {about.study for about in abouts})
+        answers = held.answers(target, {about.study for about in abouts})
         for about in abouts:
             workload = (*_workload(about), about.batch_size, target.metric, target.value)
             counts = (about.complete, about.infeasible, about.incomplete)
-            answer = found.get(about.study, (None, None, None))
+            answer = answers.get(about.study, (None, None, None))
             rows.append((*workload, *answer, *counts, about.seconds_per_epoch, about.study))
     whole = ("batch_size", "steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete")
     table = pd.DataFrame(rows, columns=[*COLUMNS, "study"])
@@ -161,7 +161,7 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
 
 
 def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
-    """What a reader of the table ``shown`` has to know, a sentence each."""
+    """Notes for a reader of the table ``shown``, a sentence each."""
     rule, abouts = held.rule, [held.abouts[name] for name in dict.fromkeys(shown["study"])]
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in abouts}
     few = [about for about in abouts if rule.first is not None and about.complete < rule.first]
@@ -178,7 +178,7 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
 
 
 def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
-    """What a reader of any table of answers ``shown`` (study, steps_high) has to know, a sentence each."""
+    """Notes for a reader of any table of answers ``shown`` (study, steps_high), a sentence each."""
     published = [name for name, about in held.abouts.items() if about.source is not None and not about.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.abouts[name])]
@@ -196,7 +196,7 @@ def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None)
 
 
 def _lists(held: Overview, names: Collection[str]) -> list[str]:
-    """Which of these studies are of the same list of a source, and which of several that it says are one."""
+    """Notes on studies that list the same runs, and on those joined from several lists of a source."""
     commits = [commit for commit in store.catalogue(held.folder) if commit.name in names]
     again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]

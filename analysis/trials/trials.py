@@ -34,7 +34,7 @@ _TYPES = {name: pd.CategoricalDtype(list(words)) for name, words in _WORDS.items
 
 
 class StudyTrials(NamedTuple):
-    """What the trials of one study tell of one target.
+    """The trials of one study, for one target.
 
     Attributes:
       study: the plan: its name, batch_size, space (the ranges of metaparameters) and pruning.
@@ -57,7 +57,7 @@ class StudyTrials(NamedTuple):
 
     @property
     def counted(self) -> int:
-        """How many trials count."""
+        """Number of trials that count."""
         return int(self.rows["counts"].to_numpy().sum())
 
     @property
@@ -81,15 +81,15 @@ def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = Fals
     """
     reached = scan.intervals(commits, target, STRICT if strict else MINIMUM, role=None)
     name = reached["study"].to_numpy(str)
-    found = {}
+    studies = {}
     for commit in sorted(commits, key=lambda commit: commit.name):
         own = slice(np.searchsorted(name, commit.name), np.searchsorted(name, commit.name, "right"))
-        found[commit.name] = _of_study(commit, target, reached[own], strict)
-    return found
+        studies[commit.name] = _of_study(commit, target, reached[own], strict)
+    return studies
 
 
 def bounds(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Between which numbers of steps each trial is at the target: (low, high], +inf where it never is.
+    """Intervals of steps in which each trial reaches the target: (low, high], +inf where it never does.
 
     Args:
       rows: of ``StudyTrials``.
@@ -110,22 +110,22 @@ def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: boo
     low, high = np.full(len(trial), np.nan), np.full(len(trial), np.nan)
     low[place], high[place] = reached["steps_low"], reached["steps_high"]
     at_target = ~np.isnan(high)
-    ended = _is_over(study, target, status, last, strict) & (target.metric in commit.metrics) & ~at_target
-    told = (status != "INCOMPLETE") | ((last > 0) | at_target) & ~np.isin(reason.astype(str), ACCIDENTS)
+    is_over = _is_over(study, target, status, last, strict) & (target.metric in commit.metrics) & ~at_target
+    is_told = (status != "INCOMPLETE") | ((last > 0) | at_target) & ~np.isin(reason.astype(str), ACCIDENTS)
     columns = {
         "trial": trial,
         "role": _categories("role", role),
         "status": _categories("status", status),
         "reason": _categories("reason", reason),
         "steps": last,
-        "counts": told & (role == SEARCH),
-        "outcome": _categories("outcome", np.where(at_target, REACHED, np.where(ended, NOT_REACHED, UNDECIDED))),
-        "steps_low": np.where(at_target | ended, low, last),
+        "counts": is_told & (role == SEARCH),
+        "outcome": _categories("outcome", np.where(at_target, REACHED, np.where(is_over, NOT_REACHED, UNDECIDED))),
+        "steps_low": np.where(at_target | is_over, low, last),
         "steps_high": high,
     }
-    named = {column.name for column in schema.TRIALS} | columns.keys()
-    drawn = {name: table[name].to_numpy() for name in table.column_names if name not in named}
-    return StudyTrials(study, target, pd.DataFrame(columns | drawn))
+    other = {column.name for column in schema.TRIALS} | columns.keys()
+    metaparameters = {name: table[name].to_numpy() for name in table.column_names if name not in other}
+    return StudyTrials(study, target, pd.DataFrame(columns | metaparameters))
 
 
 def _categories(name: str, words: np.ndarray) -> pd.Categorical:
