@@ -69,7 +69,7 @@ def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, o
     intervals = np.array([[getattr(one, name) for name in TIMES] for one in fitted])  # [d, 3, 3]
     true = np.array(law.times)
     within = ((intervals[..., 1] <= true) & (true <= intervals[..., 2])).mean(axis=0)
-    return {
+    values = {
         **scenario._asdict(),
         "datasets": len(fitted),
         "critical_cores": critical if np.isfinite(critical) else np.nan,
@@ -77,6 +77,7 @@ def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, o
         **dict(zip(HELD[1:], within.tolist(), strict=True)),
         "misfit": float(np.mean([one.misfit != "none" for one in fitted])),
     }
+    return {name: values[name] for name in COLUMNS}
 
 
 def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
