@@ -1,12 +1,13 @@
 """Figures: one registry of all that is drawn, by which function and from what.
 
-To list them takes no time, as the module that draws one is imported once it is to draw.
+A figure is a function here, of the figure's name. To list them takes no time, as each imports the module that draws it
+once it is to draw.
 """
 
-import importlib
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from analysis import studies
 from analysis.figures import definitions
@@ -14,8 +15,12 @@ from analysis.studies import BATCH, CORES, PAPER
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
+    from analysis.cores.factorizations import Measured
     from analysis.figures.requests import FigureRequest
+    from analysis.figures.shallue2018 import PaperWorkloads
+    from analysis.fitting.pairs import Fitted
     from analysis.plotting.picture import Pictures, Skipped
+    from analysis.workloads import WorkloadStudies
     from results.durable import Folder
 
 SHALLUE = "shallue2018"
@@ -29,122 +34,170 @@ class Figure(NamedTuple):
       source: what it is drawn from: ``batch``, curves of batch sizes with their fits, of a whole store or of the
         workloads of a request; ``cores``, factorizations; ``paper``, the workloads of a paper; ``workloads``, those
         over batch sizes that a request names.
-      function: draws it: a module below ``analysis``, and a function there that yields pictures. It takes what the
-        figure is drawn from; of ``workloads`` also the request.
+      draw: yields its pictures of these; of ``workloads`` it also takes the request.
       shows: what it shows.
-      arguments: of the function, after the others.
     """
 
     source: str
-    function: str
+    draw: "Callable[..., Pictures]"
     shows: str
-    arguments: tuple[int, ...] = ()
-
-    def draw(self, *subject: Any) -> "Pictures":
-        """Yields its pictures of ``subject``."""
-        module, _, name = self.function.rpartition(".")
-        pictures: Pictures = getattr(importlib.import_module(f"analysis.{module}"), name)(*subject, *self.arguments)
-        return pictures
 
 
-FIGURES = {
-    "steps_to_target": Figure(
-        BATCH,
-        "figures.batch_figures.steps_to_target",
-        "steps to target against batch size, one picture per curve, with its regimes",
-    ),
-    "optimizers": Figure(
-        BATCH,
-        "figures.batch_figures.optimizers",
-        "the curves of all optimizers of a workload in one picture",
-    ),
-    "summary": Figure(
-        BATCH,
-        "figures.summaries.summary",
-        "all there is on a workload: a page per curve, with its trials and its fit",
-    ),
-    "best_of": Figure(
-        BATCH,
-        "figures.best_of_figures.knees",
-        "how the critical batch size moves with the number of trials",
-    ),
-    "epochs": Figure(
-        CORES,
-        "figures.scaling_figures.epochs_against_cores",
-        "seconds per epoch of a factorization against cores, one picture per curve",
-    ),
-    "speedup": Figure(
-        CORES,
-        "figures.scaling_figures.speedup",
-        "speed-up and efficiency against cores, all curves of a device",
-    ),
-    "recall": Figure(
-        CORES,
-        "figures.recall_figures.recall",
-        "Recall@20 and @50 of all factorizations of a data set",
-    ),
-    "precision": Figure(
-        CORES,
-        "figures.recall_figures.precision",
-        "recall and objective epoch by epoch in every number format",
-    ),
-    "solvers": Figure(
-        CORES,
-        "figures.recall_figures.solvers",
-        "recall and objective against seconds with every solver",
-    ),
-    "tuning": Figure(
-        CORES,
-        "figures.recall_figures.tuning",
-        "recall over the plane of unobserved weight and norm penalty",
-    ),
-    "steps": Figure(
-        WORKLOADS,
-        "figures.steps_figures.steps",
-        "steps to target against batch size, a panel per workload",
-    ),
-    "targets": Figure(
-        WORKLOADS,
-        "figures.steps_figures.targets",
-        "steps to several targets, a panel per workload",
-    ),
-    "compare": Figure(
-        WORKLOADS,
-        "figures.steps_figures.compare",
-        "optimizers of a workload; with --by model or --by dataset, those",
-    ),
-    "metaparameters": Figure(
-        WORKLOADS,
-        "figures.trial_figures.best_trials",
-        "metaparameters of the best trial against batch size, with linear and square-root rules",
-    ),
-    "scatter": Figure(
-        WORKLOADS,
-        "figures.trial_figures.scatter",
-        "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible",
-    ),
-    "split": Figure(
-        WORKLOADS,
-        "figures.trial_figures.split",
-        "trials split --by a metaparameter, such as label_smoothing",
-    ),
-    "budget": Figure(
-        WORKLOADS,
-        "figures.trial_figures.budget",
-        "best error within budgets of steps and of examples",
-    ),
-    "learning_curves": Figure(
-        WORKLOADS,
-        "figures.learning_curves.learning_curves",
-        "every trial of each study, the best so far, and when it crosses the target",
-    ),
-    "searches": Figure(
-        WORKLOADS,
-        "figures.best_of_figures.searches",
-        "what searches of --best-of trials find, with 90 % bands, a picture per workload",
-    ),
-} | {
-    f"{SHALLUE}/figure{number}": Figure(PAPER, "figures.shallue2018.figure", f"Shallue et al. 2018: {title}", (number,))
+FIGURES: dict[str, Figure] = {}
+Draw = TypeVar("Draw", bound="Callable[..., Pictures]")
+
+
+def _figure(source: str, shows: str) -> Callable[[Draw], Draw]:
+    """Adds a function to the figures under its name; ``source`` and ``shows`` as in ``Figure``."""
+
+    def add(draw: Draw) -> Draw:
+        FIGURES[draw.__name__] = Figure(source, draw, shows)
+        return draw
+
+    return add
+
+
+@_figure(BATCH, "steps to target against batch size, one picture per curve, with its regimes")
+def steps_to_target(curves: "Sequence[Fitted]") -> "Pictures":
+    from analysis.figures import batch_figures
+
+    return batch_figures.steps_to_target(curves)
+
+
+@_figure(BATCH, "the curves of all optimizers of a workload in one picture")
+def optimizers(curves: "Sequence[Fitted]") -> "Pictures":
+    from analysis.figures import batch_figures
+
+    return batch_figures.optimizers(curves)
+
+
+@_figure(BATCH, "all there is on a workload: a page per curve, with its trials and its fit")
+def summary(curves: "Sequence[Fitted]") -> "Pictures":
+    from analysis.figures import summaries
+
+    return summaries.summary(curves)
+
+
+@_figure(BATCH, "how the critical batch size moves with the number of trials")
+def best_of(curves: "Sequence[Fitted]") -> "Pictures":
+    from analysis.figures import best_of_figures
+
+    return best_of_figures.knees(curves)
+
+
+@_figure(CORES, "seconds per epoch of a factorization against cores, one picture per curve")
+def epochs(factorizations: "Sequence[Measured]") -> "Pictures":
+    from analysis.figures import scaling_figures
+
+    return scaling_figures.epochs_against_cores(factorizations)
+
+
+@_figure(CORES, "speed-up and efficiency against cores, all curves of a device")
+def speedup(factorizations: "Sequence[Measured]") -> "Pictures":
+    from analysis.figures import scaling_figures
+
+    return scaling_figures.speedup(factorizations)
+
+
+@_figure(CORES, "Recall@20 and @50 of all factorizations of a data set")
+def recall(factorizations: "Sequence[Measured]") -> "Pictures":
+    from analysis.figures import recall_figures
+
+    return recall_figures.recall(factorizations)
+
+
+@_figure(CORES, "recall and objective epoch by epoch in every number format")
+def precision(factorizations: "Sequence[Measured]") -> "Pictures":
+    from analysis.figures import recall_figures
+
+    return recall_figures.precision(factorizations)
+
+
+@_figure(CORES, "recall and objective against seconds with every solver")
+def solvers(factorizations: "Sequence[Measured]") -> "Pictures":
+    from analysis.figures import recall_figures
+
+    return recall_figures.solvers(factorizations)
+
+
+@_figure(CORES, "recall over the plane of unobserved weight and norm penalty")
+def tuning(factorizations: "Sequence[Measured]") -> "Pictures":
+    from analysis.figures import recall_figures
+
+    return recall_figures.tuning(factorizations)
+
+
+@_figure(WORKLOADS, "steps to target against batch size, a panel per workload")
+def steps(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import steps_figures
+
+    return steps_figures.steps(workloads, request)
+
+
+@_figure(WORKLOADS, "steps to several targets, a panel per workload")
+def targets(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import steps_figures
+
+    return steps_figures.targets(workloads, request)
+
+
+@_figure(WORKLOADS, "optimizers of a workload; with --by model or --by dataset, those")
+def compare(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import steps_figures
+
+    return steps_figures.compare(workloads, request)
+
+
+@_figure(WORKLOADS, "metaparameters of the best trial against batch size, with linear and square-root rules")
+def metaparameters(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import trial_figures
+
+    return trial_figures.best_trials(workloads, request)
+
+
+@_figure(WORKLOADS, "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible")
+def scatter(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import trial_figures
+
+    return trial_figures.scatter(workloads, request)
+
+
+@_figure(WORKLOADS, "trials split --by a metaparameter, such as label_smoothing")
+def split(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import trial_figures
+
+    return trial_figures.split(workloads, request)
+
+
+@_figure(WORKLOADS, "best error within budgets of steps and of examples")
+def budget(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import trial_figures
+
+    return trial_figures.budget(workloads, request)
+
+
+@_figure(WORKLOADS, "every trial of each study, the best so far, and when it crosses the target")
+def learning_curves(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import learning_curves
+
+    return learning_curves.learning_curves(workloads, request)
+
+
+@_figure(WORKLOADS, "what searches of --best-of trials find, with 90 % bands, a picture per workload")
+def searches(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
+    from analysis.figures import best_of_figures
+
+    return best_of_figures.searches(workloads, request)
+
+
+def _shallue(number: int, workloads: "PaperWorkloads") -> "Pictures":
+    from analysis.figures import shallue2018
+
+    return shallue2018.figure(workloads, number)
+
+
+FIGURES |= {
+    f"{SHALLUE}/figure{number}": Figure(PAPER, functools.partial(_shallue, number), f"Shallue et al. 2018: {title}")
     for number, title in definitions.TITLES.items()
 }
 KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # drawn of what --where selects
