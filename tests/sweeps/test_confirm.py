@@ -106,7 +106,7 @@ DYING = """
 import json, os, signal, sys
 from pathlib import Path
 from harness.settings import Settings
-from results.plans.trial_request import Asked, Repeats
+from results.plans.trial_request import TrialRequest, Repeats
 from results.plans.batch_study import BatchStudy
 from sweeps.run import run_study
 
@@ -114,7 +114,7 @@ def told(settled):
     if settled == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-study = BatchStudy.from_plan(json.loads(sys.argv[2]), Asked(6, Repeats(confirm=int(sys.argv[3]))))
+study = BatchStudy.from_plan(json.loads(sys.argv[2]), TrialRequest(6, Repeats(confirm=int(sys.argv[3]))))
 run_study(Path(sys.argv[1]), study, Settings(lanes=1, part_seconds=0), told)
 """
 
