@@ -90,12 +90,12 @@ class _Contents:
             return
         overview, target = steps.load(folder, asked)
         commit_of = {commit.name: commit for commit in commits}
-        for own, abouts in steps.targets(overview, target).items():
-            batched = [about for about in abouts if about.study in over_batches]
-            own_trials = trials.of_commits([commit_of[about.study] for about in batched], own)
-            for about in batched:
-                key = (about.dataset, about.model, about.optimizer, own, about.batch_size)
-                self.answers.setdefault(key, []).append(own_trials[about.study])
+        for own, descriptions in steps.targets(overview, target).items():
+            batched = [one for one in descriptions if one.study in over_batches]
+            own_trials = trials.of_commits([commit_of[one.study] for one in batched], own)
+            for one in batched:
+                key = (one.dataset, one.model, one.optimizer, own, one.batch_size)
+                self.answers.setdefault(key, []).append(own_trials[one.study])
         self.curves = curves.of_store(overview, target)
 
 

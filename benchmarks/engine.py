@@ -33,7 +33,7 @@ from harness import compile_cache, engine, search  # noqa: E402
 from harness.record import Record  # noqa: E402
 from harness.settings import Settings  # noqa: E402
 from results.plans.batch_study import BatchStudy  # noqa: E402
-from sweeps import config, overrides  # noqa: E402
+from sweeps import overrides, planning  # noqa: E402
 from workloads import registry  # noqa: E402
 from workloads.workload import Examples, Model, first_examples  # noqa: E402
 
@@ -83,7 +83,7 @@ def native_cnn(channels: Sequence[int], width: int) -> Model:
 
 def study(*more: str) -> BatchStudy:
     """The one study of a command line."""
-    return config.request(overrides.command_line([*more, "store=results/local"])).studies[0]
+    return planning.request(overrides.command_line([*more, "store=results/local"])).studies[0]
 
 
 def ours(plan: BatchStudy) -> Callable[[], float]:
@@ -211,7 +211,7 @@ def pruning(report: BenchmarkReport) -> None:
     """All studies of the quickstart, both ways."""
     line = [*(SMOKE_PRUNED if report.smoke else PRUNED), "store=results/local"]
     same, steps = True, np.zeros(2, int)
-    plans = (config.request(overrides.command_line([*line, f"pruning={how}"])).studies for how in ("off", "exact"))
+    plans = (planning.request(overrides.command_line([*line, f"pruning={how}"])).studies for how in ("off", "exact"))
     for pair in tqdm(list(zip(*plans, strict=True)), desc="pruning", disable=None):
         unpruned, pruned = records = [run_all(plan) for plan in pair]
         steps += [record.trial_steps for record in records]

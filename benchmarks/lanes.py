@@ -14,7 +14,7 @@ from report import in_turn, median_ratio, open_report
 
 from harness import compile_cache, engine, search
 from harness.settings import Settings
-from sweeps import config, overrides
+from sweeps import overrides, planning
 
 LANES = (1, 4, 16, 64, 256)
 ROUNDS = 3
@@ -27,7 +27,7 @@ def rate(lanes: int, strategy: str, steps: int) -> float:
     """Trial-steps per second of one run of ``lanes`` trials."""
     line = ["optimizer=nesterov", "batch_size=64", f"task.budget.steps={steps}", "pruning=off", "task.targets=[]"]
     gentle = "optimizer.space.learning_rate={scale: LOG, low: 1e-3, high: 1e-2}"
-    (plan,) = config.request(overrides.command_line([*line, gentle])).studies
+    (plan,) = planning.request(overrides.command_line([*line, gentle])).studies
     trials = search.draw(plan, range(lanes))
     began = time.perf_counter()
     record = engine.run(plan, trials, Settings(lanes=lanes, lane_strategy=strategy))

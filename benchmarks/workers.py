@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from harness import processors
 from results import store
-from sweeps import config, overrides
+from sweeps import overrides, planning
 from sweeps.launchers import local
 
 QUICKSTART = ("+experiment=quickstart", "-m")
@@ -26,7 +26,7 @@ SMOKE = ("optimizer=sgd,momentum", "batch_size=256", "trials=2", "task.budget.st
 def seconds(workers: int, sweep: Sequence[str]) -> float:
     """Wall-clock seconds of the sweep, workers' start included."""
     with tempfile.TemporaryDirectory() as folder:
-        request = config.request(overrides.command_line([*sweep, f"store={folder}"]))
+        request = planning.request(overrides.command_line([*sweep, f"store={folder}"]))
         for study in request.studies:
             store.ask(request.store, study)
         bar = tqdm(total=len(request.studies), desc=f"{workers} workers", disable=None)

@@ -59,7 +59,8 @@ EXTERNAL += "|optax|pandas|pathlib|polars|pyarrow|types|typing|upath"
 BUILT_IN = "bool|bytes|dict|float|frozenset|int|list|object|set|slice|str|tuple|type|None"
 BUILT_IN += "|Exception|FileNotFoundError|RuntimeError|ValueError"
 TYPE_VARIABLE = r"(.*\.)?[A-Z]"
-nitpick_ignore_regex = [("py:class", TYPE_VARIABLE), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
+ALIAS = "Pictures"  # of analysis.plotting.picture: an iterator of its Picture and Skipped
+nitpick_ignore_regex = [("py:class", f"{TYPE_VARIABLE}|{ALIAS}"), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
 
 
 def setup(app: Sphinx) -> None:

@@ -142,7 +142,7 @@ class _Tape:
 
 def _spans(study: BatchStudy, frontier: Frontier, live_trials: Sequence[Live], lanes: int) -> Spans:
     optimizer = registry.OPTIMIZERS[study.optimizer]
-    metaparameters = [DEFAULTS | {**optimizer.fixed, **live.trial.metaparameters} for live in live_trials]
+    metaparameters = [DEFAULTS | {**optimizer.defaults, **live.trial.metaparameters} for live in live_trials]
     lane_numbers = [live.lane for live in live_trials]
 
     def by_lane(values: Sequence[float], dtype: type) -> np.ndarray:
@@ -159,6 +159,6 @@ def _spans(study: BatchStudy, frontier: Frontier, live_trials: Sequence[Live], l
         end_factor=by_lane([each["end_learning_rate_factor"] for each in metaparameters], np.float32),
         metaparameters={
             name: by_lane([each[name] for each in metaparameters], np.float32)
-            for name in ("label_smoothing", *optimizer.fixed, *optimizer.tuned)
+            for name in ("label_smoothing", *optimizer.defaults, *optimizer.tuned)
         },
     )

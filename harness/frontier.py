@@ -62,7 +62,7 @@ class Frontier:
         """The trials to advance to their next evaluation, time after time until all are settled.
 
         Args:
-          confirming: asked whenever all have ended for trials to go on with, which are run to their own ends.
+          confirming: called each time all trials have ended; returns further trials to run, which are never pruned.
         """
         yield from iter(self.next, [])
         self._prunes = False

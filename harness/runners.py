@@ -88,7 +88,7 @@ def _batch_programs(study: Any) -> Hashable:
 
 
 def _cores(job: Job) -> Mapping[int, TrialOutcome]:
-    from harness import cores
+    from harness import factorizations
     from harness.checkpoints import Checkpoints
     from workloads import registry
     from workloads.factorization import prepared
@@ -97,7 +97,7 @@ def _cores(job: Job) -> Mapping[int, TrialOutcome]:
     source = registry.ratings(job.source)
     if source.version() != job.study.dataset_version:
         raise RuntimeError(f"{source.name} has changed since the study was planned; run the same command again")
-    return cores.run(
+    return factorizations.run(
         job.study,
         job.trials,
         prepared.load(source),

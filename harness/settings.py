@@ -1,11 +1,11 @@
-"""Settings of a run, which change no result."""
+"""Settings of a run: speed, and a limit of time."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of a run; on a CPU they change no result.
+    """Settings of a run; on a CPU they change no number of a trial that finishes.
 
     Attributes:
       lanes: trials side by side; None chooses DEFAULT_LANES. Rounded up to a multiple of the device count.

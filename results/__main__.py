@@ -51,7 +51,7 @@ def parser() -> CommandParser:
 
     sub = command("verify", "one line per fault in a store or a release; exit code 1 if there is any", _verify)
     sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
-    command("repair", "drops torn files, and only those, and lists them", _repair)
+    command("repair", "rebuilds or drops torn files, and lists them", _repair)
     sub = command("import", "imports published data into a store", _import)
     sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="the source of the data")
     sub.add_argument("path", type=location, help="the archive, or the folder")

@@ -133,10 +133,10 @@ def _exit_code(main: Callable[[], int | None]) -> int:
         say(f"error: {_reason(error)}")
         return 2
     except KeyboardInterrupt:
-        say("interrupted; stored results are kept, and the same command continues from there")
+        say("interrupted; stored results are kept; the same sweep continues from there")
         return 128 + signal.SIGINT
     except _Terminated:
-        say("terminated; stored results are kept, and the same command continues from there")
+        say("terminated; stored results are kept; the same sweep continues from there")
         return 128 + signal.SIGTERM
 
 

@@ -132,10 +132,10 @@ def check_destination(store: Folder) -> None:
     """Raises BadInput unless studies can be written to this store, which may be a URL."""
     if isinstance(store, Path):
         check_writable(store)
-    check_readable(store)
+    check_is_store(store)
 
 
-def check_readable(store: Folder) -> None:
+def check_is_store(store: Folder) -> None:
     """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
     if released_commits(store) is not None:
         raise BadInput(

@@ -19,10 +19,10 @@ from results.bad_input import printable
 from results.command_line import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
-from sweeps import config, manual
+from sweeps import manual, planning
+from sweeps.configured_study import ConfiguredStudy
 from sweeps.launchers import local
 from sweeps.readers import READERS
-from sweeps.reading import ConfiguredStudy
 
 
 class _Bar:
@@ -66,7 +66,7 @@ class _Count:
 @command_line.guarded
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
-    request = config.request(manual.read(argv, __doc__ or ""))
+    request = planning.request(manual.read(argv, __doc__ or ""))
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, but still has to commit.
@@ -98,7 +98,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _run(request: config.Request, to_run: Sequence[Plan], missing: Mapping[str, int]) -> list[local.StudyOutcome]:
+def _run(request: planning.Request, to_run: Sequence[Plan], missing: Mapping[str, int]) -> list[local.StudyOutcome]:
     """Runs studies, with one progress bar per unit of progress."""
     count, outcomes = _Count(len(to_run)), []
     for unit in dict.fromkeys(map(runners.unit, RUNNERS)):

@@ -10,7 +10,7 @@ from results.bad_input import BadInput, check_choice, nearest
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from sweeps import ranges
-from sweeps.reading import ConfiguredStudy
+from sweeps.configured_study import ConfiguredStudy
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves

@@ -11,7 +11,7 @@ from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from results.rules.choice import check_chooses
 from sweeps import ranges
-from sweeps.reading import ConfiguredStudy
+from sweeps.configured_study import ConfiguredStudy
 from workloads import registry
 
 DEFAULT_TRIALS = 32  # per study
@@ -71,7 +71,7 @@ def notes(studies: Sequence[BatchStudy]) -> list[str]:
     ends = []
     if at_targets:
         pruned = any(study.pruning == "exact" for study in at_targets)
-        ends.append(f"a trial ends once it reached its targets{', or cannot win' if pruned else ''}")
+        ends.append(f"a trial ends once it has reached all its targets{', or can no longer win' if pruned else ''}")
     if len(at_targets) < len(studies):
         whose = f"in {len(studies) - len(at_targets)} of {len(studies)} studies it" if at_targets else "a trial"
         ends.append(f"{whose} goes on to the end of its budget")

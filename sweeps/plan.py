@@ -7,14 +7,14 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 
 from results import store
 from results.plans.kinds import of_kind
-from sweeps import config, manual
+from sweeps import manual, planning
 from sweeps.readers import READERS
 
 
 @command_line.guarded
 def main(argv: list[str]) -> int:
     """Prints the studies of a command line; runs nothing."""
-    request = config.request(manual.read(argv, __doc__ or ""))
+    request = planning.request(manual.read(argv, __doc__ or ""))
     rows, new_trials, new_steps = [], 0, 0
     for study in request.studies:
         missing, planned = store.progress(request.store, study).to_run, study.request.planned

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from results.plans import kinds
 from sweeps import factorizations, networks, schema
-from sweeps.reading import ConfiguredStudy
+from sweeps.configured_study import ConfiguredStudy
 
 
 class Reader(NamedTuple):

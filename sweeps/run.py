@@ -49,7 +49,7 @@ def run_study(
       study: what is asked for; kept under the name that the store has it under.
       settings: how to run it.
       on_progress: called with what is settled so far, trials or steps; see ``harness.runners.Runner``.
-      source: what its data are built from where its plan does not say that; see ``sweeps.config.Request``.
+      source: what its data are built from where its plan does not say that; see ``sweeps.planning.Request``.
       shutdown: of this process, which does not end in the middle of a write.
     """
     shutdown = shutdown or Shutdown()

@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 from pathlib import Path
 
 from results import store
-from results.bad_input import BadInput, nearest
+from results.bad_input import BadInput
 from results.command_line import answer
 from results.plans.kinds import KINDS
 from results.rules.ledger import Ledger
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     for arg in argv:
         key, equals, value = arg.partition("=")
         if key != "store" or not equals:
-            raise BadInput(f"cannot take {arg!r}; {nearest(key, ['store'])}: write store=DIR")
+            raise BadInput(f"unknown argument {arg!r}; the only one is store=DIR")
         folder = Path(value).expanduser()
     commits = released_commits(folder)
     if commits is None:

@@ -181,7 +181,7 @@ def test_an_interrupt_is_one_line_from_the_first_import_on(name: str, tmp_path: 
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "interrupted; stored results are kept, and the same command continues from there\n"
+    assert done.stderr == "interrupted; stored results are kept; the same sweep continues from there\n"
 
 
 @pytest.mark.parametrize(

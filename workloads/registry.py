@@ -1,4 +1,4 @@
-"""The registries: a name in a YAML file is a key of exactly one of these dicts."""
+"""The registries: dicts whose keys are the names that YAML files use."""
 
 import dataclasses
 import functools
@@ -160,7 +160,7 @@ def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:
 
 def tunable(dataset: str, optimizer: str, schedule: str) -> tuple[str, ...]:
     """Names of the metaparameters a search space may give."""
-    further = tuple(name for name in OPTIONAL if name in OPTIMIZERS[optimizer].fixed)
+    further = tuple(name for name in OPTIONAL if name in OPTIMIZERS[optimizer].defaults)
     return tuned(optimizer, schedule) + further + DATASETS[dataset].tuned
 
 

@@ -76,13 +76,13 @@ class Optimizer(NamedTuple):
       update_rule: ``(**metaparameters, all traced scalars) -> optax.GradientTransformation``. Optimizers that share
         an update rule share compiled programs.
       tuned: names of the metaparameters a search space must give.
-      fixed: default values of the others, which a space may give, too.
+      defaults: values of the others; a space may give some of these, see ``registry.OPTIONAL``.
       evaluated: ``(params, state) -> params`` to evaluate, where they differ from the trained ones.
     """
 
     update_rule: Callable[..., Any]
     tuned: tuple[str, ...]
-    fixed: Mapping[str, float]
+    defaults: Mapping[str, float]
     evaluated: Callable[[Params, Any], Params] = lambda params, state: params
 
 

@@ -126,8 +126,8 @@ def of_store(held: Overview, asked: Target | None = None) -> list[Curve]:
     by_name = {commit.name: commit for commit in commits}
     found = [
         of_workload(workload, target)
-        for target, abouts in steps.targets(held, asked).items()
-        for workload in workloads.group([by_name[one.study] for one in abouts if one.study in by_name])
+        for target, descriptions in steps.targets(held, asked).items()
+        for workload in workloads.group([by_name[one.study] for one in descriptions if one.study in by_name])
     ]
     return sorted(found, key=lambda curve: (*curve.workload[:3], curve.target.metric, curve.target.value))
 

@@ -31,7 +31,7 @@ import pandas as pd
 import polars as pl
 from IPython.display import Markdown
 
-from analysis import shipped
+from analysis import releases
 from analysis.figures import learning_curves
 from analysis.plotting import gallery
 from analysis.trials import steps
@@ -43,7 +43,7 @@ from results.rules import answers
 from results.rules.confirmation import SEARCH
 
 pd.set_option("display.precision", 6, "display.max_colwidth", None)
-STORE = shipped.release()
+STORE = releases.release()
 
 # %% [markdown]
 # ## What is there

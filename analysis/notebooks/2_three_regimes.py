@@ -27,14 +27,14 @@
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import shipped
+from analysis import releases
 from analysis.figures import batch_figures, best_of_figures
 from analysis.fitting import assumptions, coverage, fits, noisy_quadratic, pairs, regimes, simulation
 from analysis.plotting import gallery
 from analysis.trials import medians, trials
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None)
-STORE = shipped.release()
+STORE = releases.release()
 
 # %% [markdown]
 # A curve is the studies that differ in batch size alone. All curves of the store with their fits:

@@ -25,7 +25,7 @@
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import contradictions, shipped, workloads
+from analysis import contradictions, releases, workloads
 from analysis.figures import batch_figures, best_of_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
 from analysis.fitting import by_k, fits, growth, luck, pairs
@@ -33,7 +33,7 @@ from analysis.plotting import gallery
 from analysis.trials import medians, steps
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
-STORE = shipped.release()
+STORE = releases.release()
 PLAIN = "schedule=constant,pruning=off"
 
 # %%

@@ -28,14 +28,14 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import shipped
+from analysis import releases
 from analysis.cores import core_counts, epochs, factorizations, scaling
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import gallery
 from results.papers import published_points
 
 pd.set_option("display.precision", 4, "display.max_colwidth", None, "display.max_rows", 200)
-STORE = shipped.release()
+STORE = releases.release()
 
 # %% [markdown]
 # ## What was run

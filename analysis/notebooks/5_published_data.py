@@ -32,7 +32,7 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import contradictions, shipped, workloads
+from analysis import contradictions, releases, workloads
 from analysis.figures import batch_figures, definitions, shallue2018
 from analysis.fitting import fits, pairs
 from analysis.plotting import gallery
@@ -73,7 +73,7 @@ figure1.join(fits.table(names, judged)[["s_min", "sharpness", "doubts"]].round({
 # `validation_shortfall`, 0 once the target is met.
 
 # %%
-mlperf = store.catalogue(shipped.mlperf())
+mlperf = store.catalogue(releases.mlperf())
 print(
     f"{len(mlperf)} studies of {len({one.study.dataset + one.study.model for one in mlperf})} benchmarks, "
     f"{sum(one.ledger.planned for one in mlperf):,} runs, licence {mlperf[0].study.details['licence']}"
@@ -85,7 +85,7 @@ print(
 # the others' is taken, and the notes say so.
 
 # %%
-reference = pairs.of_store(shipped.mlperf(), ("validation_shortfall", 0.0))
+reference = pairs.of_store(releases.mlperf(), ("validation_shortfall", 0.0))
 looks = ["dataset", "model", "optimizer"]
 summary = pd.DataFrame(
     {
@@ -136,7 +136,7 @@ archive, imported = Path(SCRATCH.name) / "archive.tar", Path(SCRATCH.name) / "im
 make = [sys.executable, "benchmarks/archives.py", archive, "--plausible", "--trials", "0.03", "--rows", "30"]
 convert = [sys.executable, "-m", "results", "import", "shallue2018", archive, "--store", imported, "--any-checksum"]
 for command in [] if given else [make, convert]:
-    subprocess.run(command, cwd=shipped.ROOT, check=True, capture_output=True)
+    subprocess.run(command, cwd=releases.ROOT, check=True, capture_output=True)
 found = Path(given).expanduser() if given else imported
 held = store.catalogue(found)
 Markdown(
@@ -194,7 +194,7 @@ pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
 # they have in common is the question and the procedure. Only statements are listed, in the order of their lower ends.
 
 # %%
-ours = pairs.of_store(shipped.release())
+ours = pairs.of_store(releases.release())
 lines = [
     *(("measured here", " · ".join(one.curve.workload[:3]), one.judged) for one in ours),
     *(("MLPerf", " · ".join(one.curve.workload[:3]), one.judged) for one in reference),

@@ -13,8 +13,8 @@ from analysis.trials.trials import StudyTrials
 from results import command_line, store
 from results.plans.study import Target
 from results.reading.overview import Overview
-from results.rules.about import About
 from results.rules.confirmation import SEARCH
+from results.rules.descriptions import StudyDescription
 
 COUNTS = ("batch_size", "best_of", "trials", "reached", "undecided")
 WHOLE = (*COUNTS, "steps_low", "steps_high", "band_low", "band_high")
@@ -93,22 +93,22 @@ def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = AL
       BadInput: all studies were pruned, or none has a target and none was asked for.
     """
     held, notes = steps.without_pruned(held, asked, "--rule median")
-    commits = {commit.name: commit for commit in store.catalogue(held.folder) if commit.name in held.abouts}
+    commits = {commit.name: commit for commit in store.catalogue(held.folder) if commit.name in held.descriptions}
     rows: list[dict[str, Any]] = []
     few, short, left_out = dict[str, int](), dict[str, int](), dict[str, int]()
-    for target, abouts in steps.targets(held, asked).items():
-        trials_of_study = trials.of_commits([commits[about.study] for about in abouts], target)
-        about_of = {about.study: about for about in abouts}
-        for workload in workloads.group([commits[name] for name in about_of]):
-            members = [about_of[commit.name] for commit in workload.commits]
-            counted = {about.study: trials_of_study[about.study].counted for about in members}
+    for target, descriptions in steps.targets(held, asked).items():
+        trials_of_study = trials.of_commits([commits[one.study] for one in descriptions], target)
+        description_of = {one.study: one for one in descriptions}
+        for workload in workloads.group([commits[name] for name in description_of]):
+            members = [description_of[commit.name] for commit in workload.commits]
+            counted = {one.study: trials_of_study[one.study].counted for one in members}
             count = counts.trials or equal_counts([trials_of_study[name] for name in counted])
             best = counts.best_of or best_of.largest_with_band(count)
             few |= {name: number for name, number in counted.items() if number < max(count, best, 1)}
             if not counts.trials and 2 * count < max(counted.values()):
                 short |= {name: number for name, number in counted.items() if number == count}
             left_out |= {name: number for name in counted if (number := _left_out(trials_of_study[name]))}
-            rows += [_row(about, trials_of_study[about.study], count, best) for about in members]
+            rows += [_row(one, trials_of_study[one.study], count, best) for one in members]
     counts_of = {
         "without an answer, as too few of their trials count": few,
         "few trials of these count, and so no more of the others of their curves; --k N counts more": short,
@@ -141,9 +141,16 @@ def readable(table: pd.DataFrame) -> str:
     return command_line.table(header, rows, left=[*header[:4], *header[-2:]]) + "\n\n" + LEGEND
 
 
-def _row(about: About, of: StudyTrials, count: int, best: int) -> dict[str, Any]:
-    naming = (about.dataset, about.model, about.optimizer, about.batch_size, of.target.metric, of.target.value)
-    row = dict(zip(NAMING, naming, strict=True)) | {"study": about.study, "best_of": best, "trials": of.counted}
+def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[str, Any]:
+    naming = (
+        one.dataset,
+        one.model,
+        one.optimizer,
+        one.batch_size,
+        of.target.metric,
+        of.target.value,
+    )
+    row = dict(zip(NAMING, naming, strict=True)) | {"study": one.study, "best_of": best, "trials": of.counted}
     if not 1 <= best <= count <= of.counted:
         return row | {"sampled_enough": "unclear", "at_edge": "unclear"}
     summary = summarize(of, count, best)

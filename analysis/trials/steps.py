@@ -15,9 +15,9 @@ from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.study import Target
 from results.reading import overview
 from results.reading.overview import Overview
-from results.rules.about import About
 from results.rules.answers import MINIMUM, Rule
 from results.rules.choice import check_chooses
+from results.rules.descriptions import StudyDescription
 from results.storage.commits import read_table
 
 COLUMNS = {
@@ -77,39 +77,41 @@ def load(
         study of ours has validation.
     """
     held = overview.survey(folder, rule)
-    abouts = held.abouts
-    held = held._replace(abouts={name: each for name, each in abouts.items() if studies.KINDS[each.kind].answers})
-    if abouts and not held.abouts:
+    descriptions = held.descriptions
+    held = held._replace(
+        descriptions={name: each for name, each in descriptions.items() if studies.KINDS[each.kind].answers}
+    )
+    if descriptions and not held.descriptions:
         raise BadInput(f"no study in {folder} is of a kind that has steps to target")
-    if not abouts:
+    if not descriptions:
         raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
     if asked is None:
         return held, None
     check_choice("metric", asked[0], recorded_metrics(held))
-    for about in held.abouts.values():
-        if about.source is None and asked[0] in about.metrics:
-            check_chooses(asked[0], about.metrics)
+    for one in held.descriptions.values():
+        if one.source is None and asked[0] in one.metrics:
+            check_chooses(asked[0], one.metrics)
     return held, Target(*asked)
 
 
 def recorded_metrics(held: Overview) -> list[str]:
     """Metrics measured by any study, sorted."""
-    return sorted({metric for about in held.abouts.values() for metric in about.metrics})
+    return sorted({metric for one in held.descriptions.values() for metric in one.metrics})
 
 
-def targets(held: Overview, asked: Target | None) -> dict[Target, list[About]]:
+def targets(held: Overview, asked: Target | None) -> dict[Target, list[StudyDescription]]:
     """The studies that each target is of: their own, or the one asked for where the workload has the metric.
 
     Raises:
       BadInput: no study has a target and none was asked for.
     """
-    studies: dict[Target, list[About]] = {}
+    studies: dict[Target, list[StudyDescription]] = {}
     if asked is not None:
-        workloads = {_workload(about) for about in held.abouts.values() if asked.metric in about.metrics}
-        return {asked: [about for about in held.abouts.values() if _workload(about) in workloads]}
-    for about in held.abouts.values():
-        for own in about.targets:
-            studies.setdefault(Target(*own), []).append(about)
+        workloads = {_workload(one) for one in held.descriptions.values() if asked.metric in one.metrics}
+        return {asked: [one for one in held.descriptions.values() if _workload(one) in workloads]}
+    for one in held.descriptions.values():
+        for own in one.targets:
+            studies.setdefault(Target(*own), []).append(one)
     if not studies:
         metrics = ", ".join(recorded_metrics(held))
         raise BadInput(f"no study has a target; ask for one with --metric and --value (recorded metrics: {metrics})")
@@ -122,16 +124,16 @@ def without_pruned(held: Overview, asked: Target | None, what: str) -> tuple[Ove
     Raises:
       BadInput: there are only others, and ``what`` needs whole curves.
     """
-    names = {about.study for abouts in targets(held, asked).values() for about in abouts}
-    ours = {name for name in names if held.abouts[name].source is None}  # nobody publishes pruned studies
+    names = {one.study for descriptions in targets(held, asked).values() for one in descriptions}
+    ours = {name for name in names if held.descriptions[name].source is None}  # nobody publishes pruned studies
     commits = store.catalogue(held.folder) if ours else []
     pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
     why = f"{what} needs whole curves, and pruning cut those of losing trials short: {text.first_few(pruned)}; "
     why += "run them with pruning=off, or ask for --rule minimum"
     if len(pruned) == len(names):
         raise BadInput(why)
-    whole = {name: about for name, about in held.abouts.items() if name not in pruned}
-    return held._replace(abouts=whole), [f"not in the table, as {why}"] if pruned else []
+    whole = {name: one for name, one in held.descriptions.items() if name not in pruned}
+    return held._replace(descriptions=whole), [f"not in the table, as {why}"] if pruned else []
 
 
 def table(held: Overview, asked: Target | None = None) -> pd.DataFrame:
@@ -140,13 +142,13 @@ def table(held: Overview, asked: Target | None = None) -> pd.DataFrame:
     Whole numbers are Int64, so that a study that never reached its target has empty cells.
     """
     rows = []
-    for target, abouts in targets(held, asked).items():
-        answers = held.answers(target, {about.study for about in abouts})
-        for about in abouts:
-            workload = (*_workload(about), about.batch_size, target.metric, target.value)
-            counts = (about.complete, about.infeasible, about.incomplete)
-            answer = answers.get(about.study, (None, None, None))
-            rows.append((*workload, *answer, *counts, about.seconds_per_epoch, about.study))
+    for target, descriptions in targets(held, asked).items():
+        answers = held.answers(target, {one.study for one in descriptions})
+        for one in descriptions:
+            workload = (*_workload(one), one.batch_size, target.metric, target.value)
+            counts = (one.complete, one.infeasible, one.incomplete)
+            answer = answers.get(one.study, (None, None, None))
+            rows.append((*workload, *answer, *counts, one.seconds_per_epoch, one.study))
     whole = ("batch_size", "steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete")
     table = pd.DataFrame(rows, columns=[*COLUMNS, "study"])
     table = table.astype(dict.fromkeys(whole, "Int64") | {"seconds_per_epoch": np.float64})
@@ -162,16 +164,16 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
 
 def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
     """Notes for a reader of the table ``shown``, a sentence each."""
-    rule, abouts = held.rule, [held.abouts[name] for name in dict.fromkeys(shown["study"])]
-    ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in abouts}
-    few = [about for about in abouts if rule.first is not None and about.complete < rule.first]
+    rule, descriptions = held.rule, [held.descriptions[name] for name in dict.fromkeys(shown["study"])]
+    ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
+    few = [one for one in descriptions if rule.first is not None and one.complete < rule.first]
     return notes_by_any_rule(held, shown, asked) + text.notes(
         {
             "trials stopped once they had decided their own targets, so steps to this one may be too many or missing": [
                 name for name, own in ends_at.items() if asked and not is_exact(own, asked, rule)
             ],
             f"fewer than {rule.first} trials are COMPLETE, and all of them count": [
-                f"{about.study} ({about.complete})" for about in few
+                f"{one.study} ({one.complete})" for one in few
             ],
         }
     )
@@ -179,9 +181,9 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
 
 def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
     """Notes for a reader of any table of answers ``shown`` (study, steps_high), a sentence each."""
-    published = [name for name, about in held.abouts.items() if about.source is not None and not about.targets]
+    published = [name for name, one in held.descriptions.items() if one.source is not None and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
-    single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.abouts[name])]
+    single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.descriptions[name])]
     at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
     notes = {
         "not in the table, as no run has ended yet": held.waiting,
@@ -235,10 +237,10 @@ def _confirmed(row: Mapping[Any, Any]) -> str:
     return text.interval(row["confirmed_low"], row["confirmed_high"])
 
 
-def _workload(about: About) -> tuple[str, str, str]:
-    return about.dataset, about.model, about.optimizer
+def _workload(one: StudyDescription) -> tuple[str, str, str]:
+    return one.dataset, one.model, one.optimizer
 
 
-def _only_ends(about: About) -> bool:
+def _only_ends(one: StudyDescription) -> bool:
     """Whether a study that others measured has no more than one measurement a trial."""
-    return about.source is not None and about.rows <= about.complete + about.infeasible + about.incomplete
+    return one.source is not None and one.rows <= one.complete + one.infeasible + one.incomplete

@@ -1,4 +1,4 @@
-"""Repairing a store: torn files are dropped, or rebuilt where other files allow it; intact files are never touched.
+"""Repairing a store: torn files are dropped, or rebuilt where other files allow it.
 
 A study keeps everything of it that is intact; the sweep or the import that asked for it then runs what is missing.
 

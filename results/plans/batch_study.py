@@ -40,8 +40,8 @@ class BatchStudy(Plan):
       pruning: ``exact`` stops a trial once it cannot change any answer; ``off`` does not.
       trials: how many trials are asked for. Not part of the identity: asking for more later adds only the new ones.
       comparable: Major.Minor of the software; results of different ones are not comparable.
-      stop: a trial ends once it reached all of its targets (``target``), or goes on to its budget (``budget``), so that
-        any target can be read from its curve.
+      stop: a trial ends once it has reached all of its targets (``target``), or goes on to its budget (``budget``), so
+        that any target can be read from its curve.
       confirm: how often the best is run again on fresh seeds, see ``results.rules.confirmation``. Not part of the
         identity, like ``trials``.
       confirm_top: among how many of the best half of these repeats choose. Likewise.
@@ -106,9 +106,9 @@ class BatchStudy(Plan):
         )
 
     @classmethod
-    def identity(cls, comparable: object) -> list[str]:
+    def identity_fields(cls, comparable: object) -> list[str]:
         """Names of the fields that make up the identity of a plan which software of ``comparable`` wrote."""
-        return [name for name in super().identity(comparable) if comparable != "0.1" or name not in _NOT_IN_0_1]
+        return [name for name in super().identity_fields(comparable) if comparable != "0.1" or name not in _NOT_IN_0_1]
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> dict[str, Any]:

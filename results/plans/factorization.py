@@ -46,7 +46,7 @@ class Factorization(Als, Plan):
     digits: int = DIGITS[-1]
 
     kind: ClassVar[str] = "cores"
-    UNLESS: ClassVar[Mapping[str, object]] = {"evaluate_every": 1, "evaluation_rows": None}
+    OMITTED_AT: ClassVar[Mapping[str, object]] = {"evaluate_every": 1, "evaluation_rows": None}
     # Of the stream are data, search and seed alone (and the ridge), so that cores and solvers share trials.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({*OPTIONS, "cores"} - {"ridge"})
     targets: ClassVar[tuple[Target, ...]] = ()

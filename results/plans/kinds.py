@@ -10,7 +10,7 @@ from results.plans.factorization import Factorization
 from results.plans.plan import Plan
 from results.plans.recorded import Recorded
 from results.plans.schema import Column
-from results.plans.study import COMPARABLE, DIGITS, REASONS
+from results.plans.study import DIGITS, REASONS, unreadable
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 
 OF_ANY = frozenset({("COMPLETE", None), ("INFEASIBLE", None), *(("INCOMPLETE", reason) for reason in REASONS)})
@@ -61,7 +61,7 @@ def kind_of(plan: Mapping[str, Any]) -> str:
     """The kind that a plan, plain data, is of; BadInput if there is none like it."""
     kind = plan.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: kind={kind}")
+        raise BadInput(unreadable(plan, f"kind={kind}"))
     return kind
 
 
@@ -79,7 +79,7 @@ def from_plan(plan: Mapping[str, Any], trials: int, repeats: Repeats = NO_REPEAT
     try:
         return KINDS[kind_of(plan)].plan.from_plan(plan, TrialRequest(trials, repeats), digits)
     except (AttributeError, KeyError, TypeError) as error:
-        raise BadInput(f"a plan is not one of scaling-limits {COMPARABLE}: {str(error)[:80]}") from None
+        raise BadInput(unreadable(plan, f"content, {str(error)[:80]}")) from None
 
 
 def of_kind(each: Iterable[K], *kinds: str) -> list[K]:

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from results.bad_input import BadInput
 from results.plans.search_space import SearchSpace
-from results.plans.study import COMPARABLE, DIGITS, Target, canonical, digest
+from results.plans.study import DIGITS, Target, canonical, digest, unreadable
 from results.plans.trial_request import TrialRequest
 
 
 class Plan(Protocol):
-    """A study of any kind: a frozen dataclass that holds everything that decides a result, and nothing else.
+    """A study of any kind: a frozen dataclass that holds everything that decides a result.
 
     Its *identity* is its fields but those of ``NOT_IN_IDENTITY``; its name, its stream and its plain data derive from
     that, here and nowhere else. Each kind is a row of ``results.plans.kinds.KINDS``.
 
     Attributes:
       kind: its key in ``results.plans.kinds.KINDS``, and in its plan.
-      NOT_IN_IDENTITY: fields that are asked of it and are no part of its identity.
-      UNLESS: fields, with the values at which they are left out of its plan.
+      NOT_IN_IDENTITY: fields outside its identity: how many trials are requested, and how long its name is.
+      OMITTED_AT: fields, with the values at which they are left out of its plan.
       NOT_IN_STREAM: fields of its plan that change no number in its trials.
       dataset, optimizer: names, as tables show them.
       batch_size: global, in examples; None where all data are taken at once.
       space: the ranges that metaparameters are drawn from.
       targets: what trials are to reach.
-      ends_at: the targets that end a trial once it reached them all.
+      ends_at: the targets that end a trial once it has reached all of them.
       stop: ``target`` or ``budget``, what ends its trials.
       pruning: ``exact`` where losing trials are cut short, else ``off``.
       source: who published it; None of studies that are measured here.
@@ -38,7 +38,7 @@ class Plan(Protocol):
 
     kind: ClassVar[str]
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "digits"})
-    UNLESS: ClassVar[Mapping[str, object]] = {}
+    OMITTED_AT: ClassVar[Mapping[str, object]] = {}
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset()
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -82,7 +82,7 @@ class Plan(Protocol):
         ...
 
     @classmethod
-    def identity(cls, comparable: object) -> list[str]:
+    def identity_fields(cls, comparable: object) -> list[str]:
         """Names of the fields that make up the identity of a plan which software of ``comparable`` wrote."""
         return [field.name for field in dataclasses.fields(cls) if field.name not in cls.NOT_IN_IDENTITY]
 
@@ -97,11 +97,11 @@ class Plan(Protocol):
     def from_plan(cls, plan: Mapping[str, Any], request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
         """The study that ``plan()`` described, with what is asked of it; BadInput if another software wrote it."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
-        left_out = {name for name, value in cls.UNLESS.items() if fields.get(name, value) == value}
-        known = set(cls.identity(plan.get("comparable"))) - left_out
+        left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
+        known = set(cls.identity_fields(plan.get("comparable"))) - left_out
         if plan.get("kind") != cls.kind or fields.keys() != known:
             differing = ", ".join(sorted(fields.keys() ^ known)) or f"kind={plan.get('kind')}"
-            raise BadInput(f"a plan of scaling-limits {plan.get('comparable')} is not one of {COMPARABLE}: {differing}")
+            raise BadInput(unreadable(plan, differing))
         fields["space"] = SearchSpace.from_plan(plan["space"])
         if "targets" in fields:
             fields["targets"] = tuple(Target(**target) for target in plan["targets"])
@@ -109,10 +109,12 @@ class Plan(Protocol):
 
     def plan(self) -> dict[str, Any]:
         """The identity as plain JSON data: every field but those that are ``NOT_IN_IDENTITY``."""
-        names = self.identity(getattr(self, "comparable", None))
+        names = self.identity_fields(getattr(self, "comparable", None))
         fields = {name: _plain(getattr(self, name)) for name in names}
         content = {
-            name: value for name, value in fields.items() if name not in self.UNLESS or value != self.UNLESS[name]
+            name: value
+            for name, value in fields.items()
+            if name not in self.OMITTED_AT or value != self.OMITTED_AT[name]
         }
         return {"kind": self.kind} | content
 

@@ -80,6 +80,11 @@ class Trial:
     metaparameters: Mapping[str, float]
 
 
+def unreadable(plan: Mapping[str, Any], why: str) -> str:
+    """Error message about a plan that another version wrote; ``why``: what it has, or lacks."""
+    return f"scaling-limits {COMPARABLE} cannot read a plan of version {plan.get('comparable')}: unexpected {why}"
+
+
 def canonical(plan: Mapping[str, Any]) -> str:
     """Plain data as JSON with sorted keys and no spaces."""
     return json.dumps(plan, sort_keys=True, separators=(",", ":"))

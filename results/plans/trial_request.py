@@ -23,7 +23,7 @@ class Repeats(NamedTuple):
     confirm: int = 0
 
     @property
-    def half(self) -> int:
+    def choosing(self) -> int:
         """The repeats of every candidate that choose among several; the further ones of the chosen report."""
         return self.confirm // 2
 
@@ -31,12 +31,12 @@ class Repeats(NamedTuple):
         """How many candidates a search of so many trials has."""
         return min(self.top, trials)
 
-    def width(self, repeat: int, trials: int) -> int:
-        """Of how many trials there is a k-th repeat, from 1."""
-        return self.candidates(trials) if repeat <= self.half else 1
+    def trials_repeated(self, repeat: int, trials: int) -> int:
+        """How many trials are run for the ``repeat``-th time, counted from 1."""
+        return self.candidates(trials) if repeat <= self.choosing else 1
 
     def record(self) -> dict[str, int]:
-        """As plain data, with what the first records of them had if there is but one candidate."""
+        """Plain data; with one candidate without ``confirm_top``, as in the first records."""
         return {"confirm": self.confirm} if self.top == 1 else {"confirm": self.confirm, "confirm_top": self.top}
 
     @classmethod
@@ -58,7 +58,7 @@ class TrialRequest(NamedTuple):
     def planned(self) -> int:
         """Trials in all."""
         repeats = self.repeats
-        return self.trials + sum(repeats.width(k, self.trials) for k in range(1, repeats.confirm + 1))
+        return self.trials + sum(repeats.trials_repeated(k, self.trials) for k in range(1, repeats.confirm + 1))
 
 
 def largest_request(asked: Iterable[TrialRequest]) -> TrialRequest:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from results import durable, store
 from results.durable import Damaged, Folder
 from results.plans.study import Target
-from results.rules import about, answers
-from results.rules.about import About
+from results.rules import answers
 from results.rules.answers import MINIMUM, Answer, Rule
+from results.rules.descriptions import StudyDescription, of_study
 from results.storage import envelope
 from results.storage.commits import MANIFEST, Commit, list_study, newest_commit, read_table, retry
 from results.storage.envelope import Envelope
@@ -26,7 +26,7 @@ class Overview(NamedTuple):
 
     Attributes:
       folder: of the store.
-      abouts: of every visible study, by name, sorted.
+      descriptions: of every visible study, by name, sorted.
       envelopes: that are valid, by name.
       commits: of the studies without, by name.
       waiting: names of studies that were asked for and are not visible yet.
@@ -34,7 +34,7 @@ class Overview(NamedTuple):
     """
 
     folder: Folder
-    abouts: Mapping[str, About]
+    descriptions: Mapping[str, StudyDescription]
     envelopes: Mapping[str, Envelope]
     commits: Mapping[str, Commit]
     waiting: Sequence[str]
@@ -78,7 +78,7 @@ def _survey(folder: Folder, rule: Rule) -> Overview:
         studies = {commit.name: _listed_envelope(commit, rule) or commit for commit in store.catalogue(folder)}
     return Overview(
         folder,
-        {name: each.about if isinstance(each, Envelope) else _about(each) for name, each in studies.items()},
+        {name: each.description if isinstance(each, Envelope) else _describe(each) for name, each in studies.items()},
         {name: each for name, each in studies.items() if isinstance(each, Envelope)},
         {name: each for name, each in studies.items() if isinstance(each, Commit)},
         waiting,
@@ -86,9 +86,9 @@ def _survey(folder: Folder, rule: Rule) -> Overview:
     )
 
 
-def _about(commit: Commit) -> About:
+def _describe(commit: Commit) -> StudyDescription:
     studies, trials = read_table(commit, "studies"), read_table(commit, "trials")
-    return about.of_study(commit.study, studies, trials, commit.metrics, commit.files["measurements"].rows)
+    return of_study(commit.study, studies, trials, commit.metrics, commit.files["measurements"].rows)
 
 
 def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
@@ -101,7 +101,7 @@ def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
         file = newest.replace("commit", "envelope").replace(".json", ".arrow")
         for most in (ENOUGH, -1) if rule.first is None else (-1,):
             parsed = envelope.parse(_content(folder, name, file, most), record, rule)
-            if parsed and parsed.about.study == name:
+            if parsed and parsed.description.study == name:
                 return parsed
     except (OSError, MemoryError):  # there is none, or it is no file, or absurd
         pass

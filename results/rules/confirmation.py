@@ -8,7 +8,8 @@ so they are unbiased. With one candidate nothing is chosen, and all of its repea
 winner alone.
 
 The k-th repeat of trial i is the trial k · APART + i of the same study: it has the metaparameters of trial i and a seed
-of its own. Its role is ``confirm``; answers, envelopes, pruning and fits are about trials whose role is ``search``.
+of its own. Its role is ``confirm``; answers, envelopes, pruning and selected fits are about trials whose role is
+``search``.
 
 All of it is about the study's first target. If a larger search finds better trials, the repeats of those before are
 dropped when the study is committed: tables are a function of what was asked for, not of its history.
@@ -68,7 +69,7 @@ def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
       repeats: ids of those that ran.
     """
     chooses = request.repeats.candidates(request.trials) > 1
-    return sorted(at for at in repeats if not chooses or repeat(at) > request.repeats.half)
+    return sorted(at for at in repeats if not chooses or repeat(at) > request.repeats.choosing)
 
 
 def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
@@ -104,12 +105,12 @@ def requested_ids(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame)
     best = candidates(study, trials, measurements)
     if len(best) < 2:
         return [at for i in best for at in ids(i, 1, repeats.confirm)]
-    choose = [at for i in best for at in ids(i, 1, repeats.half)]
+    choose = [at for i in best for at in ids(i, 1, repeats.choosing)]
     if not settled_ids(trials).issuperset(choose):
         return choose
     first = answers.intervals(measurements[measurements["trial"].isin(choose)], study.targets[0])
     steps = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
-    return choose + ids(choice(best, repeats, steps), repeats.half + 1, repeats.confirm)
+    return choose + ids(choice(best, repeats, steps), repeats.choosing + 1, repeats.confirm)
 
 
 def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:
@@ -120,7 +121,7 @@ def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) ->
       repeats: as asked for.
       steps: to target of the repeats that choose, by id; one that is not there never reached.
     """
-    medians = [float(np.median([steps.get(at, np.inf) for at in ids(i, 1, repeats.half)])) for i in best]
+    medians = [float(np.median([steps.get(at, np.inf) for at in ids(i, 1, repeats.choosing)])) for i in best]
     return best[int(np.argmin(medians))]
 
 

@@ -66,7 +66,11 @@ def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
     for at, how in endings.items():
         if how.role == CONFIRM:
             by_number[confirmation.repeat(at)].append(how)
-    repeated = [how for k, repeats in by_number.items() for how in repeats[-request.repeats.width(k, request.trials) :]]
+    repeated = [
+        how
+        for k, repeats in by_number.items()
+        for how in repeats[-request.repeats.trials_repeated(k, request.trials) :]
+    ]
     counts = collections.Counter(
         how.reason if how.status == "INCOMPLETE" else how.status for how in of_search + repeated
     )

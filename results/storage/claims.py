@@ -101,8 +101,9 @@ class Claim:
     def _adopt(self, number: int) -> None:
         """Writes anew the finished trials of parts that the claim ``number`` cut off although they had been stored.
 
-        Their writer had been told so, as there was no newer claim yet; it stored them after this one had looked. Of the
-        parts that are cut off those of the newest writer hold all that was ever told, as it began with taking over.
+        Their writer had been told so, as there was no newer claim yet; it stored them after this one had looked. Only
+        the parts of the newest writer that was cut off need saving: when it took over, it had itself rewritten what
+        earlier writers had reported as stored.
         """
         merged = self._base.parts if self._base else 0
         there = [part for part in list_study(self._folder).parts if part.seq >= merged and part.token < number]

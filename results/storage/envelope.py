@@ -24,9 +24,9 @@ from results.durable import Damaged
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.study import METRICS, Target
-from results.rules.about import METRIC_TYPES, About, of_study
 from results.rules.answers import Answer, Rule, in_type
 from results.rules.confirmation import SEARCH
+from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
 from results.storage.compaction import Piece
 
 FORMAT = 1
@@ -40,9 +40,9 @@ MOST_EDGES = 256  # of a study's steps, where rows are compared; if it has more,
 
 
 class Envelope(NamedTuple):
-    """An envelope as it is read: ``rows`` that a rule takes have ``COLUMNS``, then the metrics of ``about``."""
+    """An envelope as it is read: ``rows`` that a rule takes have ``COLUMNS``, then the metrics of ``description``."""
 
-    about: About
+    description: StudyDescription
     rows: Sequence[pa.RecordBatch]
 
 
@@ -97,8 +97,12 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
             return None
         if any(head["sha256"][table].encode() not in record for table in HASHED):
             return None
-        about, batches = About.of_record(head["about"]), range(head["rules"][rule.name])
-        return Envelope(about, [stream.read_next_batch() for _ in batches]) if batches and about.is_plain else None
+        description, batches = StudyDescription.of_record(head["about"]), range(head["rules"][rule.name])
+        return (
+            Envelope(description, [stream.read_next_batch() for _ in batches])
+            if batches and description.is_plain
+            else None
+        )
     except (AttributeError, KeyError, TypeError, ValueError, OSError, StopIteration, RecursionError, pa.ArrowException):
         return None
 
@@ -145,8 +149,8 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
     """
     by_metrics: dict[tuple[tuple[str, str], ...], list[Envelope]] = {}
     for each in envelopes:
-        if target.metric in each.about.metrics:
-            by_metrics.setdefault(tuple(each.about.metrics.items()), []).append(each)
+        if target.metric in each.description.metrics:
+            by_metrics.setdefault(tuple(each.description.metrics.items()), []).append(each)
     by_study: dict[str, Answer] = {}
     for metrics, members in by_metrics.items():
         by_study |= _answers(members, _rows(members, metrics), target, rule)
@@ -185,7 +189,7 @@ def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rul
     winner = np.minimum.reduceat(by_step_and_trial, starts[reached]).tolist()
     low = np.minimum.reduceat(before[at_target], starts[reached]).tolist()
     return {
-        envelopes[i].about.study: Answer(least, fewest >> 32, fewest & 0xFFFFFFFF)
+        envelopes[i].description.study: Answer(least, fewest >> 32, fewest & 0xFFFFFFFF)
         for i, fewest, least in zip(reached.tolist(), winner, low, strict=True)
     }
 

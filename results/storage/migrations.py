@@ -6,6 +6,7 @@ A store of schema 2 is read, and grown, as one of today: its trials have no role
 """
 
 import json
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,12 +19,6 @@ from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 
 _RUN = "[0-9]" * 6
-# By version, the column of trials that the next one added: its place, and the value for older trials. In version 1 a
-# run's trials were in its own folder, which tells the run; before version 3 all trials were of the search.
-_ADDED: dict[int, tuple[int, pa.Field, str | None]] = {
-    1: (2, pa.field("run", pa.int32()), None),
-    2: (3, pa.field("role", pa.string()), "search"),
-}
 
 
 def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
@@ -46,12 +41,27 @@ def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
         raise Damaged(f"{path} is not a table of scaling-limits")
     schema.check_number(path, version)
     for older in range(version, schema.SCHEMA_VERSION):
-        if name == "trials":
-            index, field, value = _ADDED[older]
-            table = table.add_column(index, field, pa.array([value] * len(table), field.type))
+        table = _STEPS[older](name, table)
     if version < schema.SCHEMA_VERSION:
         table = table.replace_schema_metadata({schema.VERSION_KEY: str(schema.SCHEMA_VERSION).encode()})
     return table
+
+
+def _from_1(name: str, table: pa.Table) -> pa.Table:
+    """Version 2 tells of every trial which run made it; version 1 had a run's trials in the run's own folder."""
+    if name != "trials":
+        return table
+    return table.add_column(2, pa.field("run", pa.int32()), pa.nulls(len(table), pa.int32()))
+
+
+def _from_2(name: str, table: pa.Table) -> pa.Table:
+    """Version 3 tells of every trial its role; before, all were of the search."""
+    if name != "trials":
+        return table
+    return table.add_column(3, pa.field("role", pa.string()), pa.array(["search"] * len(table), pa.string()))
+
+
+_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}
 
 
 def studies_of_1(store: Folder) -> list[str]:

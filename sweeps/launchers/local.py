@@ -142,7 +142,7 @@ def run_all(
       settings: how.
       workers: how many processes; None: one per physical core or accelerator.
       on_progress: told of everything that happens.
-      sources: of studies, by their names; see ``sweeps.config.Request``.
+      sources: of studies, by their names; see ``sweeps.planning.Request``.
 
     Returns:
       An outcome per study, in the order they ended.

@@ -208,7 +208,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
             study / "plan-000000008.json",
             plan=durable.read_sealed(study / "plan-000000008.json")["plan"] | {"space": [1]},
         ),
-        "plan-000000008.json: a plan is not one of scaling-limits",
+        "plan-000000008.json: scaling-limits 0.2 cannot read a plan of version",
     ),
     "a record of another study": (lambda study: reseal(study / "commit-000004.json", name="x"), "commit-000004.json: "),
     "a record of more than there is": (

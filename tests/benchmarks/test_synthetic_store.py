@@ -28,7 +28,7 @@ folder = Path(sys.argv[1])
 for m in synthetic_store.studies(0.05)[:2]:
     assert synthetic_store._write((folder, m, 0)) > 1000
 held, target = overview.survey(folder), Target("validation_error", 0.1)
-found = held.answers(target, held.abouts)
+found = held.answers(target, held.descriptions)
 assert len(found) == len(held.envelopes) == 2
 assert found == answers.best(scan.intervals(store.catalogue(folder), target))
 
@@ -36,7 +36,7 @@ plausible = [m for m in synthetic_store.studies(0.05, plausibly=True) if m.path.
 for m in plausible[:2]:
     assert synthetic_store._write((folder / "plausible", m, 0)) > 1000
 held = overview.survey(folder / "plausible")
-found = held.answers(Target("validation_average_precision_error", 0.69), held.abouts)
+found = held.answers(Target("validation_average_precision_error", 0.69), held.descriptions)
 assert len(found) == 2
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graphs import ratings
 
-from harness import compile_cache, cores, search
+from harness import compile_cache, factorizations, search
 from harness.checkpoints import Checkpoint, Checkpoints
 from results.plans.kinds import from_plan
 from workloads.factorization.training import FactorTables, Training
@@ -51,7 +51,7 @@ def main(store: str, plan: str, where: str, epoch: str) -> None:
     study = from_plan(json.loads(plan), 1)
     kept = Dying(Path(store), study.name)
     kept.where, kept.epoch = where, int(epoch)
-    cores.run(study, search.draw(study, [0]), ratings(60, 48, 300), kept)  # type: ignore[arg-type]
+    factorizations.run(study, search.draw(study, [0]), ratings(60, 48, 300), kept)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from harness import engine, search, streams
 from harness.settings import Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
-from sweeps import config, overrides
+from sweeps import overrides, planning
 from workloads import registry
 from workloads.workload import Optimizer
 
@@ -75,7 +75,7 @@ def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps
     """Of a trial within its first epoch, after so many ``steps``."""
     workload = registry.workload(study.dataset, study.model, study.model_options, study.optimizer)
     row = registry.OPTIMIZERS[study.optimizer]
-    rule = WITH_OPTAX.get(study.optimizer, lambda m: row.update_rule(**row.fixed | m))(values)
+    rule = WITH_OPTAX.get(study.optimizer, lambda m: row.update_rule(**row.defaults | m))(values)
     evaluated = EVALUATED_WITH_OPTAX.get(study.optimizer, lambda state, params: row.evaluated(params, state))
     init_key, data_key = streams.keys(jnp.uint32(seed))
     params = workload.init(init_key)
@@ -108,7 +108,11 @@ def test_what_is_measured_is_what_optax_alone_would_have_measured(
     values = {name: FAR[name] for name in registry.tunable("digits", optimizer, "constant") if name in FAR}
     values |= SMALL_RATE if optimizer in ("adam", "adamw", "lamb", "muon") else {}
     row = registry.OPTIMIZERS[optimizer]
-    assert {*row.tuned, *row.fixed} <= {*values, "momentum", "nesterov"}  # these two tell the kinds of gradient descent
+    assert {*row.tuned, *row.defaults} <= {
+        *values,
+        "momentum",
+        "nesterov",
+    }  # these two tell the kinds of gradient descent
     study = _with_metaparameters(make_study(), values, optimizer=optimizer, budget_steps=20)
     (trial,) = search.draw(study, [0])
     record = engine.run(study, [trial], Settings(lanes=5))  # whose programs the test above has built
@@ -159,7 +163,7 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(optimize
     ]
     extra = ["+optimizer.space.label_smoothing={scale: LINEAR, low: 0, high: 0.1}"]
     extra += [] if optimizer == "adamw" else ["+optimizer.space.weight_decay={scale: LOG, low: 1e-5, high: 1e-3}"]
-    (study,) = config.request(overrides.command_line([*line, *extra, "task.budget.steps=100"])).studies
+    (study,) = planning.request(overrides.command_line([*line, *extra, "task.budget.steps=100"])).studies
     trials = search.draw(study, range(8))
     company, alone = (engine.run(study, some, Settings(lanes=5)) for some in (trials, trials[4:5]))
     assert alone.outcomes[4] == company.outcomes[4]
@@ -175,7 +179,7 @@ def test_label_smoothing_and_weight_decay_change_training(make_study: Callable[.
     losses = set()
     for name in ("label_smoothing", "weight_decay"):
         for value in (0.0, 0.1):
-            (study,) = config.request(overrides.command_line([*base, f"+task.space.{name}={value}"])).studies
+            (study,) = planning.request(overrides.command_line([*base, f"+task.space.{name}={value}"])).studies
             trial = search.draw(make_study(trials=1), [0])[0]
             trial = type(trial)(0, 7, {"learning_rate": 0.1, "momentum": 0.9, name: value})
             losses.add(float(engine.run(study, [trial], Settings(lanes=1)).metrics["train_loss"][-1]))

@@ -6,7 +6,7 @@ import pytest
 from harness import engine, lanes, search
 from harness.settings import Settings
 from results.bad_input import BadInput
-from sweeps import config, overrides
+from sweeps import overrides, planning
 from workloads import registry
 from workloads.workload import Examples, Splits
 
@@ -46,7 +46,7 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
         "task.targets=[]",
     ]
     rates = "optimizer.space.learning_rate={scale: LOG, low: 0.01, high: 0.05}"
-    (study,) = config.request(overrides.command_line([*line, rates, "task.evaluation_share=1"])).studies
+    (study,) = planning.request(overrides.command_line([*line, rates, "task.evaluation_share=1"])).studies
     trials = search.draw(study, range(3))
     company, alone = (engine.run(study, some, Settings(lanes=3)) for some in (trials, trials[2:]))
     lanes._build.cache_clear()  # which holds small data under the names of large ones

@@ -15,7 +15,7 @@ import pytest
 from harness import streams
 from harness.settings import Settings
 from results import store
-from sweeps import config, overrides
+from sweeps import overrides, planning
 from sweeps.run import run_study
 from workloads import registry
 
@@ -134,7 +134,7 @@ def _run(folder: Path, optimizer: str) -> tuple[int, Mapping[str, float], list[d
     line += [f"task.evaluation_ratio={RATIO}", f"task.evaluation_share={SHARE}"]
     asked_for = asked.given | ALWAYS
     line += [f"+task.space.{name}={value}" for name, value in asked_for.items()]
-    (study,) = config.request(overrides.command_line(line)).studies
+    (study,) = planning.request(overrides.command_line(line)).studies
     run_study(folder, study, Settings(lanes=1))
     tables = store.read(folder)
     (trial,) = tables.trials.to_dict("records")

@@ -114,7 +114,7 @@ def test_a_store_without_hashes_is_not_written_to(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     (run / "studies.parquet").touch()
     with pytest.raises(BadInput, match="schema 1, without hashes; convert it with `python -m results merge"):
-        store.check_readable(tmp_path)
+        store.check_is_store(tmp_path)
 
 
 def test_asking_for_more_trials_keeps_the_plan(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
@@ -172,7 +172,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., Bat
     (path,) = (tmp_path / study.name).glob("commit-*.json")
     record = durable.unseal(path.read_bytes(), path)
     path.write_bytes(durable.seal(record | {"schema": 99}))
-    for read in (store.read, store.check_readable):
+    for read in (store.read, store.check_is_store):
         with pytest.raises(BadInput, match="schema 99"):
             read(tmp_path)
 

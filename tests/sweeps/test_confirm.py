@@ -17,7 +17,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.confirmation import APART
 from sweeps import __main__ as sweeps_cli
-from sweeps import config, overrides, plan, status
+from sweeps import overrides, plan, planning, status
 from sweeps.run import record_failure, run_study
 
 FEW = Settings(lanes=3)
@@ -146,7 +146,7 @@ def test_the_commands_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_study_asked_for_twice_has_the_most_repeats() -> None:
-    (study,) = config.request(overrides.command_line(["confirm=1,3,2", "-m"])).studies
+    (study,) = planning.request(overrides.command_line(["confirm=1,3,2", "-m"])).studies
     assert isinstance(study, BatchStudy) and study.confirm == 3
 
 
@@ -160,7 +160,7 @@ def test_a_study_asked_for_twice_has_the_most_repeats() -> None:
     ],
 )
 def test_candidates_are_five_where_whole_curves_tell_them(line: str, top: int) -> None:
-    (study,) = config.request(overrides.command_line(line.split())).studies
+    (study,) = planning.request(overrides.command_line(line.split())).studies
     assert isinstance(study, BatchStudy) and study.confirm_top == top
 
 

@@ -20,11 +20,11 @@ SECONDS = 10.0  # in which the workers of a sweep end, whatever ended it
 SWEEP = """
 import sys
 from results import command_line, store
-from sweeps import config, overrides
+from sweeps import planning, overrides
 from sweeps.launchers import local
 
 def cli(argv):
-    request = config.request(overrides.command_line(argv))
+    request = planning.request(overrides.command_line(argv))
     for study in request.studies:
         store.ask(request.store, study)
     local.run_all(request.store, request.studies, request.settings, 1, lambda p: print(p.settled, flush=True))
@@ -112,5 +112,5 @@ def _ended_and_stored(
     assert sweep.stderr is not None
     if by != signal.SIGKILL:
         err = sweep.stderr.read()
-        assert err.endswith("ed; stored results are kept, and the same command continues from there\n"), err
+        assert err.endswith("ed; stored results are kept; the same sweep continues from there\n"), err
         assert err.count("\n") == 1

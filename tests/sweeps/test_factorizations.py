@@ -16,15 +16,15 @@ import pytest
 import scipy.sparse
 
 from harness import processors
-from harness.cores import METRICS
+from harness.factorizations import METRICS
 from results import store
 from results.checks import verify
 from results.plans.factorization import Factorization
 from sweeps import __main__ as sweeps_cli
-from sweeps import config, factorizations, overrides, plan, status
+from sweeps import factorizations, overrides, plan, planning, status
 from sweeps import run as run_module
+from sweeps.configured_study import ConfiguredStudy
 from sweeps.launchers import local
-from sweeps.reading import ConfiguredStudy
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
 
@@ -93,7 +93,7 @@ def test_a_users_files_on_one_and_two_cores(
 
 def run_here(*words: str) -> run_module.RunSummary:
     """Runs a study on one core in this process."""
-    request = config.request(overrides.command_line(words))
+    request = planning.request(overrides.command_line(words))
     (study,) = request.studies
     store.ask(request.store, study)
     return run_module.run_study(request.store, study, request.settings, source=request.sources[study.name])
@@ -102,7 +102,7 @@ def run_here(*words: str) -> run_module.RunSummary:
 def test_a_search_and_trials_added_later() -> None:
     tuned = "als.norm_penalty={scale: LOG, low: 1e-3, high: 1e-1}"
     line = [*GRAPH, "als.dim=4", "als.epochs=1", tuned]
-    (study,) = config.request(overrides.command_line([*line, "store=kept"])).studies
+    (study,) = planning.request(overrides.command_line([*line, "store=kept"])).studies
     assert study.trials == factorizations.DEFAULT_TRIALS
     for trials in (1, 3):
         assert run_here(*line, f"trials={trials}", "store=kept").complete == min(trials, 2)
@@ -265,7 +265,7 @@ def test_rows_that_are_split_are_in_the_memory_that_is_needed(files: list[str]) 
     links.iloc[:-40].to_parquet("links.parquet", index=False)
     links.iloc[-40:].to_parquet("heldout.parquet", index=False)
     line = [files[0], files[1], "ratings.heldout=heldout.parquet", "als.dim=30", "als.solver=cg,cholesky", "cores=2"]
-    request = config.request(overrides.command_line([*line, "-m", "store=new"]))
+    request = planning.request(overrides.command_line([*line, "-m", "store=new"]))
     data = prepared.load(registry.ratings(request.sources[request.studies[0].name]))
     needed = [
         factorizations._memory_needed(study, data)[0] for study in request.studies if isinstance(study, Factorization)
@@ -283,7 +283,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
     columns = np.concatenate([matrix.col, [0, 1, 2]])
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(40, 30)))
     assert not links["row"].isin([38, 39]).any()
-    (study,) = config.request(overrides.command_line([*files, "als.dim=4", "store=new"])).studies
+    (study,) = planning.request(overrides.command_line([*files, "als.dim=4", "store=new"])).studies
     assert isinstance(study, Factorization)
     data = {"name": "ratings"} | dict(word.removeprefix("ratings.").split("=") for word in files[1:])
     said: list[str] = []
@@ -295,7 +295,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
 
 
 def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -> None:
-    request = config.request(overrides.command_line([*files, "als.dim=4", "store=new"]))
+    request = planning.request(overrides.command_line([*files, "als.dim=4", "store=new"]))
     asked = [ConfiguredStudy(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
     said: list[str] = []
     factorizations.make_ready(asked, said.append)
@@ -312,7 +312,7 @@ def test_cores_beyond_the_physical_ones_are_said_to_be_emulated(monkeypatch: pyt
     assert local.slot_alone(1)[0] == (0, 2)
     assert local.slot_alone(2)[0] == local.slot_alone(8)[0] == (0, 1, 2, 3)
     assert local.slot_alone(8)[1]["JAX_NUM_CPU_DEVICES"] == "8"
-    request = config.request(overrides.command_line([*GRAPH, "als.dim=4", "cores=1,2,4,8", "-m", "store=new"]))
+    request = planning.request(overrides.command_line([*GRAPH, "als.dim=4", "cores=1,2,4,8", "-m", "store=new"]))
     said: list[str] = []
     asked = [ConfiguredStudy(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
     factorizations.make_ready(asked, said.append)
@@ -320,22 +320,22 @@ def test_cores_beyond_the_physical_ones_are_said_to_be_emulated(monkeypatch: pyt
 
 
 def test_what_a_plan_says_of_its_data(files: list[str]) -> None:
-    (study,) = config.request(overrides.command_line([*GRAPH, "ratings.links=5e2", "als.dim=4", "store=x"])).studies
-    (same,) = config.request(overrides.command_line([*GRAPH, "als.dim=4", "store=x"])).studies
+    (study,) = planning.request(overrides.command_line([*GRAPH, "ratings.links=5e2", "als.dim=4", "store=x"])).studies
+    (same,) = planning.request(overrides.command_line([*GRAPH, "als.dim=4", "store=x"])).studies
     assert isinstance(study, Factorization)
     assert study == same
     assert study.dataset_options["links"] == 500
-    (study,) = config.request(overrides.command_line([*files, "als.dim=4", "store=x"])).studies
+    (study,) = planning.request(overrides.command_line([*files, "als.dim=4", "store=x"])).studies
     assert isinstance(study, Factorization)
     assert (study.dataset, study.dataset_options, study.trials) == ("ratings", {}, 1)
     Path("links.parquet").rename("moved.parquet")
     moved = [files[0], "ratings.path=moved.parquet", files[2]]
-    assert config.request(overrides.command_line([*moved, "als.dim=4", "store=x"])).studies == (study,)
+    assert planning.request(overrides.command_line([*moved, "als.dim=4", "store=x"])).studies == (study,)
 
 
 def test_a_sweep_over_both_kinds_of_tasks_gives_each_what_is_its(here: Path) -> None:
     words = ["task=digits_fc,webgraph_synthetic", "optimizer=sgd,adam", "cores=1,2", "batch_size=8", "-m", "store=x"]
-    studies = config.request(overrides.command_line(words)).studies
+    studies = planning.request(overrides.command_line(words)).studies
     assert [(study.optimizer, study.batch_size) for study in studies] == [
         *(("sgd", 8), ("adam", 8)),
         *(("als", None), ("als", None)),

@@ -11,7 +11,7 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.plan import Plan
 from results.plans.study import COMPARABLE
-from sweeps import config, overrides
+from sweeps import overrides, planning
 
 ROOT = Path(__file__).parents[2]
 RELEASES = [ROOT / "results" / name for name in ("published", "mlperf")]
@@ -50,7 +50,7 @@ def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
     asked: Counter[tuple[str, int]] = Counter()
     for name in preset_names():
         line = overrides.command_line([f"+experiment={name}", "-m"])
-        asked.update(told(study) for study in config.request(line).studies)
+        asked.update(told(study) for study in planning.request(line).studies)
     held = Counter(told(commit.study) for commit in store.catalogue(RELEASES[0]))
     assert held == asked
     assert len(preset_names()) == 9 and sum(asked.values()) > 250

@@ -17,7 +17,7 @@ from harness.settings import Settings
 from results import store
 from results.plans.batch_study import BatchStudy
 from sweeps import __main__ as sweeps_cli
-from sweeps import config, overrides, status
+from sweeps import overrides, planning, status
 from sweeps.launchers import local
 from sweeps.run import run_study
 
@@ -60,7 +60,7 @@ def test_the_ci_preset_and_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_trials_added_later_equal_trials_run_at_once(tmp_path: Path, pruning: str) -> None:
     for name, trials in (("grown", 16), ("grown", 32), ("at_once", 32)):
         line = ["task.budget.steps=60", f"pruning={pruning}", "batch_size=256", f"trials={trials}"]
-        request = config.request(overrides.command_line([*line, f"store={tmp_path}/{name}"]))
+        request = planning.request(overrides.command_line([*line, f"store={tmp_path}/{name}"]))
         (study,) = request.studies
         store.ask(request.store, study)
         assert run_study(request.store, study, request.settings).ran in (16, 32)

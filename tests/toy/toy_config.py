@@ -10,7 +10,7 @@ from toy_plan import ToyStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from sweeps import ranges
-from sweeps.reading import ConfiguredStudy
+from sweeps.configured_study import ConfiguredStudy
 
 
 @dataclasses.dataclass

@@ -157,5 +157,5 @@ def _output(command: list[str]) -> bytes:
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines()
         why = next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {done.returncode}")
-        raise BadInput(f"als.kernel=fused: {command[0]} cannot compile it ({why[:200]}); use als.kernel=xla")
+        raise BadInput(f"als.kernel=fused: {command[0]} cannot compile the kernel ({why[:200]}); use als.kernel=xla")
     return done.stdout

@@ -122,7 +122,7 @@ def test_studies_are_found_by_name_wherever_the_store_is(study, folder):
 
 def test_the_best_of_all_trials_is_the_answer(swept):
     held = overview.survey(swept)
-    answers = held.answers(ERROR, held.abouts)
+    answers = held.answers(ERROR, held.descriptions)
     assert answers
     for name, of in trials.of_commits(store.catalogue(swept), ERROR).items():
         reached = of.rows[of.rows["outcome"] == trials.REACHED].sort_values(["steps_high", "trial"])

@@ -32,7 +32,7 @@ def test_options_of_evaluation_are_in_a_plan_where_they_are_not_the_default(fact
         assert other.plan() == factorization.plan() | change
         assert other.name != factorization.name and other.stream == factorization.stream
         assert kinds.from_plan(other.plan(), other.trials) == other
-    with pytest.raises(BadInput, match=r"is not one of .*: evaluate_every"):
+    with pytest.raises(BadInput, match=r"cannot read a plan of version 0\.2: unexpected evaluate_every$"):
         kinds.from_plan(factorization.plan() | {"evaluate_every": 1}, 2)
 
 

@@ -66,7 +66,7 @@ def check(folder: commits.Folder, *, scanned: int) -> None:
             expected = {
                 about.name: answer_of(trials, min(value, 1e38), rule, dtype) for about, trials, dtype in STUDIES
             }
-            found = held.answers(Target(METRIC, value), held.abouts.keys())
+            found = held.answers(Target(METRIC, value), held.descriptions.keys())
             assert found == {name: answer for name, answer in expected.items() if answer}
 
 
@@ -76,11 +76,11 @@ def test_envelopes_answer(filled):
 
 def test_a_scan_answers_where_there_are_no_envelopes(filled, tmp_path):
     folder = copied(filled, tmp_path)
-    before = overview.survey(folder).abouts
+    before = overview.survey(folder).descriptions
     for file in folder.glob("*/envelope-*"):
         file.unlink()
     check(folder, scanned=len(STUDIES))
-    assert overview.survey(folder).abouts == before
+    assert overview.survey(folder).descriptions == before
 
 
 def test_a_damaged_envelope_and_that_of_other_files_are_not_used(filled, tmp_path):
@@ -105,7 +105,7 @@ def test_only_what_was_asked_is_answered(filled):
     one = study(batch_size=4).name
     held = overview.survey(filled)
     assert held.answers(Target(METRIC, 0.5), {one}).keys() == {one}
-    assert held.answers(Target("test_loss", 0.5), held.abouts.keys()) == {}
+    assert held.answers(Target("test_loss", 0.5), held.descriptions.keys()) == {}
 
 
 def test_an_envelope_that_is_longer_than_expected_is_read_whole(filled, monkeypatch):
@@ -145,7 +145,7 @@ def test_a_study_that_has_grown_is_answered_from_its_newest_commit(filled, tmp_p
     publish(folder, about, {11: Ran("COMPLETE", [(2, 0.1)])})
     held = overview.survey(folder)
     assert not held.commits
-    assert held.abouts[about.name].complete == 2
+    assert held.descriptions[about.name].complete == 2
     assert held.answers(Target(METRIC, 0.3), {about.name}) == {about.name: (0, 2, 11)}
 
 
@@ -159,7 +159,7 @@ def test_a_study_that_is_not_visible_yet_waits(filled, tmp_path):
 def test_mistakes_are_told_in_one_line(filled, tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="no store at"):
         overview.survey(tmp_path / "none")
-    assert not overview.survey(tmp_path).abouts
+    assert not overview.survey(tmp_path).descriptions
     monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION - 1)
     with pytest.raises(BadInput, match=r"reads up to [0-9]+; upgrade it"):
         overview.survey(filled)

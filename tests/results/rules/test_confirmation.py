@@ -218,7 +218,7 @@ def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: BatchS
     found = overview.survey(tmp_path)
     assert found.envelopes.keys() == {study.name}
     assert found.answers(TARGET, {study.name}) == answers.best(searched) == {study.name: answers.Answer(10, 20, 1)}
-    assert found.abouts[study.name].complete == 3
+    assert found.descriptions[study.name].complete == 3
     for rule in (answers.Rule("released", 2), answers.Rule("released", 9)):
         assert overview.survey(tmp_path, rule).answers(TARGET, {study.name}) == answers.best(
             scan.intervals([commit], TARGET, rule)

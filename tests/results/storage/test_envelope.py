@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from results import durable
 from results.plans import schema
 from results.plans.study import Target
-from results.rules.about import of_study
 from results.rules.answers import MINIMUM, Rule
+from results.rules.descriptions import of_study
 from results.storage import envelope
 
 from ..by_hand import METRIC, Ran, answer_of, study, tables
@@ -107,7 +107,7 @@ def test_many_studies_with_other_columns_and_types_are_answered_at_once():
 
 def test_what_a_table_shows_beside_the_answers():
     trials = {3: Ran("COMPLETE", [(1, 0.5)]), 5: Ran("INFEASIBLE", []), 8: Ran("COMPLETE", [(1, 0.5), (2, 0.4)])}
-    found = read(trials, MINIMUM).about
+    found = read(trials, MINIMUM).description
     assert (found.study, found.source, found.dataset, found.batch_size) == (study().name, "made-up", "a/b", 8)
     assert (found.complete, found.infeasible, found.incomplete, found.rows) == (2, 1, 0, 3)
     assert found.metrics == {METRIC: "double"}

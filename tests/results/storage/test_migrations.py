@@ -122,7 +122,7 @@ def test_older_runs_come_to_a_study_that_has_grown_since(
 
 
 def test_a_store_of_schema_1_is_not_read_as_one_of_today(tmp_path: Path) -> None:
-    for read in (store.read, store.catalogue, store.check_readable):
+    for read in (store.read, store.catalogue, store.check_is_store):
         with pytest.raises(BadInput, match="has schema 1, without hashes; convert it with `python -m results merge"):
             read(STORED / "schema-1")
     with pytest.raises(BadInput, match="has schema 1"):

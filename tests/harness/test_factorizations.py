@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import compile_cache, cores, search
+from harness import compile_cache, factorizations, search
 from harness.checkpoints import Checkpoint, Checkpoints
 from harness.record import Record
 from results.plans.factorization import Factorization
@@ -59,7 +59,7 @@ def study(factorization: Factorization) -> Factorization:
 def run(study: Factorization, ids: list[int], store: Path, **how: object) -> tuple[list[Record], Kept]:
     records: list[Record] = []
     kept = Kept(store, study.name)
-    cores.run(study, search.draw(study, ids), small(), kept, on_finished=records.append, **how)  # type: ignore[arg-type]
+    factorizations.run(study, search.draw(study, ids), small(), kept, on_finished=records.append, **how)  # type: ignore[arg-type]
     return records, kept
 
 
@@ -67,7 +67,7 @@ def assert_same(one: Record, other: Record) -> None:
     assert one.outcomes == other.outcomes
     for name in ("trial", "step"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    for name in (*cores.METRICS, "bytes_per_core"):
+    for name in (*factorizations.METRICS, "bytes_per_core"):
         np.testing.assert_array_equal(one.metrics[name], other.metrics[name])
 
 
@@ -88,7 +88,7 @@ def test_rows_of_every_epoch_and_no_compiling_in_them(calm: tuple[list[Record], 
     assert [record.trial.tolist() for record in records] == [[0] * EPOCHS, [1] * EPOCHS]
     for record in records:
         assert record.step.tolist() == [1, 2, 3, 4]
-        assert list(record.metrics) == list(cores.MEASURED)
+        assert list(record.metrics) == list(factorizations.MEASURED)
         assert all(end.status == "COMPLETE" for end in record.outcomes.values())
         assert record.metrics["train_objective"][-1] < record.metrics["train_objective"][0]
         for held in ("bytes_per_core", "peak_bytes_per_core"):
@@ -123,8 +123,8 @@ def test_without_time_trials_wait_and_go_on(
 ) -> None:
     records, kept = run(study, [0, 1], tmp_path, time_limit_seconds=1e-9)
     assert [end for record in records for end in record.outcomes.values()] == [
-        cores.TrialOutcome("INCOMPLETE", "time_limit", 1),
-        cores.TrialOutcome("INCOMPLETE", "time_limit", 0),
+        factorizations.TrialOutcome("INCOMPLETE", "time_limit", 1),
+        factorizations.TrialOutcome("INCOMPLETE", "time_limit", 0),
     ]
     assert [record.step.tolist() for record in records] == [[1], []]
     assert kept.folder.exists()
@@ -146,7 +146,7 @@ def test_a_checkpoint_that_is_none_of_ours_is_not_gone_on_from(
             keys.append(key)
 
     kept = Keyed(tmp_path, study.name)
-    cores.run(study, search.draw(study, [0]), small(), kept, time_limit_seconds=1e-9)
+    factorizations.run(study, search.draw(study, [0]), small(), kept, time_limit_seconds=1e-9)
     saved = kept.load(0, keys[0])
     assert saved is not None
     first, *others = saved.arrays
@@ -168,10 +168,10 @@ def test_evaluated_now_and_then(study: Factorization, calm: tuple[list[Record], 
     (record,), kept = run(rarely, [0], tmp_path)
     (whole, _), all_kept = calm
     assert record.step.tolist() == [3, 4]
-    for name in (*cores.METRICS, "bytes_per_core", "peak_bytes_per_core"):
+    for name in (*factorizations.METRICS, "bytes_per_core", "peak_bytes_per_core"):
         np.testing.assert_array_equal(record.metrics[name], whole.metrics[name][[2, 3]])
     assert {at: arrays for at, arrays in all_kept.seen.items() if at[0] == 0} == kept.seen
-    assert record.outcomes[0] == cores.TrialOutcome("COMPLETE", None, EPOCHS)
+    assert record.outcomes[0] == factorizations.TrialOutcome("COMPLETE", None, EPOCHS)
     halves = sum(record.metrics[f"{half}_half_seconds"] for half in ("row", "column"))
     assert halves @ [3, 1] == pytest.approx(record.train_seconds, rel=1e-5)  # each is the mean since the one before
 
@@ -179,7 +179,7 @@ def test_evaluated_now_and_then(study: Factorization, calm: tuple[list[Record], 
 def test_out_of_time_between_evaluations(study: Factorization, tmp_path: Path) -> None:
     rarely = dataclasses.replace(study, evaluate_every=3)
     (record,), kept = run(rarely, [0], tmp_path, time_limit_seconds=1e-9)
-    assert record.outcomes == {0: cores.TrialOutcome("INCOMPLETE", "time_limit", 0)}
+    assert record.outcomes == {0: factorizations.TrialOutcome("INCOMPLETE", "time_limit", 0)}
     assert record.step.tolist() == []
     (record,), kept = run(rarely, [0], tmp_path)
     assert record.step.tolist() == [3, 4]
@@ -191,9 +191,9 @@ def test_tables_that_are_not_finite_end_a_trial(study: Factorization, tmp_path: 
     space = SearchSpace.from_plan(tiny)
     singular = dataclasses.replace(study, solver="cholesky", table_dtype="float32", space=space, evaluate_every=EPOCHS)
     (record,), kept = run(singular, [0], tmp_path)
-    assert record.outcomes[0] == cores.TrialOutcome("INFEASIBLE", None, 1)
+    assert record.outcomes[0] == factorizations.TrialOutcome("INFEASIBLE", None, 1)
     assert np.isnan(record.metrics["train_objective"]).all()
-    for recall in cores.RECALLS:
+    for recall in factorizations.RECALLS:
         assert np.isnan(record.metrics[f"{recall}_error"]).all()
     assert record.metrics["row_half_seconds"][0] > 0
     assert not kept.folder.exists()
@@ -206,15 +206,15 @@ def test_an_objective_that_is_not_finite_ends_a_trial_with_what_was_measured(
 
     def overflows(*_: object) -> dict[str, float]:
         evaluated.append(1)
-        recalls = {recall: 0.125 * (i + 1) for i, recall in enumerate(cores.RECALLS)}
+        recalls = {recall: 0.125 * (i + 1) for i, recall in enumerate(factorizations.RECALLS)}
         return recalls | {"objective": 1e39 if len(evaluated) > 3 else 1.0}
 
     monkeypatch.setattr(Training, "evaluate", overflows)
     (record, other), _ = run(study, [0, 1], tmp_path)
-    assert record.outcomes[0] == cores.TrialOutcome("INFEASIBLE", None, 3)
+    assert record.outcomes[0] == factorizations.TrialOutcome("INFEASIBLE", None, 3)
     assert record.metrics["validation_recall_20_error"].tolist() == [0.875] * 3
     assert record.metrics["test_recall_20_error"].tolist() == [0.625] * 3
-    assert other.outcomes[1] == cores.TrialOutcome("INFEASIBLE", None, 1)
+    assert other.outcomes[1] == factorizations.TrialOutcome("INFEASIBLE", None, 1)
 
 
 def test_a_process_with_too_few_devices_says_so(study: Factorization, tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
-from sweeps import config, overrides
-from sweeps.config import Request
+from sweeps import overrides, planning
+from sweeps.planning import Request
 from workloads import registry
 
 
 def request(*words: str, folder: Path | str = "results/local") -> Request:
-    return config.request(overrides.command_line([*words, f"store={folder}"]))
+    return planning.request(overrides.command_line([*words, f"store={folder}"]))
 
 
 @pytest.mark.parametrize(

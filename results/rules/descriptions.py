@@ -1,4 +1,4 @@
-"""About: the description of a study beside its answers."""
+"""Descriptions of studies, beside their answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ METRIC_TYPES = {"float": pa.float32(), "double": pa.float64()}  # by Arrow's nam
 _METRICS = frozenset(METRICS)
 
 
-class About(NamedTuple):
+class StudyDescription(NamedTuple):
     """The description of a study in tables of answers.
 
     Attributes:
@@ -67,14 +67,16 @@ class About(NamedTuple):
         return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "About":
+    def of_record(cls, record: Mapping[str, Any]) -> "StudyDescription":
         """What ``record`` gave; older ones did not say the kind, and what they say tells it."""
         has_batches = record["batch_size"] is not None
         older = "recorded" if record["source"] is not None else "batch" if has_batches else "cores"
         return cls(**{"kind": older, **record})
 
 
-def of_study(study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int) -> About:
+def of_study(
+    study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[str, str], rows: int
+) -> StudyDescription:
     """The description of a study in tables of answers.
 
     Args:
@@ -86,7 +88,7 @@ def of_study(study: Plan, studies: pa.Table, trials: pa.Table, metrics: Mapping[
     status = [status for role, status in endings if role == "search"]
     runs = studies.select(["seconds_per_epoch", "emulated"]).to_pylist()
     timed = [run for run in runs if run["seconds_per_epoch"] is not None]
-    return About(
+    return StudyDescription(
         study=study.name,
         kind=study.kind,
         source=study.source,
