@@ -177,7 +177,7 @@ def _run(way: str, folder: Path, every: int) -> TimedAnswers:
 
 
 def _agreement(runs: dict[str, list[TimedAnswers]]) -> float:
-    """Of the studies that pandas read, the share that has the same answer by the scan and by its envelope."""
+    """The share of the studies that pandas read that has the same answer by the scan and by its envelope."""
     (truth, *_), (scan, *_), (enveloped, *_) = (runs[way] for way in ("pandas", "scan", "envelopes"))
     same = [scan.answers.get(name) == enveloped.answers.get(name) == steps for name, steps in truth.answers.items()]
     return float(np.mean(same)) if scan.answers.keys() == enveloped.answers.keys() else 0.0

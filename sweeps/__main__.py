@@ -54,7 +54,7 @@ class _Bar:
 
 @dataclasses.dataclass
 class _Count:
-    """Of studies that have ended."""
+    """A count of studies that have ended."""
 
     total: int
     ended: int = 0

@@ -92,7 +92,7 @@ class Measured:
 
     @functools.cached_property
     def seconds(self) -> np.ndarray:
-        """As in ``epochs``, of the chosen trial, float64[epochs]; those that were not timed are left out."""
+        """A column of ``epochs`` of the chosen trial, float64[epochs]; epochs that were not timed are left out."""
         seconds = self.epochs_of(-1 if self.chosen is None else self.chosen)["seconds"].to_numpy()
         return seconds[np.isfinite(seconds)]
 
@@ -154,7 +154,7 @@ def _measured(commit: Commit) -> Measured:
 
 
 def _epochs(commit: Commit) -> pd.DataFrame:
-    """As ``Measured.epochs``. Numbers of float32 become the shortest decimals that stand for them."""
+    """The table ``Measured.epochs``. Numbers of float32 become the shortest decimals that stand for them."""
     table = read_table(commit, "measurements").to_pandas()
 
     def column(name: str) -> np.ndarray:

@@ -92,7 +92,7 @@ def _judged(own: Sequence[Fitted], by: Sequence[AtK]) -> list[Judged]:
 
 
 def _ends(judged: Sequence[Judged]) -> tuple[float, float]:
-    """Where the axis of critical batch sizes begins and ends: an octave beyond all that is identified."""
+    """The ends of the axis of critical batch sizes: an octave beyond all that is identified."""
     fits = [one.fit for one in judged if one.fit]
     known = [one.fit.critical_batch_size for one in judged if one.fit and one.verdict == "identified"]
     sizes = known or [float(size) for fit in fits for size in fit.batch_size]

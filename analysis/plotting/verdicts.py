@@ -65,7 +65,7 @@ def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
 
 
 def runs(names: np.ndarray) -> list[tuple[int, int]]:
-    """Where runs of equal names begin, and where they end."""
+    """The first and the last index of every run of equal names."""
     starts = np.flatnonzero(np.append(True, names[1:] != names[:-1])).tolist()
     return list(zip(starts, [*starts[1:], len(names)], strict=True))
 

@@ -288,7 +288,7 @@ def _counting_parts(findings: Findings, listing: Listing) -> list[Part]:
 
 
 def _count(findings: Findings, listing: Listing) -> int:
-    """How many parts there are, up to the first that is missing."""
+    """The number of parts up to the first that is missing."""
     present = {part.seq for part in _counting_parts(findings, listing)}
     count = findings.commit.parts if findings.commit else 0
     while count in present:

@@ -303,7 +303,7 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
 
 
 def _ends(trials: pa.Table, curves: TrialSpans) -> Iterator[str]:
-    """Of studies of our own: a trial's steps are those of its last measurement; without one it has yet to be run."""
+    """Studies of our own: a trial's steps are those of its last measurement; without one it has yet to be run."""
     ids, steps = trials["trial"].to_numpy(), trials["steps"].to_numpy()
     last = np.zeros(len(ids), steps.dtype)
     last[np.searchsorted(ids, curves.trials)] = curves.last

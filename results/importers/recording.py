@@ -51,7 +51,7 @@ class Saved(NamedTuple):
 
     @property
     def values(self) -> int:
-        """How many values have changed."""
+        """The number of values that have changed."""
         return sum(change.values for change in self.changed.values())
 
     def told(self, source: str) -> str:

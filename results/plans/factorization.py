@@ -79,7 +79,7 @@ class Factorization(Als, Plan):
 
     @property
     def devices(self) -> int:
-        """How many devices it is measured on."""
+        """The number of devices it is measured on."""
         return self.cores
 
     @property
@@ -94,5 +94,5 @@ class Factorization(Als, Plan):
 
     @property
     def most_evaluations(self) -> int:
-        """Of a trial: an epoch has one."""
+        """The number of evaluations of a trial: one an epoch."""
         return self.epochs

@@ -129,7 +129,7 @@ class Plan(Protocol):
 
     @property
     def devices(self) -> int | None:
-        """How many devices it is measured on; None: on as many as there are, as their number changes no result."""
+        """The number of devices it is measured on; None: all there are, as their number changes no result."""
         return None
 
     @functools.cached_property

@@ -28,11 +28,11 @@ class Repeats(NamedTuple):
         return self.confirm // 2
 
     def candidates(self, trials: int) -> int:
-        """How many candidates a search of so many trials has."""
+        """The number of candidates that a search of so many trials has."""
         return min(self.top, trials)
 
     def trials_repeated(self, repeat: int, trials: int) -> int:
-        """How many trials are run for the ``repeat``-th time, counted from 1."""
+        """The number of trials that are run for the ``repeat``-th time, counted from 1."""
         return self.candidates(trials) if repeat <= self.choosing else 1
 
     def record(self) -> dict[str, int]:

@@ -35,7 +35,7 @@ class Terms(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Of the licence's text."""
+        """The sha256 of the licence's text."""
         return _URLS.get(self.licence or "", f"https://spdx.org/licenses/{self.licence}.html")
 
 

@@ -113,7 +113,7 @@ def dictionary(release: Contents) -> bytes:
 
 
 def licence_list(release: Contents) -> bytes:
-    """Which rows of which table are under which licence."""
+    """The licence of every row: which rows of which table are under which."""
     lines = ["# Licences", "", "By table and by the source of its rows; a study's source is in its plan.", ""]
     rows = [
         (f"`{table}`", terms.source, f"[{terms.licence}]({terms.url})")
@@ -169,7 +169,7 @@ def citation(release: Contents, manifest_sha256: str) -> bytes:
 
 
 def bibtex(release: Contents) -> str:
-    """How to cite the release, for croissant.json."""
+    """The citation of the release, for croissant.json."""
     year = f", year = {{{release.newest[:4]}}}" if release.newest else ""
     version = f"version = {{{release.version}}}{year}"
     return f"@misc{{scaling_limits, title = {{{TITLE}}}, author = {{{{{AUTHORS}}}}}, {version}}}"

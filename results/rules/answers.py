@@ -36,7 +36,7 @@ MINIMUM = Rule("minimum")
 
 
 class Answer(NamedTuple):
-    """Of a study and a target: the best trial needed more than ``steps_low`` and at most ``steps_high`` steps.
+    """The answer for a study and a target: the best trial took more than ``steps_low``, at most ``steps_high`` steps.
 
     Both are 0 where it was at the target before its first step, which only studies of others can tell. ``trial`` is the
     one that was first; of equals the one with the smallest id.

@@ -46,7 +46,7 @@ def original(trial: Any) -> Any:
 
 
 def repeat(trial: Any) -> Any:
-    """Which repeat it is, from 1, likewise; 0 of one of the search."""
+    """The number of the repeat, from 1, likewise; 0 for a trial of the search."""
     return trial // APART
 
 
@@ -62,7 +62,7 @@ def settled_ids(trials: pd.DataFrame) -> frozenset[int]:
 
 
 def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
-    """Of the repeats of a study that ran, those that report, in order.
+    """The repeats that report, of those of a study that ran, in order.
 
     Args:
       request: of the study.

@@ -62,13 +62,13 @@ class StudyDescription(NamedTuple):
         )
 
     def record(self) -> dict[str, Any]:
-        """As plain data, without ``stop`` where trials end at their targets, as all did once."""
+        """Plain data, without ``stop`` where trials end at their targets, as all did once."""
         content = self._asdict()
         return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> "StudyDescription":
-        """What ``record`` gave; older ones did not say the kind, and what they say tells it."""
+        """The inverse of ``record``; older records lack the kind, which follows from their other fields."""
         has_batches = record["batch_size"] is not None
         older = "recorded" if record["source"] is not None else "batch" if has_batches else "cores"
         return cls(**{"kind": older, **record})

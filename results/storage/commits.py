@@ -80,17 +80,17 @@ class Commit(NamedTuple):
 
     @property
     def request(self) -> TrialRequest:
-        """What was asked of the study beside its plan."""
+        """The request for the study: trials and repeats, which its plan does not hold."""
         return TrialRequest(self.trials, self.repeats)
 
     @property
     def kind(self) -> str:
-        """Of ``results.plans.kinds.KINDS``; BadInput if there is none like it."""
+        """The kind of the study, a key of ``results.plans.kinds.KINDS``; BadInput for any other."""
         return kind_of(self.plan)
 
     @property
     def study(self) -> Plan:
-        """As it was asked for; BadInput if the plan is of other software, or of another study."""
+        """The study, with its request; BadInput if the plan is of other software, or of another study."""
         try:
             study = from_plan(self.plan, self.trials, self.repeats, self.name)
         except BadInput:

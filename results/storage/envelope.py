@@ -47,7 +47,7 @@ class Envelope(NamedTuple):
 
 
 def file_name(number: int) -> str:
-    """Of the envelope that belongs to a commit."""
+    """The name of the envelope that belongs to a commit."""
     return f"envelope-{number:06d}.arrow"
 
 
@@ -174,7 +174,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
 
 
 def _answers(envelopes: Sequence[Envelope], table: pa.Table, target: Target, rule: Rule) -> dict[str, Answer]:
-    """Of studies with the same columns; all at once, as there may be hundreds. ``table`` has all their rows."""
+    """Answers for studies with the same columns, all at once, as there may be hundreds; ``table`` has their rows."""
     trial, rank, before, step, measured = (table[name].to_numpy() for name in (*COLUMNS, target.metric))
     value = in_type(target.value, measured.dtype.type)
     counts = measured < value if rule.strict else measured <= value

@@ -135,7 +135,7 @@ def counting_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: in
 
 
 def surviving_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
-    """As ``counting_parts``, also if some are missing."""
+    """The same as ``counting_parts``, also if some are missing."""
     return [
         part
         for part in sorted(parts)

@@ -34,7 +34,7 @@ def pydoc() -> Splits:
 
 
 def train_examples() -> int:
-    """How many training windows ``pydoc`` gives, without cutting them."""
+    """The number of training windows that ``pydoc`` gives, without cutting them."""
     return _windows() - -(-_windows() // HELD_OUT)
 
 

@@ -167,7 +167,7 @@ def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiler_options(mesh: Mesh) -> dict[str, Any] | None:
-    """Of the programs over ``mesh``.
+    """Compiler options of the programs over ``mesh``.
 
     On a CPU LLVM's higher levels take longer and, with jaxlib 0.10.2, make gathers of vectors of 64 numbers so much
     slower that half-epochs take twice as long.

@@ -18,7 +18,7 @@ BLOCK = 1 << 22  # links placed at once: their indices take more memory than the
 
 
 class RowPlacement(NamedTuple):
-    """Where the rows of one side lie: ``slot`` int32[rows] in a table of ``cores * slots_per_core`` rows.
+    """The places of the rows of one side: ``slot`` int32[rows] in a table of ``cores * slots_per_core`` rows.
 
     Attributes:
       slot: of every row, in the table of all cores.

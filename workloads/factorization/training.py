@@ -149,7 +149,7 @@ class Training:
         return np.asarray(rows)[self.rows.places.slot], np.asarray(columns)[self.columns.places.slot]
 
     def bytes_per_core(self) -> int:
-        """Of both tables and all work, on each core."""
+        """Bytes of both tables and all work, on each core."""
         tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.als.dim
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.als.table_dtype).itemsize + work // self.mesh.shape[AXIS]
@@ -183,7 +183,7 @@ class Training:
         return max(peaks)
 
     def _zeros(self) -> Array:
-        """Where folding in starts: zeros, float32[cores · slots, d]."""
+        """The start of folding in: zeros, float32[cores · slots, d]."""
         places = self.evaluated.places
         return self._put(np.zeros((places.cores * places.slots_per_core, self.als.dim), np.float32), self._by_core)
 
