@@ -63,7 +63,7 @@ def _rule(options: argparse.Namespace) -> "Rule":
         counting = {"median": "--k says how many trials count", "minimum": "all trials count"}[options.rule]
         raise BadInput(f"--first goes with --rule released; by the rule {options.rule} {counting}")
     if options.k and options.best_of and options.best_of > options.k:
-        raise BadInput(f"--best-of {options.best_of} needs as many trials; --k {options.k} are fewer")
+        raise BadInput(f"--best-of {options.best_of} needs at least {options.best_of} trials; --k gives {options.k}")
     if options.rule != "released":
         return MINIMUM  # for the median, too: a trial is at a target in the same way
     if options.metric is None:
@@ -100,7 +100,7 @@ def _steps(options: argparse.Namespace) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    from analysis.fitting import by_k, fits, pairs
+    from analysis.fitting import by_k, curve_fits, fits
 
     target = _asked(options)
     if options.points and target:
@@ -110,12 +110,12 @@ def _fit(options: argparse.Namespace) -> None:
     if options.points:
         judged_curves = fits.judge_points(options.points)
     elif options.best_of:
-        fitted = pairs.of_store(options.store, target)
+        fitted = curve_fits.of_store(options.store, target)
         judged_curves = by_k.rows(fitted, options.best_of)
         for note in by_k.notes(fitted, options.best_of):
             say(f"note: {note}")
     else:
-        judged_curves = pairs.rows(pairs.of_store(options.store, target))
+        judged_curves = curve_fits.rows(curve_fits.of_store(options.store, target))
     table = fits.checks(*judged_curves) if options.checks else fits.table(*judged_curves)
     then = f"\nnext: python -m analysis figures --store {options.store} --out figures" if options.store else ""
     _print(

@@ -88,9 +88,9 @@ _counts.__name__ = "numbers of trials, such as 8,16,32,"  # as argparse calls it
 
 
 def _fit_arguments(sub: LazyParser) -> None:
-    from analysis.fitting import fits, pairs
+    from analysis.fitting import curve_fits, fits
 
-    sub.description = manual.FIT + manual.meanings(pairs.COLUMNS | fits.COLUMNS) + manual.FIT_LIMITS
+    sub.description = manual.FIT + manual.meanings(curve_fits.COLUMNS | fits.COLUMNS) + manual.FIT_LIMITS
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")

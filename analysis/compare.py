@@ -110,14 +110,14 @@ def _answers(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
 
 
 def _curves(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
-    for key in dict.fromkeys(contradictions.curve_looks(curve) for curve in (*a.curves, *b.curves)):
-        here, there = ([one for one in all_ if contradictions.curve_looks(one) == key] for all_ in (a.curves, b.curves))
+    for key in dict.fromkeys(contradictions.curve_names(curve) for curve in (*a.curves, *b.curves)):
+        here, there = ([one for one in all_ if contradictions.curve_names(one) == key] for all_ in (a.curves, b.curves))
         for pair in pair_up(here, there, lambda one: one.key, lambda one: one.distinction, lambda one: ""):
             yield _row(CRITICAL, key, contradictions.of_curves(pair))
 
 
 def _factorizations(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
-    for pair in pair_up(a.factorized, b.factorized, contradictions.plan_of, contradictions.looks_of):
+    for pair in pair_up(a.factorized, b.factorized, contradictions.plan_of, contradictions.comparison_key):
         study = (pair.a or pair.b).study
         naming = study.dataset, study.model_label, study.solver, None
         yield _row(SECONDS, naming, contradictions.of_times(pair)) | {"cores": study.cores}

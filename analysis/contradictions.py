@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.cores import epochs
-from analysis.cores.factorizations import Measured
+from analysis.cores.factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
 class Pair(NamedTuple):
     """The same thing in A and in B; None where a place lacks it.
 
-    ``why`` says, of what a place does not lack but cannot be told from others, that this is so.
+    ``why`` is set where both places have candidates that cannot be matched one to one.
     """
 
     a: Any
@@ -106,11 +106,11 @@ def of_curves(pair: Pair) -> Finding:
 
 
 def of_times(pair: Pair) -> Finding:
-    """Compares the seconds per epoch of a pair of ``Measured``, from the fastest epoch to the slowest."""
+    """Compares the seconds per epoch of a pair of ``MeasuredFactorization``, from the fastest epoch to the slowest."""
     if pair.a is None or pair.b is None:
         return _alone(pair, _seconds)
     a, b = _seconds(pair.a), _seconds(pair.b)
-    places = [one.place for one in pair[:2] if one.place and one.place.device_kind is not None]
+    places = [one.hardware for one in pair[:2] if one.hardware and one.hardware.device_kind is not None]
     obstacles = {
         "a device is unknown": len(places) < 2,
         "emulated cores": any(place.emulated for place in places),
@@ -126,26 +126,26 @@ def of_times(pair: Pair) -> Finding:
 
 
 def of_recalls(pair: Pair, name: str) -> Finding:
-    """Compares recall_20 or recall_50 of a pair of ``Measured``, of the best trial at its last epoch."""
+    """Compares recall_20 or recall_50 of a pair of ``MeasuredFactorization``, of the best trial at its last epoch."""
     if pair.a is None or pair.b is None:
         return _alone(pair, lambda one: _recall(one, name))
     a, b = _recall(pair.a, name), _recall(pair.b, name)
     return Finding(a, b, "same", "") if a == b else Finding(a, b, "not_judged", "recalls have no interval")
 
 
-def plan_of(one: Measured) -> Hashable:
+def plan_of(one: MeasuredFactorization) -> Hashable:
     """Identity of a factorization, unlike that of any other."""
     return one.study.plan_json
 
 
-def looks_of(one: Measured) -> Hashable:
+def comparison_key(one: MeasuredFactorization) -> Hashable:
     """Everything that must agree for two factorizations to be compared, whatever search they belong to."""
     study = one.study
     shared = (*COMPUTATION, "cores", "evaluation_rows")
     return study.dataset, epochs.data(one), *(getattr(study, field) for field in shared)
 
 
-def curve_looks(curve: Curve) -> tuple[Any, ...]:
+def curve_names(curve: Curve) -> tuple[Any, ...]:
     """Names of a curve, and its target."""
     return curve.dataset, curve.model, curve.optimizer, curve.target
 
@@ -229,14 +229,14 @@ def _alone(pair: Pair, says: Callable[[Any], Reading]) -> Finding:
     return Finding(a, b, "only_b" if a is None else "only_a", "")
 
 
-def _seconds(one: Measured) -> Reading:
-    place = one.place
+def _seconds(one: MeasuredFactorization) -> Reading:
+    place = one.hardware
     device = (place and place.device_kind) or "unknown device"
     words = f"{device}, emulated" if place and place.emulated else device
     seconds = one.seconds
     return Reading(seconds.min(), seconds.max(), words) if len(seconds) else Reading(np.nan, np.nan, words)
 
 
-def _recall(one: Measured, name: str) -> Reading:
+def _recall(one: MeasuredFactorization, name: str) -> Reading:
     value = one.result(name)
     return Reading(value, value, f"trial {one.chosen}" if one.chosen is not None else "no trial")

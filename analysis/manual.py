@@ -41,19 +41,19 @@ it is what half of all random searches of k' trials reach their target in. It co
              the fewest has. A study with fewer has no answer.
 --best-of N  k', the trials of one search; without it the most for which the band of k trials has a lower end, .23 k
 
-A trial counts that diverged, used up its budget, or reached the target. So does one that a time limit stopped, or that
-ended nobody says why: it may have been stopped for how it went. It is not reached as far as it went, and every interval
-holds whatever it had come to. Left out are trials that were lost, failed, or never got to an evaluation.
+Trials count if they diverged, used up their budget or reached the target. So do trials that a time limit stopped, or
+that ended for an unrecorded reason, as they may have been stopped for doing badly: they had not reached the target, and
+every interval allows for any later outcome. Left out are trials that were lost, failed, or never got to an evaluation.
 The band is distribution-free, by order statistics of the k trials, diverged ones at infinity: each end alone is a
 95 % bound, as are those of success, by Clopper and Pearson. Both take trials for independent. Those of a scrambled
-Halton search are more even than that, so bands are wider than they need be, and medians are those of random search.
+Halton search are more even than that, so bands are wider than necessary, and medians are those of random search.
 
-Sampled enough? Not if the best still falls by more than 10 % from half of the k trials to all of them, on the
-geometric average over all halves (their median is of the best two trials alone). If it does not, yes is said only if
-it had not fallen before, either: if the bands put the medians best of k/8.6 and of k/4.3 within 10 %; else unclear.
+Sampled enough? No if the best of half of the k trials takes more than 10 % more steps than the best of all, on the
+geometric mean over all halves (their median is of the best two trials alone). Yes if it does not, and the bands of the
+median best of k/8.6 and of k/4.3 also lie within 10 % of each other. Otherwise unclear.
 At an edge: the best tenth of the trials, three at least, crowd at an end of a range, in its own scale (LOG, ...): half
-of them in the outer tenth of it, or, with a ?, closer to it than by chance and not off it. Below 30 trials no is not
-said, as an optimum at the edge is often missed by so few.
+of them in the outer tenth of it, or, with a ?, closer to it than by chance and not off it. Below 30 trials the
+answer is never no, as an optimum at the edge is often missed by so few.
 
 Losing trials of a pruned study are cut short, so only the rule minimum answers for it; run it with pruning=off.
 
@@ -77,8 +77,8 @@ the interval is a profile over both parameters, so it does not rely on the knee 
 other columns make a curve. What `steps --csv` writes is such a file.
 
 --best-of fits the best of the first K trials of each study: how the critical batch size moves with K. Losing trials
-of pruned studies were cut short, so that these tell of their own number of trials alone; a curve has no row for a K
-that it does not tell of.
+of pruned studies were cut short, so that these answer only for their own number of trials; a curve has no row for
+any other K.
 
 --checks lists what each fit assumes, with the number that was seen and whether it bears that out: pass, doubt or
 cannot tell. With --csv it writes a row for each: the curve, then assumption, seen and outcome.
@@ -94,9 +94,10 @@ not in the interval: a slope of -0.85, seen in half of all curves with little lu
 says how often each is seen). Look at the figures beside the numbers.
 """
 COVERAGE = """\
-How often what `fit` says of simulated searches is true: their critical batch sizes are known. Six shapes of curve,
-6, 9 or 13 batch sizes, little luck or much, two grids of evaluations; knees in the middle, near an end, beyond, absent.
-Then curves and searches that are not as the fit assumes, at 11 batch sizes, and how often the checks name what is not.
+How often the statements of `fit` are true, on simulated searches whose critical batch sizes are known. Six shapes of
+curve, 6, 9 or 13 batch sizes, little luck or much, two grids of evaluations; knees in the middle, near an end, beyond,
+absent. Then curves and searches that are not as the fit assumes, at 11 batch sizes, and how often the checks name the
+violated assumption.
 
   python -m analysis coverage
   python -m analysis coverage --datasets 20 --seed 1 --csv > coverage.csv
@@ -107,7 +108,7 @@ columns of --csv, one row per scenario:
 COVERAGE_OF_CORES = """
 The second table is of what `epochs --fit` says of simulated seconds per epoch: laws that are fitted, and others that
 are not, such as communication that grows as log2 c, or a second memory beyond half of the cores; three sets of core
-counts, three spreads of epochs. Without --of both are printed; --csv writes one, that of fits unless told.
+counts, three spreads of epochs. Without --of both are printed; --csv writes one, that of fits by default.
 
 columns of --of cores --csv, one row per scenario:
 """
@@ -124,7 +125,7 @@ that decides a result is the same in their plans, they differ if their censoring
 that both have. Independent searches differ if the 90 % bands of the median best of k' trials are disjoint, at equal
 numbers of trials; of many such pairs some differ by chance. Critical batch sizes differ if the intervals that their
 verdicts state are disjoint. Seconds per epoch are judged on devices of one kind alone, and recalls are only shown.
-What one place alone has is no difference.
+A result that only one place has does not count as a difference.
 
 columns of --csv, a row for everything that is compared:
 """
@@ -158,23 +159,24 @@ Draws figures of a store as PNG and SVG.
   python -m analysis figures --store results/local --out figures --kind compare --by model --where optimizer=momentum
 
 Without --name and --kind, all figures by name that the store has studies for. A figure of a paper is drawn as far as
-its workloads are in the store, by the rule of the paper; what is missing is named, a line each. A kind is drawn of
-any studies over batch sizes: --where takes conditions on dataset, model, optimizer, batch_size, schedule, seed,
+its workloads are in the store, by the rule of the paper; what is missing is named, a line each. A kind can be drawn
+from any studies over batch sizes: --where takes conditions on dataset, model, optimizer, batch_size, schedule, seed,
 pruning, stop and source, with * for any text. All conditions of one --where must hold; several --where ask for more
 studies. steps_to_target, optimizers, summary and best_of are kinds, too.
 """
 REPORT = """\
 All of a store or a release as one page: curves to hover over, filter and link to, workloads with verdicts and
-regimes, factorizations, ledger, provenance and licences. It is one file that any browser opens, and asks the network
-for nothing.
+regimes, factorizations, ledger, provenance and licences. It is one file that any browser opens, and makes no
+network requests.
 
   python -m analysis report --store results/local --out report.html
   python -m analysis report --store results/published --out report.html
   python -m analysis report --store shallue --out report.html --metric validation_error --value 0.01
 
 Workloads that name no target, as those of other sources, have curves where a figure of a paper has a target for them,
-or where --metric and --value give one; of others the best errors are shown. The same studies give the same bytes.
-It needs vl-convert-python, which brings the charts as JavaScript: pip install 'scaling-limits[report]'
+or where --metric and --value give one; of others the best errors are shown. The same studies give a
+bitwise identical page. It needs vl-convert-python, which brings the charts as JavaScript:
+pip install 'scaling-limits[report]'
 """
 
 

@@ -33,5 +33,5 @@ def mlperf() -> Folder:
 def _there(name: str, instead: str) -> Folder:
     folder = ROOT / "results" / name
     if not folder.is_dir():
-        raise BadInput(f"no release at {folder}; take the repository, which has it, {instead}")
+        raise BadInput(f"no release at {folder}; use a checkout of the repository, which has it, {instead}")
     return folder

@@ -18,14 +18,14 @@ class Presentation(NamedTuple):
       answers: whether tables tell their steps to target.
       figures: what of them is drawn, keys of ``figures.registry.LOADERS``: ``batch``, curves of steps to target over
         batch sizes; ``cores``, factorizations over cores; ``paper``, the workloads of a paper.
-      rule: of a plan, what filters of the report call its optimizer.
+      optimizer_label: of a plan, what filters of the report call its optimizer.
     """
 
     said: str
     question: str
     answers: bool = False
     figures: tuple[str, ...] = ()
-    rule: Callable[[Any], str] = lambda study: str(study.optimizer)
+    optimizer_label: Callable[[Any], str] = lambda study: str(study.optimizer)
 
 
 STEPS_TO_TARGET = (BATCH, PAPER)
@@ -48,7 +48,7 @@ KINDS: dict[str, Presentation] = {
         "Seconds per epoch and recall of implicit factorizations against cores.",
         answers=True,
         figures=(CORES,),
-        rule=lambda study: f"als, {study.solver}",
+        optimizer_label=lambda study: f"als, {study.solver}",
     ),
 }
 
@@ -60,4 +60,4 @@ def kinds_drawn_as(figures: str) -> tuple[str, ...]:
 
 def labels(study: Plan) -> tuple[str, str, str]:
     """Data set, model and optimizer as filters call them."""
-    return study.dataset, study.model_label, KINDS[study.kind].rule(study)
+    return study.dataset, study.model_label, KINDS[study.kind].optimizer_label(study)

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from analysis.cores import epochs, factorizations
-from analysis.fitting import by_k, fits, luck, pairs
-from analysis.fitting.pairs import Fitted
+from analysis.fitting import by_k, curve_fits, fits, luck
+from analysis.fitting.curve_fits import CurveFits
 from results import store
 from results.plans.batch_study import BatchStudy
 from results.plans.plan import Plan
@@ -93,12 +93,12 @@ MODEL = "fully_connected_64"  # of the table of optimizers in README, on digits
 
 
 @pytest.fixture(scope="module")
-def fitted() -> list[Fitted]:
-    return pairs.of_store(RELEASE)
+def fitted() -> list[CurveFits]:
+    return curve_fits.of_store(RELEASE)
 
 
 @pytest.mark.slow
-def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fitted: list[Fitted]) -> None:
+def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fitted: list[CurveFits]) -> None:
     of_search = [one for one in fitted if _is_plain(one.curve.workload.commits[0].study)]
     of_many = {
         one.curve.optimizer: one.judged for one in fitted if sweep(one.curve.workload.commits[0].study) == "many"
@@ -121,9 +121,9 @@ def _is_plain(study: Plan) -> bool:
 
 
 @pytest.mark.slow
-def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: list[Fitted]) -> None:
+def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: list[CurveFits]) -> None:
     said = luck.summary(luck.ratios(fitted)).loc[luck.ALL]
-    moved = pairs.moves(fitted).dropna(subset="octaves")
+    moved = curve_fits.moves(fitted).dropna(subset="octaves")
     assert (
         f"{said['ratio']:.2f} times as many steps, in the median over all {said['studies']:.0f} studies that were "
         f"confirmed ({said['small']:.2f} up to batch size 16, {said['large']:.2f} above); {said['never']:.0f} did not "

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis import text, workloads
 from analysis.cores import scaling
-from analysis.cores.factorizations import Measured
+from analysis.cores.factorizations import MeasuredFactorization
 from results import command_line
 from results.plans.kinds import KINDS
 from results.plans.study import digest
@@ -52,12 +52,12 @@ class CoreCurve(NamedTuple):
       distinction: what tells this curve from those that look alike in a table; empty if none do.
     """
 
-    members: tuple[Measured, ...]
-    emulated: tuple[Measured, ...]
+    members: tuple[MeasuredFactorization, ...]
+    emulated: tuple[MeasuredFactorization, ...]
     distinction: str
 
     @property
-    def any(self) -> Measured:
+    def any(self) -> MeasuredFactorization:
         return (*self.members, *self.emulated)[0]
 
     @property
@@ -90,17 +90,17 @@ class JudgedCoreCurve(NamedTuple):
     reason: str
 
 
-def curves(held: Sequence[Measured]) -> list[CoreCurve]:
+def curves(held: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
     """The curves of factorizations, in their order. What was never timed is on none."""
-    groups: dict[tuple[Any, ...], dict[str, list[Measured]]] = {}
+    groups: dict[tuple[Any, ...], dict[str, list[MeasuredFactorization]]] = {}
     for one in held:
-        if one.place and len(one.seconds):
-            study, kind = one.study, (one.place.backend, one.place.device_kind)
+        if one.hardware and len(one.seconds):
+            study, kind = one.study, (one.hardware.backend, one.hardware.device_kind)
             names = (study.dataset, study.dim, study.solver, study.table_dtype, kind)
             groups.setdefault(names, {}).setdefault(digest(shared_plan(one)), []).append(one)
     result = []
     for alike in groups.values():
-        plans = {key: _told(members[0]) for key, members in alike.items()}
+        plans = {key: _readable_plan(members[0]) for key, members in alike.items()}
         for key, members in alike.items():
             by_cores = sorted(members, key=lambda one: one.study.cores)
             real = tuple(one for one in by_cores if is_real(one))
@@ -109,18 +109,18 @@ def curves(held: Sequence[Measured]) -> list[CoreCurve]:
     return result
 
 
-def is_real(one: Measured) -> bool:
+def is_real(one: MeasuredFactorization) -> bool:
     """Whether every core of the study was known to be a core of its own, so that its times say something."""
-    return one.place is not None and one.place.emulated is False
+    return one.hardware is not None and one.hardware.emulated is False
 
 
-def shared_plan(one: Measured) -> dict[str, Any]:
+def shared_plan(one: MeasuredFactorization) -> dict[str, Any]:
     """The plan that all studies of a curve share: that without the number of cores."""
     along = KINDS[one.study.kind].along
     return {field: value for field, value in one.study.plan().items() if field != along}
 
 
-def _told(one: Measured) -> Mapping[str, Any]:
+def _readable_plan(one: MeasuredFactorization) -> Mapping[str, Any]:
     """The shared plan with options of the data and ranges as fields of their own, in words."""
     plan = shared_plan(one)
     options, space = plan.pop("dataset_options"), plan.pop("space")
@@ -167,7 +167,7 @@ def table(judged: Sequence[JudgedCoreCurve]) -> pd.DataFrame:
 
 def _row(judged: JudgedCoreCurve) -> dict[str, Any]:
     curve, fit = judged.curve, judged.fit
-    place = curve.any.place
+    place = curve.any.hardware
     row = {name: getattr(curve.any.study, name) for name in ("dataset", "dim", "solver", "table_dtype")}
     row |= {"device_kind": place and place.device_kind, "verdict": judged.verdict, "reason": judged.reason}
     row["core_counts"] = " ".join(str(one.study.cores) for one in curve.members)
@@ -193,7 +193,7 @@ def readable(judged: Sequence[JudgedCoreCurve]) -> str:
     header += [f"{name} seconds" for name in TIMES] + ["critical cores", "verdict"]
     rows, remarks = [], []
     for i, one in enumerate(judged, start=1):
-        study, place, members = one.curve.any.study, one.curve.any.place, one.curve.members
+        study, place, members = one.curve.any.study, one.curve.any.hardware, one.curve.members
         names = [study.dataset, str(study.dim), study.solver, study.table_dtype, (place and place.device_kind) or ""]
         counts = ",".join(str(member.study.cores) for member in members)
         times = [_interval(getattr(one.fit, name)) for name in TIMES] if one.fit else [""] * len(TIMES)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import text
-from analysis.cores.factorizations import SPLITS, TEST, VALIDATION, Measured
+from analysis.cores.factorizations import SPLITS, TEST, VALIDATION, MeasuredFactorization
 from results import command_line
 
 COLUMNS = {
@@ -50,7 +50,7 @@ WHOLE = ("dim", "cores", "trial", "epochs", "bytes_per_core", "peak_bytes_per_co
 CONJUGATE = ("cg", "rotated_cg")
 
 
-def table(held: Sequence[Measured]) -> pd.DataFrame:
+def table(held: Sequence[MeasuredFactorization]) -> pd.DataFrame:
     """The table of ``COLUMNS``, in the order of ``held``.
 
     Whole numbers are Int64 and emulated is boolean, so that what is not known is an empty cell.
@@ -60,7 +60,7 @@ def table(held: Sequence[Measured]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(numbers, "Int64") | {"emulated": "boolean"})
 
 
-def _row(one: Measured) -> dict[str, object]:
+def _row(one: MeasuredFactorization) -> dict[str, object]:
     study, ledger = one.study, one.ledger
     fields = ("dataset", "dim", "solver", "table_dtype", "cores", "solver_dtype", "ridge", "gather", "kernel")
     row = {field: getattr(study, field) for field in fields} | {
@@ -70,7 +70,7 @@ def _row(one: Measured) -> dict[str, object]:
         "complete": ledger.complete,
         "infeasible": ledger.infeasible,
         "incomplete": ledger.planned - ledger.complete - ledger.infeasible - ledger.missing,
-        **(one.place._asdict() if one.place else {}),
+        **(one.hardware._asdict() if one.hardware else {}),
     }
     if one.chosen is None:
         return row
@@ -85,13 +85,13 @@ def _row(one: Measured) -> dict[str, object]:
     return row
 
 
-def data(one: Measured) -> str:
+def data(one: MeasuredFactorization) -> str:
     """Identification of the data beyond the name of the data set: options or version."""
     options = one.study.dataset_options
     return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
 
 
-def notes(held: Sequence[Measured], waiting: Sequence[str] = ()) -> list[str]:
+def notes(held: Sequence[MeasuredFactorization], waiting: Sequence[str] = ()) -> list[str]:
     """Notes for a reader of the table of ``held``, a sentence each.
 
     Args:
@@ -101,7 +101,7 @@ def notes(held: Sequence[Measured], waiting: Sequence[str] = ()) -> list[str]:
         {
             "not in the table, as no run has ended yet": waiting,
             "cores are emulated, so that seconds say nothing about speed": [
-                emulated_label(one) for one in held if one.place and one.place.emulated
+                emulated_label(one) for one in held if one.hardware and one.hardware.emulated
             ],
             "every trial that ended diverged, so there is none to show": [
                 one.study.name for one in held if one.chosen is None and one.ledger.infeasible
@@ -116,9 +116,9 @@ def notes(held: Sequence[Measured], waiting: Sequence[str] = ()) -> list[str]:
     )
 
 
-def emulated_label(one: Measured) -> str:
+def emulated_label(one: MeasuredFactorization) -> str:
     """A study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
-    cores, physical = one.study.cores, one.place and one.place.physical_cores
+    cores, physical = one.study.cores, one.hardware and one.hardware.physical_cores
     return f"{one.study.name} ({cores} core{'s' * (cores > 1)}{f' on {physical} physical' if physical else ''})"
 
 

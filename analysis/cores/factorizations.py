@@ -40,7 +40,7 @@ class Hardware(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredFactorization:
     """A study of kind ``cores`` that has run.
 
     Attributes:
@@ -51,14 +51,14 @@ class Measured:
         compiling; the mean of the epochs since the one before), validation_recall_20, validation_recall_50, recall_20,
         recall_50 (of test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so far);
         float64 but for the ids. What was not measured is NaN: of validation, all of software 0.1.
-      places: where each run took place, by its number.
+      hardware_by_run: what each run computed on, by its number.
     """
 
     study: Factorization
     ledger: Ledger
     trials: pd.DataFrame
     epochs: pd.DataFrame
-    places: dict[int, Hardware]
+    hardware_by_run: dict[int, Hardware]
 
     @functools.cached_property
     def chosen_by(self) -> str:
@@ -97,14 +97,14 @@ class Measured:
         return seconds[np.isfinite(seconds)]
 
     @functools.cached_property
-    def place(self) -> Hardware | None:
+    def hardware(self) -> Hardware | None:
         """Hardware of the chosen trial or, if there is none, of the newest run; None if unknown."""
         if self.chosen is None:
-            return next(reversed(self.places.values()), None)
-        return self.places.get(self.trials["run"].to_dict()[self.chosen])
+            return next(reversed(self.hardware_by_run.values()), None)
+        return self.hardware_by_run.get(self.trials["run"].to_dict()[self.chosen])
 
 
-def load(folder: Folder) -> list[Measured]:
+def load(folder: Folder) -> list[MeasuredFactorization]:
     """The studies of kind ``cores`` that have run, of a store or a release; the tables of others are not opened.
 
     Sorted by what tables show of them and, within all that is alike, by cores.
@@ -113,14 +113,14 @@ def load(folder: Folder) -> list[Measured]:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
     """
 
-    def read() -> list[Measured]:
+    def read() -> list[MeasuredFactorization]:
         commits = kinds.of_kind(store.catalogue(folder), Factorization.kind)
         return sorted(map(_measured, commits), key=lambda one: _order(one.study))
 
     return retry(read)
 
 
-def waiting_names(folder: Folder, ran: Sequence[Measured]) -> list[str]:
+def waiting_names(folder: Folder, ran: Sequence[MeasuredFactorization]) -> list[str]:
     """Names of the studies of kind ``cores`` that were asked for and are not visible yet."""
     others = set(store.names(folder)) - {one.study.name for one in ran}
     seen = {commit.name for commit in store.catalogue(folder)}
@@ -144,17 +144,17 @@ def _order(study: Factorization) -> tuple[object, ...]:
     return (*names, *(str(value) for field, value in study.plan().items() if field != along), study.cores)
 
 
-def _measured(commit: Commit) -> Measured:
+def _measured(commit: Commit) -> MeasuredFactorization:
     (study,) = kinds.of_type([commit.study], Factorization)
     trials = read_table(commit, "trials").to_pandas()
     runs = read_table(commit, "studies").select(["run", *Hardware._fields]).to_pylist()
-    places = {run.pop("run"): Hardware(**run) for run in runs}
+    hardware = {run.pop("run"): Hardware(**run) for run in runs}
     own = trials.set_index("trial")[["run", "status", *study.space]]
-    return Measured(study, commit.ledger, own, _epochs(commit), dict(sorted(places.items())))
+    return MeasuredFactorization(study, commit.ledger, own, _epochs(commit), dict(sorted(hardware.items())))
 
 
 def _epochs(commit: Commit) -> pd.DataFrame:
-    """The table ``Measured.epochs``. Numbers of float32 become the shortest decimals that stand for them."""
+    """The table ``epochs`` of a factorization. Numbers of float32 become the shortest decimals that stand for them."""
     table = read_table(commit, "measurements").to_pandas()
 
     def column(name: str) -> np.ndarray:

@@ -92,7 +92,7 @@ def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
 
 
 def of_cores(points: Region, best: float) -> tuple[float, float]:
-    """The ends of the number of cores that loses half of their time in the region; ``best`` is inside."""
+    """The range, over the laws in the region, of the core count that loses half of its time; ``best`` is inside."""
 
     def excess(ln_cores: float, side: int) -> float:
         return _misfit(points, _losing(points, math.exp(ln_cores), side)) - points.bound

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.fitting import confirmations, fits, pairs
+from analysis.fitting import confirmations, curve_fits, fits
+from analysis.fitting.curve_fits import ANSWERS, SELECTED, CurveFits
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.fits import Judged
-from analysis.fitting.pairs import ANSWERS, SELECTED, Fitted
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
@@ -23,7 +23,7 @@ CRITICAL = "critical batch size"
 LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
 
 
-def steps_to_target(curves: Sequence[Fitted]) -> Pictures:
+def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
     """One picture per curve: its points, fits, bands, regimes and critical batch sizes."""
     for one in curves:
         curve, points = one.curve, one.judged.points
@@ -41,11 +41,11 @@ def steps_to_target(curves: Sequence[Fitted]) -> Pictures:
         yield Picture((*names, curve.distinction) if curve.distinction else names, figure)
 
 
-def draw_curve(ax: Axes, one: Fitted) -> None:
+def draw_curve(ax: Axes, one: CurveFits) -> None:
     """Draws steps to target with fit, band, regimes and critical batch size, as selected and as confirmed."""
     points = one.judged.points
     missed, budgets = list(one.missed), list(one.missed.values())
-    heights = [*draw.heights(points), *budgets, *confirmations.heights(one.again)]
+    heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
     draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
     draw.measurements(ax, points, draw.SELECTED, None)
     if missed:
@@ -55,7 +55,7 @@ def draw_curve(ax: Axes, one: Fitted) -> None:
     examples = fit.e_min if fit else float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
     _fit(ax, one.judged, draw.SELECTED, examples, "selected, and fit" if both else "measured, and fit", both=both)
     if one.confirmed is not None:
-        draw.repeated_medians(ax, one.again, draw.CONFIRMED)
+        draw.repeated_medians(ax, one.confirmations, draw.CONFIRMED)
         again = one.confirmed.fit
         label = "confirmed: median, range, and fit"
         _fit(ax, one.confirmed, draw.CONFIRMED, again.e_min if again else None, label, both=True)
@@ -75,9 +75,9 @@ def _fit(ax: Axes, judged: Judged, style: Style, examples: float | None, label: 
         draw.perfect_scaling(ax, examples, style.color if both else INK, "perfect scaling" if first else None)
 
 
-def optimizers(curves: Sequence[Fitted]) -> Pictures:
+def optimizers(curves: Sequence[CurveFits]) -> Pictures:
     """One picture per data set, model and target: all optimizers, selected on the left and confirmed on the right."""
-    for names, group in pairs.comparable_groups(curves, "optimizer", "targets"):
+    for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([_goal(group[0].curve), *names[4:]])}"
         lines = [one for one in group if len(one.judged.points.batch_size)]
@@ -94,7 +94,7 @@ def optimizers(curves: Sequence[Fitted]) -> Pictures:
         yield Picture(names, draw_all(workload, goal, lines, entries))
 
 
-def _alone(workload: str, goal: str, lines: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
+def _alone(workload: str, goal: str, lines: Sequence[CurveFits], entries: Sequence[Line2D]) -> Figure:
     """All optimizers on one pair of axes."""
     crowded = len(lines) > WITHIN_AXES
     figure, ax = axes(workload, goal, beside=crowded)
@@ -106,7 +106,7 @@ def _alone(workload: str, goal: str, lines: Sequence[Fitted], entries: Sequence[
     return figure
 
 
-def _side_by_side(workload: str, goal: str, lines: Sequence[Fitted], entries: Sequence[Line2D]) -> Figure:
+def _side_by_side(workload: str, goal: str, lines: Sequence[CurveFits], entries: Sequence[Line2D]) -> Figure:
     """Selected answers on the left, confirmed ones on the right, on the same axes, and a legend beneath."""
     rows = -(-len(lines) // 2)
     figure, both = panels(workload, goal, (1, 1), across=9.6, below=0.2 + (rows + 1) * LINE)
@@ -125,14 +125,14 @@ def _side_by_side(workload: str, goal: str, lines: Sequence[Fitted], entries: Se
     return figure
 
 
-def _limits(ax: Axes, lines: Sequence[Fitted]) -> None:
+def _limits(ax: Axes, lines: Sequence[CurveFits]) -> None:
     every = [one.judged.points for one in lines]
     heights = [steps for points in every for steps in draw.heights(points)]
-    heights += [steps for one in lines for each in one.again for steps in each.median if 0 < steps < np.inf]
+    heights += [steps for one in lines for each in one.confirmations for steps in each.median if 0 < steps < np.inf]
     draw.batch_size_axes(ax, [size for points in every for size in points.batch_size], heights)
 
 
-def _all(ax: Axes, lines: Sequence[Fitted], name: str) -> None:
+def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
     """The selected answers of all optimizers, or the confirmed ones."""
     for one, style in zip(lines, draw.styles(), strict=False):
         judged = one.judged if name == SELECTED else one.confirmed
@@ -141,13 +141,13 @@ def _all(ax: Axes, lines: Sequence[Fitted], name: str) -> None:
         if name == SELECTED:
             draw.measurements(ax, judged.points, style, None)
         else:
-            draw.repeated_medians(ax, one.again, style, bars=False)
+            draw.repeated_medians(ax, one.confirmations, style, bars=False)
         if judged.fit:
             draw.fit_line(ax, judged.fit, style, None)
             draw.knee(ax, judged, style)
 
 
-def _entries(lines: Sequence[Fitted], above: str = "") -> list[Line2D]:
+def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
     """Entries of a legend: names with what tells them apart, unless it is ``above`` all, and critical batch sizes."""
     entries = []
     for one, style in zip(lines, draw.styles(), strict=False):

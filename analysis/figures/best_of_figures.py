@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 
 from analysis.figures import requests
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import by_k, pairs, regimes
+from analysis.fitting import by_k, curve_fits, regimes
 from analysis.fitting.by_k import AtK
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import Judged
-from analysis.fitting.pairs import Fitted
 from analysis.plotting import draw, grid, ticks, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
@@ -26,12 +26,12 @@ MINIMUM = Style(INK, "o", (0, ()))
 def searches(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
     """One picture per workload and target, of searches of the requested numbers of trials, or of powers of two."""
     for workload, target in requests.each(selection, request):
-        one = pairs.of_workload(workload, target)
+        one = curve_fits.of_workload(workload, target)
         powers = [2**i for i in range(1, (one.judged.points.trials or 1).bit_length())]
         yield from draw_searches([one], request.best_of or powers)
 
 
-def draw_searches(curves: Sequence[Fitted], sizes: Sequence[int]) -> Pictures:
+def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures:
     """One picture per curve.
 
     Args:
@@ -62,13 +62,13 @@ def draw_searches(curves: Sequence[Fitted], sizes: Sequence[int]) -> Pictures:
         yield Picture(("searches", *curve.workload[:3], curve.target.metric, f"{curve.target.value:g}"), figure)
 
 
-def knees(curves: Sequence[Fitted]) -> Pictures:
+def knees(curves: Sequence[CurveFits]) -> Pictures:
     """One picture per data set, model and target: critical batch sizes of the best of k, a panel per optimizer.
 
     Studies that were pruned, and tell of their own k alone, stand in the panel of those that were not.
     """
-    for key, members in pairs.comparable_groups(curves, "optimizer", "targets", "pruning"):
-        group: dict[str, list[Fitted]] = {}
+    for key, members in curve_fits.comparable_groups(curves, "optimizer", "targets", "pruning"):
+        group: dict[str, list[CurveFits]] = {}
         for one in members:
             group.setdefault(one.curve.optimizer, []).append(one)
         at_every_k = {optimizer: (own, by_k.refit(own)) for optimizer, own in group.items()}
@@ -87,7 +87,7 @@ def knees(curves: Sequence[Fitted]) -> Pictures:
         yield Picture(key, grid.grid(heading, [goal], grid.places(panels), symbols))
 
 
-def _judged(own: Sequence[Fitted], by: Sequence[AtK]) -> list[Judged]:
+def _judged(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[Judged]:
     return [*(at.judged for at in by), *(one.confirmed for one in own if one.confirmed)]
 
 
@@ -99,7 +99,9 @@ def _ends(judged: Sequence[Judged]) -> tuple[float, float]:
     return min(sizes) / 2, max(sizes) * 2
 
 
-def _knees(name: str, own: Sequence[Fitted], by: Sequence[AtK], ks: Sequence[int], ends: tuple[float, float]) -> Panel:
+def _knees(
+    name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[int], ends: tuple[float, float]
+) -> Panel:
     """Critical batch sizes of one optimizer over k, and what was confirmed a little to the right of its k."""
 
     def onto(ax: Axes) -> None:

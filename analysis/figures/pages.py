@@ -6,7 +6,7 @@ from typing import TypeVar
 from matplotlib.artist import Artist
 
 from analysis.figures.requests import FigureRequest
-from analysis.fitting.pairs import Fitted
+from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import grid
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped
@@ -24,14 +24,14 @@ def paginate(several: Sequence[T]) -> Iterator[Sequence[T]]:
         yield several[first : first + MOST]
 
 
-def keep_drawable(lines: Iterable[tuple[str, Fitted]]) -> Generator[Skipped, None, list[Fitted]]:
+def keep_drawable(lines: Iterable[tuple[str, CurveFits]]) -> Generator[Skipped, None, list[CurveFits]]:
     """Yields why a line cannot be drawn, under the words that come with it; returns the others."""
     members = []
     for words, line in lines:
         if line.drawable:
             members.append(line)
         else:
-            yield Skipped(words, f"{line.why_nothing} ({line.curve.sought})")
+            yield Skipped(words, f"{line.why_nothing} ({line.curve.target_text})")
     return members
 
 
@@ -68,7 +68,7 @@ def panel_title(workloads: Sequence[WorkloadStudies], one: WorkloadStudies) -> s
     return " · ".join([*differing, one.distinction] if one.distinction else differing) or one.title
 
 
-def trial_counts(lines: Sequence[Fitted]) -> str:
+def trial_counts(lines: Sequence[CurveFits]) -> str:
     """The number of trials that points are the best of, by which rule, and whether they were pruned."""
     counts = sorted({one.judged.points.trials or 0 for one in lines})
     span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"

@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocat
 
 from analysis import text
 from analysis.cores import core_counts
-from analysis.cores.factorizations import SPLITS, TEST, Measured
+from analysis.cores.factorizations import SPLITS, TEST, MeasuredFactorization
 from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
@@ -41,7 +41,7 @@ EPOCHS = Axis(lambda frame: frame["epoch"], "epoch", False)
 SECONDS = Axis(lambda frame: frame["elapsed"], "seconds of solving", True)
 
 
-def recall(studies: Sequence[Measured]) -> Pictures:
+def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """One picture per data set: Recall@20 and @50 of every way to factorize it, on test rows, over numbers of cores."""
     for group in _alike(studies, WAYS):
         rows = _alike(group, ())
@@ -78,7 +78,7 @@ def recall(studies: Sequence[Measured]) -> Pictures:
         yield Picture((group[0].study.dataset,), figure)
 
 
-def precision(studies: Sequence[Measured]) -> Pictures:
+def precision(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """One picture per factorization: recall and objective epoch by epoch, in every number format it was run in."""
     several = by_format(studies)
     if not several:
@@ -91,7 +91,7 @@ def precision(studies: Sequence[Measured]) -> Pictures:
         )
 
 
-def solvers(studies: Sequence[Measured]) -> Pictures:
+def solvers(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """One picture per factorization: recall and objective against seconds, with every solver.
 
     On the fewest cores that several solvers ran on, each of them a core of its own.
@@ -109,7 +109,7 @@ def solvers(studies: Sequence[Measured]) -> Pictures:
         yield Picture(labels.names(one, with_solver=False), _courses(title, group, labels.solver, SECONDS))
 
 
-def tuning(studies: Sequence[Measured]) -> Pictures:
+def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """One picture per factorization: the recall that chooses its best trial over unobserved weight and norm penalty."""
     several = by_trial(studies)
     if not several:
@@ -148,40 +148,42 @@ def tuning(studies: Sequence[Measured]) -> Pictures:
         yield Picture(labels.names(one), figure)
 
 
-def by_format(studies: Sequence[Measured]) -> list[list[Measured]]:
+def by_format(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
     """Groups of factorizations that differ in number format alone."""
     return _differing([members[0] for members in _alike(studies, ())], (*FORMATS, "cores"))
 
 
-def by_solver(studies: Sequence[Measured]) -> list[list[Measured]]:
+def by_solver(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
     """Groups that differ in solver alone, on the fewest real cores that several solvers ran on."""
     several = _differing([one for one in studies if core_counts.is_real(one)], SOLVERS)
     fewest = {canonical(_without(group[0], (*SOLVERS, "cores"))): group for group in reversed(several)}
     return list(reversed(fewest.values()))
 
 
-def by_trial(studies: Sequence[Measured]) -> list[list[Measured]]:
+def by_trial(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
     """Factorizations with enough trials to tell of their plane, each on all numbers of cores."""
     return _alike([one for one in studies if len(one.trials) >= FEWEST_TRIALS], ())
 
 
-def best_of(group: Sequence[Measured]) -> Measured:
+def best_of(group: Sequence[MeasuredFactorization]) -> MeasuredFactorization:
     """The factorization with the best Recall@20, by what chooses its trials."""
     return max(group, key=lambda one: -1.0 if one.chosen is None else one.result(one.chosen_by))
 
 
-def recalls(one: Measured, name: str) -> str:
+def recalls(one: MeasuredFactorization, name: str) -> str:
     """Recall@20 of the chosen trial, called ``name``, on the rows that chose it and on those it is reported on."""
     splits = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
     return f"{name} {', '.join(splits)}"
 
 
-def trial_of(best: Measured) -> int:
+def trial_of(best: MeasuredFactorization) -> int:
     """Its best trial, which is shown of all of its group; the first where all diverged."""
     return int(best.trials.index[0]) if best.chosen is None else best.chosen
 
 
-def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], str], axis: Axis) -> Figure:
+def _courses(
+    title: str, group: Sequence[MeasuredFactorization], label: Callable[[MeasuredFactorization], str], axis: Axis
+) -> Figure:
     """The same trial, that which is best in the best of ``group``, in each of them: recall and objective."""
     best = best_of(group)
     trial = trial_of(best)
@@ -216,7 +218,9 @@ def _courses(title: str, group: Sequence[Measured], label: Callable[[Measured], 
     return figure
 
 
-def _course(left: Axes, right: Axes, one: Measured, trial: int, style: Style, label: str, axis: Axis) -> None:
+def _course(
+    left: Axes, right: Axes, one: MeasuredFactorization, trial: int, style: Style, label: str, axis: Axis
+) -> None:
     """A trial's recall and objective; a cross at its last finite values."""
     frame = one.epochs_of(trial)
     seconds = frame["seconds"].median()
@@ -234,22 +238,22 @@ def _course(left: Axes, right: Axes, one: Measured, trial: int, style: Style, la
             ax.plot(x[last], y[last], marker="x", color=style.color, zorder=5, **(MARK | {"markersize": 10}))
 
 
-def _differing(studies: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
+def _differing(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
     """Groups of two studies or more that differ in ``fields`` alone."""
     return [group for group in _grouped(studies, fields) if len(group) > 1]
 
 
-def _alike(studies: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
+def _alike(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
     """Groups of studies that differ in ``fields`` and the number of cores alone."""
     return _grouped(studies, (*fields, "cores"))
 
 
-def _grouped(studies: Sequence[Measured], fields: Sequence[str]) -> list[list[Measured]]:
-    groups: dict[str, list[Measured]] = {}
+def _grouped(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
+    groups: dict[str, list[MeasuredFactorization]] = {}
     for one in studies:
         groups.setdefault(canonical(_without(one, fields)), []).append(one)
     return list(groups.values())
 
 
-def _without(one: Measured, fields: Sequence[str]) -> dict[str, Any]:
+def _without(one: MeasuredFactorization, fields: Sequence[str]) -> dict[str, Any]:
     return {field: value for field, value in one.study.plan().items() if field not in fields}

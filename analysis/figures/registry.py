@@ -15,10 +15,10 @@ from analysis.studies import BATCH, CORES, PAPER
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
-    from analysis.cores.factorizations import Measured
+    from analysis.cores.factorizations import MeasuredFactorization
     from analysis.figures.requests import FigureRequest
     from analysis.figures.shallue2018 import PaperWorkloads
-    from analysis.fitting.pairs import Fitted
+    from analysis.fitting.curve_fits import CurveFits
     from analysis.plotting.picture import Pictures, Skipped
     from analysis.workloads import WorkloadStudies
     from results.durable import Folder
@@ -58,70 +58,70 @@ def _figure(source: str, shows: str) -> Callable[[Draw], Draw]:
 
 
 @_figure(BATCH, "steps to target against batch size, one picture per curve, with its regimes")
-def steps_to_target(curves: "Sequence[Fitted]") -> "Pictures":
+def steps_to_target(curves: "Sequence[CurveFits]") -> "Pictures":
     from analysis.figures import batch_figures
 
     return batch_figures.steps_to_target(curves)
 
 
 @_figure(BATCH, "the curves of all optimizers of a workload in one picture")
-def optimizers(curves: "Sequence[Fitted]") -> "Pictures":
+def optimizers(curves: "Sequence[CurveFits]") -> "Pictures":
     from analysis.figures import batch_figures
 
     return batch_figures.optimizers(curves)
 
 
 @_figure(BATCH, "all there is on a workload: a page per curve, with its trials and its fit")
-def summary(curves: "Sequence[Fitted]") -> "Pictures":
+def summary(curves: "Sequence[CurveFits]") -> "Pictures":
     from analysis.figures import summaries
 
     return summaries.summary(curves)
 
 
 @_figure(BATCH, "how the critical batch size moves with the number of trials")
-def best_of(curves: "Sequence[Fitted]") -> "Pictures":
+def best_of(curves: "Sequence[CurveFits]") -> "Pictures":
     from analysis.figures import best_of_figures
 
     return best_of_figures.knees(curves)
 
 
 @_figure(CORES, "seconds per epoch of a factorization against cores, one picture per curve")
-def epochs(factorizations: "Sequence[Measured]") -> "Pictures":
+def epochs(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
     from analysis.figures import scaling_figures
 
     return scaling_figures.epochs_against_cores(factorizations)
 
 
 @_figure(CORES, "speed-up and efficiency against cores, all curves of a device")
-def speedup(factorizations: "Sequence[Measured]") -> "Pictures":
+def speedup(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
     from analysis.figures import scaling_figures
 
     return scaling_figures.speedup(factorizations)
 
 
 @_figure(CORES, "Recall@20 and @50 of all factorizations of a data set")
-def recall(factorizations: "Sequence[Measured]") -> "Pictures":
+def recall(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
     from analysis.figures import recall_figures
 
     return recall_figures.recall(factorizations)
 
 
 @_figure(CORES, "recall and objective epoch by epoch in every number format")
-def precision(factorizations: "Sequence[Measured]") -> "Pictures":
+def precision(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
     from analysis.figures import recall_figures
 
     return recall_figures.precision(factorizations)
 
 
 @_figure(CORES, "recall and objective against seconds with every solver")
-def solvers(factorizations: "Sequence[Measured]") -> "Pictures":
+def solvers(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
     from analysis.figures import recall_figures
 
     return recall_figures.solvers(factorizations)
 
 
 @_figure(CORES, "recall over the plane of unobserved weight and norm penalty")
-def tuning(factorizations: "Sequence[Measured]") -> "Pictures":
+def tuning(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
     from analysis.figures import recall_figures
 
     return recall_figures.tuning(factorizations)
@@ -204,9 +204,9 @@ KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATC
 
 
 def _curves(folder: "Folder", target: tuple[str, float] | None) -> Any:
-    from analysis.fitting import pairs
+    from analysis.fitting import curve_fits
 
-    return pairs.of_store(folder, target)
+    return curve_fits.of_store(folder, target)
 
 
 def _factorizations(folder: "Folder", target: tuple[str, float] | None) -> Any:
@@ -318,14 +318,16 @@ def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
     """
     from analysis import workloads
     from analysis.figures import requests
-    from analysis.fitting import pairs
+    from analysis.fitting import curve_fits
 
     check_choice("kind", request.kind, KINDS)
     selection, without = requests.with_targets(workloads.of_store(folder, request.where), request)
     yield from without
     figure = FIGURES[request.kind]
     if figure.source == BATCH:
-        yield from figure.draw([pairs.of_workload(*each, request.rule) for each in requests.each(selection, request)])
+        yield from figure.draw(
+            [curve_fits.of_workload(*each, request.rule) for each in requests.each(selection, request)]
+        )
     else:
         yield from figure.draw(selection, request)
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from analysis.cores import core_counts, scaling
 from analysis.cores.core_counts import CoreCurve, JudgedCoreCurve
-from analysis.cores.factorizations import Measured
+from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
@@ -21,12 +21,12 @@ PUBLISHED = "alx2022"
 IDEAL: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
 
 
-def epochs_against_cores(studies: Sequence[Measured]) -> Pictures:
+def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """One picture per curve: its seconds per epoch, the ideal, the fit and, of web graphs, ALX's beside them."""
     curves, skipped = _long_enough(studies, "epochs")
     yield from skipped
     for curve in curves:
-        judged, place = core_counts.judge(curve), curve.any.place
+        judged, place = core_counts.judge(curve), curve.any.hardware
         over = labels.span([len(one.seconds) for one in curve.members], "epoch")
         device, points = place and place.device_kind, f"median of {over} and their middle half"
         web = curve.any.study.dataset.startswith(WEB)
@@ -51,13 +51,13 @@ def epochs_against_cores(studies: Sequence[Measured]) -> Pictures:
         yield Picture(labels.names(curve.any), figure)
 
 
-def speedup(studies: Sequence[Measured]) -> Pictures:
+def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """One picture per kind of device: speed-up and efficiency of all its curves."""
     curves, skipped = _long_enough(studies, "speedup")
     yield from skipped
     kinds: dict[tuple[str, ...], list[CoreCurve]] = {}
     for curve in curves:
-        place = curve.any.place
+        place = curve.any.hardware
         device = (place.backend, place.device_kind) if place else ()
         kinds.setdefault(tuple(dict.fromkeys(filter(None, device))), []).append(curve)
     for names, alike in kinds.items():
@@ -81,7 +81,7 @@ def speedup(studies: Sequence[Measured]) -> Pictures:
         yield Picture(names, figure)
 
 
-def _long_enough(studies: Sequence[Measured], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
+def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
     """The curves that are long enough for a picture, and what is not drawn: emulated cores, or nothing at all."""
     every = core_counts.curves(studies)
     curves = [curve for curve in every if len(curve.members) >= FEWEST]

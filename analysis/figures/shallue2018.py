@@ -11,9 +11,9 @@ from matplotlib.artist import Artist
 from analysis import text
 from analysis.figures import definitions
 from analysis.figures.definitions import PaperLine
-from analysis.fitting import curves, pairs
+from analysis.fitting import curve_fits, curves
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.curves import TrialFilter
-from analysis.fitting.pairs import Fitted
 from analysis.plotting import best, grid, plane, steps, tuning
 from analysis.plotting.best import Errors
 from analysis.plotting.grid import Panel
@@ -42,7 +42,7 @@ class PaperWorkloads(NamedTuple):
     """
 
     workloads: Mapping[tuple[str, str, str], WorkloadStudies]
-    lines: dict[object, Fitted]
+    lines: dict[object, CurveFits]
 
 
 class BuiltPanel(NamedTuple):
@@ -57,7 +57,7 @@ class BuiltPanel(NamedTuple):
 
     panel: Panel | None
     problems: Sequence[str] = ()
-    lines: Sequence[Fitted] = ()
+    lines: Sequence[CurveFits] = ()
     counts: Sequence[int] = ()
 
 
@@ -135,7 +135,7 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     return BuiltPanel(panel, problems, lines, [one.judged.points.trials or 0 for one in lines])
 
 
-def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[Fitted], list[str]]:
+def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[CurveFits], list[str]]:
     """The lines that have points, at the batch size that they are relative to, too; and why the others have not."""
     lines, problems = [], []
     for one in members:
@@ -143,11 +143,11 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[Fi
         assert workload is not None, "the caller has looked"
         key = (one.workload, one.target, one.first, one.split)
         if key not in paper.lines:
-            paper.lines[key] = pairs.of_workload(workload, one.target, _rule(workload, one), _filter(one))
+            paper.lines[key] = curve_fits.of_workload(workload, one.target, _rule(workload, one), _filter(one))
         line = paper.lines[key]._replace(label=one.series)
         name = one.series or "its line"
         if not line.drawable:
-            problems.append(f"{name}: {line.why_nothing} ({line.curve.sought})")
+            problems.append(f"{name}: {line.why_nothing} ({line.curve.target_text})")
         elif one.relative_to and math.isnan(line.steps_at(one.relative_to)):
             problems.append(f"{name}: no steps at batch size {one.relative_to:,}, which all are relative to")
         else:

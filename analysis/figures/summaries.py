@@ -10,9 +10,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.figures import batch_figures
-from analysis.fitting import fits, pairs
+from analysis.fitting import curve_fits, fits
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import Judged
-from analysis.fitting.pairs import Fitted
 from analysis.plotting import evidence, tuning
 from analysis.plotting.draw import INK
 from analysis.plotting.evidence import CurveTrials
@@ -32,7 +32,7 @@ LINE = 0.147  # of the words beside the curve, inches
 MARKS = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
 
 
-def summary(curves: Sequence[Fitted]) -> Pictures:
+def summary(curves: Sequence[CurveFits]) -> Pictures:
     """One page per curve that has a point."""
     for one in curves:
         curve = one.curve
@@ -119,7 +119,7 @@ def _words(page: CurveTrials) -> str:
     """Verdict of each fit, its assumptions, and whatever else there is to know."""
     several = page.one.confirmed is not None
     paragraphs: list[str] = []
-    for name, judged in pairs.answers(page.one):
+    for name, judged in curve_fits.answers(page.one):
         paragraphs += ["", name] if paragraphs else [name] if several else []
         paragraphs += _fit_lines(judged)
         paragraphs += ["", *([judged.reason] if judged.reason else [])]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from analysis import text
 from analysis.figures import pages, requests
 from analysis.figures.requests import PRUNED, FigureRequest
-from analysis.fitting import curves, pairs
+from analysis.fitting import curve_fits, curves
 from analysis.plotting import best, plane, steps, tuning
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Pictures, Skipped
@@ -22,7 +22,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
     """One picture per workload and target, a panel per metaparameter of the best trials."""
     for workload, target in requests.each(selection, request):
         what = f"metaparameters of {workload.title}"
-        for line in (yield from pages.keep_drawable([(what, pairs.of_workload(workload, target, request.rule))])):
+        for line in (yield from pages.keep_drawable([(what, curve_fits.of_workload(workload, target, request.rule))])):
             space = workload.commits[-1].study.space
             shown = tuning.shared_quantities(line, metaparameters.quantities(line.curve.tuned, space))
             if not shown:
@@ -31,7 +31,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
             panels = [tuning.panel(quantity.label, line, quantity) for quantity in shown]
             critical = line.judged.verdict == "identified"
             symbols = tuning.symbols(rates=any(q.is_rate for q in shown), critical=critical)
-            goals = [f"{workload.title} · {line.curve.sought} · {pages.trial_counts([line])}"]
+            goals = [f"{workload.title} · {line.curve.target_text} · {pages.trial_counts([line])}"]
             names = [*pages.file_names([workload]), *_target(target)]
             yield pages.picture("Metaparameters of the best trial", goals, panels, symbols, names, request)
 
@@ -83,7 +83,7 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
         if len(groups) < 2:
             yield Skipped(what, f"its trials do not differ in {name}; name another metaparameter with --by")
             continue
-        lines = [pairs.of_workload(workload, target, request.rule, group.kept, group.label) for group in groups]
+        lines = [curve_fits.of_workload(workload, target, request.rule, group.kept, group.label) for group in groups]
         members = yield from pages.keep_drawable((f"{line.label} in {what}", line) for line in lines)
         errors = [one for group in groups for one in _errors(workload, of_study, target, request, group)]
         stop = pages.stops_at(workload, target.metric)
@@ -93,7 +93,7 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
         if errors:
             panels.append(best.panel("best error of any trial", target.metric, errors, ordered=False, stop=stop))
         if members:
-            panels.append(steps.panel(f"steps to {members[0].curve.sought}", members, perfect=members[0].label))
+            panels.append(steps.panel(f"steps to {members[0].curve.target_text}", members, perfect=members[0].label))
         if panels:
             symbols = steps.symbols(members, alone=False, perfect=True) if members else []
             symbols += best.symbols(stop) if errors else []

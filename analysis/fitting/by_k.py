@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.fitting import fits, pairs
+from analysis.fitting import curve_fits, fits
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import Judged
-from analysis.fitting.pairs import Fitted
 from results.bad_input import BadInput
 
 FEWEST = 8  # trials; fewer are hardly a search
@@ -22,12 +22,12 @@ FEWEST = 8  # trials; fewer are hardly a search
 class AtK(NamedTuple):
     """The fit of a curve whose points are the best of k trials each."""
 
-    one: Fitted
+    one: CurveFits
     k: int
     judged: Judged
 
 
-def numbers(one: Fitted) -> list[int]:
+def numbers(one: CurveFits) -> list[int]:
     """Powers of two that a curve tells of, from ``FEWEST`` on, and how many trials it has."""
     count = one.judged.points.trials or 0
     if one.curve.pruned or count < FEWEST:
@@ -36,12 +36,12 @@ def numbers(one: Fitted) -> list[int]:
     return [*powers, count]
 
 
-def refit(curves: Sequence[Fitted], ks: Sequence[int] = ()) -> list[AtK]:
+def refit(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]:
     """Every curve by k, sorted by k within a curve.
 
     Args:
       curves: curves.
-      ks: numbers of trials; those that a curve does not tell of are left out. None: those of ``numbers``.
+      ks: numbers of trials; those at which a curve cannot be fitted are left out. Empty: those of ``numbers``.
     """
     return [
         AtK(one, k, one.judged if k == one.judged.points.trials else fits.of_curve(first_trials(one.curve, k)))
@@ -51,7 +51,7 @@ def refit(curves: Sequence[Fitted], ks: Sequence[int] = ()) -> list[AtK]:
     ]
 
 
-def rows(curves: Sequence[Fitted], ks: Sequence[int]) -> tuple[pd.DataFrame, list[Judged]]:
+def rows(curves: Sequence[CurveFits], ks: Sequence[int]) -> tuple[pd.DataFrame, list[Judged]]:
     """Names of curves and numbers of trials, a row for every k of each curve, with the fits.
 
     Raises:
@@ -61,21 +61,21 @@ def rows(curves: Sequence[Fitted], ks: Sequence[int]) -> tuple[pd.DataFrame, lis
     if not refits:
         available = sorted({k for one in curves for k in numbers(one)})
         wanted, there_are = (", ".join(map(str, each)) for each in (ks, available))
-        raise BadInput(f"no curve tells of the best of {wanted} trials; they tell of that of {there_are or 'none'}")
-    return pairs.naming([(at.one.curve, pairs.SELECTED, at.k) for at in refits]), [at.judged for at in refits]
+        raise BadInput(f"no curve can be fitted at the best of {wanted} trials; available: {there_are or 'none'}")
+    return curve_fits.naming([(at.one.curve, curve_fits.SELECTED, at.k) for at in refits]), [at.judged for at in refits]
 
 
-def notes(curves: Sequence[Fitted], ks: Sequence[int]) -> list[str]:
+def notes(curves: Sequence[CurveFits], ks: Sequence[int]) -> list[str]:
     """A note that names the requested numbers of trials that no curve has."""
     missing = [k for k in sorted(set(ks)) if not any(_tells(one, k) for one in curves)]
-    return [f"no curve tells of the best of {', '.join(map(str, missing))} trials"] if missing else []
+    return [f"no curve can be fitted at the best of {', '.join(map(str, missing))} trials"] if missing else []
 
 
 def table(told: Sequence[AtK]) -> pd.DataFrame:
     """Critical batch sizes in words: a row for every curve, a column for every k."""
-    groups = pairs.comparable_groups([at.one for at in told], "optimizer", "targets", "pruning")
+    groups = curve_fits.comparable_groups([at.one for at in told], "optimizer", "targets", "pruning")
     apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
-    names = pairs.naming([(at.one.curve, pairs.SELECTED, at.k) for at in told])
+    names = curve_fits.naming([(at.one.curve, curve_fits.SELECTED, at.k) for at in told])
     names["words"] = [fits.critical_in_words(at.judged) for at in told]
     names["of"] = [apart[at.one.curve.key] for at in told]
     keys = ["dataset", "model", "optimizer", "target_value", *(["of"] if names["of"].any() else [])]
@@ -87,6 +87,6 @@ def first_trials(curve: Curve, k: int) -> Curve:
     return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
 
 
-def _tells(one: Fitted, k: int) -> bool:
+def _tells(one: CurveFits, k: int) -> bool:
     count = one.judged.points.trials or 0
     return k == count or (k < count and not one.curve.pruned)

@@ -34,7 +34,7 @@ COLUMNS = {
     "octaves": "median width of the interval where identified, in factors of two; empty if there were none",
     "wrong": "share of data sets that are identified and whose interval does not hold the truth",
     "failed": "share of data sets in which a check of the shape or of the search failed, and changed the verdict",
-    "named": "share in which that check failed which the curve breaks; empty where it breaks none",
+    "named": "share of data sets in which the check of the violated assumption failed; empty where none is violated",
 }
 
 

@@ -82,7 +82,7 @@ class Curve(NamedTuple):
         return digest(self.shared)
 
     @property
-    def sought(self) -> str:
+    def target_text(self) -> str:
         """The target in words; what is kept as an error of an average precision is turned back."""
         return text.goal(self.target, self.rule)
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from analysis.fitting import pairs, regimes
-from analysis.fitting.pairs import Fitted
+from analysis.fitting import curve_fits, regimes
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.profiles import LEVEL
 from analysis.trials import metaparameters, trials
 from analysis.trials.metaparameters import Quantity
@@ -50,7 +50,7 @@ class Growth(NamedTuple):
         return [name for name, power in POWERS.items() if self.low <= power <= self.high]
 
 
-def estimate(one: Fitted, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
+def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Growth | None:
     """Estimates how a quantity of the best trials of a workload grows; None with fewer than four batch sizes.
 
     Args:
@@ -71,7 +71,7 @@ def estimate(one: Fitted, quantity: Quantity, up_to: float = math.inf) -> Growth
     return Growth(power, power - half, power + half, np.array(list(rates), np.float64))
 
 
-def table(fitted: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataFrame:
+def table(fitted: Sequence[CurveFits], *, up_to_critical: bool = False) -> pd.DataFrame:
     """A row of ``COLUMNS`` for every rate of every workload; what is too little to tell is empty.
 
     Args:
@@ -80,7 +80,7 @@ def table(fitted: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataF
     """
     rows = []
     for one in fitted:
-        critical = pairs.critical_batch_size(one.judged) if up_to_critical else math.nan
+        critical = curve_fits.critical_batch_size(one.judged) if up_to_critical else math.nan
         for quantity in _rates(one):
             grown = estimate(one, quantity, math.inf if math.isnan(critical) else critical)
             power = (grown.power, grown.low, grown.high) if grown else (math.nan,) * 3
@@ -90,7 +90,7 @@ def table(fitted: Sequence[Fitted], *, up_to_critical: bool = False) -> pd.DataF
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _rates(one: Fitted) -> list[Quantity]:
+def _rates(one: CurveFits) -> list[Quantity]:
     quantities = [metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)]
     return (
         [*quantities, metaparameters.effective_learning_rate()]
@@ -99,7 +99,7 @@ def _rates(one: Fitted) -> list[Quantity]:
     )
 
 
-def _best(one: Fitted, batch_size: int, quantity: Quantity) -> float | None:
+def _best(one: CurveFits, batch_size: int, quantity: Quantity) -> float | None:
     """Geometric mean over the trials that are nearly as good as the best; None if none reached the target."""
     rows = one.trials[batch_size]
     rows = rows[rows["outcome"] == trials.REACHED]

@@ -1,6 +1,6 @@
 """Luck: how much better the answers of searches are than the same trials on fresh seeds.
 
-``ratios`` and ``summary`` are of a store. ``simulated`` is of searches whose configurations are all equal, so that
+``ratios`` and ``summary`` are of a store. ``simulate`` is of searches whose configurations are all equal, so that
 whatever they select is luck alone: what was selected lies below the truth, what reports does not.
 """
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.fitting import confirmations
 from analysis.fitting.confirmations import Confirmed
-from analysis.fitting.pairs import Fitted
+from analysis.fitting.curve_fits import CurveFits
 from analysis.trials import trials
 from analysis.trials.trials import StudyTrials
 from results.plans.batch_study import BatchStudy
@@ -45,7 +45,7 @@ SMALL = 16  # the largest batch size that is called small
 TARGET = Target("test_error", 0.1)
 
 
-def ratios(fitted: Sequence[Fitted]) -> pd.DataFrame:
+def ratios(fitted: Sequence[CurveFits]) -> pd.DataFrame:
     """A row of ``RATIOS`` for every study of these curves whose answer was confirmed."""
     rows = [
         (
@@ -54,7 +54,7 @@ def ratios(fitted: Sequence[Fitted]) -> pd.DataFrame:
             *(each.chosen == each.best, each.repeats, each.reached),
         )
         for one in fitted
-        for each in one.again
+        for each in one.confirmations
     ]
     return pd.DataFrame(rows, columns=list(RATIOS))
 
@@ -98,7 +98,7 @@ def simulate(
     return [_search(study, rng, spread) for _ in range(searches)]
 
 
-TRUTH = 10_000.0  # median steps of every configuration of ``simulated``
+TRUTH = 10_000.0  # median steps of every configuration of ``simulate``
 
 
 def bias(confirmed: Sequence[Confirmed]) -> pd.Series:

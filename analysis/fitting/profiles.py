@@ -175,7 +175,7 @@ def half_width(moves: np.ndarray, left_out: np.ndarray) -> float:
 
     Args:
       moves: [n], of ln steps on ln B*.
-      left_out: [n, k], ln steps without point i; NaN rows are of batch sizes that do not tell.
+      left_out: [n, k], ln steps without point i; rows are NaN at batch sizes that have no answer without it.
     """
     k = left_out.shape[1]
     if k < 2 or np.isnan(left_out).any():

@@ -80,7 +80,7 @@ def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
     return bool(enough[0] and len(ln_batch) >= FEWEST), bool(enough[1] and len(ln_batch) >= FEWEST)
 
 
-def _told(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
+def _judgeable_bends(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
     """Whether each of ``BENDS`` can be judged."""
     below, above = sides(ln_best, ln_batch)
     return [{"slope": below, "plateau": above}.get(bend, below and above) for bend in BENDS]
@@ -111,7 +111,7 @@ def check(
         ln_steps = np.where(is_known[:, None], evidence.third, ln_steps)
         weights = np.where(is_known[:, None], 1.0, weights)
     bent = _bent(ln_batch, ln_steps, weights, start, variance)
-    can_judge = np.array([_told(where, ln_batch) for where in best[:, 0]])  # [d, bends]
+    can_judge = np.array([_judgeable_bends(where, ln_batch) for where in best[:, 0]])  # [d, bends]
     judged = [_judged(bend, bent[bend], can_judge[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)]
     searches = _searches(ln_batch, best[:, 0], ends, start, evidence)
     lows = np.stack([one.bent.ln_critical - stdtrit(one.freedom, BOUND) * one.errors[:, 0] for one in bent.values()])

@@ -10,8 +10,8 @@ from analysis.fitting.profiles import OCTAVE, excess
 from results.plans.batch_study import evaluation_steps
 
 TRIALS = 32
-# A curve is a weighted mean of knees, each with a weight, octaves above B* and a sharpness; weights come to 1 and
-# weighed octaves to 0, so that perfect scaling meets the plateau at B*. The last two are none of those that are fitted.
+# A curve is a weighted mean of knees, each with a weight, octaves above B* and a sharpness; weights sum to 1 and
+# weighted octaves to 0, so that perfect scaling meets the plateau at B*. The last two are outside the fitted family.
 SHAPES: Mapping[str, tuple[tuple[float, float, float], ...]] = {
     "hyperbola": ((1.0, 0.0, 1.0),),
     "soft": ((1.0, 0.0, 0.6),),

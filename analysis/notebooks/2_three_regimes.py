@@ -29,7 +29,7 @@ from IPython.display import Markdown
 
 from analysis import releases
 from analysis.figures import batch_figures, best_of_figures
-from analysis.fitting import assumptions, coverage, fits, noisy_quadratic, pairs, regimes, simulation
+from analysis.fitting import assumptions, coverage, curve_fits, fits, noisy_quadratic, regimes, simulation
 from analysis.plotting import gallery
 from analysis.trials import medians, trials
 
@@ -40,7 +40,7 @@ STORE = releases.release()
 # A curve is the studies that differ in batch size alone. All curves of the store with their fits:
 
 # %%
-fitted = pairs.of_store(STORE)
+fitted = curve_fits.of_store(STORE)
 print(f"{len(fitted)} curves")
 
 # %% [markdown]
@@ -219,7 +219,9 @@ shorter = {
     largest: tuple(commit for commit in workload.commits if commit.study.batch_size <= largest)
     for largest in curve.batch_sizes[2:]
 }
-fewer = {largest: pairs.of_workload(workload._replace(commits=kept), curve.target) for largest, kept in shorter.items()}
+fewer = {
+    largest: curve_fits.of_workload(workload._replace(commits=kept), curve.target) for largest, kept in shorter.items()
+}
 cut = {largest: each.judged for largest, each in fewer.items()}
 pd.DataFrame(
     [

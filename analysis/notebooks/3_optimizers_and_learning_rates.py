@@ -28,7 +28,7 @@ from IPython.display import Markdown
 from analysis import contradictions, releases, workloads
 from analysis.figures import batch_figures, best_of_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import by_k, fits, growth, luck, pairs
+from analysis.fitting import by_k, curve_fits, fits, growth, luck
 from analysis.plotting import gallery
 from analysis.trials import medians, steps
 
@@ -37,7 +37,7 @@ STORE = releases.release()
 PLAIN = "schedule=constant,pruning=off"
 
 # %%
-fitted = pairs.of_store(STORE)
+fitted = curve_fits.of_store(STORE)
 written = [one for one in fitted if one.curve.dataset == "digits"]
 constant = [one for one in written if one.curve.shared["schedule"] == "constant"]
 digits = [one for one in constant if not one.curve.pruned]  # the learning rate stays, and so do all curves
@@ -132,7 +132,7 @@ gallery.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tup
 
 # %%
 chosen = workloads.of_store(STORE, [f"dataset=digits,{PLAIN}"])
-drawn = [pairs.of_workload(one, one.commits[0].study.targets[0]) for one in chosen]
+drawn = [curve_fits.of_workload(one, one.commits[0].study.targets[0]) for one in chosen]
 below = growth.table(drawn, up_to_critical=True).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
 below.head(len(below))
 
@@ -231,9 +231,9 @@ luck.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
 # and batch sizes are dropped where half of the repeats or more never reached.
 
 # %%
-both = pairs.moves(fitted).set_index(["dataset", "model", "optimizer"])
-words = [[fits.critical_in_words(judged) for _, judged in pairs.answers(one)] for one in fitted if one.confirmed]
-both.assign(**dict(zip(pairs.ANSWERS, zip(*words, strict=True), strict=True)))
+both = curve_fits.moves(fitted).set_index(["dataset", "model", "optimizer"])
+words = [[fits.critical_in_words(judged) for _, judged in curve_fits.answers(one)] for one in fitted if one.confirmed]
+both.assign(**dict(zip(curve_fits.ANSWERS, zip(*words, strict=True), strict=True)))
 
 # %%
 told = both.dropna(subset="octaves")

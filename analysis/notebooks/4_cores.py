@@ -135,7 +135,8 @@ gallery.show(recall_figures.recall([one for one, count in zip(held, ways, strict
 
 # %% [markdown]
 # Sharding must not change what is learnt. By number of cores, from the same seed, metaparameters and initial tables;
-# sums are taken in another order on other numbers of cores, so that recalls agree to rounding and not to the bit.
+# sums are taken in another order on other numbers of cores, so that recalls agree to rounding, not bit by
+# bit.
 
 # %%
 members = several.curve.members

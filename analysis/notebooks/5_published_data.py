@@ -34,7 +34,7 @@ from IPython.display import Markdown
 
 from analysis import contradictions, releases, workloads
 from analysis.figures import batch_figures, definitions, shallue2018
-from analysis.fitting import fits, pairs
+from analysis.fitting import curve_fits, fits
 from analysis.plotting import gallery
 from results import store
 from results.papers import published_points
@@ -85,7 +85,7 @@ print(
 # the others' is taken, and the notes say so.
 
 # %%
-reference = pairs.of_store(releases.mlperf(), ("validation_shortfall", 0.0))
+reference = curve_fits.of_store(releases.mlperf(), ("validation_shortfall", 0.0))
 looks = ["dataset", "model", "optimizer"]
 summary = pd.DataFrame(
     {
@@ -194,7 +194,7 @@ pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
 # they have in common is the question and the procedure. Only statements are listed, in the order of their lower ends.
 
 # %%
-ours = pairs.of_store(releases.release())
+ours = curve_fits.of_store(releases.release())
 lines = [
     *(("measured here", " · ".join(one.curve.workload[:3]), one.judged) for one in ours),
     *(("MLPerf", " · ".join(one.curve.workload[:3]), one.judged) for one in reference),

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from analysis.fitting.confirmations import middle
-from analysis.fitting.pairs import Fitted
+from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, grid, ticks, tuning
 from analysis.plotting.draw import INK
 from analysis.plotting.grid import Panel
@@ -41,7 +41,7 @@ class CurveTrials(NamedTuple):
       studies: trials of each of its studies, by batch size.
     """
 
-    one: Fitted
+    one: CurveFits
     studies: Sequence[StudyTrials]
 
 
@@ -113,7 +113,7 @@ def _endings(commit: Commit) -> np.ndarray:
 
 def confirmation_panel(page: CurveTrials) -> Panel:
     """Steps on fresh seeds over selected steps; of a chosen trial also the repeats that chose it."""
-    again = page.one.again
+    again = page.one.confirmations
     if not again:
         why = "no trial of this target was run again on fresh seeds; ask for it with confirm=6"
         return grid.empty("confirmed over selected steps", why, across=ACROSS, size=SMALL)

@@ -4,37 +4,37 @@ from collections.abc import Sequence
 
 from analysis import text
 from analysis.cores import epochs
-from analysis.cores.factorizations import Measured
+from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting.picture import Skipped
 
 SYMBOLS = {"unobserved_weight": "α", "norm_penalty": "λ"}
 
 
-def title(one: Measured) -> str:
+def title(one: MeasuredFactorization) -> str:
     """Data, dimensions, solver and number formats."""
     return f"{one.study.dataset} · d = {one.study.dim} · {solver(one)} · {formats(one)}"
 
 
-def names(one: Measured, *, with_solver: bool = True) -> tuple[str, ...]:
+def names(one: MeasuredFactorization, *, with_solver: bool = True) -> tuple[str, ...]:
     """Parts of a file name: data, dimensions, solver unless a picture compares solvers, and number formats."""
     study = one.study
     formats = dict.fromkeys((study.table_dtype, study.solver_dtype))
     return (study.dataset, f"d{study.dim}", *([study.solver] if with_solver else []), *formats)
 
 
-def solver(one: Measured) -> str:
+def solver(one: MeasuredFactorization) -> str:
     """The solver with its steps, such as ``rotated_cg (2 steps)``."""
     name, steps = one.study.solver, one.study.cg_steps
     return f"{name} ({steps} step{'s' * (steps > 1)})" if name in epochs.CONJUGATE else name
 
 
-def formats(one: Measured) -> str:
+def formats(one: MeasuredFactorization) -> str:
     """Number formats, such as ``bfloat16 tables, float32 solver``, or the one of both."""
     table, own = one.study.table_dtype, one.study.solver_dtype
     return table if table == own else f"{table} tables, {own} solver"
 
 
-def size(one: Measured) -> str:
+def size(one: MeasuredFactorization) -> str:
     """The size of generated data, such as ``rows 50,000 · links 2,000,000``; empty for others."""
     options = one.study.dataset_options
     return " · ".join(f"{name} {options[name]:,}" for name in ("rows", "columns", "links") if name in options)
@@ -51,14 +51,14 @@ def span(counts: Sequence[int], noun: str) -> str:
     return f"{least if least == most else f'{least}–{most}'} {noun}{'s' * (most > 1)}"
 
 
-def _metaparameter(one: Measured, name: str, symbol: str) -> str:
+def _metaparameter(one: MeasuredFactorization, name: str, symbol: str) -> str:
     ranged = one.study.space[name]
     if ranged.scale != "DISCRETE":
         return f"{symbol} searched over {ranged.low:g} … {ranged.high:g}"
     return f"{symbol} = {', '.join(f'{value:g}' for value in ranged.values)}"
 
 
-def distinguish(several: Sequence[Measured], always: int = 0) -> list[str]:
+def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> list[str]:
     """Labels with whatever is not the same for all, and at least the first ``always`` of dim, solver and formats."""
     properties = [
         (
@@ -81,7 +81,7 @@ def distinguish(several: Sequence[Measured], always: int = 0) -> list[str]:
     return [", ".join(own[i] for i in shown if own[i]) for own in properties]
 
 
-def skip_emulated(what: str, studies: Sequence[Measured]) -> Skipped:
+def skip_emulated(what: str, studies: Sequence[MeasuredFactorization]) -> Skipped:
     """A line about a picture that leaves out studies of emulated cores."""
     emulated = text.first_few(list(map(epochs.emulated_label, studies)))
     return Skipped(

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.fitting import confirmations, fits, regimes
-from analysis.fitting.pairs import Fitted
+from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
@@ -25,7 +25,7 @@ PUBLISHED |= {"markeredgewidth": 0.8}
 
 def panel(
     title: str,
-    members: Sequence[Fitted],
+    members: Sequence[CurveFits],
     *,
     perfect: str = EACH,
     relative_to: int | None = None,
@@ -64,7 +64,7 @@ def panel(
     return Panel(title, onto, () if alone else entries)
 
 
-def symbols(members: Sequence[Fitted], *, alone: bool, perfect: bool) -> list[Artist]:
+def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list[Artist]:
     """The legend of all panels that these lines are in; ``alone``: one line to a panel."""
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
     again = any(one.confirmed for one in members)
@@ -89,19 +89,19 @@ def symbols(members: Sequence[Fitted], *, alone: bool, perfect: bool) -> list[Ar
     return entries
 
 
-def _axes(ax: Axes, members: Sequence[Fitted], factors: Sequence[float], relative_to: int | None) -> None:
+def _axes(ax: Axes, members: Sequence[CurveFits], factors: Sequence[float], relative_to: int | None) -> None:
     sizes, heights = list[float](), list[float]()
     for one, factor in zip(members, factors, strict=True):
         points, (beside, beside_steps) = one.judged.points, _published(one, relative_to)
         sizes += [*points.batch_size, *one.missed, *beside]
         heights += [*(v / factor for v in (*draw.heights(points), *one.missed.values())), *beside_steps]
-        heights += confirmations.heights(one.again) if relative_to is None else []
+        heights += confirmations.heights(one.confirmations) if relative_to is None else []
     draw.batch_size_axes(ax, sizes, heights, compact=True)
     if relative_to:
         ax.set_ylabel(f"steps / those at batch size {relative_to:,}")
 
 
-def _draw(ax: Axes, one: Fitted, style: Style, factor: float, relative_to: int | None, *, alone: bool) -> None:
+def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: int | None, *, alone: bool) -> None:
     judged = one.judged
     ax.plot(*_published(one, relative_to), color=style.color, zorder=3.5, **PUBLISHED)
     draw.measurements(ax, judged.points, style, None, factor=factor, size=4.2)
@@ -116,7 +116,7 @@ def _draw(ax: Axes, one: Fitted, style: Style, factor: float, relative_to: int |
         ax.plot(judged.points.batch_size, middle, color=style.color, linestyle=style.line, linewidth=0.8, alpha=0.6)
     if relative_to is None and one.confirmed is not None:
         own = _again(style, alone)
-        draw.repeated_medians(ax, one.again, own, size=4.2, hollow=not alone)
+        draw.repeated_medians(ax, one.confirmations, own, size=4.2, hollow=not alone)
         if one.confirmed.fit:
             if alone:
                 draw.band(ax, one.confirmed.fit, own, alpha=0.2)
@@ -129,7 +129,7 @@ def _again(style: Style, alone: bool) -> Style:
     return draw.CONFIRMED if alone else style._replace(line=draw.DASHES)
 
 
-def _published(one: Fitted, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
+def _published(one: CurveFits, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Batch sizes and steps, over those at the batch size ``relative_to``; nothing if that was not published."""
     sizes, steps = published_steps(one)
     if relative_to is None:
@@ -138,7 +138,7 @@ def _published(one: Fitted, relative_to: int | None) -> tuple[np.ndarray, np.nda
     return (sizes, steps / unit[0]) if len(unit) else (np.empty(0), np.empty(0))
 
 
-def _examples(one: Fitted) -> float:
+def _examples(one: CurveFits) -> float:
     """Batch size times steps where scaling is perfect: as fitted, or of the smallest batch size."""
     if one.judged.fit:
         return one.judged.fit.e_min
@@ -146,7 +146,7 @@ def _examples(one: Fitted) -> float:
     return float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
 
 
-def published_steps(one: Fitted) -> tuple[np.ndarray, np.ndarray]:
+def published_steps(one: CurveFits) -> tuple[np.ndarray, np.ndarray]:
     """Batch sizes and steps that a paper gives for the same workload and target; empty if none does."""
     table, curve = _points_of_papers(), one.curve
     same = np.all([table[name] == getattr(curve, name) for name in ("dataset", "model", "optimizer")], axis=0)

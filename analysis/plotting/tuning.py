@@ -8,8 +8,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.growth import NEARLY, POWERS
-from analysis.fitting.pairs import Fitted
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
 from analysis.plotting.grid import Panel
@@ -20,7 +20,7 @@ CRITICAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (
 STYLE = draw.STYLES[0]
 
 
-def panel(title: str, one: Fitted, quantity: Quantity) -> Panel:
+def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
     """A quantity of the best trial of every batch size, and its range over trials that were nearly as good."""
 
     def onto(ax: Axes) -> None:
@@ -69,7 +69,7 @@ def symbols(*, rates: bool, critical: bool) -> list[Artist]:
     return entries
 
 
-def _nearly(one: Fitted, batch_size: int, quantity: Quantity) -> tuple[float, float]:
+def _nearly(one: CurveFits, batch_size: int, quantity: Quantity) -> tuple[float, float]:
     rows = one.trials[batch_size]
     steps = (rows["steps_low"].clip(lower=0.5) + rows["steps_high"]) / 2
     values = quantity.values(
@@ -78,7 +78,7 @@ def _nearly(one: Fitted, batch_size: int, quantity: Quantity) -> tuple[float, fl
     return float(np.nanmin(values)), float(np.nanmax(values))
 
 
-def shared_quantities(one: Fitted, quantities: Sequence[Quantity]) -> list[Quantity]:
+def shared_quantities(one: CurveFits, quantities: Sequence[Quantity]) -> list[Quantity]:
     """The ``quantities`` that every best trial has."""
     best = list(one.best.values())
     return [q for q in quantities if best and all(np.isfinite(q.values(row.to_frame().T)[0]) for row in best)]

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from analysis import studies
 from analysis.cores import factorizations
-from analysis.cores.factorizations import Measured
+from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import labels, picture
 from analysis.report import targets
-from analysis.report.targets import Goal
+from analysis.report.targets import WorkloadRow
 from results import progress, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
@@ -60,8 +60,8 @@ class PageContents(NamedTuple):
 
     commits: Sequence[Commit]
     groups: Sequence[FilterGroup]
-    goals: Sequence[tuple[int, Goal]]
-    factorizations: Sequence[tuple[int, Measured]]
+    goals: Sequence[tuple[int, WorkloadRow]]
+    factorizations: Sequence[tuple[int, MeasuredFactorization]]
     runs: Sequence[dict[str, Any]]
 
 
@@ -109,12 +109,12 @@ def sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
     return Ledger(*map(sum, zip(*ledgers, strict=True)))
 
 
-def goal_groups(goals: Sequence[Goal]) -> dict[str, FilterGroup]:
+def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
     """A group for every workload, by the name of its first study."""
     groups: dict[str, FilterGroup] = {}
     for goal in goals:
         one = goal.workload
-        words = [one.title, goal.sought, targets.critical(goal)]
+        words = [one.title, goal.target_text, targets.critical(goal)]
         for _, judged in targets.answers(goal):
             words += [judged.verdict, *(regime for _, regime in targets.regimes_in_words(judged))]
         name = one.commits[0].name
@@ -125,7 +125,9 @@ def goal_groups(goals: Sequence[Goal]) -> dict[str, FilterGroup]:
     return groups
 
 
-def factorization_groups(measured: Sequence[Measured], commits: Mapping[str, Commit]) -> dict[str, FilterGroup]:
+def factorization_groups(
+    measured: Sequence[MeasuredFactorization], commits: Mapping[str, Commit]
+) -> dict[str, FilterGroup]:
     """A group for the factorizations of one data set with tables as long and one solver, by these."""
     groups = (
         _group(names, map(labels.title, own), commits=tuple(commits[one.study.name] for one in own))

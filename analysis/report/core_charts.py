@@ -9,7 +9,7 @@ import numpy as np
 from analysis import text
 from analysis.cores import core_counts, epochs
 from analysis.cores.core_counts import JudgedCoreCurve
-from analysis.cores.factorizations import SPLITS, Measured
+from analysis.cores.factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
 from analysis.report import charts, marks
@@ -35,15 +35,15 @@ class CoreChart(NamedTuple):
     conclusions: Sequence[str]
     marks: dict[str, Mark]
     chart: dict[str, Any]
-    members: Sequence[Measured]
+    members: Sequence[MeasuredFactorization]
 
 
-def core_charts(studies: Sequence[Measured]) -> list[CoreChart]:
+def core_charts(studies: Sequence[MeasuredFactorization]) -> list[CoreChart]:
     """All charts of these factorizations."""
     return [*over_cores(studies), *over_seconds(studies), *over_formats(studies), *over_trials(studies)]
 
 
-def notes(studies: Sequence[Measured]) -> list[str]:
+def notes(studies: Sequence[MeasuredFactorization]) -> list[str]:
     """Notes for a reader of all charts, a sentence each."""
     words = epochs.notes(studies)
     if studies and not any(len(curve.members) >= scaling_figures.FEWEST for curve in core_counts.curves(studies)):
@@ -51,12 +51,12 @@ def notes(studies: Sequence[Measured]) -> list[str]:
     return [f"{note[0].upper()}{note[1:]}." for note in words]
 
 
-def over_cores(studies: Sequence[Measured]) -> Iterator[CoreChart]:
+def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
     """Seconds per epoch against cores, a chart per kind of data and device; emulated cores are on none."""
     curves = [curve for curve in core_counts.curves(studies) if len(curve.members) >= scaling_figures.FEWEST]
     alike: dict[tuple[str, str], list[JudgedCoreCurve]] = {}
     for curve in curves:
-        place = curve.any.place
+        place = curve.any.hardware
         device = (place.device_kind if place else None) or "an unknown device"
         alike.setdefault((labels.size(curve.any), device), []).append(core_counts.judge(curve))
     for (size, device), judged in alike.items():
@@ -81,7 +81,7 @@ def over_cores(studies: Sequence[Measured]) -> Iterator[CoreChart]:
         )
 
 
-def over_seconds(studies: Sequence[Measured]) -> Iterator[CoreChart]:
+def over_seconds(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
     """Recall against seconds of solving, with every solver."""
     for group in recall_figures.by_solver(studies):
         one = group[0]
@@ -94,7 +94,7 @@ def over_seconds(studies: Sequence[Measured]) -> Iterator[CoreChart]:
         )
 
 
-def over_formats(studies: Sequence[Measured]) -> Iterator[CoreChart]:
+def over_formats(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
     """Recall epoch by epoch, in every number format."""
     for group in recall_figures.by_format(studies):
         one = group[0]
@@ -108,7 +108,7 @@ def over_formats(studies: Sequence[Measured]) -> Iterator[CoreChart]:
         )
 
 
-def over_trials(studies: Sequence[Measured]) -> Iterator[CoreChart]:
+def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
     """Recall over the plane of unobserved weight and norm penalty."""
     for members in recall_figures.by_trial(studies):
         one = members[0]  # on every number of cores the trials are the same
@@ -148,7 +148,7 @@ def over_trials(studies: Sequence[Measured]) -> Iterator[CoreChart]:
         )
 
 
-def _courses(title: str, group: Sequence[Measured], names: Sequence[str], timed: bool) -> CoreChart:
+def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence[str], timed: bool) -> CoreChart:
     """The same trial, that which is best in the best of ``group``, in each of them."""
     best = recall_figures.best_of(group)
     trial, mark_of = recall_figures.trial_of(best), marks.assign_marks(names)

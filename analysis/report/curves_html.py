@@ -4,13 +4,13 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from analysis.fitting import fits, pairs
+from analysis.fitting import curve_fits, fits
 from analysis.fitting.assumptions import Check
 from analysis.fitting.fits import Judged
 from analysis.report import marks, targets
 from analysis.report.markup import Cell, Html, join, number, row, section, table, tag
 from analysis.report.steps_charts import StepsChart
-from analysis.report.targets import Goal
+from analysis.report.targets import WorkloadRow
 
 OUTCOMES = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
 WORKLOADS = (
@@ -91,7 +91,7 @@ def _panel(i: int, one: StepsChart) -> Html:
     )
 
 
-def _detail(place: int, goal: Goal) -> Html:
+def _detail(place: int, goal: WorkloadRow) -> Html:
     """Details of a workload that is looked at."""
     answers = targets.answers(goal)
     paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in targets.shortcomings(goal)]
@@ -125,7 +125,7 @@ def _checks(checks: Sequence[Check]) -> list[Html]:
     return [tag("details", tag("summary", f"What the fit assumes: {counts}"), tag("ul", *items, class_="checks"))]
 
 
-def workloads(goals: Sequence[tuple[int, Goal]]) -> Html:
+def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
     """The table of workloads with their verdicts."""
     sizes = [size for _, goal in goals for size in goal.sizes]
     ends = (min(sizes), max(sizes)) if len(set(sizes)) > 1 else (1, 2)
@@ -141,7 +141,7 @@ def workloads(goals: Sequence[tuple[int, Goal]]) -> Html:
     )
 
 
-def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
+def _workload(place: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
     judged = goal.fitted.judged if goal.fitted else None
     one = goal.workload
     title = tag(
@@ -149,7 +149,7 @@ def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
         tag("button", one.optimizer, type="button", class_="show", title="show its curve"),
         tag("span", f"{one.dataset} · {one.model}"),
         *([tag("span", one.distinction)] if one.distinction else []),
-        tag("span", goal.sought),
+        tag("span", goal.target_text),
         class_="name",
     )
     sizes = goal.sizes
@@ -161,7 +161,7 @@ def _workload(place: int, goal: Goal, ends: tuple[float, float]) -> Html:
         Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
         number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
         number(_trials(goal)),
-        *(_critical(fits_of.get(name), ends) for name in pairs.ANSWERS),
+        *(_critical(fits_of.get(name), ends) for name in curve_fits.ANSWERS),
         Cell(join([*runs, *(tag("p", words) for words in notes if words)]), "", "words"),
     ]
     return row(cells, WORKLOADS, data_groups=str(place), data_look=str(place))
@@ -191,7 +191,7 @@ def _extent(judged: Judged, ends: tuple[float, float]) -> Html:
     return tag("div", *bar, class_="extent", title=f"between batch sizes {ends[0]:,} and {ends[1]:,}, in octaves")
 
 
-def _trials(goal: Goal) -> int:
+def _trials(goal: WorkloadRow) -> int:
     if goal.fitted and goal.fitted.judged.points.trials:
         return goal.fitted.judged.points.trials
     return max(commit.trials for commit in goal.workload.commits)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis import text
 from analysis.cores import epochs
-from analysis.cores.factorizations import Measured
+from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import labels
 from analysis.report import core_charts, marks
 from analysis.report.core_charts import CoreChart
@@ -34,7 +34,9 @@ OF_CORES = (
 )
 
 
-def factorizations(studies: Sequence[tuple[int, Measured]], charts_before: int, charts: Sequence[CoreChart]) -> Html:
+def factorizations(
+    studies: Sequence[tuple[int, MeasuredFactorization]], charts_before: int, charts: Sequence[CoreChart]
+) -> Html:
     """Charts and the table of factorizations; ``charts_before`` are on the page already."""
     if not studies:
         return Html("")
@@ -62,7 +64,7 @@ def _panel(i: int, chart: CoreChart, places: Mapping[str, int]) -> Html:
     )
 
 
-def _row(place: int, one: Measured, values: Mapping[Hashable, Any]) -> Html:
+def _row(place: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
     """The row of a factorization with its values in the table of ``analysis.cores.epochs``."""
 
     def value(name: str) -> float | None:

@@ -46,7 +46,7 @@ def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> st
         when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"
         where = f" on {', '.join(devices)}" if devices else ""
         what = f" with scaling-limits {', '.join(versions)}" if versions else ""
-        words += f" Measured {when}{where}{what}."
+        words += f" MeasuredFactorization {when}{where}{what}."
     return words
 
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis.figures import pages
-from analysis.fitting import pairs, regimes
+from analysis.fitting import curve_fits, regimes
 from analysis.fitting.confirmations import middle
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import Judged
-from analysis.fitting.pairs import Fitted
 from analysis.plotting import ticks, verdicts
 from analysis.report import charts, marks, targets
 from analysis.report.marks import Mark
-from analysis.report.targets import Goal
+from analysis.report.targets import WorkloadRow
 
 ACROSS = 41  # points of a fitted curve
 MANY = 240  # parts of the axis whose regimes are asked for
@@ -23,7 +23,7 @@ DIAGONAL = 4.0  # factor between lines of perfect scaling
 NO_PANEL = -1
 
 ChartRows = list[dict[str, Any]]
-Member = tuple[int, Goal]  # of a panel: a workload, and its place among all groups
+Member = tuple[int, WorkloadRow]  # of a panel: a workload, and its place among all groups
 
 
 class StepsChart(NamedTuple):
@@ -52,7 +52,7 @@ class StepsChart(NamedTuple):
         """The target, of how many trials points are the best, and whether they were pruned."""
         lines = [goal.fitted for _, goal in self.members if goal.fitted and goal.fitted.drawable]
         first = self.members[0][1]
-        return f"{first.sought} · {pages.trial_counts(lines)}" if lines else first.sought
+        return f"{first.target_text} · {pages.trial_counts(lines)}" if lines else first.target_text
 
 
 def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
@@ -73,7 +73,7 @@ def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
     return found
 
 
-def _has_points(goal: Goal) -> bool:
+def _has_points(goal: WorkloadRow) -> bool:
     return goal.fitted is not None and (goal.fitted.drawable or bool(goal.fitted.missed))
 
 
@@ -83,7 +83,7 @@ def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -
     across = ticks.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = ticks.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
     series = {goal.series: mark for (_, goal), mark in zip(members, own_marks, strict=True)}
-    names = [name for name in pairs.ANSWERS if any(name in dict(targets.answers(goal)) for _, goal in members)]
+    names = [name for name in curve_fits.ANSWERS if any(name in dict(targets.answers(goal)) for _, goal in members)]
     return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in names}
 
 
@@ -99,7 +99,7 @@ def _chart(
         if judged is None:
             continue
         own = {"w": place, "series": goal.series}
-        points = _points(goal) if name == pairs.SELECTED else _confirmed(goal, up)
+        points = _points(goal) if name == curve_fits.SELECTED else _confirmed(goal, up)
         always["points"] += [own | row for row in points]
         focused["perfect"] += [own | row for row in _perfect(judged, across)]
         if judged.fit:
@@ -141,11 +141,11 @@ def _fitted(
         focused["critical"].append(own | {"x": first, "x2": last})
 
 
-def _points(goal: Goal) -> Iterator[dict[str, Any]]:
+def _points(goal: WorkloadRow) -> Iterator[dict[str, Any]]:
     """Answers, and open ones at the budget where no trial reached the target."""
     assert goal.fitted is not None
     points = goal.fitted.judged.points
-    heading = f"{goal.workload.title} · {goal.sought}"
+    heading = f"{goal.workload.title} · {goal.target_text}"
     for size, low, high in zip(points.batch_size.tolist(), points.low.tolist(), points.high.tolist(), strict=True):
         least = low if low > 0 else min(0.5, high)
         place: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
@@ -160,11 +160,11 @@ def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join([heading, *(f"{name}: {value}" for name, value in pairs)])
 
 
-def _confirmed(goal: Goal, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
+def _confirmed(goal: WorkloadRow, up: tuple[float, float]) -> Iterator[dict[str, Any]]:
     """Medians of repeats with the range of all, and open ones at the top where the median never reached."""
     assert goal.fitted is not None
-    heading = f"{goal.workload.title} · {goal.sought}"
-    for one in goal.fitted.again:
+    heading = f"{goal.workload.title} · {goal.target_text}"
+    for one in goal.fitted.confirmations:
         most, median = min(one.most[1], up[1]), middle(one.median)
         place: dict[str, Any] = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
         place |= {"arrow": ""}
@@ -200,15 +200,15 @@ def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str
         yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{place})"}
 
 
-def _sizes(line: Fitted) -> list[float]:
+def _sizes(line: CurveFits) -> list[float]:
     return [*line.judged.points.batch_size.tolist(), *line.missed]
 
 
-def _heights(line: Fitted) -> list[float]:
+def _heights(line: CurveFits) -> list[float]:
     points = line.judged.points
     low = np.where(points.low > 0, points.low, points.high)  # one that is open below is a marker without a bar
     own = [*low.tolist(), *points.high.tolist(), *line.missed.values()]
-    own += [middle(one.median) for one in line.again if math.isfinite(one.median[1])]
+    own += [middle(one.median) for one in line.confirmations if math.isfinite(one.median[1])]
     return [max(steps, 0.5) for steps in own]
 
 

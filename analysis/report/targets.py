@@ -11,10 +11,10 @@ import pandas as pd
 from analysis import text, workloads
 from analysis.figures import definitions, requests
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import fits, pairs, regimes
+from analysis.fitting import curve_fits, fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import Judged
-from analysis.fitting.pairs import Fitted
 from analysis.trials import budgets, trials
 from analysis.workloads import WorkloadStudies
 from results.durable import Folder
@@ -27,7 +27,7 @@ UNCLEAR = "unclear"
 REGIMES = (*regimes.REGIMES, UNCLEAR)
 
 
-class Goal(NamedTuple):
+class WorkloadRow(NamedTuple):
     """A row of the page: a workload and, where it has a target, its curve.
 
     Attributes:
@@ -38,7 +38,7 @@ class Goal(NamedTuple):
     """
 
     workload: WorkloadStudies
-    fitted: Fitted | None
+    fitted: CurveFits | None
     metric: str | None
     best: Mapping[int, float]
 
@@ -52,9 +52,9 @@ class Goal(NamedTuple):
         return sorted({commit.study.batch_size or 0 for commit in self.workload.commits})
 
     @property
-    def sought(self) -> str:
+    def target_text(self) -> str:
         """The target in words."""
-        return self.fitted.curve.sought if self.fitted else "no target"
+        return self.fitted.curve.target_text if self.fitted else "no target"
 
     @property
     def series(self) -> str:
@@ -65,7 +65,7 @@ class Goal(NamedTuple):
 
 def read_goals(
     folder: Folder, target: tuple[str, float] | None = None, move: Callable[[int], None] = lambda _: None
-) -> list[Goal]:
+) -> list[WorkloadRow]:
     """Every workload of a store or a release over batch sizes, once for each of its targets.
 
     Args:
@@ -81,12 +81,12 @@ def read_goals(
     return goals
 
 
-def answers(goal: Goal) -> list[tuple[str, Judged]]:
+def answers(goal: WorkloadRow) -> list[tuple[str, Judged]]:
     """The answers of a goal: selected, and confirmed if there are any, each with its fit."""
-    return pairs.answers(goal.fitted) if goal.fitted else []
+    return curve_fits.answers(goal.fitted) if goal.fitted else []
 
 
-def reason(goal: Goal, judged: Judged) -> str:
+def reason(goal: WorkloadRow, judged: Judged) -> str:
     """The reason of a verdict, without what tells its workload apart, which the page says elsewhere."""
     return judged.reason.removeprefix(f"{goal.workload.distinction}; ")
 
@@ -114,7 +114,7 @@ def extent(judged: Judged, ends: tuple[float, float]) -> tuple[float, float | No
     return low, share(fit.critical_batch_size, 0.0) if judged.verdict == "identified" else None, high
 
 
-def critical(goal: Goal) -> str:
+def critical(goal: WorkloadRow) -> str:
     """The critical batch size, such as ``64 [58, 70]``, or both of them; empty where none was asked for."""
     fitted = goal.fitted
     return fits.both_in_words(fitted.judged, fitted.confirmed) if fitted and fitted.drawable else ""
@@ -137,7 +137,7 @@ def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
     return [(place, f"{REGIMES[place]} {_span(sizes)}") for place, sizes in runs]
 
 
-def shortcomings(goal: Goal) -> list[str]:
+def shortcomings(goal: WorkloadRow) -> list[str]:
     """Batch sizes that did not reach the target, and how near they came."""
     fitted = goal.fitted
     if fitted is None:
@@ -151,7 +151,7 @@ def shortcomings(goal: Goal) -> list[str]:
     return words
 
 
-def best_in_words(goal: Goal) -> str:
+def best_in_words(goal: WorkloadRow) -> str:
     """The lowest error of a workload without target; empty for others."""
     if goal.fitted or not goal.best:
         return ""
@@ -159,7 +159,7 @@ def best_in_words(goal: Goal) -> str:
     return f"best {_error(goal, size)} at batch size {size:,}"
 
 
-def describe_selected(goal: Goal, size: int) -> list[tuple[str, str]]:
+def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
     """The selected answer at a batch size, as pairs of a name and a value."""
     assert goal.fitted is not None
     fitted, points = goal.fitted, goal.fitted.judged.points
@@ -175,7 +175,7 @@ def describe_selected(goal: Goal, size: int) -> list[tuple[str, str]]:
     if best is not None:
         trial = f"{int(best['trial'])}, the best of {points.trials}"
         facts += [("trial", trial), *_metaparameters(best)]
-    facts += [(pairs.CONFIRMED, _again(one)) for one in fitted.again if one.batch_size == size]
+    facts += [(curve_fits.CONFIRMED, _again(one)) for one in fitted.confirmations if one.batch_size == size]
     return [*facts, *(("study", commit.name) for commit in commits)]
 
 
@@ -184,11 +184,11 @@ def describe_confirmed(one: Confirmed) -> list[tuple[str, str]]:
     which = "the best of the search" if one.chosen == one.best else "chosen among the best of the search"
     facts = [
         ("batch size", f"{one.batch_size:,} examples"),
-        (pairs.CONFIRMED, _again(one)),
+        (curve_fits.CONFIRMED, _again(one)),
         ("trial", f"{one.chosen}, {which}"),
     ]
     facts += [("median that chose it", _steps(one.choosing))] if one.choosing else []
-    return [*facts, (pairs.SELECTED, _interval(*one.selected)), ("study", one.study)]
+    return [*facts, (curve_fits.SELECTED, _interval(*one.selected)), ("study", one.study)]
 
 
 def _targets(workload: WorkloadStudies, target: tuple[str, float] | None) -> list[Target]:
@@ -199,24 +199,24 @@ def _targets(workload: WorkloadStudies, target: tuple[str, float] | None) -> lis
     return own or ([Target(SHORTFALL, 0.0)] if short else [])
 
 
-def _with_target(workload: WorkloadStudies, target: Target) -> Goal:
-    fitted = pairs.of_workload(workload, target)
+def _with_target(workload: WorkloadStudies, target: Target) -> WorkloadRow:
+    fitted = curve_fits.of_workload(workload, target)
     best: dict[int, float] = {}
     for commit in workload.commits:
         size = commit.study.batch_size or 0
         if size in fitted.missed:
             _lowest(best, commit, target.metric, fitted.trials[size]["trial"].tolist())
-    return Goal(workload, fitted, target.metric, best)
+    return WorkloadRow(workload, fitted, target.metric, best)
 
 
-def _without(workload: WorkloadStudies) -> Goal:
+def _without(workload: WorkloadStudies) -> WorkloadRow:
     measured = {metric for commit in workload.commits for metric in commit.metrics if metric in METRICS}
     of_paper = definitions.metrics(workload.dataset, workload.model, workload.optimizer)
     known = [metric for metric in [*of_paper, *sorted(measured, key=_precedence)] if metric in measured]
     best: dict[int, float] = {}
     for commit in workload.commits if known else ():
         _lowest(best, commit, known[0], read_table(commit, "trials")["trial"].to_pylist())
-    return Goal(workload, None, known[0] if known else None, best)
+    return WorkloadRow(workload, None, known[0] if known else None, best)
 
 
 def _precedence(metric: str) -> tuple[int, bool, int]:
@@ -231,7 +231,7 @@ def _lowest(best: dict[int, float], commit: Commit, metric: str, counted: Sequen
         best[size] = min(error, best.get(size, math.inf))
 
 
-def _error(goal: Goal, size: int) -> str:
+def _error(goal: WorkloadRow, size: int) -> str:
     assert goal.metric is not None
     metric, value = text.as_quality(goal.metric, goal.best[size])
     return f"{metric.replace('_', ' ')} {value:.4g}"

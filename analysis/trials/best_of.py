@@ -12,7 +12,7 @@ from scipy import special
 
 TAIL = 0.05  # of either end of a band, which is a 90 % band with both
 FLAT = 0.1  # what falls by no more than this share counts as not falling
-MOST_MISSES = 0.1  # of searches of half of the trials, for how much they are worse to mean something
+MOST_MISSES = 0.1  # if more of the searches with half of the trials miss the target, ``fall`` is infinite
 
 
 class Ranks(NamedTuple):

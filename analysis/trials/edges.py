@@ -14,7 +14,7 @@ FEWEST_BEST = 3  # but no fewer
 FEWEST_TRIALS = math.ceil(FEWEST_BEST / BEST)  # with fewer, an optimum at an end is often missed
 OUTER = 0.1  # share of a range, in its own scale, that counts as an end of it
 RISK_SHOWN, RISK_PERHAPS = 0.05, 0.1  # of naming any end of a study whose metaparameters do not matter
-RISK_DETACHED = 0.05  # of taking best trials that go on to an end for such that do not
+RISK_DETACHED = 0.05  # of judging that best trials stop short of an end when they extend up to it
 FRACTIONS = ("decay_fraction", "end_learning_rate_factor")  # at most 1: of a budget, and of a rate
 
 

@@ -36,7 +36,7 @@ COLUMNS = {
     "seconds_per_epoch": "of the newest run that measured it; empty where devices were emulated",
 }
 
-# What repeats on fresh seeds say beside it, by the rule minimum; see ``searches.confirmations``.
+# What repeats on fresh seeds say beside it, by the rule minimum; see ``analysis.fitting.confirmations``.
 CONFIRMED = {
     "confirmed_low": "the median of the repeats that report lies above this number of steps ...",
     "confirmed_high": "... and at or below this; empty if half of them or more never reached the target",

@@ -240,7 +240,7 @@ def test_a_fused_kernel_without_a_compiler(
     assert_refused(line, "als.kernel=fused needs CXX=no-such-compiler, which does not exist; install one", capsys)
     monkeypatch.setenv("CXX", "false")
     fused.library.cache_clear()
-    assert_refused(line, "/false cannot compile it (exit code 1); use als.kernel=xla", capsys)
+    assert_refused(line, "/false cannot compile the kernel (exit code 1); use als.kernel=xla", capsys)
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def assert_refused(folder: Path) -> None:
     ("command", "line"),
     [
         ("no-such-compiler", "CXX=no-such-compiler, which does not exist; install one, or use als.kernel=xla"),
-        ("false", "cannot compile it (exit code 1); use als.kernel=xla"),
+        ("false", "cannot compile the kernel (exit code 1); use als.kernel=xla"),
     ],
 )
 def test_without_a_compiler_there_is_a_line(monkeypatch: pytest.MonkeyPatch, command: str, line: str) -> None:

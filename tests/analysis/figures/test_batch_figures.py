@@ -7,20 +7,20 @@ import matplotlib as mpl
 import pytest
 
 from analysis.figures import batch_figures
-from analysis.fitting import pairs
-from analysis.fitting.pairs import Fitted
+from analysis.fitting import curve_fits
+from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting.picture import SETTINGS, Picture
 
 RELEASE = Path(__file__).parents[3] / "results" / "published"
 
 
 @pytest.fixture(scope="module")
-def fitted() -> list[Fitted]:
-    return pairs.of_store(RELEASE)
+def fitted() -> list[CurveFits]:
+    return curve_fits.of_store(RELEASE)
 
 
 @pytest.mark.slow
-def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apart(fitted: list[Fitted]) -> None:
+def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apart(fitted: list[CurveFits]) -> None:
     with mpl.rc_context(SETTINGS):
         drawn = [*batch_figures.steps_to_target(fitted), *batch_figures.optimizers(fitted)]
     pictures = [each for each in drawn if isinstance(each, Picture)]
@@ -37,7 +37,7 @@ def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apar
 
 
 @pytest.mark.slow
-def test_bars_from_the_start_of_training_do_not_stretch_the_axes(fitted: list[Fitted]) -> None:
+def test_bars_from_the_start_of_training_do_not_stretch_the_axes(fitted: list[CurveFits]) -> None:
     cnn = [one for one in fitted if one.curve.model.startswith("simple_cnn")]
     assert any((one.judged.points.low == 0).any() for one in cnn)
     for picture in batch_figures.optimizers(cnn):

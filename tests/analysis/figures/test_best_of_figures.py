@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from analysis.figures import best_of_figures
-from analysis.fitting import pairs
-from analysis.fitting.pairs import Fitted
+from analysis.fitting import curve_fits
+from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting.picture import Picture, Skipped
 from analysis.trials import medians, trials
 
@@ -16,8 +16,8 @@ from ..conftest import BATCH_SIZES, ERROR, sweep
 
 
 @pytest.fixture(scope="module")
-def fitted(swept: Path) -> list[Fitted]:
-    return pairs.of_store(swept)
+def fitted(swept: Path) -> list[CurveFits]:
+    return curve_fits.of_store(swept)
 
 
 def legend(made: Picture | Skipped) -> list[str]:
@@ -27,7 +27,7 @@ def legend(made: Picture | Skipped) -> list[str]:
     return [text.get_text() for text in found.get_texts()]
 
 
-def test_every_search_with_a_band_has_a_line(fitted: list[Fitted]) -> None:
+def test_every_search_with_a_band_has_a_line(fitted: list[CurveFits]) -> None:
     made = list(best_of_figures.draw_searches(fitted, [2, 5, 6]))
     assert len(made) == len(fitted) == 3
     assert legend(made[0]) == [
@@ -37,7 +37,7 @@ def test_every_search_with_a_band_has_a_line(fitted: list[Fitted]) -> None:
     ], "of 24 trials the best of 6 has a band without a lower end"
 
 
-def test_lines_are_the_medians_of_the_table(fitted: list[Fitted]) -> None:
+def test_lines_are_the_medians_of_the_table(fitted: list[CurveFits]) -> None:
     one = fitted[0]
     (made,) = best_of_figures.draw_searches([one], [5])
     assert isinstance(made, Picture)
@@ -52,6 +52,6 @@ def test_lines_are_the_medians_of_the_table(fitted: list[Fitted]) -> None:
 
 def test_pruned_curves_are_named(folder: Path) -> None:
     sweep(folder, trials=6, pruning="exact")
-    made = list(best_of_figures.draw_searches(pairs.of_store(folder), [2]))
+    made = list(best_of_figures.draw_searches(curve_fits.of_store(folder), [2]))
     assert [type(each) for each in made] == [Skipped] * 3
     assert "pruning=off" in str(made[0])

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from analysis import workloads
 from analysis.figures import definitions, registry, shallue2018
-from analysis.fitting import pairs
+from analysis.fitting import curve_fits
 from analysis.plotting import steps
 from analysis.plotting.picture import Skipped
 from results.plans.study import Target
@@ -67,7 +67,7 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
         for commit in workload.commits:
             path = f"{workload.dataset}/{workload.model}/{workload.optimizer}/{commit.study.batch_size}"
             if path in known:
-                line = pairs.of_workload(*workloads.group([commit]), target, Rule("released", 100))
+                line = curve_fits.of_workload(*workloads.group([commit]), target, Rule("released", 100))
                 best = list(line.best.values())
                 found[path] = (int(best[0]["steps_high"]), int(best[0]["trial"])) if best else (None, None)
                 assert line.judged.points.high.tolist() == [steps for steps in found[path][:1] if steps]
@@ -77,13 +77,13 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
 
 def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloads.WorkloadStudies]) -> None:
     workload = next(one for one in held if one.dataset == "mnist" and one.optimizer == "nesterov_momentum")
-    line = pairs.of_workload(workload, Target("validation_error", 0.01), Rule("released", 5))
+    line = curve_fits.of_workload(workload, Target("validation_error", 0.01), Rule("released", 5))
     assert {len(rows) for rows in line.trials.values()} == {5}
     best = line.best
     points = line.judged.points
     assert points.trials == 5
     assert points.high.tolist() == [best[int(size)]["steps_high"] for size in points.batch_size]
-    more = pairs.of_workload(workload, Target("validation_error", 0.01), Rule("released", 100))
+    more = curve_fits.of_workload(workload, Target("validation_error", 0.01), Rule("released", 100))
     assert {len(rows) for rows in more.trials.values()} == {more.judged.points.trials}
     assert (more.judged.points.trials or 0) > 5
 
@@ -91,8 +91,8 @@ def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloa
 def test_an_average_precision_is_turned_back(held: list[workloads.WorkloadStudies]) -> None:
     (workload,) = [one for one in held if one.dataset == "open_images_v4"]
     target = Target("validation_average_precision_error", 0.69)
-    line = pairs.of_workload(workload, target, Rule("released", 100))
-    assert line.curve.sought == "validation average precision > 0.31"
+    line = curve_fits.of_workload(workload, target, Rule("released", 100))
+    assert line.curve.target_text == "validation average precision > 0.31"
     sizes, published = steps.published_steps(line)
     assert (len(sizes), published[0]) == (10, pytest.approx(773_468.7, rel=1e-3))
 

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from analysis.figures import summaries
-from analysis.fitting import pairs
+from analysis.fitting import curve_fits
 from analysis.plotting.picture import Picture, Skipped
 from results.rules.confirmation import APART
 
@@ -16,7 +16,7 @@ from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
 
 
 def pages(folder: Path) -> list[Picture | Skipped]:
-    return list(summaries.summary(pairs.of_store(folder)))
+    return list(summaries.summary(curve_fits.of_store(folder)))
 
 
 def panels(made: Picture | Skipped) -> dict[str, Axes]:
@@ -91,7 +91,7 @@ def test_nothing_is_drawn_of_nothing(folder: Path) -> None:
 
 
 def test_words_beside_the_curve_make_room_for_themselves(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = pairs.of_store(swept)[0]
+    one = curve_fits.of_store(swept)[0]
     (page,) = summaries.summary([one])
     long = one._replace(judged=one.judged._replace(reason="a reason that goes on and on; " * 40))
     (longer,) = summaries.summary([long])

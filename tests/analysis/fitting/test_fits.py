@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting import curves, fits, pairs
+from analysis.fitting import curve_fits, curves, fits
 from analysis.trials import steps
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
@@ -112,7 +112,7 @@ def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
 
 def test_pruned_curves_weigh_alike_and_say_so(folder):
     sweep(folder, pruning="exact")
-    table = pairs.table(folder)
+    table = curve_fits.table(folder)
     assert (table["verdict"] == "identified").all()
     assert (
         table["reason"].str.endswith("pruned, so trials beside the best are cut short: batch sizes weigh alike").all()
@@ -132,7 +132,7 @@ def test_pruned_curves_with_unequal_trials_are_refused(folder, cli):
 
 def test_too_few_batch_sizes(folder):
     publish_curve(folder, BATCH_SIZES[:4])
-    (row,) = pairs.table(folder).to_dict("records")
+    (row,) = curve_fits.table(folder).to_dict("records")
     assert (row["verdict"], row["reason"]) == ("not_identified", "at 3 trials; 4 batch sizes left, a fit needs 5")
     assert np.isnan([row["s_min"], row["critical_batch_size_low"], row["sharpness"]]).all()
 
@@ -141,7 +141,7 @@ def test_curves_that_look_alike_are_kept_apart_and_told_apart(folder):
     publish_curve(folder)
     publish_curve(folder, seed=1)
     publish_curve(folder, targets=(Target("test_error", 0.1), Target("test_error", 0.2)))
-    table = pairs.table(folder)
+    table = curve_fits.table(folder)
     own = table[table["target_value"] == 0.1]
     assert len(own) == 3
     assert sorted(reason.split("; ")[0] for reason in own["reason"]) == [
@@ -156,7 +156,7 @@ def test_two_studies_at_one_batch_size_are_refused(folder):
     publish_curve(folder)
     wider = SearchSpace({"learning_rate": Range("LOG", 1e-5, 10.0)})
     publish_curve(folder, [8], space=wider)
-    (row,) = pairs.table(folder).to_dict("records")
+    (row,) = curve_fits.table(folder).to_dict("records")
     assert row["verdict"] == "not_identified"
     assert "several studies at batch size 8 differ in budget, search space or source" in row["reason"]
 
@@ -165,14 +165,14 @@ def test_two_studies_at_one_batch_size_are_refused_even_if_one_did_not_reach(fol
     publish_curve(folder)
     study = plan(batch_size=8, budget_steps=10**6, trials=3, space=SearchSpace({"momentum": Range("LINEAR", 0, 0.9)}))
     publish(folder, study, {i: Ran([(9, 0.3)]) for i in range(3)})
-    (row,) = pairs.table(folder).to_dict("records")
+    (row,) = curve_fits.table(folder).to_dict("records")
     assert "several studies at batch size 8 differ" in row["reason"]
 
 
 def test_a_target_the_trials_did_not_run_for_is_refused(folder):
     publish_curve(folder)
-    assert pairs.table(folder, ("test_error", 0.19)).loc[0, "verdict"] == "identified"
-    (row,) = pairs.table(folder, ("test_error", 0.01)).to_dict("records")
+    assert curve_fits.table(folder, ("test_error", 0.19)).loc[0, "verdict"] == "identified"
+    (row,) = curve_fits.table(folder, ("test_error", 0.01)).to_dict("records")
     assert row["verdict"] == "not_identified"
     assert "too early to decide this one" in row["reason"]
 
@@ -202,7 +202,7 @@ def test_what_steps_writes_can_be_fitted(swept, cli, tmp_path):
     _, out, _ = cli("steps", "--store", swept, "--csv")
     from_points, from_store = (
         fits.table(*fits.judge_points(write_points(tmp_path, out))),
-        pairs.table(swept).drop(columns=list(pairs.COLUMNS)),
+        curve_fits.table(swept).drop(columns=list(curve_fits.COLUMNS)),
     )
     assert list(from_points.columns) == list(from_store.columns)
     ratio = from_points["critical_batch_size"] / from_store["critical_batch_size"]

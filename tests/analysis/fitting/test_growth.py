@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from analysis import workloads
-from analysis.fitting import growth, pairs
-from analysis.fitting.pairs import Fitted
+from analysis.fitting import curve_fits, growth
+from analysis.fitting.curve_fits import CurveFits
 from analysis.trials import metaparameters
 from results.plans.search_space import Range, SearchSpace
 
@@ -18,7 +18,7 @@ RATE = metaparameters.metaparameter("learning_rate", log=True)
 SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-6, 1e6), "momentum": Range("REVERSE_LOG", 0.0, 0.99)})
 
 
-def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATCH_SIZES)) -> Fitted:
+def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATCH_SIZES)) -> CurveFits:
     """A workload whose quickest trials have rates around 0.1 times this power of the batch size; momentum is 0.9."""
     rng = np.random.default_rng(0)
     for place, batch_size in enumerate(BATCH_SIZES):
@@ -28,7 +28,7 @@ def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATC
         drawn = {"learning_rate": [best / 2, best * 2, 1e-6], "momentum": [0.9] * 3}
         publish(folder, plan(batch_size=batch_size, trials=3, space=SPACE, optimizer="momentum"), ran, drawn=drawn)
     (workload,) = workloads.of_store(folder)
-    return pairs.of_workload(workload, ERROR)
+    return curve_fits.of_workload(workload, ERROR)
 
 
 @pytest.mark.parametrize(("power", "rule"), [(1.0, ["linear rule"]), (0.5, ["square-root rule"]), (0.0, [])])

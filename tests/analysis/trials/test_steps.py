@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis import compare, workloads
-from analysis.fitting import curves, fits, pairs
+from analysis.fitting import curve_fits, curves, fits
 from analysis.trials import steps
 from results import durable, store
 from results.checks import verify
@@ -193,7 +193,7 @@ def test_published_studies_make_curves_like_our_own(folder, tmp_path, cli):
         trials = {i: by_hand.Ran("COMPLETE", [(least + i, 0.2), (least + i + 2, 0.05)]) for i in (1, 2)}
         by_hand.publish(folder, by_hand.study(batch_size=size, details={"train_steps": least}), trials)
     publish(folder, plan(), {0: Ran([(1, 0.5)])})
-    (row,) = pairs.table(folder, ("validation_error", 0.1)).to_dict("records")
+    (row,) = curve_fits.table(folder, ("validation_error", 0.1)).to_dict("records")
     assert (row["dataset"], row["verdict"]) == ("a/b", "identified")
     assert row["s_min"] == pytest.approx(60, rel=0.2)
     assert (
@@ -308,14 +308,14 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     started(tmp_path / "without", easy=None)
     shutil.rmtree(tmp_path / "without" / name)
     (tmp_path / "points.csv").write_text(table)
-    fitted = [pairs.table(folder, (by_hand.METRIC, 0.1)), fits.table(*fits.judge_points(tmp_path / "points.csv"))]
-    expected = pairs.table(tmp_path / "without", (by_hand.METRIC, 0.1))
+    fitted = [curve_fits.table(folder, (by_hand.METRIC, 0.1)), fits.table(*fits.judge_points(tmp_path / "points.csv"))]
+    expected = curve_fits.table(tmp_path / "without", (by_hand.METRIC, 0.1))
     for found in fitted:
         assert "met at the start, before any step, at batch size 8, left out" in found["reason"].item()
         assert "no trial reached" not in found["reason"].item()
     names = list(fits.COLUMNS)[:6]
     pd.testing.assert_frame_equal(fitted[0][names], expected[names])
-    drawn = pairs.of_workload(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
+    drawn = curve_fits.of_workload(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
     assert 8 not in drawn.trials
     assert not drawn.missed
     assert set(compare.table(folder, folder, (by_hand.METRIC, 0.1))["result"]) <= {"same", "not_judged"}
@@ -323,7 +323,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
 
 def test_a_curve_that_is_met_at_the_start_everywhere_says_so(folder):
     by_hand.publish(folder, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(0, 0.05), (5, 0.01)])})
-    drawn = pairs.of_workload(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
+    drawn = curve_fits.of_workload(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
     assert not drawn.drawable
     assert drawn.why_nothing.startswith("met at the start")
 

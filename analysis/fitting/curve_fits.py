@@ -35,7 +35,7 @@ MOVED = {
 }
 
 
-class Fitted(NamedTuple):
+class CurveFits(NamedTuple):
     """A curve with its fits.
 
     Attributes:
@@ -44,7 +44,7 @@ class Fitted(NamedTuple):
       trials: those that its points are the best of, by batch size, without those at which the target was met at the
         start; rows as in ``trials.trials``. Of several studies at one batch size, of all.
       missed: batch sizes at which none reached the target, and the most steps that one took there.
-      again: studies whose answer was confirmed, by batch size.
+      confirmations: studies whose answer was confirmed, by batch size.
       confirmed: the fit of what was confirmed; None if nothing was.
       label: what a legend calls it.
     """
@@ -53,7 +53,7 @@ class Fitted(NamedTuple):
     judged: Judged
     trials: Mapping[int, pd.DataFrame] = MappingProxyType({})
     missed: Mapping[float, float] = MappingProxyType({})
-    again: Sequence[Confirmed] = ()
+    confirmations: Sequence[Confirmed] = ()
     confirmed: Judged | None = None
     label: str = ""
 
@@ -85,24 +85,24 @@ class Fitted(NamedTuple):
         return float(middle[place[0]]) if len(place) else math.nan
 
 
-def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[Fitted]:
+def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[CurveFits]:
     """The curves of a store with their fits; ``asked``: metric and value of a target other than the studies' own."""
     return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, asked))]
 
 
 def of_workload(
     workload: WorkloadStudies, target: Target, rule: Rule = MINIMUM, kept: TrialFilter | None = None, label: str = ""
-) -> Fitted:
+) -> CurveFits:
     """The curve of a workload with its fits; see ``curves.of_workload``. ``label`` is for a legend."""
     return of_curve(curves.of_workload(workload, target, rule, kept))._replace(label=label)
 
 
-def of_curve(curve: Curve) -> Fitted:
+def of_curve(curve: Curve) -> CurveFits:
     """A curve with both of its fits."""
     repeated = curve.exact and not curve.split and not curve.rule.strict
     again = confirmations.of_commits(curve.workload.commits, curve.target) if repeated else []
     judged = fits.of_curve(curve)
-    return Fitted(
+    return CurveFits(
         curve,
         judged,
         _taken(curve, judged.points),
@@ -125,7 +125,7 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
     return {size: pd.concat(rows, ignore_index=True) for size, rows in by_size.items()}
 
 
-def comparable_groups(fitted: Sequence[Fitted], *leaving: str) -> list[tuple[tuple[str, ...], list[Fitted]]]:
+def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[tuple[str, ...], list[CurveFits]]]:
     """Curves of one data set, model and target whose studies agree in all of their plans but the fields ``leaving``.
 
     Returns:
@@ -133,7 +133,7 @@ def comparable_groups(fitted: Sequence[Fitted], *leaving: str) -> list[tuple[tup
       are any) and its curves.
     """
     shared: dict[str, dict[str, object]] = {}
-    groups: dict[tuple[str, ...], dict[str, list[Fitted]]] = {}
+    groups: dict[tuple[str, ...], dict[str, list[CurveFits]]] = {}
     for one in fitted:
         rest = {field: value for field, value in one.curve.shared.items() if field not in leaving}
         shared[digest(rest)] = rest
@@ -147,12 +147,12 @@ def comparable_groups(fitted: Sequence[Fitted], *leaving: str) -> list[tuple[tup
     ]
 
 
-def answers(one: Fitted) -> list[tuple[str, Judged]]:
+def answers(one: CurveFits) -> list[tuple[str, Judged]]:
     """The fits of a curve by name: selected, and confirmed if anything was."""
     return [(SELECTED, one.judged), *([(CONFIRMED, one.confirmed)] if one.confirmed else [])]
 
 
-def rows(fitted: Sequence[Fitted]) -> tuple[pd.DataFrame, list[Judged]]:
+def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[Judged]]:
     """Names of curves and ``COLUMNS``, a row for every fit of each curve, with the fits."""
     answer_rows = [(one.curve, of, one.judged.points.trials, judged) for one in fitted for of, judged in answers(one)]
     return naming([row[:3] for row in answer_rows]), [judged for *_, judged in answer_rows]
@@ -172,7 +172,7 @@ def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
     return pd.DataFrame(values, columns=columns).astype({"best_of": "Int64"})
 
 
-def moves(fitted: Sequence[Fitted]) -> pd.DataFrame:
+def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
     """A row of ``MOVED`` for every curve of which anything was confirmed; empty where a knee is not identified."""
     table = []
     for one in fitted:

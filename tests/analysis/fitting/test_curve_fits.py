@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.figures import batch_figures, best_of_figures
-from analysis.fitting import by_k, fits, luck, pairs
+from analysis.fitting import by_k, curve_fits, fits, luck
 from analysis.plotting.picture import Picture
 from results.rules.confirmation import APART
 
@@ -52,9 +52,9 @@ def test_a_curve_has_a_row_for_each_answer(folder: Path, cli: Cli) -> None:
 def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> None:
     again(folder, confirm=1)
     again(folder, optimizer="momentum")
-    found = pairs.of_store(folder)
-    (moved,) = pairs.moves(found).to_dict("records")
-    assert list(moved) == list(pairs.MOVED)
+    found = curve_fits.of_store(folder)
+    (moved,) = curve_fits.moves(found).to_dict("records")
+    assert list(moved) == list(curve_fits.MOVED)
     assert moved["octaves"] == pytest.approx(np.log2(moved["confirmed"] / moved["selected"]))
     assert moved["octaves"] > 1 and not moved["inside"]
     ratios = luck.ratios(found)
@@ -64,7 +64,7 @@ def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> Non
 
 def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24)
-    found = pairs.of_store(folder)
+    found = curve_fits.of_store(folder)
     assert [by_k.numbers(one) for one in found] == [[8, 16, 24]] * 3
     told = by_k.refit(found)
     assert [(at.one.curve.optimizer, at.k) for at in told][:4] == [
@@ -84,12 +84,12 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
 
 def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24, pruning="exact")
-    assert [by_k.numbers(one) for one in pairs.of_store(folder)] == [[24]] * 3
+    assert [by_k.numbers(one) for one in curve_fits.of_store(folder)] == [[24]] * 3
     _, out, err = cli("fit", "--store", folder, "--best-of", "8,24,9999", "--csv")
-    assert err == "note: no curve tells of the best of 8, 9999 trials\n"
+    assert err == "note: no curve can be fitted at the best of 8, 9999 trials\n"
     assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [24] * 3
     code, out, err = cli("fit", "--store", folder, "--best-of", "8")
-    assert (code, out, err) == (2, "", "error: no curve tells of the best of 8 trials; they tell of that of 24\n")
+    assert (code, out, err) == (2, "", "error: no curve can be fitted at the best of 8 trials; available: 24\n")
 
 
 @pytest.mark.parametrize("words", ["8,,16", "0", "a", "-8"])
@@ -110,8 +110,8 @@ def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_r
         again(folder, optimizer=optimizer)
         again(folder, optimizer=optimizer, stop="budget")
     again(folder, optimizer="sgd", pruning="exact")  # of the same plan but for its pruning
-    found = pairs.of_store(folder)
-    groups = dict(pairs.comparable_groups(found, "optimizer", "targets", "pruning"))
+    found = curve_fits.of_store(folder)
+    groups = dict(curve_fits.comparable_groups(found, "optimizer", "targets", "pruning"))
     names = [(*("digits", "fully_connected_64", "test_error", "0.1"), f"stop={stop}") for stop in ("target", "budget")]
     assert groups.keys() == set(names)
     assert [len(groups[name]) for name in names] == [3, 2]
