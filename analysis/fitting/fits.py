@@ -38,8 +38,7 @@ LIMITS = (
     "Assumed: slope -1 at small batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every\n"
     "batch size. Where data show that one of these is not so, no interval is stated. They do not always: a slope of\n"
     "-0.85 moves the critical batch size by 0.75 octaves, and is seen in half of the curves if luck is little, and\n"
-    "hardly ever if it is much. Look at the figures\n"
-    "beside the numbers, and at `fit --checks`."
+    "hardly ever if it is much. Look at the figures beside the numbers, and at `fit --checks`."
 )
 
 

@@ -41,9 +41,9 @@ class StudyTrials(NamedTuple):
       target: metric and value.
       rows: one per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
         role is search, or confirm (a repeat of one of the best trials, with another seed); steps are those taken at
-        the last evaluation; counts says whether it is one of ``counting``. outcome is one of ``OUTCOMES``. steps_low and
-        steps_high, float64, are NaN where a trial is not_reached; steps_high is NaN where it is undecided. Words are
-        categories, which compare like text.
+        the last evaluation; counts says whether it is one of ``counting``. outcome is one of ``OUTCOMES``. steps_low
+        and steps_high, float64, are NaN where a trial is not_reached; steps_high is NaN where it is undecided. Words
+        are categories, which compare like text.
     """
 
     study: Plan
@@ -65,8 +65,8 @@ class StudyTrials(NamedTuple):
         """The rows that tell how the search fares: its own, not the repeats of its best trials.
 
         A trial that met an accident, or none of whose evaluations is known, is left out, whatever it came to. One that
-        a time limit stopped, or that ended for an unrecorded reason, counts: it may have been stopped for how it went, so
-        that leaving it out would flatter the search. What it may have come to is in ``bounds``.
+        a time limit stopped, or that ended for an unrecorded reason, counts: it may have been stopped for how it went,
+        so that leaving it out would flatter the search. What it may have come to is in ``bounds``.
         """
         return self.rows[self.rows["counts"].to_numpy()]
 
