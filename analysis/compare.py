@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import contradictions, studies, text
+from analysis import contradictions, presentations, text
 from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
 from analysis.fitting import curves
@@ -81,11 +81,13 @@ class _Contents:
 
     def __init__(self, folder: Folder, asked: tuple[str, float] | None):
         commits = store.catalogue(folder)
-        over_cores = kinds.of_kind(commits, *studies.kinds_drawn_as(studies.CORES))
+        over_cores = kinds.of_kind(commits, *presentations.kinds_drawn_as(presentations.CORES))
         self.factorized = factorizations.load(folder) if over_cores else []
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves: list[Curve] = []
-        over_batches = {commit.name for commit in kinds.of_kind(commits, *studies.kinds_drawn_as(studies.BATCH))}
+        over_batches = {
+            commit.name for commit in kinds.of_kind(commits, *presentations.kinds_drawn_as(presentations.BATCH))
+        }
         if commits and not over_batches:
             return
         overview, target = steps.load(folder, asked)

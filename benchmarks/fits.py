@@ -15,7 +15,7 @@ from report import BenchmarkReport, open_report, seconds
 
 from analysis.fitting import coverage, curves, fits, regimes, simulation
 from analysis.fitting.curves import Curve
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
 
 TRIALS = 100

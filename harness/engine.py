@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 import jax
 import numpy as np
 
-from harness.frontier import BestSteps, Frontier, Live
 from harness.lanes import Programs, Spans, default_strategy, programs_for
 from harness.record import Record
+from harness.scheduler import BestSteps, Live, TrialScheduler
 from harness.settings import Settings
 from harness.shutdown import Shutdown
 from results.plans.batch_study import BatchStudy
@@ -56,7 +56,7 @@ def run(
     programs, is_new = programs_for(study, -(-lanes // devices) * devices, strategy)
     # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
     in_turn = np.arange(programs.lanes).reshape(devices, -1).T.ravel().tolist()
-    frontier = Frontier(study, trials, in_turn, best or {})
+    scheduler = TrialScheduler(study, trials, in_turn, best or {})
     examples = registry.DATASETS[study.dataset].train_examples
     steps_per_epoch = None if examples is None else examples / study.batch_size
     tape = _Tape(programs, strategy, programs.compile_seconds if is_new else 0.0, steps_per_epoch)
@@ -67,8 +67,8 @@ def run(
 
     def hand_over() -> None:
         with shutdown.lock:
-            if finished := frontier.outcomes.keys() - handed_over:
-                on_finished(tape.record(frontier, finished))
+            if finished := scheduler.outcomes.keys() - handed_over:
+                on_finished(tape.record(scheduler, finished))
                 handed_over.update(finished)
 
     def searched() -> Sequence[Trial]:
@@ -76,9 +76,9 @@ def run(
         return confirming()
 
     with shutdown.first(hand_over):
-        for live_trials in frontier.rounds(searched):
+        for live_trials in scheduler.rounds(searched):
             before = time.perf_counter()
-            spans = _spans(study, frontier, live_trials, programs.lanes)
+            spans = _spans(study, scheduler, live_trials, programs.lanes)
             carry = jax.block_until_ready(programs.advance(carry, spans))
             trained = time.perf_counter()
             active = np.zeros(programs.lanes, bool)
@@ -91,18 +91,18 @@ def run(
                 tape.trial_steps += int(np.sum(spans.stop - spans.start))
                 for live in live_trials:
                     measured = metrics[live.lane]
-                    tape.rows.append((live.trial.id, frontier.stop(live), measured))
-                    frontier.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
-                frontier.prune()
-            on_progress(len(frontier.outcomes))
+                    tape.rows.append((live.trial.id, scheduler.stop(live), measured))
+                    scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
+                scheduler.prune()
+            on_progress(len(scheduler.outcomes))
             if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
                 with shutdown.lock:
-                    frontier.give_up("time_limit")
-            if frontier.outcomes.keys() > handed_over and evaluated - last_part > settings.part_seconds:
+                    scheduler.give_up("time_limit")
+            if scheduler.outcomes.keys() > handed_over and evaluated - last_part > settings.part_seconds:
                 hand_over()
                 last_part = time.perf_counter()
         hand_over()
-    return tape.record(frontier, frontier.outcomes)
+    return tape.record(scheduler, scheduler.outcomes)
 
 
 @dataclasses.dataclass
@@ -119,13 +119,13 @@ class _Tape:
     trial_steps: int = 0
     began: float = dataclasses.field(default_factory=time.perf_counter)
 
-    def record(self, frontier: Frontier, ids: Collection[int]) -> Record:
+    def record(self, scheduler: TrialScheduler, ids: Collection[int]) -> Record:
         """The measurements of trials that have ended, by their ids."""
         rows = sorted((row for row in self.rows if row[0] in ids), key=lambda row: row[:2])
         measured = np.array([row[2] for row in rows], np.float32).reshape(len(rows), len(self.programs.metrics))
         return Record(
-            trials=[frontier.trials[i] for i in ids],
-            outcomes={i: frontier.outcomes[i] for i in ids},
+            trials=[scheduler.trials[i] for i in ids],
+            outcomes={i: scheduler.outcomes[i] for i in ids},
             trial=np.array([row[0] for row in rows], np.int32),
             step=np.array([row[1] for row in rows], np.int32),
             metrics={name: measured[:, i] for i, name in enumerate(self.programs.metrics)},
@@ -140,7 +140,7 @@ class _Tape:
         )
 
 
-def _spans(study: BatchStudy, frontier: Frontier, live_trials: Sequence[Live], lanes: int) -> Spans:
+def _spans(study: BatchStudy, scheduler: TrialScheduler, live_trials: Sequence[Live], lanes: int) -> Spans:
     optimizer = registry.OPTIMIZERS[study.optimizer]
     metaparameters = [DEFAULTS | {**optimizer.defaults, **live.trial.metaparameters} for live in live_trials]
     lane_numbers = [live.lane for live in live_trials]
@@ -151,8 +151,8 @@ def _spans(study: BatchStudy, frontier: Frontier, live_trials: Sequence[Live], l
         return out
 
     return Spans(
-        start=by_lane([frontier.start(live) for live in live_trials], np.int32),
-        stop=by_lane([frontier.stop(live) for live in live_trials], np.int32),
+        start=by_lane([scheduler.start(live) for live in live_trials], np.int32),
+        stop=by_lane([scheduler.stop(live) for live in live_trials], np.int32),
         seed=by_lane([live.trial.seed for live in live_trials], np.uint32),
         schedule=by_lane([schedules.SCHEDULES[study.schedule]] * len(live_trials), np.int32),
         decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in metaparameters], np.float32),

@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 
 from harness.checkpoints import Checkpoint, Checkpoints, key_of
-from harness.frontier import TrialOutcome
 from harness.record import Record
+from harness.scheduler import TrialOutcome
 from results.plans.factorization import Factorization
 from results.plans.schema import COSTS
 from results.plans.study import Trial

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.frontier import TrialOutcome
+from harness.scheduler import TrialOutcome
 from results.plans.study import Trial
 
 

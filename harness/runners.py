@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.frontier import BestSteps, TrialOutcome
 from harness.record import Record
+from harness.scheduler import BestSteps, TrialOutcome
 from harness.settings import Settings
 from harness.shutdown import Shutdown
 from results.plans.kinds import KINDS

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import compile_cache, provenance, search
-from harness.frontier import BestSteps, TrialOutcome
 from harness.record import Record, unmeasured
 from harness.runners import RUNNERS, Job
+from harness.scheduler import BestSteps, TrialOutcome
 from harness.settings import Settings
 from harness.shutdown import Shutdown
 from results import store

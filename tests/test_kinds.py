@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import studies
+from analysis import presentations
 from harness.runners import RUNNERS
 from results import store
 from results.plans import kinds
@@ -27,7 +27,7 @@ TABLES = {
     "results/plans/kinds.py",
     "harness/runners.py",
     "sweeps/readers.py",
-    "analysis/studies.py",
+    "analysis/presentations.py",
 }
 CLASSES = {"Plan", *(kind.plan.__name__ for kind in kinds.KINDS.values())}
 STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what plans, and what holds one, are called
@@ -35,7 +35,7 @@ STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what pl
 # A new kind: three files of its own, a task, and in each table a row.
 ROWS = """
 import toy_config, toy_plan, toy_run
-from analysis import studies
+from analysis import presentations
 from harness.runners import RUNNERS, Runner
 from results.plans import kinds
 from results.plans.schema import Column
@@ -46,7 +46,7 @@ PLAYS = Column("plays", pa.int64(), "how often it was played")
 kinds.KINDS["toy"] = kinds.Kind(toy_plan.ToyStudy, along="width", unit="play", columns=(PLAYS,))
 RUNNERS["toy"] = Runner(toy_run.run)
 readers.READERS["toy"] = readers.Reader("toy", toy_config.Keys, ("toy",), toy_config.read, "report")
-studies.KINDS["toy"] = studies.Presentation("toys over widths", "How toys fare.")
+presentations.PRESENTATIONS["toy"] = presentations.Presentation("toys over widths", "How toys fare.")
 """
 TASK = """\
 # @package _global_
@@ -75,7 +75,7 @@ for line in sys.argv[1:]:
 def test_every_table_has_a_row_for_every_kind() -> None:
     ours = [name for name, kind in kinds.KINDS.items() if not kind.recorded]
     assert set(RUNNERS) == set(readers.READERS) == set(ours)
-    assert set(studies.KINDS) == set(kinds.KINDS)
+    assert set(presentations.PRESENTATIONS) == set(kinds.KINDS)
     assert all(kind.plan.kind == name for name, kind in kinds.KINDS.items())
 
 
@@ -104,7 +104,7 @@ def test_kinds_are_told_apart_by_tables_alone() -> None:
         "plan.get('kind') in known",
         "kind == 'cores'",
         "kind in ('recorded', 'toy')",
-        "name == studies.BATCH",
+        "name == presentations.BATCH",
         "match study:\n  case _: pass",
         "match one:\n  case Recorded(): pass",
         "match kind:\n  case 'cores': pass",

@@ -43,7 +43,7 @@ INSERTED = {
         ("harness/runners.py", "        fused.discard(study.dim)\n"),
         ("harness/runners.py", "RUNNERS: dict[str, Runner] = {\n"),
         ("sweeps/readers.py", "READERS: dict[str, Reader] = {\n"),
-        ("analysis/studies.py", "KINDS: dict[str, Presentation] = {\n"),
+        ("analysis/presentations.py", "PRESENTATIONS: dict[str, Presentation] = {\n"),
     ],
 }
 # What the text of a page asks for beside its blocks: of a file, what becomes what.

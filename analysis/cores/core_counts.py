@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import text, workloads
+from analysis import text, workload_studies
 from analysis.cores import scaling
 from analysis.cores.factorizations import MeasuredFactorization
 from results import command_line
@@ -57,7 +57,7 @@ class CoreCurve(NamedTuple):
     distinction: str
 
     @property
-    def any(self) -> MeasuredFactorization:
+    def representative(self) -> MeasuredFactorization:
         return (*self.members, *self.emulated)[0]
 
     @property
@@ -105,7 +105,7 @@ def curves(held: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
             by_cores = sorted(members, key=lambda one: one.study.cores)
             real = tuple(one for one in by_cores if is_real(one))
             others = tuple(one for one in by_cores if not is_real(one))
-            result.append(CoreCurve(real, others, workloads.distinction(key, plans)))
+            result.append(CoreCurve(real, others, workload_studies.distinction(key, plans)))
     return result
 
 
@@ -167,8 +167,8 @@ def table(judged: Sequence[JudgedCoreCurve]) -> pd.DataFrame:
 
 def _row(judged: JudgedCoreCurve) -> dict[str, Any]:
     curve, fit = judged.curve, judged.fit
-    place = curve.any.hardware
-    row = {name: getattr(curve.any.study, name) for name in ("dataset", "dim", "solver", "table_dtype")}
+    place = curve.representative.hardware
+    row = {name: getattr(curve.representative.study, name) for name in ("dataset", "dim", "solver", "table_dtype")}
     row |= {"device_kind": place and place.device_kind, "verdict": judged.verdict, "reason": judged.reason}
     row["core_counts"] = " ".join(str(one.study.cores) for one in curve.members)
     if len(curve.members) > 1:
@@ -193,7 +193,7 @@ def readable(judged: Sequence[JudgedCoreCurve]) -> str:
     header += [f"{name} seconds" for name in TIMES] + ["critical cores", "verdict"]
     rows, remarks = [], []
     for i, one in enumerate(judged, start=1):
-        study, place, members = one.curve.any.study, one.curve.any.hardware, one.curve.members
+        study, place, members = one.curve.representative.study, one.curve.representative.hardware, one.curve.members
         names = [study.dataset, str(study.dim), study.solver, study.table_dtype, (place and place.device_kind) or ""]
         counts = ",".join(str(member.study.cores) for member in members)
         times = [_interval(getattr(one.fit, name)) for name in TIMES] if one.fit else [""] * len(TIMES)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import simulated, text
+from analysis import coverage_tables, text
 from analysis.cores import scaling, simulation
 from analysis.cores.core_counts import TIMES
 from analysis.cores.simulation import CoreScenario, Times
@@ -52,7 +52,7 @@ def run(
         return row(scenario, fit(scenario, simulation.draw(scenario, datasets, rng)))
 
     every = simulation.scenarios()
-    return simulated.table("coverage of cores", every, scenarios, one, seed, datasets, report)[list(COLUMNS)]
+    return coverage_tables.table("coverage of cores", every, scenarios, one, seed, datasets, report)[list(COLUMNS)]
 
 
 def fit(scenario: CoreScenario, times: Times) -> list[scaling.LawFit]:
@@ -65,7 +65,7 @@ def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, o
     law = simulation.LAWS[scenario.law]
     critical = law.critical(scenario.most)
     low, high = np.array([one.critical_cores[1:] for one in fitted]).T
-    _, rates = simulated.rates([one.verdict for one in fitted], low, high, critical, ROOTS)
+    _, rates = coverage_tables.rates([one.verdict for one in fitted], low, high, critical, ROOTS)
     intervals = np.array([[getattr(one, name) for name in TIMES] for one in fitted])  # [d, 3, 3]
     true = np.array(law.times)
     within = ((intervals[..., 1] <= true) & (true <= intervals[..., 2])).mean(axis=0)

@@ -17,7 +17,7 @@ from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.plotting.verdicts import LabelledFit
 from analysis.trials import best_of, medians
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 
 BESIDE = 0.28  # octaves from a critical batch size to the confirmed one
 MINIMUM = Style(INK, "o", (0, ()))

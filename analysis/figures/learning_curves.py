@@ -15,7 +15,7 @@ from analysis.figures.requests import FigureRequest
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
 from results.rules import answers
 from results.rules.confirmation import CONFIRM, SEARCH

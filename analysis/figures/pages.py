@@ -10,7 +10,7 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import grid
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Skipped
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from analysis import studies
+from analysis import presentations
 from analysis.figures import definitions
-from analysis.studies import BATCH, CORES, PAPER
+from analysis.presentations import BATCH, CORES, PAPER
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.figures.shallue2018 import PaperWorkloads
     from analysis.fitting.curve_fits import CurveFits
     from analysis.plotting.picture import Pictures, Skipped
-    from analysis.workloads import WorkloadStudies
+    from analysis.workload_studies import WorkloadStudies
     from results.durable import Folder
 
 SHALLUE = "shallue2018"
@@ -216,10 +216,10 @@ def _factorizations(folder: "Folder", target: tuple[str, float] | None) -> Any:
 
 
 def _paper(folder: "Folder", target: tuple[str, float] | None) -> Any:
-    from analysis import workloads
+    from analysis import workload_studies
     from analysis.figures import shallue2018
 
-    return shallue2018.name_workloads(workloads.of_store(folder))
+    return shallue2018.name_workloads(workload_studies.of_store(folder))
 
 
 # Readers of what figures are drawn from: of a store, for a target (metric, value) other than the studies' own.
@@ -267,7 +267,7 @@ def write_all(
         check_choice("figure", name, store_figures())
     _check(out)
     commits = store.catalogue(folder)
-    present = {source for commit in commits for source in studies.KINDS[commit.kind].figures}
+    present = {source for commit in commits for source in presentations.PRESENTATIONS[commit.kind].figures}
     present |= set() if commits else {BATCH}
     papers = LOADERS[PAPER](folder, target) if PAPER in present else None
     if papers and name is None and not _has_paper(papers):
@@ -279,7 +279,7 @@ def write_all(
             continue
         if source not in present:
             if name is not None:
-                report(Skipped(name, f"{folder} has no study of kind {studies.kinds_drawn_as(source)[0]}"))
+                report(Skipped(name, f"{folder} has no study of kind {presentations.kinds_drawn_as(source)[0]}"))
             continue
         try:
             subject = papers if source == PAPER else load(folder, target)
@@ -316,12 +316,12 @@ def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
     Raises:
       BadInput: there is no such kind or study.
     """
-    from analysis import workloads
+    from analysis import workload_studies
     from analysis.figures import requests
     from analysis.fitting import curve_fits
 
     check_choice("kind", request.kind, KINDS)
-    selection, without = requests.with_targets(workloads.of_store(folder, request.where), request)
+    selection, without = requests.with_targets(workload_studies.of_store(folder, request.where), request)
     yield from without
     figure = FIGURES[request.kind]
     if figure.source == BATCH:

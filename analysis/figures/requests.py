@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from analysis.figures import definitions
 from analysis.plotting.picture import Skipped
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results.bad_input import BadInput, check_choice
 from results.plans.kinds import KINDS
 from results.plans.study import Target
@@ -21,7 +21,7 @@ class FigureRequest(NamedTuple):
 
     Attributes:
       kind: of ``registry.KINDS``.
-      where: conditions on studies, as in ``workloads.of_store``.
+      where: conditions on studies, as in ``workload_studies.of_store``.
       by: what lines differ in: dataset, model or optimizer (compare), or a metaparameter (split, and scatter).
       metric, values: of targets other than the studies' own.
       rule: which trials count for steps to target.

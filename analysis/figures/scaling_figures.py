@@ -26,12 +26,12 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
     curves, skipped = _long_enough(studies, "epochs")
     yield from skipped
     for curve in curves:
-        judged, place = core_counts.judge(curve), curve.any.hardware
+        judged, place = core_counts.judge(curve), curve.representative.hardware
         over = labels.span([len(one.seconds) for one in curve.members], "epoch")
         device, points = place and place.device_kind, f"median of {over} and their middle half"
-        web = curve.any.study.dataset.startswith(WEB)
-        goal = labels.line(labels.size(curve.any), device, points, curve.distinction)
-        figure, (ax, *beside) = panels(labels.title(curve.any), goal, (1.0, 0.4) if web else (1.0,))
+        web = curve.representative.study.dataset.startswith(WEB)
+        goal = labels.line(labels.size(curve.representative), device, points, curve.distinction)
+        figure, (ax, *beside) = panels(labels.title(curve.representative), goal, (1.0, 0.4) if web else (1.0,))
         _cores_axes(ax, curve.cores, np.concatenate([one.seconds for one in curve.members]))
         _points(ax, curve, draw.STYLES[0], curve.seconds, "measured")
         if judged.fit:
@@ -48,7 +48,7 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
         ax.legend([handles[i] for i in order], [names[i] for i in order], loc="upper right")
         for other in beside:
             _published(other)
-        yield Picture(labels.names(curve.any), figure)
+        yield Picture(labels.names(curve.representative), figure)
 
 
 def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
@@ -57,7 +57,7 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
     yield from skipped
     kinds: dict[tuple[str, ...], list[CoreCurve]] = {}
     for curve in curves:
-        place = curve.any.hardware
+        place = curve.representative.hardware
         device = (place.backend, place.device_kind) if place else ()
         kinds.setdefault(tuple(dict.fromkeys(filter(None, device))), []).append(curve)
     for names, alike in kinds.items():
@@ -72,7 +72,7 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
         _cores_axes(right, cores, cores, "efficiency")
         _percentages(right, max(float(curve.efficiency.max()) for curve in alike))
         right.axhline(1.0, label="perfect scaling", **IDEAL)
-        names_of_curves = labels.distinguish([curve.any for curve in alike])
+        names_of_curves = labels.distinguish([curve.representative for curve in alike])
         for curve, gain, label, style in zip(alike, gains, names_of_curves, draw.styles(), strict=False):
             for ax, values in ((left, gain), (right, curve.efficiency)):
                 ax.plot(curve.cores, values, color=style.color, linestyle=style.line, linewidth=1.2, zorder=3)

@@ -19,7 +19,7 @@ from analysis.plotting.best import Errors
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import budgets, metaparameters, trials
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
 from results.storage.commits import Commit

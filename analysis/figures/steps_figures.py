@@ -9,7 +9,7 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import steps as lines_of_steps
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Pictures, Skipped
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
 from results.plans.study import Target
 

@@ -12,7 +12,7 @@ from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Pictures, Skipped
 from analysis.trials import budgets, metaparameters, trials
 from analysis.trials.trials import StudyTrials
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
 
 MOST_BUDGETS = 8

@@ -44,23 +44,23 @@ class Bent(NamedTuple):
 
 def curve(bend: Bend, at: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
     """ln S up to a constant, float64[d, n], of curves ``at`` = (ln B*, ln a, size) [d, 3]."""
-    past, a, size = at[:, :1] - ln_batch, np.exp(at[:, 1:2]), at[:, 2:]
+    ln_below_knee, a, size = at[:, :1] - ln_batch, np.exp(at[:, 1:2]), at[:, 2:]
     if bend == "knee":
-        return _lopsided(past, a * np.exp(-size / 2), a * np.exp(size / 2))
-    above = excess(past, a)
+        return _lopsided(ln_below_knee, a * np.exp(-size / 2), a * np.exp(size / 2))
+    above = excess(ln_below_knee, a)
     if bend == "slope":
         return (1 + size) * above
-    return above + size * excess(-past - FROM, TURN) if bend == "plateau" else above
+    return above + size * excess(-ln_below_knee - FROM, TURN) if bend == "plateau" else above
 
 
-def _lopsided(past: np.ndarray, plateau: np.ndarray, perfect: np.ndarray) -> np.ndarray:
+def _lopsided(ln_below_knee: np.ndarray, plateau: np.ndarray, perfect: np.ndarray) -> np.ndarray:
     """Two halves of knees of the sharpness ``plateau`` and ``perfect``, whose slopes agree where they meet."""
     share = perfect / (plateau + perfect)  # of the turn that is made on the side of the plateau
     mean = 2 * OCTAVE * ((1 - share) / perfect - share / plateau)
-    moved = past + mean
+    moved = ln_below_knee + mean
     flat = 2 * share * excess(np.minimum(moved, 0), plateau)
     steep = np.maximum(moved, 0)
-    return np.where(moved < 0, flat, past + 2 * (1 - share) * (excess(steep, perfect) - steep))
+    return np.where(moved < 0, flat, ln_below_knee + 2 * (1 - share) * (excess(steep, perfect) - steep))
 
 
 def fit(

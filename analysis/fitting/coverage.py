@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import simulated, text
+from analysis import coverage_tables, text
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
 from analysis.text import VERDICTS
@@ -52,7 +52,9 @@ def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequ
         searches = simulation.draw(scenario, datasets, rng)
         return row(scenario, fit(scenario, searches), searches.critical)
 
-    return simulated.table("coverage", simulation.scenarios(), scenarios, one, seed, datasets, report)[list(COLUMNS)]
+    return coverage_tables.table("coverage", simulation.scenarios(), scenarios, one, seed, datasets, report)[
+        list(COLUMNS)
+    ]
 
 
 def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
@@ -72,7 +74,7 @@ def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray)
     """Results of a scenario whose true critical batch sizes are ``critical`` [d]: a row of ``COLUMNS``."""
     verdicts = [one.verdict for one in fitted]
     low, high = (np.array([getattr(one, end) for one in fitted]) for end in ("low", "high"))
-    holds, rates = simulated.rates(verdicts, low, high, critical)
+    holds, rates = coverage_tables.rates(verdicts, low, high, critical)
     failed = [{check.assumption for check in one.shape.doubts} for one in fitted]
     breaks = simulation.BEYOND[scenario.shape].breaks if scenario.shape in simulation.BEYOND else None
     return {

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import workloads
+from analysis import workload_studies
 from analysis.fitting import confirmations, curves, fits, regimes
 from analysis.fitting.confirmations import Confirmed
 from analysis.fitting.curves import Curve, Points, TrialFilter
 from analysis.fitting.fits import Judged
 from analysis.trials import steps, trials
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
@@ -143,7 +143,7 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
         ((*names, *([words] if words else [])), members)
         for names, own in groups.items()
         for key, members in own.items()
-        for words in [workloads.distinction(key, {other: shared[other] for other in own})]
+        for words in [workload_studies.distinction(key, {other: shared[other] for other in own})]
     ]
 
 

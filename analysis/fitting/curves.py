@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import studies, text, workloads
+from analysis import presentations, text, workload_studies
 from analysis.fitting import outcomes, samples
 from analysis.fitting.samples import Sample
 from analysis.trials import steps, trials
 from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results import store
 from results.plans import kinds
 from results.plans.study import Target, digest
@@ -27,7 +27,7 @@ class Curve(NamedTuple):
     """A workload over batch sizes, for a target.
 
     Attributes:
-      workload: the studies, which differ in batch size, and in nothing else that matters (``workloads.VARIED``).
+      workload: the studies, which differ in batch size, and in nothing else that matters (``workload_studies.VARIED``).
       target: what was to be reached.
       trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN where
         the target was not reached) and point, its place in its search space (see ``samples.coordinates``). A trial that
@@ -74,7 +74,7 @@ class Curve(NamedTuple):
     @property
     def shared(self) -> Mapping[str, object]:
         """The fields of the plan that its studies share."""
-        return workloads.shared_plan(self.workload.commits[0].study)
+        return workload_studies.shared_plan(self.workload.commits[0].study)
 
     @property
     def key(self) -> str:
@@ -122,12 +122,12 @@ class Points(NamedTuple):
 
 def of_store(held: Overview, asked: Target | None = None) -> list[Curve]:
     """The curves of a store, sorted as the table of steps is."""
-    commits = kinds.of_kind(store.catalogue(held.folder), *studies.kinds_drawn_as(studies.BATCH))
+    commits = kinds.of_kind(store.catalogue(held.folder), *presentations.kinds_drawn_as(presentations.BATCH))
     by_name = {commit.name: commit for commit in commits}
     found = [
         of_workload(workload, target)
         for target, descriptions in steps.targets(held, asked).items()
-        for workload in workloads.group([by_name[one.study] for one in descriptions if one.study in by_name])
+        for workload in workload_studies.group([by_name[one.study] for one in descriptions if one.study in by_name])
     ]
     return sorted(found, key=lambda curve: (*curve.workload[:3], curve.target.metric, curve.target.value))
 

@@ -106,22 +106,24 @@ def prior(sharpness: np.ndarray, n: int) -> np.ndarray:
     return np.exp(np.log(sharpness) ** 2 / (n - 1))
 
 
-def excess(past: np.ndarray, sharpness: np.ndarray | float) -> np.ndarray:
+def excess(ln_below_knee: np.ndarray, sharpness: np.ndarray | float) -> np.ndarray:
     """ln (S / S_min) = ln(1 + e^(a x)) / a where x = ln(B*/B), without overflow."""
-    power = np.asarray(np.exp(-sharpness * np.abs(past)))
+    power = np.asarray(np.exp(-sharpness * np.abs(ln_below_knee)))
     power += 1
     np.log(power, out=power)
     power /= sharpness
-    power += np.maximum(past, 0)
+    power += np.maximum(ln_below_knee, 0)
     return power
 
 
 def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray:
     """Derivatives of ln steps of the curve ``best`` (ln B*, a, m) by ln B*, ln a and m: float64[n, 3]."""
     ln_critical, sharpness, _ = best
-    past = ln_critical - ln_batch
-    perfect = 0.5 + 0.5 * np.tanh(0.5 * sharpness * past)  # minus the curve's slope
-    return np.stack([perfect, past * perfect - excess(past, sharpness), np.ones(len(past))], axis=1)
+    ln_below_knee = ln_critical - ln_batch
+    perfect = 0.5 + 0.5 * np.tanh(0.5 * sharpness * ln_below_knee)  # minus the curve's slope
+    return np.stack(
+        [perfect, ln_below_knee * perfect - excess(ln_below_knee, sharpness), np.ones(len(ln_below_knee))], axis=1
+    )
 
 
 def interval(

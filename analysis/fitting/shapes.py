@@ -75,8 +75,10 @@ class ShapeChecks(NamedTuple):
 
 def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
     """Whether there is enough to judge the shape by at the batch sizes below the knee, and at those above it."""
-    past = ln_best - ln_batch
-    enough = [np.sum(beside > 0) >= BESIDE_KNEE and beside.max() > ROOM * OCTAVE for beside in (past, -past)]
+    ln_below_knee = ln_best - ln_batch
+    enough = [
+        np.sum(beside > 0) >= BESIDE_KNEE and beside.max() > ROOM * OCTAVE for beside in (ln_below_knee, -ln_below_knee)
+    ]
     return bool(enough[0] and len(ln_batch) >= FEWEST), bool(enough[1] and len(ln_batch) >= FEWEST)
 
 

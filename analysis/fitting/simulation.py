@@ -55,42 +55,42 @@ class Beyond(NamedTuple):
     harder: float = 1.0
 
 
-def _hyperbola(past: np.ndarray) -> np.ndarray:
-    return excess(past, 1.0)
+def _hyperbola(ln_below_knee: np.ndarray) -> np.ndarray:
+    return excess(ln_below_knee, 1.0)
 
 
-def _sum(past: np.ndarray, knees: Sequence[tuple[float, float, float]]) -> np.ndarray:
-    return np.sum([weight * excess(past + octaves * OCTAVE, a) for weight, octaves, a in knees], axis=0)
+def _sum(ln_below_knee: np.ndarray, knees: Sequence[tuple[float, float, float]]) -> np.ndarray:
+    return np.sum([weight * excess(ln_below_knee + octaves * OCTAVE, a) for weight, octaves, a in knees], axis=0)
 
 
-def _tilted(past: np.ndarray, per_octave: float) -> np.ndarray:
+def _tilted(ln_below_knee: np.ndarray, per_octave: float) -> np.ndarray:
     """A hyperbola whose steps change by a factor per octave from four critical batch sizes on."""
-    return _hyperbola(past) + np.log(per_octave) / OCTAVE * np.maximum(-past - 2 * OCTAVE, 0)
+    return _hyperbola(ln_below_knee) + np.log(per_octave) / OCTAVE * np.maximum(-ln_below_knee - 2 * OCTAVE, 0)
 
 
-def _two_rates(past: np.ndarray, plateau: float, perfect: float) -> np.ndarray:
+def _two_rates(ln_below_knee: np.ndarray, plateau: float, perfect: float) -> np.ndarray:
     """A knee that nears its plateau as (B*/B)^plateau, and perfect scaling as (B/B*)^perfect."""
-    moved = past + 1 / perfect - 1 / plateau
+    moved = ln_below_knee + 1 / perfect - 1 / plateau
     flat = perfect / plateau / (plateau + perfect) * np.exp(plateau * np.minimum(moved, 0))
     steep = plateau / perfect / (plateau + perfect) * np.exp(-perfect * np.maximum(moved, 0))
-    return np.where(moved < 0, flat, past + steep)
+    return np.where(moved < 0, flat, ln_below_knee + steep)
 
 
 # B* of a slope of -s at small batch sizes is where its line meets the plateau.
 BEYOND: Mapping[str, Beyond] = {
-    "slope -0.85": Beyond("slope", lambda past: 0.85 * _hyperbola(past)),
-    "plateau rises 12 %": Beyond("plateau", lambda past: _tilted(past, 1.12)),
-    "knee 4 x sharper to its plateau": Beyond("knee", lambda past: _two_rates(past, 2.4, 0.6)),
-    "knee 4 x sharper to perfect scaling": Beyond("knee", lambda past: _two_rates(past, 0.6, 2.4)),
+    "slope -0.85": Beyond("slope", lambda ln_below_knee: 0.85 * _hyperbola(ln_below_knee)),
+    "plateau rises 12 %": Beyond("plateau", lambda ln_below_knee: _tilted(ln_below_knee, 1.12)),
+    "knee 4 x sharper to its plateau": Beyond("knee", lambda ln_below_knee: _two_rates(ln_below_knee, 2.4, 0.6)),
+    "knee 4 x sharper to perfect scaling": Beyond("knee", lambda ln_below_knee: _two_rates(ln_below_knee, 0.6, 2.4)),
     "harder search": Beyond("search", _hyperbola, 16.0),
     # Nothing was chosen on these.
-    "slope -0.92": Beyond("slope", lambda past: 0.92 * _hyperbola(past)),
-    "slope -0.85, sharp": Beyond("slope", lambda past: 0.85 * excess(past, 2.0)),
-    "plateau falls 12 %": Beyond("plateau", lambda past: _tilted(past, 1 / 1.12)),
-    "knee 2 x sharper to its plateau": Beyond("knee", lambda past: _two_rates(past, 1.7, 0.85)),
+    "slope -0.92": Beyond("slope", lambda ln_below_knee: 0.92 * _hyperbola(ln_below_knee)),
+    "slope -0.85, sharp": Beyond("slope", lambda ln_below_knee: 0.85 * excess(ln_below_knee, 2.0)),
+    "plateau falls 12 %": Beyond("plateau", lambda ln_below_knee: _tilted(ln_below_knee, 1 / 1.12)),
+    "knee 2 x sharper to its plateau": Beyond("knee", lambda ln_below_knee: _two_rates(ln_below_knee, 1.7, 0.85)),
     # Within 0.4 % of gradient descent as above, in 10 dimensions.
     "noisy quadratic, 10 dimensions": Beyond(
-        "knee", lambda past: _sum(past, ((0.266, -0.635, 2.48), (0.734, 0.23, 1.11)))
+        "knee", lambda ln_below_knee: _sum(ln_below_knee, ((0.266, -0.635, 2.48), (0.734, 0.23, 1.11)))
     ),
     "slightly harder search": Beyond("search", _hyperbola, 4.0),
 }
@@ -179,15 +179,15 @@ def _ln_critical(knee: str, ln_batch: np.ndarray, datasets: int, rng: np.random.
     return at + OCTAVE * rng.uniform(-0.25, 0.25, datasets)
 
 
-def _curve(scenario: Scenario, past: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """ln S / S_min at ``past`` = ln(B*/B)."""
+def _curve(scenario: Scenario, ln_below_knee: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
+    """ln S / S_min at ``ln_below_knee`` = ln(B*/B)."""
     if scenario.knee == ABSENT[0]:
-        return np.broadcast_to(ln_batch[-1] - ln_batch, past.shape)
+        return np.broadcast_to(ln_batch[-1] - ln_batch, ln_below_knee.shape)
     if scenario.knee == ABSENT[1]:
-        return np.zeros(past.shape)
+        return np.zeros(ln_below_knee.shape)
     if scenario.shape in BEYOND:
-        return BEYOND[scenario.shape].curve(past)
-    return _sum(past, ALL_SHAPES[scenario.shape])
+        return BEYOND[scenario.shape].curve(ln_below_knee)
+    return _sum(ln_below_knee, ALL_SHAPES[scenario.shape])
 
 
 def _evaluated(steps: np.ndarray, grid: str, plateau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

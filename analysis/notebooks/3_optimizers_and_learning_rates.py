@@ -25,7 +25,7 @@
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import contradictions, releases, workloads
+from analysis import contradictions, releases, workload_studies
 from analysis.figures import batch_figures, best_of_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
 from analysis.fitting import by_k, curve_fits, fits, growth, luck
@@ -131,7 +131,7 @@ gallery.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tup
 # other workloads over all:
 
 # %%
-chosen = workloads.of_store(STORE, [f"dataset=digits,{PLAIN}"])
+chosen = workload_studies.of_store(STORE, [f"dataset=digits,{PLAIN}"])
 drawn = [curve_fits.of_workload(one, one.commits[0].study.targets[0]) for one in chosen]
 below = growth.table(drawn, up_to_critical=True).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
 below.head(len(below))

@@ -32,7 +32,7 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import contradictions, releases, workloads
+from analysis import contradictions, releases, workload_studies
 from analysis.figures import batch_figures, definitions, shallue2018
 from analysis.fitting import curve_fits, fits
 from analysis.plotting import gallery
@@ -168,7 +168,7 @@ pd.DataFrame(
 # trials, curves lie above the diamonds where the best of fewer trials is worse.
 
 # %%
-studies = shallue2018.name_workloads(workloads.of_store(found))
+studies = shallue2018.name_workloads(workload_studies.of_store(found))
 gallery.show(shallue2018.figure(studies, 1))
 
 # %% [markdown]

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from analysis import studies
+from analysis import presentations
 from analysis.cores import factorizations
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import labels, picture
-from analysis.report import targets
-from analysis.report.targets import WorkloadRow
+from analysis.report import workload_rows
+from analysis.report.workload_rows import WorkloadRow
 from results import progress, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
@@ -24,7 +24,7 @@ class FilterGroup(NamedTuple):
 
     Attributes:
       key: names it in the page's address.
-      kind: of ``studies.KINDS``.
+      kind: of ``presentations.PRESENTATIONS``.
       dataset, model, optimizer: as filters call them.
       said: the words that a search looks through.
       commits: its studies.
@@ -82,7 +82,7 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
     if target:
         check_choice("metric", target[0], sorted({metric for commit in visible for metric in commit.metrics}))
     with progress.show_progress("report", len(visible), " studies", report) as move:
-        goals = targets.read_goals(folder, target, move)
+        goals = workload_rows.read_goals(folder, target, move)
         measured = factorizations.load(folder)
         # A store may grow while it is read: what counts is what was seen, and nothing visible ever vanishes.
         by_name = {commit.name: commit for commit in store.catalogue(folder)}
@@ -99,7 +99,7 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
         commits,
         [group._replace(key=picture.unique_stem(group.key, taken)) for group in add_waiting(every, folder, commits)],
         [(places[goal.workload.commits[0].name], goal) for goal in goals],
-        [(places["/".join(studies.labels(one.study))], one) for one in measured],
+        [(places["/".join(presentations.labels(one.study))], one) for one in measured],
         runs,
     )
 
@@ -114,9 +114,9 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
     groups: dict[str, FilterGroup] = {}
     for goal in goals:
         one = goal.workload
-        words = [one.title, goal.target_text, targets.critical(goal)]
-        for _, judged in targets.answers(goal):
-            words += [judged.verdict, *(regime for _, regime in targets.regimes_in_words(judged))]
+        words = [one.title, goal.target_text, workload_rows.critical(goal)]
+        for _, judged in workload_rows.answers(goal):
+            words += [judged.verdict, *(regime for _, regime in workload_rows.regimes_in_words(judged))]
         name = one.commits[0].name
         before = groups[name].said if name in groups else ""
         key = "/".join(filter(None, [one.dataset, one.model, one.optimizer, one.distinction]))
@@ -159,7 +159,7 @@ def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[tuple[s
     groups: dict[tuple[str, str, str, str], list[T]] = {}
     for item in items:
         study = study_of(item)
-        groups.setdefault((study.kind, *studies.labels(study)), []).append(item)
+        groups.setdefault((study.kind, *presentations.labels(study)), []).append(item)
     return groups
 
 

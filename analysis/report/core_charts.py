@@ -56,11 +56,11 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
     curves = [curve for curve in core_counts.curves(studies) if len(curve.members) >= scaling_figures.FEWEST]
     alike: dict[tuple[str, str], list[JudgedCoreCurve]] = {}
     for curve in curves:
-        place = curve.any.hardware
+        place = curve.representative.hardware
         device = (place.device_kind if place else None) or "an unknown device"
-        alike.setdefault((labels.size(curve.any), device), []).append(core_counts.judge(curve))
+        alike.setdefault((labels.size(curve.representative), device), []).append(core_counts.judge(curve))
     for (size, device), judged in alike.items():
-        names = labels.distinguish([one.curve.any for one in judged], always=2)
+        names = labels.distinguish([one.curve.representative for one in judged], always=2)
         mark_of = marks.assign_marks(names)
         points = [row for name, one in zip(names, judged, strict=True) for row in _timed(name, one)]
         fits = [row for name, one in zip(names, judged, strict=True) for row in _law(name, one)]
@@ -70,7 +70,9 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
         conclusions = [f"{name}: {_verdict(one)}" for name, one in zip(names, judged, strict=True)]
         yield CoreChart(
             f"Seconds per epoch on {device}",
-            labels.line(judged[0].curve.any.study.dataset, size, "medians, and the middle half of the epochs"),
+            labels.line(
+                judged[0].curve.representative.study.dataset, size, "medians, and the middle half of the epochs"
+            ),
             conclusions,
             mark_of,
             {

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.assumptions import Check
 from analysis.fitting.fits import Judged
-from analysis.report import marks, targets
+from analysis.report import marks, workload_rows
 from analysis.report.markup import Cell, Html, join, number, row, section, table, tag
 from analysis.report.steps_charts import StepsChart
-from analysis.report.targets import WorkloadRow
+from analysis.report.workload_rows import WorkloadRow
 
 OUTCOMES = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
 WORKLOADS = (
@@ -63,7 +63,7 @@ def _panel(i: int, one: StepsChart) -> Html:
             "button",
             marks.swatch(mark),
             tag("span", goal.series),
-            tag("small", targets.critical(goal)),
+            tag("small", workload_rows.critical(goal)),
             type="button",
             class_="chip",
             aria_pressed="false",
@@ -93,8 +93,8 @@ def _panel(i: int, one: StepsChart) -> Html:
 
 def _detail(place: int, goal: WorkloadRow) -> Html:
     """Details of a workload that is looked at."""
-    answers = targets.answers(goal)
-    paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in targets.shortcomings(goal)]
+    answers = workload_rows.answers(goal)
+    paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
     for name, judged in answers:
         identified = ": identified" if judged.verdict == "identified" else ""
         of = f", {name}," if len(answers) > 1 else ""
@@ -102,14 +102,14 @@ def _detail(place: int, goal: WorkloadRow) -> Html:
             tag("p", f"Critical batch size{of} {fits.critical_in_words(judged)}{identified}."),
             _regimes(judged),
             *_checks(judged.checks),
-            tag("p", f"Of the points: {targets.reason(goal, judged)}.", class_="note"),
+            tag("p", f"Of the points: {workload_rows.reason(goal, judged)}.", class_="note"),
         ]
     return tag("div", tag("h4", goal.series), *paragraphs, class_="detail", data_detail=str(place), hidden="")
 
 
 def _regimes(judged: Judged) -> Html:
     """The regimes of a fit in their colours."""
-    runs = [tag("span", words, class_=f"regime r{place}") for place, words in targets.regimes_in_words(judged)]
+    runs = [tag("span", words, class_=f"regime r{place}") for place, words in workload_rows.regimes_in_words(judged)]
     return tag("div", *runs, class_="regimes") if runs else Html("")
 
 
@@ -153,9 +153,9 @@ def _workload(place: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
         class_="name",
     )
     sizes = goal.sizes
-    notes = [*targets.shortcomings(goal), targets.best_in_words(goal)]
-    notes += [targets.reason(goal, judged)] if judged and not judged.fit else []
-    fits_of = dict(targets.answers(goal))
+    notes = [*workload_rows.shortcomings(goal), workload_rows.best_in_words(goal)]
+    notes += [workload_rows.reason(goal, judged)] if judged and not judged.fit else []
+    fits_of = dict(workload_rows.answers(goal))
     runs = [_regimes(each) for each in fits_of.values()]
     cells: list[Cell | str] = [
         Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
@@ -182,7 +182,7 @@ def _critical(judged: Judged | None, ends: tuple[float, float]) -> Cell:
 
 def _extent(judged: Judged, ends: tuple[float, float]) -> Html:
     """The interval of the critical batch size as a bar between the smallest and the largest batch size on the page."""
-    extent = targets.extent(judged, ends)
+    extent = workload_rows.extent(judged, ends)
     if not extent:
         return Html("")
     low, middle, high = extent

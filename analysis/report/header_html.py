@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from analysis import studies
+from analysis import presentations
 from analysis.report import ledger_html
 from analysis.report.contents import FilterGroup, PageContents
 from analysis.report.markup import Html, tag
@@ -41,7 +41,7 @@ def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> st
     days = sorted(str(run["started_at"])[:10] for run in own)
     devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})
     versions = sorted({str(run["code_version"]) for run in own if run["code_version"]})
-    words = " ".join(row.question for kind, row in studies.KINDS.items() if kind in kinds)
+    words = " ".join(row.question for kind, row in presentations.PRESENTATIONS.items() if kind in kinds)
     if days:
         when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"
         where = f" on {', '.join(devices)}" if devices else ""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from analysis import studies
+from analysis import presentations
 from analysis.report.contents import FilterGroup, PageContents, sum_ledgers
 from analysis.report.markup import Cell, Html, number, row, section, table, tag
 from results.plans import schema
@@ -191,4 +191,4 @@ def terms(commits: Iterable[Commit]) -> Html:
 def kinds(groups: Sequence[FilterGroup]) -> list[tuple[str, str]]:
     """The kinds of studies on the page, with their names."""
     present = {group.kind for group in groups}
-    return [(kind, row.said) for kind, row in studies.KINDS.items() if kind in present]
+    return [(kind, row.said) for kind, row in presentations.PRESENTATIONS.items() if kind in present]

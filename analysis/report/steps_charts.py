@@ -12,9 +12,9 @@ from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import Judged
 from analysis.plotting import ticks, verdicts
-from analysis.report import charts, marks, targets
+from analysis.report import charts, marks, workload_rows
 from analysis.report.marks import Mark
-from analysis.report.targets import WorkloadRow
+from analysis.report.workload_rows import WorkloadRow
 
 ACROSS = 41  # points of a fitted curve
 MANY = 240  # parts of the axis whose regimes are asked for
@@ -83,7 +83,9 @@ def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -
     across = ticks.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = ticks.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
     series = {goal.series: mark for (_, goal), mark in zip(members, own_marks, strict=True)}
-    names = [name for name in curve_fits.ANSWERS if any(name in dict(targets.answers(goal)) for _, goal in members)]
+    names = [
+        name for name in curve_fits.ANSWERS if any(name in dict(workload_rows.answers(goal)) for _, goal in members)
+    ]
     return {name: _chart(members, name, (across, up), charts.steps(series, across, up, height)) for name in names}
 
 
@@ -95,7 +97,7 @@ def _chart(
     several: dict[str, ChartRows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
     focused: dict[str, ChartRows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "critical")}
     for place, goal in members:
-        judged = dict(targets.answers(goal)).get(name)
+        judged = dict(workload_rows.answers(goal)).get(name)
         if judged is None:
             continue
         own = {"w": place, "series": goal.series}
@@ -150,10 +152,10 @@ def _points(goal: WorkloadRow) -> Iterator[dict[str, Any]]:
         least = low if low > 0 else min(0.5, high)
         place: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
         place |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
-        yield place | {"told": _lines(heading, targets.describe_selected(goal, int(size)))}
+        yield place | {"told": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
     for size, budget in goal.fitted.missed.items():
         place = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, targets.describe_selected(goal, int(size)))}
+        yield place | {"told": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
 
 
 def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
@@ -171,7 +173,7 @@ def _confirmed(goal: WorkloadRow, up: tuple[float, float]) -> Iterator[dict[str,
         if not math.isfinite(median):
             top = up[1] / TOP
             place |= {"y": top, "low": min(place["low"], top), "high": top, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, targets.describe_confirmed(one))}
+        yield place | {"told": _lines(heading, workload_rows.describe_confirmed(one))}
 
 
 def _perfect(judged: Judged, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
@@ -196,7 +198,7 @@ def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str
     names = regimes.names(fit, np.sqrt(edges[1:] * edges[:-1]))
     for first, last in verdicts.runs(names):
         name = str(names[first])
-        place = targets.REGIMES.index(name if name in targets.REGIMES else targets.UNCLEAR)
+        place = workload_rows.REGIMES.index(name if name in workload_rows.REGIMES else workload_rows.UNCLEAR)
         yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{place})"}
 
 

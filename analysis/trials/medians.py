@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import text, workloads
+from analysis import text, workload_studies
 from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.steps import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials.trials import StudyTrials
@@ -99,7 +99,7 @@ def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = AL
     for target, descriptions in steps.targets(held, asked).items():
         trials_of_study = trials.of_commits([commits[one.study] for one in descriptions], target)
         description_of = {one.study: one for one in descriptions}
-        for workload in workloads.group([commits[name] for name in description_of]):
+        for workload in workload_studies.group([commits[name] for name in description_of]):
             members = [description_of[commit.name] for commit in workload.commits]
             counted = {one.study: trials_of_study[one.study].counted for one in members}
             count = counts.trials or equal_counts([trials_of_study[name] for name in counted])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import studies, text
+from analysis import presentations, text
 from results import command_line, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
@@ -79,7 +79,9 @@ def load(
     held = overview.survey(folder, rule)
     descriptions = held.descriptions
     held = held._replace(
-        descriptions={name: each for name, each in descriptions.items() if studies.KINDS[each.kind].answers}
+        descriptions={
+            name: each for name, each in descriptions.items() if presentations.PRESENTATIONS[each.kind].answers
+        }
     )
     if descriptions and not held.descriptions:
         raise BadInput(f"no study in {folder} is of a kind that has steps to target")

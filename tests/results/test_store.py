@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from harness import search
-from harness.frontier import TrialOutcome
 from harness.record import Record
+from harness.scheduler import TrialOutcome
 from results import durable, store
 from results.bad_input import BadInput
 from results.durable import Damaged

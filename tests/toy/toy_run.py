@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.frontier import TrialOutcome
 from harness.record import Record
 from harness.runners import Job
+from harness.scheduler import TrialOutcome
 
 
 def run(job: Job) -> Mapping[int, TrialOutcome]:

@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from analysis import workloads
+from analysis import workload_studies
 from analysis.figures import registry, requests
 from analysis.figures.requests import FigureRequest
 from analysis.plotting.picture import Picture, Skipped
@@ -23,7 +23,7 @@ def drawn(folder: Path, kind: str, where: tuple[str, ...] = (), **more: Any) -> 
     """The pictures of a kind, and what is said about the rest."""
     request = FigureRequest(kind, where, **more)
     with matplotlib.rc_context():
-        found, without = requests.with_targets(workloads.of_store(folder, where), request)
+        found, without = requests.with_targets(workload_studies.of_store(folder, where), request)
         made = [*without, *registry.FIGURES[kind].draw(found, request)]
     return [one for one in made if isinstance(one, Picture)], [str(one) for one in made if isinstance(one, Skipped)]
 

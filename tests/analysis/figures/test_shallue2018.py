@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from analysis import workloads
+from analysis import workload_studies
 from analysis.figures import definitions, registry, shallue2018
 from analysis.fitting import curve_fits
 from analysis.plotting import steps
@@ -18,8 +18,8 @@ from ..conftest import Ran, plan, publish
 
 
 @pytest.fixture(scope="module")
-def held(paper: Any) -> list[workloads.WorkloadStudies]:
-    return workloads.of_store(paper.folder)
+def held(paper: Any) -> list[workload_studies.WorkloadStudies]:
+    return workload_studies.of_store(paper.folder)
 
 
 def has_data(ax: Axes) -> bool:
@@ -43,7 +43,7 @@ def test_the_table_of_figures_is_that_of_the_notebook() -> None:
 
 
 @pytest.mark.parametrize("number", sorted(definitions.TITLES))
-def test_every_panel_is_drawn_with_every_line(held: list[workloads.WorkloadStudies], number: int) -> None:
+def test_every_panel_is_drawn_with_every_line(held: list[workload_studies.WorkloadStudies], number: int) -> None:
     (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
     assert not isinstance(picture, Skipped)
     panels = definitions.figures()[number]
@@ -59,7 +59,7 @@ def test_every_panel_is_drawn_with_every_line(held: list[workloads.WorkloadStudi
         assert all(any(text.startswith(one.series) for text in named) for one in members if len(members) > 1)
 
 
-def test_points_are_those_of_the_released_analysis(paper: Any, held: list[workloads.WorkloadStudies]) -> None:
+def test_points_are_those_of_the_released_analysis(paper: Any, held: list[workload_studies.WorkloadStudies]) -> None:
     target = Target("validation_error", 0.01)
     known = {answer.path: (answer.steps, answer.trial) for answer in paper.answers if answer.value == target.value}
     found = {}
@@ -67,7 +67,7 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
         for commit in workload.commits:
             path = f"{workload.dataset}/{workload.model}/{workload.optimizer}/{commit.study.batch_size}"
             if path in known:
-                line = curve_fits.of_workload(*workloads.group([commit]), target, Rule("released", 100))
+                line = curve_fits.of_workload(*workload_studies.group([commit]), target, Rule("released", 100))
                 best = list(line.best.values())
                 found[path] = (int(best[0]["steps_high"]), int(best[0]["trial"])) if best else (None, None)
                 assert line.judged.points.high.tolist() == [steps for steps in found[path][:1] if steps]
@@ -75,7 +75,7 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
     assert sum(steps is not None for steps, _ in known.values()) > 30
 
 
-def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloads.WorkloadStudies]) -> None:
+def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workload_studies.WorkloadStudies]) -> None:
     workload = next(one for one in held if one.dataset == "mnist" and one.optimizer == "nesterov_momentum")
     line = curve_fits.of_workload(workload, Target("validation_error", 0.01), Rule("released", 5))
     assert {len(rows) for rows in line.trials.values()} == {5}
@@ -88,7 +88,7 @@ def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloa
     assert (more.judged.points.trials or 0) > 5
 
 
-def test_an_average_precision_is_turned_back(held: list[workloads.WorkloadStudies]) -> None:
+def test_an_average_precision_is_turned_back(held: list[workload_studies.WorkloadStudies]) -> None:
     (workload,) = [one for one in held if one.dataset == "open_images_v4"]
     target = Target("validation_average_precision_error", 0.69)
     line = curve_fits.of_workload(workload, target, Rule("released", 100))
@@ -97,7 +97,7 @@ def test_an_average_precision_is_turned_back(held: list[workloads.WorkloadStudie
     assert (len(sizes), published[0]) == (10, pytest.approx(773_468.7, rel=1e-3))
 
 
-def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workloads.WorkloadStudies]) -> None:
+def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workload_studies.WorkloadStudies]) -> None:
     some = [one for one in held if one.optimizer == "nesterov_momentum" and one.dataset in ("mnist", "cifar_10")]
     made = list(shallue2018.figure(shallue2018.name_workloads(some), 4))
     told = [str(one) for one in made if isinstance(one, Skipped)]
@@ -146,7 +146,7 @@ def test_what_was_measured_here_is_drawn_under_the_names_of_the_paper(folder: An
             targets=(target,),
         )  # fmt: skip
         publish(folder, study, {0: Ran([(9, 0.5), (10 + 1024 // size, 0.01)])}, ["validation_error"])
-    *told, picture = shallue2018.figure(shallue2018.name_workloads(workloads.of_store(folder)), 1)
+    *told, picture = shallue2018.figure(shallue2018.name_workloads(workload_studies.of_store(folder)), 1)
     assert len(told) == 8
     assert not isinstance(picture, Skipped)
     assert [has_data(ax) for ax in picture.figure.axes] == [True] + 8 * [False]
@@ -162,7 +162,7 @@ def test_without_the_paper_nothing_is_said_of_it_unless_asked(swept: Any, tmp_pa
 
 
 def test_a_batch_size_that_all_are_relative_to_may_be_missing(
-    paper: Any, held: list[workloads.WorkloadStudies]
+    paper: Any, held: list[workload_studies.WorkloadStudies]
 ) -> None:
     (mnist,) = [one for one in held if one.title == "mnist · fc_1024 · sgd"]
     cut = mnist._replace(commits=tuple(commit for commit in mnist.commits if commit.study.batch_size != 2))

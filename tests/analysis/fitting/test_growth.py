@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import workloads
+from analysis import workload_studies
 from analysis.fitting import curve_fits, growth
 from analysis.fitting.curve_fits import CurveFits
 from analysis.trials import metaparameters
@@ -27,7 +27,7 @@ def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATC
         ran = {i: Ran([(at - 4, 0.5), (at, crossing)]) for i, at in enumerate((steps, steps + 1, 2 * steps))}
         drawn = {"learning_rate": [best / 2, best * 2, 1e-6], "momentum": [0.9] * 3}
         publish(folder, plan(batch_size=batch_size, trials=3, space=SPACE, optimizer="momentum"), ran, drawn=drawn)
-    (workload,) = workloads.of_store(folder)
+    (workload,) = workload_studies.of_store(folder)
     return curve_fits.of_workload(workload, ERROR)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from analysis.report import page, targets
+from analysis.report import page, workload_rows
 from results import store
 from results.importers import mlperf_rcp
 from results.rules.ledger import Ledger
@@ -57,12 +57,12 @@ def _steps(folder: Path) -> list[dict[str, Any]]:
 
 def test_verdicts_and_regimes_are_those_of_the_fit(paged: Paged, swept: Path) -> None:
     said = paged(swept).said()
-    found = targets.read_goals(swept)
+    found = workload_rows.read_goals(swept)
     assert [goal.series for goal in found] == ["momentum", "nesterov", "sgd"]
     for goal in found:
-        assert targets.critical(goal) in said
-        ((_, judged),) = targets.answers(goal)
-        runs = targets.regimes_in_words(judged)
+        assert workload_rows.critical(goal) in said
+        ((_, judged),) = workload_rows.answers(goal)
+        runs = workload_rows.regimes_in_words(judged)
         assert [words for _, words in runs if words not in said] == []
         assert runs[0][1].startswith("perfect scaling ")
     assert said.count("identified") >= 6
@@ -229,7 +229,7 @@ def test_a_store_may_grow_while_it_is_read(
     paged: Paged, folder: Path, put: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(folder, plan(batch_size=16, trials=1), {0: Ran([(8, 0.1)])})
-    read = targets.read_goals
+    read = workload_rows.read_goals
 
     def grows(*arguments: Any) -> Any:
         found = read(*arguments)
@@ -237,7 +237,7 @@ def test_a_store_may_grow_while_it_is_read(
         put(cores=2, trials=1)
         return found
 
-    monkeypatch.setattr(targets, "read_goals", grows)
+    monkeypatch.setattr(workload_rows, "read_goals", grows)
     made = paged(folder)
     assert "3 planned = 2 complete + 1 missing. It adds up." in made.said()
     assert [group["kind"] for group in made.data["groups"]] == ["batch", "cores"]

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.cores import factorizations
 from analysis.plotting import ticks
-from analysis.report import charts, core_charts, ledger_html, marks, targets
+from analysis.report import charts, core_charts, ledger_html, marks, workload_rows
 from analysis.report.markup import Html, join, number, row, table, tag
 
 
@@ -77,11 +77,11 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
 
 
 def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
-    found = {goal.series: goal for goal in targets.read_goals(swept)}
+    found = {goal.series: goal for goal in workload_rows.read_goals(swept)}
     for name, goal in found.items():
         assert goal.fitted and goal.fitted.judged.fit, name
         fit = goal.fitted.judged.fit
-        shares = targets.extent(goal.fitted.judged, (1, 1024))
+        shares = workload_rows.extent(goal.fitted.judged, (1, 1024))
         assert shares is not None
         low, middle, high = shares
         assert middle is not None
@@ -90,9 +90,9 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
         ]
         assert 0 < low < middle < high < 1
     line = found["sgd"].fitted
-    assert line is not None and targets.extent(line.judged, (4, 32)) is not None
-    assert targets.extent(line.judged._replace(fit=None), (1, 1024)) is None
-    assert targets.answers(found["sgd"]._replace(fitted=None)) == []
+    assert line is not None and workload_rows.extent(line.judged, (4, 32)) is not None
+    assert workload_rows.extent(line.judged._replace(fit=None), (1, 1024)) is None
+    assert workload_rows.answers(found["sgd"]._replace(fitted=None)) == []
 
 
 def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import compare, workloads
+from analysis import compare, workload_studies
 from analysis.fitting import curve_fits, curves, fits
 from analysis.trials import steps
 from results import durable, store
@@ -315,7 +315,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
         assert "no trial reached" not in found["reason"].item()
     names = list(fits.COLUMNS)[:6]
     pd.testing.assert_frame_equal(fitted[0][names], expected[names])
-    drawn = curve_fits.of_workload(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
+    drawn = curve_fits.of_workload(*workload_studies.of_store(folder), Target(by_hand.METRIC, 0.1))
     assert 8 not in drawn.trials
     assert not drawn.missed
     assert set(compare.table(folder, folder, (by_hand.METRIC, 0.1))["result"]) <= {"same", "not_judged"}
@@ -323,7 +323,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
 
 def test_a_curve_that_is_met_at_the_start_everywhere_says_so(folder):
     by_hand.publish(folder, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(0, 0.05), (5, 0.01)])})
-    drawn = curve_fits.of_workload(*workloads.of_store(folder), Target(by_hand.METRIC, 0.1))
+    drawn = curve_fits.of_workload(*workload_studies.of_store(folder), Target(by_hand.METRIC, 0.1))
     assert not drawn.drawable
     assert drawn.why_nothing.startswith("met at the start")
 

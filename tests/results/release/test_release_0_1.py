@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import analysis.__main__ as analysis_cli
-from analysis import workloads
+from analysis import workload_studies
 from analysis.fitting import confirmations
 from results import store
 from results.checks import verify
@@ -75,7 +75,7 @@ def test_a_study_of_today_shares_no_curve_with_it(
     assert (today.name.split("-b")[0], today.stream != old.stream) == (old.name.split("-b")[0], True)
     fill(folder, today)
     assert verify.run(folder, quiet) == 0
-    curves = workloads.of_store(folder)
+    curves = workload_studies.of_store(folder)
     assert sorted(len(curve.commits) for curve in curves) == [1, 5]
     assert len({curve.title for curve in curves}) == 2
     assert any(f"comparable={COMPARABLE}" in curve.distinction for curve in curves)

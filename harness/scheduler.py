@@ -32,7 +32,7 @@ class TrialOutcome:
     steps: int
 
 
-class Frontier:
+class TrialScheduler:
     """Feeds a study's trials into lanes, and ends each as soon as it is settled.
 
     Without pruning every live trial goes on to its next evaluation. Exact pruning: always the least advanced ones, and

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import text, workloads
+from analysis import text, workload_studies
 from analysis.figures import definitions, requests
 from analysis.figures.requests import FigureRequest
 from analysis.fitting import curve_fits, fits, regimes
@@ -16,7 +16,7 @@ from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import Judged
 from analysis.trials import budgets, trials
-from analysis.workloads import WorkloadStudies
+from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
 from results.plans.study import METRICS, Target
 from results.storage.commits import Commit, read_table
@@ -74,7 +74,7 @@ def read_goals(
       move: takes how many studies are done.
     """
     goals, done = [], 0
-    for workload in workloads.of_store(folder):
+    for workload in workload_studies.of_store(folder):
         goals += [_with_target(workload, own) for own in _targets(workload, target)] or [_without(workload)]
         done += len(workload.commits)
         move(done)

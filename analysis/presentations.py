@@ -30,7 +30,7 @@ class Presentation(NamedTuple):
 
 STEPS_TO_TARGET = (BATCH, PAPER)
 
-KINDS: dict[str, Presentation] = {
+PRESENTATIONS: dict[str, Presentation] = {
     "batch": Presentation(
         "batch sizes, measured by scaling-limits",
         "Steps to a target error against batch size, with metaparameters tuned afresh at every batch size.",
@@ -55,9 +55,9 @@ KINDS: dict[str, Presentation] = {
 
 def kinds_drawn_as(figures: str) -> tuple[str, ...]:
     """The kinds that such figures are drawn from."""
-    return tuple(kind for kind, row in KINDS.items() if figures in row.figures)
+    return tuple(kind for kind, row in PRESENTATIONS.items() if figures in row.figures)
 
 
 def labels(study: Plan) -> tuple[str, str, str]:
     """Data set, model and optimizer as filters call them."""
-    return study.dataset, study.model_label, KINDS[study.kind].optimizer_label(study)
+    return study.dataset, study.model_label, PRESENTATIONS[study.kind].optimizer_label(study)

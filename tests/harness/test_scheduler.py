@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.frontier import BestSteps, Frontier, TrialOutcome
+from harness.scheduler import BestSteps, TrialOutcome, TrialScheduler
 from results.plans.batch_study import BatchStudy, evaluation_steps
 from results.plans.study import Target, Trial
 from results.rules import pruning
@@ -18,21 +18,21 @@ STEPS = evaluation_steps(40, 1.5)
 
 
 def play(study: BatchStudy, curves: np.ndarray, lanes: int, best: BestSteps, ids: list[int]) -> tuple[dict, dict, int]:
-    """Drives a frontier over made-up curves [trials, evaluations]: its endings, its answers, its trial-steps."""
-    frontier = Frontier(study, [Trial(i, 0, {}) for i in ids], range(lanes), best)
+    """Drives a scheduler over made-up curves [trials, evaluations]: its endings, its answers, its trial-steps."""
+    scheduler = TrialScheduler(study, [Trial(i, 0, {}) for i in ids], range(lanes), best)
     trial_steps, answers = 0, dict(best)
-    while going := frontier.next():
+    while going := scheduler.next():
         assert len({live.lane for live in going}) == len(going)
         for live in going:
-            loss, stop = curves[live.trial.id, live.evaluated], frontier.stop(live)
-            trial_steps += stop - frontier.start(live)
+            loss, stop = curves[live.trial.id, live.evaluated], scheduler.stop(live)
+            trial_steps += stop - scheduler.start(live)
             measured = {"validation_loss": loss, "validation_error": loss}
             for target in study.targets:
                 if target.reached(loss):
                     answers[target] = min(answers.get(target, (stop, live.trial.id)), (stop, live.trial.id))
-            frontier.record(live, measured, bool(np.isfinite(loss)))
-        frontier.prune()
-    return frontier.outcomes, answers, trial_steps
+            scheduler.record(live, measured, bool(np.isfinite(loss)))
+        scheduler.prune()
+    return scheduler.outcomes, answers, trial_steps
 
 
 def stored_as(
@@ -105,41 +105,41 @@ def test_every_trial_ends_and_says_how(make_study: Callable[..., BatchStudy], pr
 
 def test_what_confirms_comes_last_and_is_never_pruned(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5, pruning="exact")
-    frontier = Frontier(study, [Trial(0, 0, {}), Trial(1, 0, {})], range(4), {})
+    scheduler = TrialScheduler(study, [Trial(0, 0, {}), Trial(1, 0, {})], range(4), {})
     loss = {0: 0.4, 1: 1.0, APART: 1.0, 2 * APART: 1.0}  # the repeats never get where the best trial was at once
 
     def confirming() -> list[Trial]:
-        asked.append({i: ended.reason for i, ended in frontier.outcomes.items()})
+        asked.append({i: ended.reason for i, ended in scheduler.outcomes.items()})
         return [Trial(APART, 0, {}), Trial(2 * APART, 0, {})]
 
     asked: list[dict[int, str | None]] = []
-    for going in frontier.rounds(confirming):
+    for going in scheduler.rounds(confirming):
         for live in going:
             measured = np.float32(loss[live.trial.id])
-            frontier.record(live, {"validation_loss": measured, "validation_error": measured}, True)
-        frontier.prune()
-    assert [frontier.outcomes[i] for i in (APART, 2 * APART)] == [TrialOutcome("COMPLETE", None, 40)] * 2
+            scheduler.record(live, {"validation_loss": measured, "validation_error": measured}, True)
+        scheduler.prune()
+    assert [scheduler.outcomes[i] for i in (APART, 2 * APART)] == [TrialOutcome("COMPLETE", None, 40)] * 2
     searched: dict[int, str | None] = {0: None, 1: "pruned"}
     assert asked == [searched, searched | {APART: None, 2 * APART: None}]  # again once the first have ended
 
 
 def test_where_trials_go_on_to_their_budget_a_target_ends_none(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5, pruning="off", stop="budget")
-    frontier = Frontier(study, [Trial(0, 0, {}), Trial(1, 0, {})], range(2), {})
+    scheduler = TrialScheduler(study, [Trial(0, 0, {}), Trial(1, 0, {})], range(2), {})
     reached = np.float32(0.0)
-    for going in frontier.rounds():
+    for going in scheduler.rounds():
         for live in going:
-            finite = live.trial.id == 0 or frontier.stop(live) < 20
-            frontier.record(live, {"validation_loss": reached, "validation_error": reached}, finite)
-        frontier.prune()
-    assert frontier.outcomes[0] == TrialOutcome("COMPLETE", None, 40)
-    assert frontier.outcomes[1].status == "INFEASIBLE", "it diverged after it had reached its target"
+            finite = live.trial.id == 0 or scheduler.stop(live) < 20
+            scheduler.record(live, {"validation_loss": reached, "validation_error": reached}, finite)
+        scheduler.prune()
+    assert scheduler.outcomes[0] == TrialOutcome("COMPLETE", None, 40)
+    assert scheduler.outcomes[1].status == "INFEASIBLE", "it diverged after it had reached its target"
 
 
 def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[..., BatchStudy]) -> None:
-    frontier = Frontier(make_study(), [Trial(i, 0, {}) for i in range(5)], range(2), {})
-    frontier.next()
-    frontier.give_up("time_limit")
-    assert frontier.next() == []
-    assert {(e.status, e.reason) for e in frontier.outcomes.values()} == {("INCOMPLETE", "time_limit")}
-    assert len(frontier.outcomes) == 5
+    scheduler = TrialScheduler(make_study(), [Trial(i, 0, {}) for i in range(5)], range(2), {})
+    scheduler.next()
+    scheduler.give_up("time_limit")
+    assert scheduler.next() == []
+    assert {(e.status, e.reason) for e in scheduler.outcomes.values()} == {("INCOMPLETE", "time_limit")}
+    assert len(scheduler.outcomes) == 5

@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from analysis import studies, text
+from analysis import presentations, text
 from results import store
 from results.bad_input import BadInput, nearest
 from results.durable import Folder
@@ -64,7 +64,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
       BadInput: there is no store, a condition is none, or no study meets any.
     """
     conditions = [_conditions(one) for one in where]
-    commits = kinds.of_kind(store.catalogue(folder), *studies.kinds_drawn_as(studies.BATCH))
+    commits = kinds.of_kind(store.catalogue(folder), *presentations.kinds_drawn_as(presentations.BATCH))
     matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}; {_there(commits)}")
