@@ -19,8 +19,6 @@ from results.plans.batch_study import BatchStudy
 from workloads import registry, schedules
 from workloads.workload import Array, Examples, Workload, first_examples
 
-STRATEGIES = ("map", "vmap")
-
 
 class Spans(NamedTuple):
     """The work of each lane in one call; every array has the lanes as leading axis.

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.stats import qmc
 
 from results.plans.plan import Plan
 from results.plans.study import Trial
@@ -29,6 +28,8 @@ def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
     originals = list(ids)
     if not originals:
         return []
+    from scipy.stats import qmc
+
     scramble = np.random.default_rng(int(study.stream[:32], 16))
     points = qmc.Halton(d=len(study.space), scramble=True, rng=scramble).random(max(map(original, originals)) + 1)
     return [

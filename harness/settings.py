@@ -2,6 +2,8 @@
 
 import dataclasses
 
+STRATEGIES = ("map", "vmap")
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:

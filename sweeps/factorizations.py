@@ -14,7 +14,6 @@ from sweeps.configured_study import ConfiguredStudy
 from workloads import registry
 from workloads.factorization import fused, memory, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
-from workloads.factorization.training import GATHER_BYTES, hub_bytes
 
 DEFAULT_TRIALS = 16  # of a search
 EVALUATED = 2  # rows with held-out links, at least
@@ -137,6 +136,8 @@ def _check_size(study: Factorization, ratings: Ratings) -> None:
 
 def _memory_needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
     """The memory a study takes at its peak, about, in words for ``memory.require``."""
+    from workloads.factorization.training import GATHER_BYTES, hub_bytes
+
     sides = ratings.train.row_count, ratings.train.column_count
     row = study.dim * np.dtype(np.float32 if study.table_dtype == "float32" else np.float16).itemsize
     copy = {"all_gather": max(sides) * row, "all_to_all": 0, "auto": min(max(sides) * row, GATHER_BYTES)}[study.gather]

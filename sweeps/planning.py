@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.lanes import STRATEGIES
-from harness.settings import Settings
+from harness.settings import STRATEGIES, Settings
 from results import store
 from results.bad_input import BadInput, check_choice, refuse_if
 from results.plans.plan import Plan

@@ -1,8 +1,5 @@
 """Losses and errors of predictions against labels."""
 
-import jax
-import jax.numpy as jnp
-
 from workloads.workload import Array
 
 
@@ -17,6 +14,9 @@ def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     Returns:
       float32[], in nats.
     """
+    import jax
+    import jax.numpy as jnp
+
     classes = logits.shape[-1]
     # A product with a one-hot fuses with its neighbours; a gather, and its scatter backwards, would not.
     one_hot = jax.nn.one_hot(labels, classes, dtype=logits.dtype)
@@ -26,6 +26,8 @@ def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
 
 def classification_error(logits: Array, labels: Array) -> Array:
     """Share of labels that are not the largest logit; shapes as in ``softmax_cross_entropy``."""
+    import jax.numpy as jnp
+
     return jnp.mean((jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32))
 
 

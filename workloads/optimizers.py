@@ -3,11 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import optax
-from optax import contrib
-
 from workloads.workload import Array, Params
 
 
@@ -20,6 +15,9 @@ def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_de
     Args:
       learning_rate, momentum, nesterov, weight_decay: float32[]; ``nesterov`` is 1 or 0.
     """
+    import jax
+    import jax.numpy as jnp
+    import optax
 
     def init(params: Params) -> optax.TraceState:
         return optax.TraceState(trace=jax.tree.map(jnp.zeros_like, params))
@@ -36,11 +34,15 @@ def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_de
 
 def adam(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
     """Adam (Kingma & Ba 2015) on gradients that hold weight_decay · params; ``optax.adam``."""
+    import optax
+
     return _chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate, b1, b2, eps))
 
 
 def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
     """Adam with decoupled weight decay (Loshchilov & Hutter 2019); ``optax.adamw``."""
+    import optax
+
     return _chain(optax.adamw(learning_rate, b1, b2, eps, weight_decay=weight_decay))
 
 
@@ -51,6 +53,8 @@ def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight
     for TensorFlow: they move by momentum at the plain learning rate. Where there is weight decay a trust ratio has
     the norm of gradient and decay together below it, as Optax has; the paper adds the norms of the two.
     """
+    import optax
+
     return _chain(
         optax.lars(
             learning_rate,
@@ -69,6 +73,8 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
     Biases and parameters of norms have neither a trust ratio nor weight decay, as in the authors' own code for BERT:
     they move as Adam moves them. ``optax.lamb`` can leave out the decay alone, so its four parts are put together here.
     """
+    import optax
+
     return _chain(
         optax.scale_by_adam(b1, b2, eps),
         optax.add_decayed_weights(weight_decay, adaptation_mask),
@@ -83,6 +89,7 @@ def adaptation_mask(params: Params) -> Any:
     They are recognised by the names that every layer of Flax gives them, ``bias`` and ``scale``, as in the code of
     LARS: by the number of dimensions the one vector of the noisy quadratic, its only layer, would be left out, too.
     """
+    import jax
 
     def by_name(path: tuple[Any, ...], param: Array) -> bool:
         return jax.tree_util.keystr(path[-1:], simple=True) not in ("bias", "scale")
@@ -96,11 +103,16 @@ def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
     All else, biases and the kernels of convolutions among it, goes by Adam with Nesterov momentum (Dozat 2016), at the
     same learning rate, with b1 0.9, b2 0.999 and eps 1e-8.
     """
+    from optax import contrib
+
     return _chain(contrib.muon(learning_rate, beta=beta, weight_decay=weight_decay, adam_weight_decay=weight_decay))
 
 
 def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
     """Schedule-free SGD (Defazio et al. 2024), evaluated at ``average`` parameters; ``optax.contrib``."""
+    import optax
+    from optax import contrib
+
     return _chain(
         optax.add_decayed_weights(weight_decay), contrib.schedule_free(optax.sgd(learning_rate), learning_rate, b1)
     )
@@ -108,12 +120,18 @@ def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
 
 def average(params: Params, state: Any) -> Params:
     """The parameters a schedule-free optimizer is evaluated at: its running average."""
+    import jax
+    from optax import contrib
+
     with jax.numpy_dtype_promotion("standard"):
         return contrib.schedule_free_eval_params(state[-1], params)
 
 
 def _chain(*parts: Any) -> Any:
     """Optax's transformations in a row, under the dtype promotion they are written for (float32 ** int32)."""
+    import jax
+    import optax
+
     chain = optax.chain(*parts)
 
     def standard(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax.numpy as jnp
-
 from workloads import losses, optimizers, schedules
 from workloads.datasets import (
     in_memory,
@@ -177,6 +175,8 @@ def workload(dataset: str, model: str, options: Mapping[str, Any], optimizer: st
       dataset, model, optimizer: keys of the registries.
       options: of the model.
     """
+    import jax.numpy as jnp
+
     row = DATASETS[dataset]
     network = MODELS[model](classes=row.classes, **options)
     splits = row.load()

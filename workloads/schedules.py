@@ -1,7 +1,5 @@
 """Learning-rate decay whose kind and length are traced, so that one program serves every choice of them."""
 
-import jax.numpy as jnp
-
 from workloads.workload import Array
 
 # The number a program is given for each kind.
@@ -23,6 +21,8 @@ def factor(kind: Array, step: Array, decay_steps: Array, end_factor: Array) -> A
     Returns:
       float32[].
     """
+    import jax.numpy as jnp
+
     progress = jnp.clip(step.astype(jnp.float32) / jnp.maximum(decay_steps, 1.0), 0.0, 1.0)
     remaining = jnp.where(kind == SCHEDULES["cosine"], 0.5 * (1.0 + jnp.cos(jnp.pi * progress)), 1.0 - progress)
     return jnp.where(kind == SCHEDULES["constant"], 1.0, end_factor + (1.0 - end_factor) * remaining)

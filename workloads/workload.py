@@ -1,5 +1,6 @@
 """Dataset, Model, Optimizer, and the Workload they make: NamedTuples of pure functions and arrays."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -67,6 +68,12 @@ class Model(NamedTuple):
 
     init: Callable[[Array, Array], Params]
     apply: Callable[[Params, Array], Array]
+
+
+def flax_model(network: Callable[[], Any]) -> Model:
+    """The model of a network of Flax, which is made once it is first used: planning a study needs no Flax."""
+    made = functools.cache(network)
+    return Model(lambda key, inputs: made().init(key, inputs), lambda params, inputs: made().apply(params, inputs))
 
 
 class Optimizer(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 
 from harness import engine, lanes, search
 from harness.record import Record
-from harness.settings import Settings
+from harness.settings import STRATEGIES, Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target, Trial
@@ -59,7 +59,7 @@ def test_batched_lanes_agree_within_rounding(make_study: Callable[..., BatchStud
     gentle = SearchSpace({"learning_rate": Range("LOG", 1e-2, 1e-1), "momentum": Range("LINEAR", 0.0, 0.5)})
     study = make_study(space=gentle, targets=(), budget_steps=30)
     trials = search.draw(study, range(4))
-    mapped, batched = (engine.run(study, trials, Settings(lanes=4, lane_strategy=s)) for s in lanes.STRATEGIES)
+    mapped, batched = (engine.run(study, trials, Settings(lanes=4, lane_strategy=s)) for s in STRATEGIES)
     np.testing.assert_allclose(batched.metrics["validation_loss"], mapped.metrics["validation_loss"], rtol=1e-4)
 
 

@@ -1,7 +1,5 @@
 """Noise drawn anew at every step: the endless stream that a noisy quadratic is trained on."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from workloads.workload import Array, Examples, Splits
@@ -25,11 +23,16 @@ def draw(key: Array, batch_size: int) -> Examples:
     Returns:
       Examples with inputs float32[1, DIMENSIONS] of variance 1 / batch_size, and labels int32[1], zero.
     """
+    import jax
+    import jax.numpy as jnp
+
     noise = jax.random.normal(key, (1, DIMENSIONS), jnp.float32) / jnp.sqrt(jnp.float32(batch_size))
     return Examples(noise, jnp.zeros(1, jnp.int32))
 
 
 def mean(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
     """The model's outputs float32[B] are losses already: their mean, float32[]."""
+    import jax.numpy as jnp
+
     del labels, label_smoothing
     return jnp.mean(outputs)

@@ -16,14 +16,16 @@ import stat
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
-from jax import Array
 
 from results import durable
 from results.bad_input import BadInput
 from workloads import caches
+
+if TYPE_CHECKING:
+    from jax import Array
 
 SOURCE = Path(__file__).with_name("fused.cc")
 # Sums may be taken in any order, but NaN and infinity are kept.
@@ -46,8 +48,8 @@ def compiler() -> str:
 
 
 def rows(
-    table: Array, columns: Array, counts: Array, ridge: Array, start: Array, diagonal: Array, *, steps: int
-) -> Array:
+    table: "Array", columns: "Array", counts: "Array", ridge: "Array", start: "Array", diagonal: "Array", *, steps: int
+) -> "Array":
     """Solves rows as ``solvers.conjugate_gradients`` does with a diagonal αG.
 
     Args:
@@ -60,6 +62,8 @@ def rows(
     Returns:
       float32[rows, d].
     """
+    import jax
+
     call = jax.ffi.ffi_call(_register(start.shape[-1]), jax.ShapeDtypeStruct(start.shape, start.dtype))
     solved: Array = call(table, columns, counts, diagonal, ridge, start, steps=np.int64(steps))
     return solved
@@ -72,6 +76,8 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
     Raises:
       BadInput: there is no compiler, or it fails, or the cache cannot be written, or others can write to it.
     """
+    import jax
+
     # The name holds everything that the binary depends on, so that another compiler or processor has another file.
     command = compiler()
     machine = _output([command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])  # version, instructions of the processor
@@ -100,6 +106,8 @@ def discard(dim: int) -> None:
 @functools.cache
 def _register(dim: int) -> str:
     """The name by which XLA knows the kernel."""
+    import jax
+
     name, loaded = library(dim)
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(loaded.scaling_limits_fused_rows), platform="cpu")
     return name

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 BLOCK = 1 << 24  # links counted at once
 
@@ -47,6 +46,8 @@ class Links(NamedTuple):
 
     def transpose(self) -> "Links":
         """The same links, seen from the columns."""
+        import scipy.sparse
+
         ones = np.ones(len(self.columns), np.int8)
         turned = scipy.sparse.csr_array((ones, self.columns, self.starts), (self.row_count, self.column_count)).tocsc()
         return Links(turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), self.row_count)

@@ -1,8 +1,9 @@
 """A fully connected network with ReLU between layers."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from workloads.workload import Array, Model
+from workloads.workload import Array, Model, flax_model
 
 
 def fully_connected(classes: int, widths: Sequence[int]) -> Model:
@@ -21,15 +22,18 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
     """
     if isinstance(widths, str) or not all(isinstance(w, int) and w > 0 for w in widths):
         raise ValueError(f"widths must be a list of whole numbers of at least 1, such as [64], not {widths!r}")
-    from flax import linen as nn
 
-    class FullyConnected(nn.Module):
-        @nn.compact
-        def __call__(self, x_BxD: Array) -> Array:
-            x_BxD = x_BxD.reshape(len(x_BxD), -1)
-            for width in widths:
-                x_BxD = nn.relu(nn.Dense(width, kernel_init=nn.initializers.he_normal())(x_BxD))
-            return nn.Dense(classes)(x_BxD)
+    def network() -> Any:
+        from flax import linen as nn
 
-    network = FullyConnected()
-    return Model(network.init, network.apply)
+        class FullyConnected(nn.Module):
+            @nn.compact
+            def __call__(self, x_BxD: Array) -> Array:
+                x_BxD = x_BxD.reshape(len(x_BxD), -1)
+                for width in widths:
+                    x_BxD = nn.relu(nn.Dense(width, kernel_init=nn.initializers.he_normal())(x_BxD))
+                return nn.Dense(classes)(x_BxD)
+
+        return FullyConnected()
+
+    return flax_model(network)

@@ -1,9 +1,8 @@
 """A network with long short-term memory that predicts the next token."""
 
-import jax
-import jax.numpy as jnp
+from typing import Any
 
-from workloads.workload import Array, Model
+from workloads.workload import Array, Model, flax_model
 
 
 def lstm(classes: int, d_model: int) -> Model:
@@ -23,26 +22,31 @@ def lstm(classes: int, d_model: int) -> Model:
     """
     if not isinstance(d_model, int) or d_model < 1:
         raise ValueError(f"d_model must be a whole number of at least 1, not {d_model!r}")
-    from flax import linen as nn
 
-    class LSTM(nn.Module):
-        @nn.compact
-        def __call__(self, tokens_BxT: Array) -> Array:
-            B, T = tokens_BxT.shape
-            x_TBxD = nn.Embed(classes, d_model)(tokens_BxT.T).reshape(T * B, d_model)
-            # All that does not wait for the step before is one product, outside the recurrence.
-            gates_TxBx4D = nn.Dense(4 * d_model)(x_TBxD).reshape(T, B, 4 * d_model)
-            recurrent_Dx4D = self.param("recurrent", nn.initializers.lecun_normal(), (d_model, 4 * d_model))
-            h_TxBxD = _recurrence(gates_TxBx4D, recurrent_Dx4D)
-            logits_TBxV = nn.Dense(classes)(h_TxBxD.reshape(T * B, d_model))
-            return logits_TBxV.reshape(T, B, classes).swapaxes(0, 1)
+    def network() -> Any:
+        from flax import linen as nn
 
-    network = LSTM()
-    return Model(network.init, network.apply)
+        class LSTM(nn.Module):
+            @nn.compact
+            def __call__(self, tokens_BxT: Array) -> Array:
+                B, T = tokens_BxT.shape
+                x_TBxD = nn.Embed(classes, d_model)(tokens_BxT.T).reshape(T * B, d_model)
+                # All that does not wait for the step before is one product, outside the recurrence.
+                gates_TxBx4D = nn.Dense(4 * d_model)(x_TBxD).reshape(T, B, 4 * d_model)
+                recurrent_Dx4D = self.param("recurrent", nn.initializers.lecun_normal(), (d_model, 4 * d_model))
+                h_TxBxD = _recurrence(gates_TxBx4D, recurrent_Dx4D)
+                logits_TBxV = nn.Dense(classes)(h_TxBxD.reshape(T * B, d_model))
+                return logits_TBxV.reshape(T, B, classes).swapaxes(0, 1)
+
+        return LSTM()
+
+    return flax_model(network)
 
 
 def _recurrence(gates_TxBx4D: Array, recurrent_Dx4D: Array) -> Array:
     """Outputs [T, B, D] of gates before what the recurrence adds: input, forget, memory, output."""
+    import jax
+    import jax.numpy as jnp
 
     def step(carry: tuple[Array, Array], gates_Bx4D: Array) -> tuple[tuple[Array, Array], Array]:
         memory_BxD, h_BxD = carry

@@ -1,7 +1,5 @@
 """A quadratic bowl with gradient noise shaped like its curvature, whose expected loss is known in closed form."""
 
-import jax.numpy as jnp
-
 from workloads.workload import Array, Model, Params
 
 
@@ -27,10 +25,14 @@ def quadratic(classes: int, noise: float) -> Model:
         raise ValueError(f"noise must be at least 0, not {noise}")
 
     def init(key: Array, inputs: Array) -> Params:
+        import jax.numpy as jnp
+
         del key
         return jnp.ones(inputs.shape[-1], jnp.float32)
 
     def apply(theta_D: Params, epsilon_BxD: Array) -> Array:
+        import jax.numpy as jnp
+
         h_D = 1.0 / jnp.arange(1, len(theta_D) + 1, dtype=jnp.float32)
         return jnp.sum(0.5 * h_D * theta_D**2 + noise * jnp.sqrt(h_D) * epsilon_BxD * theta_D, axis=-1)
 

@@ -1,9 +1,9 @@
 """A small convolutional network: convolution, max-pooling, ReLU, over again; one fully connected layer."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from workloads.models.convolution import convolution, max_pool
-from workloads.workload import Array, Model
+from workloads.workload import Array, Model, flax_model
 
 KERNEL = (3, 3)
 
@@ -33,19 +33,24 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
         raise ValueError(f"channels must be a list of whole numbers of at least 1, such as [8, 16], not {channels!r}")
     if not isinstance(width, int) or width < 1:
         raise ValueError(f"width must be a whole number of at least 1, not {width!r}")
-    from flax import linen as nn
 
-    class SimpleCNN(nn.Module):
-        @nn.compact
-        def __call__(self, x_BxHxWxC: Array) -> Array:
-            he_normal = nn.initializers.he_normal()
-            for features in channels:
-                layer = nn.Conv(features, KERNEL, kernel_init=he_normal, conv_general_dilated=convolution)
-                # ReLU and maximum commute, and after pooling there is a quarter of the work left.
-                x_BxHxWxC = nn.relu(max_pool(layer(x_BxHxWxC)))
-            x_BxD = x_BxHxWxC.reshape(len(x_BxHxWxC), -1)
-            x_BxD = nn.relu(nn.Dense(width, kernel_init=he_normal)(x_BxD))
-            return nn.Dense(classes)(x_BxD)
+    def network() -> Any:
+        from flax import linen as nn
 
-    network = SimpleCNN()
-    return Model(network.init, network.apply)
+        from workloads.models.convolution import convolution, max_pool
+
+        class SimpleCNN(nn.Module):
+            @nn.compact
+            def __call__(self, x_BxHxWxC: Array) -> Array:
+                he_normal = nn.initializers.he_normal()
+                for features in channels:
+                    layer = nn.Conv(features, KERNEL, kernel_init=he_normal, conv_general_dilated=convolution)
+                    # ReLU and maximum commute, and after pooling there is a quarter of the work left.
+                    x_BxHxWxC = nn.relu(max_pool(layer(x_BxHxWxC)))
+                x_BxD = x_BxHxWxC.reshape(len(x_BxHxWxC), -1)
+                x_BxD = nn.relu(nn.Dense(width, kernel_init=he_normal)(x_BxD))
+                return nn.Dense(classes)(x_BxD)
+
+        return SimpleCNN()
+
+    return flax_model(network)

@@ -1,10 +1,10 @@
 """A small decoder-only Transformer that predicts the next token."""
 
-import jax
-import jax.numpy as jnp
+from typing import Any
+
 import numpy as np
 
-from workloads.workload import Array, Model
+from workloads.workload import Array, Model, flax_model
 
 
 def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
@@ -28,31 +28,39 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
             raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
     if d_model % heads:
         raise ValueError(f"heads={heads} does not divide d_model={d_model}")
-    from flax import linen as nn
 
-    class Transformer(nn.Module):
-        @nn.compact
-        def __call__(self, tokens_BxT: Array) -> Array:
-            B, T = tokens_BxT.shape
-            tokens = nn.Embed(classes, d_model)
-            positions_TxD = self.param("positions", nn.initializers.normal(d_model**-0.5), (T, d_model))
-            # Matrices, not [B, T, D]: a CPU is quicker at products, above all in gradients, that contract one axis.
-            x_BTxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
-            for _ in range(layers):
-                y_BTx3D = nn.Dense(3 * d_model, use_bias=False)(nn.LayerNorm(use_bias=False)(x_BTxD))
-                y_BTxD = _causal_attention(y_BTx3D.reshape(B, T, 3, heads, d_model // heads)).reshape(B * T, d_model)
-                x_BTxD += nn.Dense(d_model, use_bias=False)(y_BTxD)
-                y_BTx4D = nn.Dense(4 * d_model, use_bias=False)(nn.LayerNorm(use_bias=False)(x_BTxD))
-                x_BTxD += nn.Dense(d_model, use_bias=False)(nn.gelu(y_BTx4D))
-            logits_BTxV = tokens.attend(nn.LayerNorm(use_bias=False)(x_BTxD))
-            return logits_BTxV.reshape(B, T, classes)
+    def network() -> Any:
+        from flax import linen as nn
 
-    network = Transformer()
-    return Model(network.init, network.apply)
+        class Transformer(nn.Module):
+            @nn.compact
+            def __call__(self, tokens_BxT: Array) -> Array:
+                B, T = tokens_BxT.shape
+                tokens = nn.Embed(classes, d_model)
+                positions_TxD = self.param("positions", nn.initializers.normal(d_model**-0.5), (T, d_model))
+                # Matrices, not [B, T, D]: a CPU is quicker at products, above all in gradients, that contract one axis.
+                x_BTxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
+                for _ in range(layers):
+                    y_BTx3D = nn.Dense(3 * d_model, use_bias=False)(nn.LayerNorm(use_bias=False)(x_BTxD))
+                    y_BTxD = _causal_attention(y_BTx3D.reshape(B, T, 3, heads, d_model // heads)).reshape(
+                        B * T, d_model
+                    )
+                    x_BTxD += nn.Dense(d_model, use_bias=False)(y_BTxD)
+                    y_BTx4D = nn.Dense(4 * d_model, use_bias=False)(nn.LayerNorm(use_bias=False)(x_BTxD))
+                    x_BTxD += nn.Dense(d_model, use_bias=False)(nn.gelu(y_BTx4D))
+                logits_BTxV = tokens.attend(nn.LayerNorm(use_bias=False)(x_BTxD))
+                return logits_BTxV.reshape(B, T, classes)
+
+        return Transformer()
+
+    return flax_model(network)
 
 
 def _causal_attention(qkv_BxTx3xHxK: Array) -> Array:
     """[B, T, H, K] of queries, keys and values; each position attends to itself and those before it."""
+    import jax
+    import jax.numpy as jnp
+
     q_BxHxTxK, k_BxHxTxK, v_BxHxTxK = qkv_BxTx3xHxK.transpose(2, 0, 3, 1, 4)
     T, K = q_BxHxTxK.shape[-2:]
     scores_BxHxTxT = jnp.einsum("bhtk,bhsk->bhts", q_BxHxTxK, k_BxHxTxK) / np.float32(np.sqrt(K))
