@@ -18,19 +18,19 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-from upath import UPath
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from results.bad_input import BadInput
+
+if TYPE_CHECKING:
+    from upath import UPath
 
 TEMPORARY = ".tmp-"
 LEFTOVER_SECONDS = 24 * 3600  # by the clock of whoever looks; a writer that it was too short for writes again
 MOST_DEPTH = 64  # of lists and objects within each other, in a record
 _WRITES = 100  # of one file, whose temporary file somebody keeps removing
 
-
-Folder = Path | UPath
+Folder: TypeAlias = Union[Path, "UPath"]
 
 
 class Damaged(BadInput):
@@ -41,6 +41,8 @@ def location(text: str | Path) -> Folder:
     """A local path, also of file://, or an fsspec path if ``text`` is a URL such as gs://bucket/folder."""
     if "://" not in str(text):
         return Path(text).expanduser()
+    from upath import UPath
+
     try:
         path = UPath(text)
         return Path(path.path) if path.protocol in ("file", "local") else path

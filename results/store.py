@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-import pandas as pd
-
 from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
@@ -184,6 +182,8 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
     """
 
+    import pandas as pd
+
     def look() -> Tables:
         if name is None or (commits := released_commits(store)) is None:
             commits = catalogue(store) if name is None else [c for c in [newest_commit(store, name)] if c]
@@ -223,13 +223,13 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
     def look() -> StudyProgress:
         base, parts = claims.state(store, study.name)[1:]
         trials = claims.outcomes(store / study.name, base, parts)
-        settled = confirmation.settled_ids(trials)
+        settled = ledger.settled_ids(trials)
         searching = sum(i not in settled for i in range(study.trials))
         confirming = study.request.planned - study.trials
         if confirming and not searching:
             stored = claims.tables(store / study.name, base, parts)
             confirming = confirmation.count_to_run(study, stored.trials, stored.measurements)
-        counts = ledger.count(study.request, trials)
+        counts = ledger.tally(study.request, trials)
         return StudyProgress(settled, base is not None and not parts, counts, searching + confirming)
 
     return retry(look)

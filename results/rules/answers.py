@@ -1,12 +1,14 @@
 """When trials reached a target: the censoring interval their evaluations leave, and the answer of each study."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from results.plans.study import Target
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ("study", "trial", "steps_low", "steps_high")
 RULES = ("minimum", "released")
@@ -53,7 +55,7 @@ def in_type(value: float, dtype: type[np.floating]) -> np.floating:
         return min(dtype(value), dtype(np.finfo(dtype).max))
 
 
-def intervals(measurements: pd.DataFrame, target: Target) -> pd.DataFrame:
+def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
     """First evaluation at or below the target, for every trial that reached it, whatever its status.
 
     For tables in memory, in the process's own thread; ``results.reading.scan`` does the same for the files of a store.
@@ -66,6 +68,8 @@ def intervals(measurements: pd.DataFrame, target: Target) -> pd.DataFrame:
       Columns study, trial, steps_low (the evaluation before, 0 if none) and steps_high: steps to target lies in
       (steps_low, steps_high], or is 0 if both are.
     """
+    import pandas as pd
+
     if target.metric not in measurements:
         return pd.DataFrame(columns=list(COLUMNS))
     step_before = measurements.groupby(["study", "trial"], observed=True)["step"].shift(fill_value=0)
@@ -74,7 +78,7 @@ def intervals(measurements: pd.DataFrame, target: Target) -> pd.DataFrame:
     return rows.drop_duplicates(["study", "trial"])[list(COLUMNS)].reset_index(drop=True)
 
 
-def best(trials: pd.DataFrame) -> Mapping[str, Answer]:
+def best(trials: "pd.DataFrame") -> Mapping[str, Answer]:
     """The answer of each study that has one, from the trials that reached its target.
 
     Args:

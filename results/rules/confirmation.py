@@ -16,15 +16,17 @@ dropped when the study is committed: tables are a function of what was asked for
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from results.plans.plan import Plan
 from results.plans.study import REASONS_TO_RERUN
 from results.plans.trial_request import MOST_TRIALS, Repeats, TrialRequest
 from results.rules import answers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEARCH, CONFIRM = ROLES = ("search", "confirm")
 APART = MOST_TRIALS  # ids of the repeats of a trial
@@ -55,10 +57,9 @@ def role(trial: int) -> str:
     return CONFIRM if is_repeat(trial) else SEARCH
 
 
-def settled_ids(trials: pd.DataFrame) -> frozenset[int]:
-    """Ids of the trials that need no other run, of rows (trial, reason); none where there are no rows."""
-    keep = trials.loc[~trials["reason"].isin(REASONS_TO_RERUN), "trial"] if len(trials) else ()
-    return frozenset(int(i) for i in keep)
+def settled_ids(trials: Iterable[int], reasons: Iterable[str | None]) -> frozenset[int]:
+    """Ids of the trials that need no other run, of trials and the reasons why each is INCOMPLETE."""
+    return frozenset(int(i) for i, reason in zip(trials, reasons, strict=True) if reason not in REASONS_TO_RERUN)
 
 
 def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
@@ -72,7 +73,7 @@ def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
     return sorted(at for at in repeats if not chooses or repeat(at) > request.repeats.choosing)
 
 
-def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
     """The best trials of a search, best first, whether trials were pruned or not; as many as it is asked to have.
 
     Those that reached the study's first target come in the order in which they did, then the others by how low their
@@ -83,6 +84,8 @@ def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) ->
       trials: rows (trial, role), every trial once.
       measurements: rows (study, trial, step, metrics), sorted.
     """
+    import pandas as pd
+
     ids_of_search = sorted(trials.loc[trials["role"] == SEARCH, "trial"])
     target = study.targets[0]
     measurements = measurements[measurements["trial"].isin(ids_of_search)]
@@ -94,7 +97,7 @@ def candidates(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) ->
     return [int(i) for i in ranked[: study.request.repeats.top]]
 
 
-def requested_ids(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
     """Ids of the repeats that are asked for: those that choose, and once all of these have ended, those that report.
 
     Args:
@@ -106,7 +109,7 @@ def requested_ids(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame)
     if len(best) < 2:
         return [at for i in best for at in ids(i, 1, repeats.confirm)]
     choose = [at for i in best for at in ids(i, 1, repeats.choosing)]
-    if not settled_ids(trials).issuperset(choose):
+    if not settled_ids(trials["trial"], trials["reason"]).issuperset(choose):
         return choose
     first = answers.intervals(measurements[measurements["trial"].isin(choose)], study.targets[0])
     steps = dict(zip(first["trial"].tolist(), first["steps_high"].tolist(), strict=True))
@@ -125,7 +128,7 @@ def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) ->
     return best[int(np.argmin(medians))]
 
 
-def missing_ids(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> list[int]:
+def missing_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
     """Ids of the repeats that can be run now, in order; none before all trials of the search have ended.
 
     Args:
@@ -135,15 +138,15 @@ def missing_ids(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -
     """
     if not study.request.repeats.confirm or not len(trials):
         return []
-    done = settled_ids(trials)
+    done = settled_ids(trials["trial"], trials["reason"])
     if not done.issuperset(range(study.trials)):
         return []
     return [trial for trial in requested_ids(study, trials, measurements) if trial not in done]
 
 
-def count_to_run(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> int:
+def count_to_run(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> int:
     """The number of repeats still to be run after an ended search, including those that wait for the choice."""
-    done = settled_ids(trials)
+    done = settled_ids(trials["trial"], trials["reason"])
     return (
         study.request.planned
         - study.trials

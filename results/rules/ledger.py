@@ -4,11 +4,8 @@ Planned are the trials of the search and the repeats of its best.
 """
 
 import collections
-import itertools
 from collections.abc import Mapping
 from typing import NamedTuple
-
-import pandas as pd
 
 from results.plans.study import REASONS, REASONS_TO_RERUN
 from results.plans.trial_request import TrialRequest
@@ -47,12 +44,9 @@ class Ledger(NamedTuple):
         return bool(self.missing or any(getattr(self, reason) for reason in REASONS_TO_RERUN))
 
 
-def count(request: TrialRequest, trials: pd.DataFrame) -> Ledger:
-    """The ledger of a study from the rows of its trials (trial, role, status, reason), every trial once."""
-    if not len(trials):
-        return tally(request, {})
-    rows = zip(trials["role"], trials["status"], trials["reason"], strict=True)
-    return tally(request, dict(zip(trials["trial"].tolist(), itertools.starmap(TrialEnding, rows), strict=True)))
+def settled_ids(endings: Mapping[int, TrialEnding]) -> frozenset[int]:
+    """Ids of the trials that need no other run, from how each of a study's trials ended."""
+    return confirmation.settled_ids(endings, (how.reason for how in endings.values()))
 
 
 def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:

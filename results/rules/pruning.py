@@ -1,13 +1,17 @@
 """Exact pruning of stored curves: a function of the answers alone, whatever the order, lanes and restarts."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from results.plans.plan import Plan
 from results.rules import answers
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def settle(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+
+def settle(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> "tuple[pd.DataFrame, np.ndarray]":
     """Cuts every curve where a scheduler that had known all answers from the start would have cut it.
 
     A real run knows less and goes further, never less far, so that this takes away rows and invents none. A trial ends
@@ -21,6 +25,8 @@ def settle(study: Plan, trials: pd.DataFrame, measurements: pd.DataFrame) -> tup
     Returns:
       The trials with their status as it is then, and which measurements stay, bool[rows].
     """
+    import pandas as pd
+
     if not len(measurements):  # nothing was ever evaluated, and there are no metrics to look at
         return trials, np.ones(0, bool)
     searched = measurements["trial"].isin(trials.loc[trials["role"] == "search", "trial"]).to_numpy()

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 
 from results import durable
@@ -17,7 +16,8 @@ from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
-from results.rules import confirmation, ledger
+from results.rules import ledger
+from results.rules.ledger import TrialEnding
 from results.storage import compaction, envelope, parts
 from results.storage.commits import Commit, Tables, list_study, newest_commit, read_table, retry, to_frame
 from results.storage.compaction import TABLES, Piece
@@ -39,7 +39,7 @@ class Claim:
     def __init__(self, store: Folder, name: str):
         self._folder, self._name = store / name, name
 
-        def look() -> tuple[Listing, Commit | None, list[Part], pd.DataFrame]:
+        def look() -> tuple[Listing, Commit | None, list[Part], dict[int, TrialEnding]]:
             listing, base, parts = state(store, name)
             return listing, base, parts, outcomes(self._folder, base, parts)
 
@@ -47,7 +47,7 @@ class Claim:
         self._next = len(self._parts) + (self._base.parts if self._base else 0)
         self._held: dict[Part, Piece] = {}  # what was written here, and need not be read
         self.number: int | None = None
-        self.settled = confirmation.settled_ids(trials)
+        self.settled = ledger.settled_ids(trials)
 
     @property
     def visible(self) -> bool:
@@ -114,8 +114,8 @@ class Claim:
                 pieces.append(compaction.read_part(self._folder / part.file))
         if not pieces:
             return
-        counting = confirmation.settled_ids(_join_endings(piece.trials for piece in self._stored()))
-        if ids := confirmation.settled_ids(_join_endings(piece.trials for piece in pieces)) - counting:
+        counting = ledger.settled_ids(_join_endings(piece.trials for piece in self._stored()))
+        if ids := ledger.settled_ids(_join_endings(piece.trials for piece in pieces)) - counting:
             self._write(compaction.select_trials(compaction.merge(pieces), ids), number)
 
     def _stored(self) -> list[Piece]:
@@ -149,7 +149,7 @@ class Claim:
             **(request.repeats.record() if request.repeats.confirm else {}),
             "files": files,
             "metrics": {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]},
-            "ledger": ledger.count(request, to_frame(whole.trials))._asdict(),
+            "ledger": ledger.tally(request, _join_endings([whole.trials]))._asdict(),
         }
 
     def _newest(self) -> Commit:
@@ -232,19 +232,26 @@ def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
 
 
 def _frames(stored: list[Piece]) -> Tables:
+    import pandas as pd
+
     return Tables(*map(to_frame, compaction.merge(stored))) if stored else Tables(*[pd.DataFrame()] * 3)
 
 
-def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> pd.DataFrame:
-    """Trial, role, status and reason of all that is stored; of a trial in several places the last counts."""
+def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> dict[int, TrialEnding]:
+    """How every stored trial ended, by its id; of a trial in several places the last counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
     return _join_endings(tables)
 
 
-def _join_endings(tables: Iterable[pa.Table]) -> pd.DataFrame:
-    rows = [table.select(["trial", "role", "status", "reason"]).to_pandas() for table in tables]
-    return pd.concat(rows).drop_duplicates("trial", keep="last") if rows else pd.DataFrame()
+def _join_endings(tables: Iterable[pa.Table]) -> dict[int, TrialEnding]:
+    endings: dict[int, TrialEnding] = {}
+    for table in tables:
+        columns = table.select(["trial", *TrialEnding._fields]).to_pydict()
+        for trial, *how in zip(*columns.values(), strict=True):
+            endings.pop(trial, None)  # what was stored last comes last
+            endings[trial] = TrialEnding(*how)
+    return endings
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -5,9 +5,8 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +20,9 @@ from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialR
 from results.rules import ledger
 from results.storage import migrations, parts
 from results.storage.parts import MOST, Listing, commit_file
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 
@@ -39,9 +41,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 class Tables(NamedTuple):
     """The three tables of ``results.plans.schema``, of one study or of a whole store."""
 
-    studies: pd.DataFrame
-    trials: pd.DataFrame
-    measurements: pd.DataFrame
+    studies: "pd.DataFrame"
+    trials: "pd.DataFrame"
+    measurements: "pd.DataFrame"
 
 
 class File(NamedTuple):
@@ -245,7 +247,7 @@ def list_study(folder: Folder) -> Listing:
         return parts.listing(())
 
 
-def to_frame(table: pa.Table) -> pd.DataFrame:
+def to_frame(table: pa.Table) -> "pd.DataFrame":
     frame: pd.DataFrame = table.to_pandas()
     frame["study"] = frame["study"].astype(str)
     return frame

@@ -18,7 +18,6 @@ from results.plans.batch_study import BatchStudy
 from results.plans.recorded import Recorded
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
-from results.rules import ledger
 from results.storage.claims import Claim, TakenOver
 
 METRICS = ("validation_loss", "test_loss")
@@ -207,6 +206,6 @@ def unlike(folder: Path, study: BatchStudy) -> list[str]:
     marks = rows["test_loss"].to_numpy()
     if not np.array_equal(marks, trials.set_index("trial")["seed"].loc[rows["trial"]].to_numpy(np.float32)):
         wrong.append("rows of different attempts in one trial")
-    if not ledger.count(study.request, trials).adds_up or store.missing_trials(folder, study):
+    if not store.progress(folder, study).ledger.adds_up or store.missing_trials(folder, study):
         wrong.append("ledger")
     return wrong
