@@ -9,32 +9,30 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from harness import runners
-from harness.runners import RUNNERS
-from results import store
 from results.bad_input import printable
 from results.command_line import say
-from results.plans.kinds import of_kind
-from results.plans.plan import Plan
-from sweeps import manual, planning
-from sweeps.configured_study import ConfiguredStudy
-from sweeps.launchers import local
-from sweeps.readers import READERS
+from sweeps import manual
+
+if TYPE_CHECKING:
+    from results.plans.plan import Plan
+    from sweeps.planning import Request
+    from sweeps.launchers.local import StudyOutcome, StudyUpdate
 
 
 class _Bar:
     """Progress in trials or epochs: a bar on a terminal, elsewhere a line for every study that ended."""
 
-    def __init__(self, studies: Sequence[Plan], unit: str, total: int, count: "_Count"):
+    def __init__(self, studies: "Sequence[Plan]", unit: str, total: int, count: "_Count"):
         silent = not sys.stderr.isatty()
         self._bar = tqdm(total=total, unit=unit, desc="starting workers", dynamic_ncols=True, disable=silent)
         self._settled = dict.fromkeys((study.name for study in studies), 0)
         self._count = count
 
-    def __call__(self, progress: local.StudyUpdate) -> None:
+    def __call__(self, progress: "StudyUpdate") -> None:
         name, outcome = progress.study.name, progress.outcome
         self._count.ended += outcome is not None
         self._bar.set_description(f"{self._count} studies", refresh=False)
@@ -66,7 +64,14 @@ class _Count:
 @command_line.guarded
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
-    request = planning.request(manual.read(argv, __doc__ or ""))
+    words = manual.read(argv, __doc__ or "")
+    from results import store
+    from results.plans.kinds import of_kind
+    from sweeps import planning
+    from sweeps.readers import READERS
+    from sweeps.configured_study import ConfiguredStudy
+
+    request = planning.request(words)
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, but still has to commit.
@@ -98,9 +103,14 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _run(request: planning.Request, to_run: Sequence[Plan], missing: Mapping[str, int]) -> list[local.StudyOutcome]:
+def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int]) -> "list[StudyOutcome]":
     """Runs studies, with one progress bar per unit of progress."""
-    count, outcomes = _Count(len(to_run)), []
+    from harness import runners
+    from harness.runners import RUNNERS
+    from sweeps.launchers import local
+
+    count = _Count(len(to_run))
+    outcomes: list[StudyOutcome] = []
     for unit in dict.fromkeys(map(runners.unit, RUNNERS)):
         studies = [study for study in to_run if runners.unit(study.kind) == unit]
         total = sum(RUNNERS[study.kind].settled(study, missing[study.name]) for study in studies)

@@ -5,16 +5,19 @@ from results import command_line
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("sweeps.plan")
 
-from results import store
-from results.plans.kinds import of_kind
-from sweeps import manual, planning
-from sweeps.readers import READERS
+from sweeps import manual
 
 
 @command_line.guarded
 def main(argv: list[str]) -> int:
     """Prints the studies of a command line; runs nothing."""
-    request = planning.request(manual.read(argv, __doc__ or ""))
+    line = manual.read(argv, __doc__ or "")
+    from results import store
+    from results.plans.kinds import of_kind
+    from sweeps import planning
+    from sweeps.readers import READERS
+
+    request = planning.request(line)
     rows, new_trials, new_steps = [], 0, 0
     for study in request.studies:
         missing, planned = store.progress(request.store, study).to_run, study.request.planned

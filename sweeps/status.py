@@ -12,13 +12,13 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
     command_line.run("sweeps.status")
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from results import store
-from results.bad_input import BadInput
+from results.bad_input import BadInput, nearest
 from results.command_line import answer
-from results.plans.kinds import KINDS
-from results.rules.ledger import Ledger
-from results.storage.commits import Commit, released_commits
+
+if TYPE_CHECKING:
+    from results.storage.commits import Commit
 
 
 @command_line.guarded
@@ -33,6 +33,10 @@ def main(argv: list[str]) -> int:
         if key != "store" or not equals:
             raise BadInput(f"unknown argument {arg!r}; the only one is store=DIR")
         folder = Path(value).expanduser()
+    from results import store
+    from results.rules.ledger import Ledger
+    from results.storage.commits import released_commits
+
     commits = released_commits(folder)
     if commits is None:
         rows = [_row(folder, name) for name in store.names(folder)]
@@ -44,11 +48,14 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _released_row(commit: Commit) -> tuple:
+def _released_row(commit: "Commit") -> tuple:
     return (commit.name, "released", *commit.ledger)
 
 
 def _row(folder: Path, name: str) -> tuple:
+    from results import store
+    from results.plans.kinds import KINDS
+
     planned = store.stored_plan(folder, name)
     assert planned is not None  # names() lists what was planned
     progress = store.progress(folder, planned)
