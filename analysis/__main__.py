@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis import arguments
+from analysis import arguments, columns
 from results.bad_input import BadInput, printable
 from results.command_line import answer, say
 
@@ -84,19 +84,19 @@ def _steps(options: argparse.Namespace) -> None:
         from analysis.trials import medians  # takes longer to import than most answers take
 
         table, notes = medians.answer(overview, target, medians.TrialCounts(options.k, options.best_of))
-        columns, readable = steps.MEDIAN_COLUMNS, medians.readable
+        names, readable = columns.MEDIAN_COLUMNS, medians.readable
     else:
         notes = []
         if options.rule != "minimum":
             overview, notes = steps.without_pruned(overview, target, f"--rule {options.rule}")
         table = steps.table(overview, target)
-        notes, columns = notes + steps.notes(overview, table, target), {**steps.COLUMNS, **steps.CONFIRMED}
+        notes, names = notes + steps.notes(overview, table, target), columns.STEPS | columns.CONFIRMED
         table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
         readable = functools.partial(steps.readable, rule=rule)
     for note in notes:
         say(f"note: {note}")
     then = f"fit --store {options.store}"
-    _print(options, table[list(columns)], lambda: f"{readable(table)}\n\nnext: python -m analysis {then}")
+    _print(options, table[list(names)], lambda: f"{readable(table)}\n\nnext: python -m analysis {then}")
 
 
 def _fit(options: argparse.Namespace) -> None:

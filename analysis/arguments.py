@@ -3,40 +3,17 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from analysis import manual
+from analysis import columns, manual
 from results.command_line import CommandParser, location
+from results.rules.answers import RULES
 
 
-class LazyParser(CommandParser):
-    """A parser of one command.
-
-    ``fill`` adds a command's arguments and manual once that command is asked for: to import what all of them are about
-    takes longer than most of them do.
-    """
-
-    fill: "Callable[[LazyParser], None] | None" = None
-
-    def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
-        self._filled()
-        return super().parse_known_args(*arguments, **named)
-
-    def format_help(self) -> str:
-        self._filled()
-        return super().format_help()
-
-    def _filled(self) -> None:
-        fill, self.fill = self.fill, None
-        if fill:
-            fill(self)
-
-
-def parser() -> LazyParser:
+def parser() -> CommandParser:
     """All commands with their help."""
     as_written = argparse.RawDescriptionHelpFormatter
-    top = LazyParser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
-    store, target, csv = (LazyParser(add_help=False) for _ in range(3))
+    top = CommandParser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
+    store, target, csv = (CommandParser(add_help=False) for _ in range(3))
     store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     target.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
     target.add_argument("--value", type=float, help="the value to reach; needs --metric")
@@ -45,8 +22,8 @@ def parser() -> LazyParser:
         dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures | report"
     )
 
-    def command(name: str, summary: str, fill: Callable[[LazyParser], None], *shared: LazyParser) -> None:
-        commands.add_parser(name, help=summary, parents=shared, formatter_class=as_written).fill = fill
+    def command(name: str, summary: str, fill: Callable[[CommandParser], None], *shared: CommandParser) -> None:
+        fill(commands.add_parser(name, help=summary, parents=shared, formatter_class=as_written))
 
     command("steps", "steps to target of every study", _steps_arguments, store, target, csv)
     command("fit", "critical batch sizes with intervals", _fit_arguments, target, csv)
@@ -60,12 +37,9 @@ def parser() -> LazyParser:
     return top
 
 
-def _steps_arguments(sub: LazyParser) -> None:
-    from analysis.trials import steps
-    from results.rules.answers import RULES
-
-    columns, medians = (manual.meanings(each) for each in (steps.COLUMNS | steps.CONFIRMED, steps.MEDIANS))
-    sub.description = manual.STEPS + columns + manual.MEDIANS + medians
+def _steps_arguments(sub: CommandParser) -> None:
+    answers, medians = (manual.meanings(each) for each in (columns.STEPS | columns.CONFIRMED, columns.MEDIANS))
+    sub.description = manual.STEPS + answers + manual.MEDIANS + medians
     sub.add_argument(
         "--rule", choices=(*RULES, "median"), default="minimum", help="how an answer is taken from the trials"
     )
@@ -87,10 +61,8 @@ def _counts(words: str) -> list[int]:
 _counts.__name__ = "numbers of trials, such as 8,16,32,"  # as argparse calls it: invalid … value
 
 
-def _fit_arguments(sub: LazyParser) -> None:
-    from analysis.fitting import curve_fits, fits
-
-    sub.description = manual.FIT + manual.meanings(curve_fits.COLUMNS | fits.COLUMNS) + manual.FIT_LIMITS
+def _fit_arguments(sub: CommandParser) -> None:
+    sub.description = manual.FIT + manual.meanings(columns.PAIRS | columns.FITS) + manual.FIT_LIMITS
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
@@ -100,12 +72,9 @@ def _fit_arguments(sub: LazyParser) -> None:
     sub.add_argument("--checks", action="store_true", help="list what each fit assumes, and what was seen of it")
 
 
-def _coverage_arguments(sub: LazyParser) -> None:
-    from analysis.cores import coverage as of_cores
-    from analysis.fitting import coverage
-
-    meanings = manual.meanings(coverage.COLUMNS) + manual.COVERAGE_OF_CORES + manual.meanings(of_cores.COLUMNS)
-    sub.description = manual.COVERAGE + meanings
+def _coverage_arguments(sub: CommandParser) -> None:
+    of_cores = manual.COVERAGE_OF_CORES + manual.meanings(columns.COVERAGE_OF_CORES)
+    sub.description = manual.COVERAGE + manual.meanings(columns.COVERAGE) + of_cores
     sub.add_argument(
         "--of", choices=("fits", "cores"), help="this table alone; both are printed unless told (CSV: fits)"
     )
@@ -113,23 +82,19 @@ def _coverage_arguments(sub: LazyParser) -> None:
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="of everything that is drawn (0)")
 
 
-def _epochs_arguments(sub: LazyParser) -> None:
-    from analysis.cores import core_counts, epochs
-
-    meanings = manual.meanings(epochs.COLUMNS) + manual.EPOCHS_FIT + manual.meanings(core_counts.COLUMNS)
-    sub.description = manual.EPOCHS + meanings
+def _epochs_arguments(sub: CommandParser) -> None:
+    of_fit = manual.EPOCHS_FIT + manual.meanings(columns.CORE_COUNTS)
+    sub.description = manual.EPOCHS + manual.meanings(columns.EPOCHS) + of_fit
     sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
 
 
-def _compare_arguments(sub: LazyParser) -> None:
-    from analysis import compare
-
-    sub.description = manual.COMPARE + manual.meanings(compare.COLUMNS)
+def _compare_arguments(sub: CommandParser) -> None:
+    sub.description = manual.COMPARE + manual.meanings(columns.COMPARE)
     for name in ("A", "B"):
         sub.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
 
 
-def _figures_arguments(sub: LazyParser) -> None:
+def _figures_arguments(sub: CommandParser) -> None:
     sub.description = manual.FIGURES
     sub.add_argument("--list", action="store_true", help="name the figures and stop")
     sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
@@ -148,6 +113,6 @@ def _figures_arguments(sub: LazyParser) -> None:
     sub.add_argument("--value", type=float, action="append", default=[], help="the value to reach; several with --kind")
 
 
-def _report_arguments(sub: LazyParser) -> None:
+def _report_arguments(sub: CommandParser) -> None:
     sub.description = manual.REPORT
     sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page; what is there is replaced")

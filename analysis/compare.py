@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import contradictions, presentations, text
+from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
 from analysis.fitting import curves
@@ -19,24 +20,6 @@ from results.durable import Folder
 from results.plans import kinds
 from results.plans.study import Target
 
-COLUMNS = {
-    "what": "steps, critical_batch_size, seconds_per_epoch, recall_20 or recall_50",
-    "dataset": "name of the data set, or of the ratings",
-    "model": "name of the model, then its options",
-    "optimizer": "name of the optimizer; of a factorization its solver",
-    "batch_size": "of steps: global batch size, examples",
-    "cores": "of a factorization",
-    "target_metric": "the error that has to come down",
-    "target_value": "how far down",
-    "a_low": "what A says lies between this ...",
-    "a_high": "... and this; an end that is open, or was never reached, is empty",
-    "a_words": "what kind of statement that is: reached or not, a verdict, a device, a trial",
-    "b_low": "what B says lies between this ...",
-    "b_high": "... and this",
-    "b_words": "likewise",
-    "result": "same, agree (within the intervals), differ, not_judged, only_a or only_b",
-    "why": "how it was judged, or why not",
-}
 RESULTS = {
     "differ": "differ",
     "agree": "agree within their intervals",

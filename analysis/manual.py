@@ -1,4 +1,4 @@
-"""Text of --help of every command, but for the meanings of columns, which stand beside the columns."""
+"""Text of --help of every command, but for the meanings of columns, which are in ``columns``."""
 
 TOP = """\
 Numbers, regimes and figures from a store of results.

@@ -8,38 +8,14 @@ import numpy as np
 import pandas as pd
 
 from analysis import text, workload_studies
+from analysis.columns import CORE_COUNTS as COLUMNS
+from analysis.columns import TIMES
 from analysis.cores import scaling
 from analysis.cores.factorizations import MeasuredFactorization
 from results import command_line
 from results.plans.kinds import KINDS
 from results.plans.study import digest
 
-COLUMNS = {
-    "dataset": "name of the ratings",
-    "dim": "length of a row of both tables",
-    "solver": "of a row's least squares",
-    "table_dtype": "number format of the tables",
-    "device_kind": "what JAX calls the device; different ones never share a curve",
-    "core_counts": "numbers of cores on the curve; emulated ones are not",
-    "speedup": "over the fewest cores, at the most cores",
-    "efficiency": "that speed-up over what perfect scaling would have given",
-    "serial_seconds": "of an epoch, on every core, however many there are",
-    "serial_seconds_low": "its 90 % interval; each end alone is a 95 % bound",
-    "serial_seconds_high": "likewise",
-    "parallel_seconds": "of an epoch, shared among the cores",
-    "parallel_seconds_low": "likewise",
-    "parallel_seconds_high": "likewise",
-    "communication_seconds": "of an epoch, for every core beside the first",
-    "communication_seconds_low": "likewise",
-    "communication_seconds_high": "likewise",
-    "critical_cores": "where an epoch takes twice what perfect scaling from one core makes of it; empty if nowhere",
-    "critical_cores_low": "its 90 % interval; an end that the data leave open is empty",
-    "critical_cores_high": "likewise",
-    "verdict": "identified, at_least (the low end), at_most (the high end) or not_identified",
-    "misfit": "what the law misses: rounds (communication as log2 c), step (beyond half of the cores), scatter; none",
-    "reason": "what tells the curve from those alike, what was left out, what is in the way",
-}
-TIMES = ("serial", "parallel", "communication")
 NO_OPTIONS = ("dataset_version",)  # says the same as the options that data were generated from
 
 

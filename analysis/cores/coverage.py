@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from analysis import coverage_tables, text
+from analysis.columns import COVERAGE_OF_CORES as COLUMNS
+from analysis.columns import TIMES
 from analysis.cores import scaling, simulation
-from analysis.cores.core_counts import TIMES
 from analysis.cores.simulation import CoreScenario, Times
 from analysis.text import VERDICTS
 from results import command_line
@@ -17,21 +18,6 @@ LEAST = 0.85  # of statements that have to hold
 NAMED = 0.80  # of misfits that have to be named where statements do not hold
 FALSELY = 0.05  # of data sets whose law is fitted, the most of which a misfit may be named
 
-COLUMNS = {
-    "law": "of seconds per epoch; shares are of an epoch on one core",
-    "core_counts": "numbers of cores that were timed; two nodes have half of the most each",
-    "spread": "of epochs, relative; runs differ by 3 % besides",
-    "datasets": "how many were simulated",
-    "critical_cores": "the true ones; empty if half of the cores' time is never lost",
-    "covered": "share of statements on them (identified, at_least, at_most) that hold; empty if there were none",
-    **{f"{name}_covered": f"share of intervals of {name}_seconds that hold" for name in TIMES},
-    "identified": "share of data sets with this verdict",
-    "at_least": "likewise",
-    "at_most": "likewise",
-    "not_identified": "likewise: no statement at all",
-    "misfit": "share of data sets whose fit says that the law misfits",
-    "octaves": "median width of the interval where identified, in factors of two; empty if there were none",
-}
 ROOTS = 1e-6  # relative; ends and truth may lie on the same step, and are found to about as much
 HELD = ["covered", *(f"{name}_covered" for name in TIMES)]
 

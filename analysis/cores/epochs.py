@@ -6,46 +6,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import text
-from analysis.cores.factorizations import SPLITS, TEST, VALIDATION, MeasuredFactorization
+from analysis.columns import EPOCHS as COLUMNS
+from analysis.cores.factorizations import SPLITS, TEST, VALIDATION, Measured
 from results import command_line
 
-COLUMNS = {
-    "dataset": "name of the ratings",
-    "dim": "length of a row of both tables",
-    "solver": "of a row's least squares",
-    "table_dtype": "number format of the tables",
-    "cores": "devices that share tables and work",
-    "seconds_per_epoch": "median over all epochs, the first too, of both half-epochs; without compiling and evaluating",
-    "recall_20": "Recall@20 on held-out links of test at the last epoch: hits / min(20, held out), mean over rows",
-    "recall_50": "Recall@50, likewise",
-    "objective": "what is minimized, with its ridge, at the last epoch",
-    "emulated": "whether there were more devices than physical cores: then seconds say nothing about speed",
-    "device_kind": "what JAX calls the device",
-    "study": "name of the study",
-    "trial": "the trial shown: best validation_recall_20 at its last epoch; of equals the one with the smallest number",
-    "unobserved_weight": "its weight on all pairs, α",
-    "norm_penalty": "its ridge, λ",
-    "epochs": "that it ran",
-    "seconds_low": "the quarter of its epochs that was fastest took at most this ...",
-    "seconds_high": "... and the slowest quarter at least this",
-    "chosen_by": "held-out rows whose Recall@20 chose the trial: validation, or test, where 0.1 measured nothing else",
-    "validation_recall_20": "Recall@20 on held-out links of validation at the last epoch",
-    "validation_recall_50": "Recall@50, likewise",
-    "bytes_per_core": "bytes of both tables and all work that each core holds",
-    "peak_bytes_per_core": "bytes that each core holds at most, as the compiler tells",
-    "solver_dtype": "number format of the solver",
-    "cg_steps": "of the solvers cg and rotated_cg",
-    "ridge": "frequency (by the links of a row) or constant",
-    "gather": "how cores get at rows of the other table",
-    "kernel": "what computed sums over links: xla, or a fused program of C++",
-    "data": "numbers the data were generated from, or else the version of the data",
-    "backend": "cpu, gpu or tpu",
-    "physical_cores": "physical cores the process could run on",
-    "affinity": "logical processors it was bound to",
-    "complete": "trials that ran all epochs",
-    "infeasible": "trials that diverged: a table or the objective was not finite",
-    "incomplete": "trials that were lost, failed or ran out of time",
-}
 WHOLE = ("dim", "cores", "trial", "epochs", "bytes_per_core", "peak_bytes_per_core", "cg_steps", "physical_cores")
 CONJUGATE = ("cg", "rotated_cg")
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis.columns import CONFIRMED
 from analysis.fitting import curves
 from analysis.fitting.curves import Points
-from analysis.trials import steps, trials
+from analysis.trials import trials
 from analysis.trials.trials import StudyTrials
 from results import store
 from results.plans.plan import Plan
@@ -138,7 +139,7 @@ def middle(ends: tuple[float, float]) -> float:
 
 
 def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFrame:
-    """A table of answers, with ``steps.CONFIRMED`` beside them.
+    """A table of answers, with ``columns.CONFIRMED`` beside them.
 
     Args:
       table: rows (study, target_metric, target_value, ...).
@@ -151,11 +152,11 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
     keys = zip(table["study"], map(Target, table["target_metric"], table["target_value"]), strict=True)
     rows = [confirmed.get(key) for key in keys]
     values = [
-        (*one.median, one.chosen, one.repeats, one.reached) if one else (np.nan,) * len(steps.CONFIRMED) for one in rows
+        (*one.median, one.chosen, one.repeats, one.reached) if one else (np.nan,) * len(CONFIRMED) for one in rows
     ]
-    columns = np.array(values, np.float64).reshape(-1, len(steps.CONFIRMED))
+    columns = np.array(values, np.float64).reshape(-1, len(CONFIRMED))
     columns[np.isinf(columns)] = np.nan
-    return table.join(pd.DataFrame(columns, table.index, list(steps.CONFIRMED)).astype("Int64"))
+    return table.join(pd.DataFrame(columns, table.index, list(CONFIRMED)).astype("Int64"))
 
 
 def heights(confirmed: Sequence[Confirmed]) -> list[float]:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import coverage_tables, text
+from analysis.columns import COVERAGE as COLUMNS
 from analysis.fitting import regimes, samples, simulation
 from analysis.fitting.simulation import Scenario, Searches
 from analysis.text import VERDICTS
@@ -17,25 +18,6 @@ EACH = 0.80  # of those of a scenario
 WRONG, NAMED = 0.10, 0.80  # of data sets beyond what is assumed: identified and wrong, and the failed check named
 FALSELY = 0.05  # of data sets without a knee inside, the most that may be called identified
 CHUNK = 100  # data sets that are fitted together, so that what is computed stays in a processor's cache
-
-COLUMNS = {
-    "knee": "where the true critical batch size is, in the batch sizes that were tried",
-    "shape": "of the true curve",
-    "batch_sizes": "how many",
-    "noise": "how much luck there is in the best of 32 trials",
-    "grid": "of evaluations",
-    "points": "of the search: own ones of each batch size, shared by all of them, or shared without the fit's knowing",
-    "datasets": "how many were simulated",
-    "covered": "share of statements (identified, at_least, at_most) that hold; empty if there were none",
-    "identified": "share of data sets with this verdict",
-    "at_least": "likewise",
-    "at_most": "likewise",
-    "not_identified": "likewise: no statement at all",
-    "octaves": "median width of the interval where identified, in factors of two; empty if there were none",
-    "wrong": "share of data sets that are identified and whose interval does not hold the truth",
-    "failed": "share of data sets in which a check of the shape or of the search failed, and changed the verdict",
-    "named": "share of data sets in which the check of the violated assumption failed; empty where none is violated",
-}
 
 
 def run(datasets: int, seed: int, report: Callable[[str], None], scenarios: Sequence[Scenario] = ()) -> pd.DataFrame:

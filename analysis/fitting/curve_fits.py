@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import workload_studies
+from analysis.columns import PAIRS as COLUMNS
 from analysis.fitting import confirmations, curves, fits, regimes
 from analysis.fitting.confirmations import Confirmed
 from analysis.fitting.curves import Curve, Points, TrialFilter
@@ -20,10 +21,6 @@ from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
-COLUMNS = {
-    "of": "selected: of what the best trials took; confirmed: of what they took again, on fresh seeds",
-    "best_of": "how many trials of each study the search had; empty if unknown",
-}
 MOVED = {
     "dataset": "name of the data set",
     "model": "name of the model, then its options",

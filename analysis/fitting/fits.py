@@ -7,33 +7,18 @@ import numpy as np
 import pandas as pd
 
 from analysis import text
+from analysis.columns import CHECKS as CHECK_COLUMNS
+from analysis.columns import CONFIRMED, MEDIANS
+from analysis.columns import FITS as COLUMNS
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from analysis.trials import steps
 from results import command_line
 from results.bad_input import BadInput, nearest
 
-COLUMNS = {
-    "s_min": "the plateau: the fewest steps that any batch size can do with",
-    "critical_batch_size": "where the line of perfect scaling meets the plateau, examples",
-    "critical_batch_size_low": "its 90 % interval; an end that the data leave open is empty",
-    "critical_batch_size_high": "each end alone is a 95 % bound",
-    "sharpness": "of the knee: 1 is a hyperbola, more is sharper",
-    "verdict": "identified, at_least (the low end), at_most (the high end) or not_identified",
-    "half_trials_octaves": "how far it moves if half of the trials count, in factors of two; empty if unknown",
-    "model_error_octaves": "part of the interval: how far the fitted shape may lead astray, in factors of two",
-    "doubts": "what the fit assumes and the data do not bear out, by name; `fit --checks` says what was seen",
-    "reason": "how many trials each point is the best of, what was left out, what is in the way",
-}
-CHECK_COLUMNS = {
-    "assumption": "its name",
-    "seen": "the number that speaks for or against it, in words; of slopes with a 95 % interval",
-    "outcome": "pass, doubt or cannot tell",
-}
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` writes these beside each point; they do not tell curves apart.
-BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *steps.CONFIRMED, *steps.MEDIANS)
+BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *CONFIRMED, *MEDIANS)
 LIMITS = (
     "Assumed: slope -1 at small batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every\n"
     "batch size. Where data show that one of these is not so, no interval is stated. They do not always: a slope of\n"

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import text, workload_studies
+from analysis.columns import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials import best_of, edges, steps, trials
-from analysis.trials.steps import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials.trials import StudyTrials
 from results import command_line, store
 from results.plans.study import Target
@@ -42,7 +42,7 @@ ALL = TrialCounts()
 class Summary(NamedTuple):
     """Results of one study by the rule median; numbers that are not known are NaN.
 
-    Attributes: as ``steps.MEDIANS``; the edges are those of ``edges.find_edges``.
+    Attributes: as ``columns.MEDIANS``; the edges are those of ``edges.find_edges``.
     """
 
     median: best_of.Median
@@ -86,7 +86,7 @@ def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = AL
     """The medians of a store, and notes for a reader, a sentence each.
 
     Returns:
-      The table of ``steps.MEDIAN_COLUMNS`` followed by ``study`` (its name), of the studies that were not pruned. Whole
+      The table of ``MEDIAN_COLUMNS`` followed by ``study`` (its name), of the studies that were not pruned. Whole
       numbers are Int64; of a study with fewer trials than asked for, what needs them is empty.
 
     Raises:

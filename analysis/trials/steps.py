@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import presentations, text
+from analysis.columns import STEPS as COLUMNS
 from results import command_line, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
@@ -19,52 +20,6 @@ from results.rules.answers import MINIMUM, Rule
 from results.rules.choice import check_chooses
 from results.rules.descriptions import StudyDescription
 from results.storage.commits import read_table
-
-COLUMNS = {
-    "dataset": "name of the data set",
-    "model": "name of the model, then its options",
-    "optimizer": "name of the optimizer",
-    "batch_size": "global batch size, examples",
-    "target_metric": "the error that has to come down",
-    "target_value": "how far down: reached at or below this value; by --rule released, below it",
-    "steps_low": "the best trial crossed the target after more steps than this ...",
-    "steps_high": "... and at most this many; both empty if no trial reached the target, 0 if met at the start",
-    "trial": "the trial that needed the fewest steps; of equals the one with the smallest number",
-    "complete": "trials that reached every target or used up their budget",
-    "infeasible": "trials that diverged",
-    "incomplete": "trials that were pruned, lost, failed or ran out of time",
-    "seconds_per_epoch": "of the newest run that measured it; empty where devices were emulated",
-}
-
-# What repeats on fresh seeds say beside it, by the rule minimum; see ``analysis.fitting.confirmations``.
-CONFIRMED = {
-    "confirmed_low": "the median of the repeats that report lies above this number of steps ...",
-    "confirmed_high": "... and at or below this; empty if half of them or more never reached the target",
-    "confirmed_trial": "the trial that they repeat; empty, as all of these are, where none reports",
-    "repeats": "that report, each on a fresh seed",
-    "repeats_reached": "how many of these reached the target",
-}
-NAMING = tuple(COLUMNS)[:6]
-# After the naming columns, by the rule median.
-MEDIANS = {
-    "steps_low": "the median of the best of so many trials lies above this number of steps ...",
-    "steps_high": "... and at or below this; both empty if half of such searches, or more, never reach the target",
-    "band_low": "95 % sure: the true median is above this; empty if best_of is too large for a lower end",
-    "band_high": "95 % sure: the true median is at or below this; empty if too few trials ran or reached",
-    "best_of": "so many trials: k' of the median best of k'",
-    "trials": "trials it is estimated from: the first that count, equally many of every study of a curve",
-    "reached": "how many of these reached the target",
-    "undecided": "how many were stopped before they could tell; every interval holds whatever they had come to",
-    "success": "share of the trials that reached",
-    "success_low": "95 % sure: a trial reaches with more than this probability ...",
-    "success_high": "... and with less than this",
-    "expected_steps_low": "E[steps | reached] / P(reached): above this many steps until a trial reaches ...",
-    "expected_steps_high": "... and at most this many, without the error of sampling; empty if nobody knows",
-    "fall": "how much worse the best of half of the trials is than that of all: .1 is 10 %; empty: it may miss",
-    "sampled_enough": "yes: the best no longer falls from half of the trials to all; no: it does; or unclear",
-    "at_edge": "ends of ranges the best trials crowd at: learning_rate high; with ? perhaps; no; or unclear",
-}
-MEDIAN_COLUMNS = {name: COLUMNS[name] for name in NAMING} | MEDIANS
 
 
 def load(

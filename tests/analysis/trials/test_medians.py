@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from analysis.columns import MEDIAN_COLUMNS
 from analysis.fitting import fits
 from analysis.trials import medians, steps, trials
 from results import store
@@ -244,6 +245,6 @@ def test_mistakes_are_told_in_one_line(folder, cli, arguments, message):
 
 def test_help_explains_every_column_and_option(cli):
     _, out, _ = cli("steps", "--help")
-    assert all(f"  {name} " in out for name in steps.MEDIAN_COLUMNS)
+    assert all(f"  {name} " in out for name in MEDIAN_COLUMNS)
     assert "--best-of N" in out and "pruning=off" in out
     assert max(map(len, out.splitlines())) <= 120
