@@ -1,6 +1,8 @@
 """Composition: from a command line to the configuration of every study it asks for; errors are one line."""
 
+import copy
 import dataclasses
+import functools
 import itertools
 import re
 import types
@@ -39,6 +41,66 @@ class _Base(NamedTuple):
         return kind
 
 
+@dataclasses.dataclass
+class _Model:
+    """A composed point, of which others are made that differ from it in lone values alone.
+
+    Attributes:
+      config: of the point, on which values are tried.
+      plain: the same as plain data.
+      texts: its overrides, by their keys.
+      known: values by key and override, as the shape of the configuration takes them.
+    """
+
+    config: DictConfig
+    plain: dict[str, Any]
+    texts: dict[str, str]
+    known: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: DictConfig, plain: dict[str, Any], point: Sequence[Override]) -> "_Model | None":
+        """A point as a model; None where a value could be in two places, by interpolation or as part of another."""
+        texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
+        within = any(one.startswith(f"{other}.") for one in texts for other in texts)
+        twice = len(texts) < sum(o.key_or_group not in GROUPS for o in point)
+        return None if within or twice or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
+
+    def values(self, point: Sequence[Override]) -> dict[str, Any] | None:
+        """The values in which another point differs, by key; None if one of them has to be composed."""
+        changed = [o for o in point if self.texts.get(o.key_or_group, str(o.input_line)) != str(o.input_line)]
+        for override in changed:
+            if str(override.input_line) not in self.known and not self._learn(override):
+                return None
+        return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
+
+    def with_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The point with other values."""
+        plain = copy.deepcopy(self.plain)
+        for key, value in values.items():
+            *sections, name = key.split(".")
+            functools.reduce(dict.__getitem__, sections, plain)[name] = value
+        return plain
+
+    def _learn(self, override: Override) -> bool:
+        """Whether a lone value takes the place of another as it is: no text that refers to others, and nothing new."""
+        key, value = override.key_or_group, override.value()
+        adds = override.is_add() or override.is_force_add() or override.package is not None
+        if (
+            adds
+            or not isinstance(value, str | int | float)
+            or (isinstance(value, str) and ("$" in value or "?" in value))
+        ):
+            return False
+        if OmegaConf.select(self.config, key) is None or OmegaConf.is_config(OmegaConf.select(self.config, key)):
+            return False
+        try:
+            OmegaConf.update(self.config, key, value, merge=True)
+        except _REFUSALS:
+            return False
+        self.known[str(override.input_line)] = OmegaConf.select(self.config, key)
+        return True
+
+
 def compose_all(line: CommandLine) -> list[dict[str, Any]]:
     """Composes the configuration of every study that a command line asks for.
 
@@ -61,7 +123,8 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
     ConfigStore.instance().store("schema", readers.config())
     with initialize_config_module("conf", version_base="1.3"):
         spoken_for = {o.key_or_group for o in parsed}
-        axes = {k: v for k, v in _base(_choices(fixed)).axes.items() if k not in spoken_for}
+        bases = {_choices(fixed): _base(_choices(fixed))}
+        axes = {k: v for k, v in bases[_choices(fixed)].axes.items() if k not in spoken_for}
         if axes and not line.multirun:
             command = " ".join(line.overrides)
             raise BadInput(f"this preset is a sweep over {', '.join(axes)}; run `python -m sweeps {command} -m`")
@@ -71,12 +134,17 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
         values = [list(overrides.values(o)) for o in (*preset, *swept)]
         read = {text: overrides.parse([text])[0] for text in itertools.chain(*values)}
         points = [[*fixed, *(read[text] for text in point)] for point in itertools.product(*values)]
-        return list(_points(points, parsed))
+        return list(_points(points, parsed, bases))
 
 
-def _points(points: Sequence[Sequence[Override]], parsed: Sequence[Override]) -> Iterator[dict[str, Any]]:
-    """The configuration of each point; BadInput if none of them takes an override of the command line."""
-    bases: dict[tuple[str, ...], _Base] = {}
+def _points(
+    points: Sequence[Sequence[Override]], parsed: Sequence[Override], bases: dict[tuple[str, ...], _Base]
+) -> Iterator[dict[str, Any]]:
+    """The configuration of each point, from ``bases`` by their choices, to which it adds those that are not there yet.
+
+    Raises:
+      BadInput: none of the points takes an override of the command line.
+    """
     at = []
     for point in points:
         choices = _choices(point)
@@ -86,8 +154,19 @@ def _points(points: Sequence[Sequence[Override]], parsed: Sequence[Override]) ->
     for override in parsed:
         if not any(readers.takes(base.kind, override.key_or_group) for base in bases.values()):
             raise BadInput(_misplaced(override.key_or_group, at[0]))
+    models: dict[tuple[tuple[str, ...], ...], _Model | None] = {}
     for point, base in zip(points, at, strict=True):
-        yield _plain(_with(base, [o for o in point if readers.takes(base.kind, o.key_or_group)]), base.kind)
+        own = [o for o in point if readers.takes(base.kind, o.key_or_group)]
+        like = _choices(point), tuple(o.key_or_group for o in own)
+        model = models.get(like)
+        values = model.values(own) if model else None
+        if model and values is not None:
+            yield model.with_values(values)
+        else:
+            config = _with(base, own)
+            plain = _plain(config, base.kind)
+            models.setdefault(like, _Model.of(config, plain, own))
+            yield copy.deepcopy(plain)
 
 
 def _choices(point: Iterable[Override]) -> tuple[str, ...]:
