@@ -220,9 +220,9 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     durable.check_file(path)
     try:
         with path.open("rb") as file:
-            check_rows(table, path, file.seek(0, os.SEEK_END), pq.read_metadata(file).num_rows)
-            file.seek(0)
-            content = migrations.upgrade(table, pq.read_table(file), path)
+            parquet = pq.ParquetFile(file)  # unlike pq.read_table, imports neither data sets nor pandas
+            check_rows(table, path, file.seek(0, os.SEEK_END), parquet.metadata.num_rows)
+            content = migrations.upgrade(table, parquet.read(), path)
         columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):
         raise
