@@ -149,14 +149,21 @@ def seal(record: Mapping[str, Any]) -> bytes:
 
 
 def _text(value: Any, margin: str) -> str:
-    """Plain data as json.dumps writes it with indent=1 and sort_keys=True, in a third of the time."""
+    """Plain data as json.dumps writes it with indent=1 and sort_keys=True, in less time."""
+    if type(value) is str:
+        return _QUOTED(value)
+    if type(value) is int:
+        return repr(value)
     inside = f"{margin} "
     if isinstance(value, Mapping) and value:
-        items = (f"{json.dumps(key)}: {_text(value[key], inside)}" for key in sorted(value))
+        items = [f"{_QUOTED(key)}: {_text(value[key], inside)}" for key in sorted(value)]
         return f"{{{inside}{f',{inside}'.join(items)}{margin}}}"
     if isinstance(value, list | tuple) and value:
-        return f"[{inside}{f',{inside}'.join(_text(item, inside) for item in value)}{margin}]"
+        return f"[{inside}{f',{inside}'.join([_text(item, inside) for item in value])}{margin}]"
     return json.dumps(value)
+
+
+_QUOTED = json.encoder.encode_basestring_ascii  # texts as json.dumps writes them
 
 
 def unseal(data: bytes, path: Folder) -> dict[str, Any]:

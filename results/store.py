@@ -33,6 +33,7 @@ from results.storage import claims
 from results.storage.commits import (
     Commit,
     Tables,
+    is_finished,
     list_study,
     newest_commit,
     read_table,
@@ -205,23 +206,26 @@ class StudyProgress(NamedTuple):
     """The progress of a study.
 
     Attributes:
-      settled: ids of its trials that need no other run.
       visible: whether all that is written is visible.
       ledger: as asked for.
       to_run: how many trials are still to be run. Of repeats as many as may be, until it is known what they repeat.
     """
 
-    settled: frozenset[int]
     visible: bool
     ledger: ledger.Ledger
     to_run: int
 
 
 def progress(store: Folder, study: Plan) -> StudyProgress:
-    """The progress of a study, counting parts that no commit record lists yet."""
+    """The progress of a study, counting parts that no commit record lists yet.
+
+    Of a study that a commit record says is finished, no table is read.
+    """
 
     def look() -> StudyProgress:
         base, parts = claims.state(store, study.name)[1:]
+        if base is not None and not parts and base.request == study.request and is_finished(base):
+            return StudyProgress(True, base.ledger, 0)
         trials = claims.outcomes(store / study.name, base, parts)
         settled = ledger.settled_ids(trials)
         searching = sum(i not in settled for i in range(study.trials))
@@ -230,14 +234,24 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
             stored = claims.tables(store / study.name, base, parts)
             confirming = confirmation.count_to_run(study, stored.trials, stored.measurements)
         counts = ledger.tally(study.request, trials)
-        return StudyProgress(settled, base is not None and not parts, counts, searching + confirming)
+        return StudyProgress(base is not None and not parts, counts, searching + confirming)
+
+    return retry(look)
+
+
+def settled_ids(store: Folder, name: str) -> frozenset[int]:
+    """Ids of the trials of a study that need no other run, counting parts that no commit record lists yet."""
+
+    def look() -> frozenset[int]:
+        base, parts = claims.state(store, name)[1:]
+        return ledger.settled_ids(claims.outcomes(store / name, base, parts))
 
     return retry(look)
 
 
 def missing_trials(store: Folder, study: Plan) -> list[int]:
     """Ids of the trials of the search of ``study`` that are still to be run, in order."""
-    settled = progress(store, study).settled
+    settled = settled_ids(store, study.name)
     return [i for i in range(study.trials) if i not in settled]
 
 

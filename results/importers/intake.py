@@ -130,7 +130,7 @@ class Intake:
             return
         if (self._folder / study.recorded.name).is_dir():
             study.at_the_end = True
-            study.done |= store.progress(self._folder, study.recorded).settled
+            study.done |= store.settled_ids(self._folder, study.recorded.name)
             self.there += len(study.done)
             self._forget(study, study.done)
 

@@ -88,7 +88,8 @@ def test_parts_count_for_the_next_run_and_are_seen_by_readers_once_committed(
         claim.write(tables(study, [2], TrialOutcome("COMPLETE", None, 2)))
     assert store.catalogue(tmp_path) == []
     assert len(store.read(tmp_path).trials) == 0
-    assert store.progress(tmp_path, study) == (frozenset({2}), False, Ledger(3, 1, 0, 0, 0, 0, 0, 0, 2), 2)
+    assert store.progress(tmp_path, study) == (False, Ledger(3, 1, 0, 0, 0, 0, 0, 0, 2), 2)
+    assert store.settled_ids(tmp_path, study.name) == {2}
     with store.claim(tmp_path, study.name) as claim:
         assert claim.settled == {2}
         claim.write(tables(study, [0, 1], TrialOutcome("COMPLETE", None, 2)))

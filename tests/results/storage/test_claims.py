@@ -286,7 +286,7 @@ def test_a_writer_that_looked_long_ago_costs_nobody_a_part(writer: ModuleType, t
     two = Claim(tmp_path, study.name)
     one.write(writer.tables(study, [1], 1))
     two.write(writer.tables(study, [2], 2))
-    assert store.progress(tmp_path, study).settled == {0, 1, 2}
+    assert store.settled_ids(tmp_path, study.name) == {0, 1, 2}
 
 
 def test_a_writer_that_was_taken_over_is_told_by_whom(writer: ModuleType, tmp_path: Path) -> None:
