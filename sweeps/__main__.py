@@ -11,8 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from results.bad_input import printable
 from results.command_line import say
 from sweeps import manual
@@ -27,6 +25,8 @@ class _Bar:
     """Progress in trials or epochs: a bar on a terminal, elsewhere a line for every study that ended."""
 
     def __init__(self, studies: "Sequence[Plan]", unit: str, total: int, count: "_Count"):
+        from tqdm import tqdm
+
         silent = not sys.stderr.isatty()
         self._bar = tqdm(total=total, unit=unit, desc="starting workers", dynamic_ncols=True, disable=silent)
         self._settled = dict.fromkeys((study.name for study in studies), 0)
@@ -44,7 +44,7 @@ class _Bar:
         if outcome.failure:
             how = f"failed: {outcome.failure}"
         if self._bar.disable or outcome.failure:
-            tqdm.write(printable(f"[{self._count}] {name}: {how}"), file=sys.stderr)
+            self._bar.write(printable(f"[{self._count}] {name}: {how}"), file=sys.stderr)
 
     def close(self) -> None:
         self._bar.close()
@@ -65,13 +65,14 @@ class _Count:
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
     words = manual.read(argv, __doc__ or "")
+    from sweeps import config
+
+    request = config.request(words)
     from results import store
     from results.plans.kinds import of_kind
-    from sweeps import planning
     from sweeps.readers import READERS
     from sweeps.configured_study import ConfiguredStudy
 
-    request = planning.request(words)
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, but still has to commit.

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.settings import STRATEGIES, Settings
-from results import store
 from results.bad_input import BadInput, check_choice, refuse_if
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
@@ -41,6 +40,8 @@ def request(line: overrides.CommandLine) -> Request:
       BadInput: for the first thing wrong with any study of the sweep.
     """
     configs = composition.compose_all(line)
+    from results import store  # once the line has been read
+
     first = configs[0]
     for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
         if any(config[key] != first[key] for config in configs):
