@@ -85,6 +85,7 @@ mlperf: .venv/installed
 	$(BIN)/python -m results verify --store results/mlperf
 
 bench: .venv/installed
+	$(BIN)/python benchmarks/commands.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/lanes.py

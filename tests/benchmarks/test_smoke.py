@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-FAST = ("fits", "results", "figures")
+FAST = ("commands", "fits", "results", "figures")
 SLOW = ("engine", "lanes", "workers", "imports", "als", "als_evaluation")  # imports is part of results
 
 
