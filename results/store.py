@@ -33,7 +33,6 @@ from results.storage import claims
 from results.storage.commits import (
     Commit,
     Tables,
-    is_finished,
     list_study,
     newest_commit,
     read_table,
@@ -217,15 +216,10 @@ class StudyProgress(NamedTuple):
 
 
 def progress(store: Folder, study: Plan) -> StudyProgress:
-    """The progress of a study, counting parts that no commit record lists yet.
-
-    Of a study that a commit record says is finished, no table is read.
-    """
+    """The progress of a study, counting parts that no commit record lists yet."""
 
     def look() -> StudyProgress:
         base, parts = claims.state(store, study.name)[1:]
-        if base is not None and not parts and base.request == study.request and is_finished(base):
-            return StudyProgress(True, base.ledger, 0)
         trials = claims.outcomes(store / study.name, base, parts)
         settled = ledger.settled_ids(trials)
         searching = sum(i not in settled for i in range(study.trials))

@@ -104,15 +104,6 @@ class Commit(NamedTuple):
         return study
 
 
-def is_finished(commit: Commit) -> bool:
-    """Whether nothing of a study is left to run, by its ledger; its trials are stored in as many bytes as recorded."""
-    trials = commit.files["trials"]
-    try:
-        return not commit.ledger.unfinished and trials.path.stat().st_size == trials.bytes
-    except OSError:  # reading it says why
-        return False
-
-
 def newest_commit(store: Folder, name: str) -> Commit | None:
     """The newest commit of a study; None if there is none yet."""
     folder = store / name
