@@ -17,8 +17,8 @@ from sweeps import manual
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
-    from sweeps.planning import Request
     from sweeps.launchers.local import StudyOutcome, StudyUpdate
+    from sweeps.planning import Request
 
 
 class _Bar:
@@ -65,13 +65,13 @@ class _Count:
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
     words = manual.read(argv, __doc__ or "")
-    from sweeps import config
+    from sweeps import planning
 
-    request = config.request(words)
+    request = planning.request(words)
     from results import store
     from results.plans.kinds import of_kind
-    from sweeps.readers import READERS
     from sweeps.configured_study import ConfiguredStudy
+    from sweeps.readers import READERS
 
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}

@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from results.bad_input import BadInput, nearest
+from results.bad_input import BadInput
 from results.command_line import answer
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis import text
 from analysis.columns import EPOCHS as COLUMNS
-from analysis.cores.factorizations import SPLITS, TEST, VALIDATION, Measured
+from analysis.cores.factorizations import SPLITS, TEST, VALIDATION, MeasuredFactorization
 from results import command_line
 
 WHOLE = ("dim", "cores", "trial", "epochs", "bytes_per_core", "peak_bytes_per_core", "cg_steps", "physical_cores")
