@@ -13,7 +13,7 @@ from harness import provenance, search
 from harness.frontier import TrialOutcome
 from harness.record import unmeasured
 from results import store
-from sweeps import config, overrides
+from sweeps import planning, overrides
 from sweeps.rows import tables
 
 ROOT = Path(__file__).parents[1]
@@ -97,7 +97,7 @@ def test_a_plan(words: str, tmp_path: Path) -> None:
 def test_a_finished_sweep(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     words = [*FINISHED, f"store={folder}"]
-    for study in config.request(overrides.command_line(words)).studies:
+    for study in planning.request(overrides.command_line(words)).studies:
         store.ask(folder, study)
         now = datetime.datetime.now(datetime.UTC).isoformat()
         trials = search.draw(study, range(study.trials))
