@@ -13,7 +13,7 @@ from harness import provenance, search
 from harness.frontier import TrialOutcome
 from harness.record import unmeasured
 from results import store
-from sweeps import planning, overrides
+from sweeps import overrides, planning
 from sweeps.rows import tables
 
 ROOT = Path(__file__).parents[1]
