@@ -21,10 +21,10 @@ from pathlib import Path
 from report import ROOT, BenchmarkReport, open_report
 
 from harness import provenance, search
-from harness.frontier import TrialOutcome
 from harness.record import unmeasured
+from harness.scheduler import TrialOutcome
 from results import store
-from sweeps import config, overrides
+from sweeps import overrides, planning
 from sweeps.rows import tables
 
 RUNS = 3
@@ -66,7 +66,7 @@ def line(folder: Path, points: int) -> list[str]:
 def write(folder: Path, studies: int) -> None:
     """Writes finished studies, with real plans, claims and commit records."""
     about = provenance.software() | {"started_at": datetime.datetime.now(datetime.UTC).isoformat()}
-    for study in config.request(overrides.command_line(line(folder, studies))).studies:
+    for study in planning.request(overrides.command_line(line(folder, studies))).studies:
         store.ask(folder, study)
         ended = unmeasured(search.draw(study, range(study.trials)), TrialOutcome("COMPLETE", None, study.budget_steps))
         with store.claim(folder, study.name) as claim:
@@ -78,7 +78,7 @@ def composing(folder: Path, points: int) -> float:
     """Processor time of composing and checking a sweep, once everything is imported."""
     words = overrides.command_line(line(folder, points))
     began = time.process_time()
-    assert len(config.request(words).studies) == -(-points // 8) * 8
+    assert len(planning.request(words).studies) == -(-points // 8) * 8
     return time.process_time() - began
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness import provenance, search
-from harness.frontier import TrialOutcome
 from harness.record import unmeasured
+from harness.scheduler import TrialOutcome
 from results import store
 from sweeps import overrides, planning
 from sweeps.rows import tables
