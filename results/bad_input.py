@@ -35,3 +35,9 @@ def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
 def printable(text: object) -> str:
     """Text made safe for a line of output: characters that would break the line, or cannot be encoded, are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def number_of(count: int, noun: str) -> str:
+    """A number of things in words, such as "1 study", "2 studies" and "1,200 trials"."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NoReturn, ParamSpec
 
-from results.bad_input import BadInput, printable
+from results.bad_input import BadInput, nearest, printable
 
 P = ParamSpec("P")
 
@@ -65,6 +65,12 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises BadInput with what is wrong."""
         raise BadInput(f"{message}; see `{self.prog} --help`")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            is_command = isinstance(action, argparse._SubParsersAction)
+            what = "command" if is_command else "".join(action.option_strings[-1:]) or action.dest
+            raise BadInput(f"unknown {what} {value!r}; {nearest(value, action.choices)}")
 
 
 def location(text: str) -> Any:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from results.bad_input import printable
+from results.bad_input import number_of, printable
 from results.command_line import say
 from sweeps import manual
 
@@ -40,7 +40,7 @@ class _Bar:
         self._settled[name] = progress.settled
         if outcome is None:
             return
-        how = f"{outcome.summary.ran} trials in {outcome.summary.seconds:.1f} s"
+        how = f"{number_of(outcome.summary.ran, 'trial')} in {outcome.summary.seconds:.1f} s"
         if outcome.failure:
             how = f"failed: {outcome.failure}"
         if self._bar.disable or outcome.failure:
@@ -79,14 +79,15 @@ def main(argv: list[str]) -> int:
     to_run = [s for s in request.studies if missing[s.name] or not progress[s.name].visible]
     stored = sum(study.request.planned for study in request.studies) - sum(missing.values())
     if not to_run:
-        print(f"nothing to train: {len(request.studies)} studies, {stored:,} trials are in {request.store} already")
+        present = f"{number_of(len(request.studies), 'study')} with {number_of(stored, 'trial')}"
+        print(f"nothing to train: {present} stored in {request.store} already")
         return 0
     for kind, reader in READERS.items():
         reader.make_ready([ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(to_run, kind)], say)
     for study in to_run:
         store.ask(request.store, study)
     already = f"; {stored:,} trials are stored already" if stored else ""
-    say(f"{len(to_run)} studies, {sum(missing.values()):,} trials to run{already}")
+    say(f"{number_of(len(to_run), 'study')}, {number_of(sum(missing.values()), 'trial')} to run{already}")
     outcomes = _run(request, to_run, missing)
     ran = sorted(outcome.summary for outcome in outcomes)
     rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, f"{s.seconds:.1f}") for s in ran]

@@ -24,6 +24,8 @@ from sweeps.readers import READERS
 
 _SHOWN = 5  # tasks of a kind that a message names
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
+_TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
+_OPEN = ("ratings", "task.model")  # sections whose keys depend on a name among them
 _REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError, AssertionError)
 
 
@@ -202,8 +204,9 @@ def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
             twice = (
                 override.is_add() and not isinstance(value, dict | list) and OmegaConf.select(config, key) is not None
             )
-            if key.startswith("ratings.") and not adds and key.split(".", 1)[1] not in config.ratings:
-                known = [f"ratings.{name}" for name in config.ratings if name != "name"]
+            section, _, name = key.rpartition(".")
+            if section in _OPEN and not adds and name not in (options := OmegaConf.select(config, section) or {}):
+                known = [f"{section}.{each}" for each in options if each != "name"]
                 raise BadInput(f"unknown key {key!r}; {nearest(key, known)}")
             if override.package is not None or twice:
                 return _compose([str(o.input_line) for o in point])
@@ -239,6 +242,14 @@ def _reword(error: Exception, lines: Sequence[str]) -> str:
     kind = re.search(r"Value (.*) of type .* could not be converted to (\w+)", text)
     if kind:
         return f"{where}: {kind[1]} is not {_TYPES.get(kind[2], kind[2])}"
+    if where.startswith("task.targets=") and ("is not a ListConfig" in text or "TargetConfig" in text):
+        return f"{where}: targets are a list of metrics and values, such as {_TARGETS}"
+    if re.search(r"Invalid type assigned|Cannot assign \w+ to Dict", text):
+        section = where.partition("=")[0]
+        keys = [key for key in _keys() if key.startswith(f"{section}.")]
+        return f"{where}: {section} has keys of its own{': ' if keys else ''}{', '.join(keys)}"
+    if "is not a ListConfig" in text:
+        return f"{where}: a list is needed"
     if "is not Optional" in text:
         return f"{where}: a value is needed"
     return f"{where}: {str(error.__cause__ or error).splitlines()[0]}"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from harness import processors
-from results.bad_input import BadInput, check_choice, nearest
+from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from sweeps import ranges
@@ -16,6 +16,7 @@ from workloads.factorization import fused, memory, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
 
 DEFAULT_TRIALS = 16  # of a search
+MOST_EMULATED = 64  # cores; with several hundred, XLA's threads wait for each other for ever
 EVALUATED = 2  # rows with held-out links, at least
 # Memory of a training, as measured: of itself, of a link while its routes are made, and of tables and their copies.
 BYTES, BYTES_PER_LINK, TABLES, COPIES = 500_000_000, 30, 4, 2
@@ -103,6 +104,10 @@ def _check_cores(cores: int | None) -> None:
     kind, devices = processors.accelerators()
     if devices and cores is not None and cores > devices:
         raise BadInput(f"cores={cores}: this machine shows {devices} {kind} devices; at most cores={devices}")
+    physical = len(processors.physical_cores())
+    most = max(MOST_EMULATED, physical)
+    if not devices and cores is not None and cores > most:
+        raise BadInput(f"cores={cores}: this machine has {number_of(physical, 'physical core')}; at most cores={most}")
 
 
 def _check_fused() -> None:

@@ -1,6 +1,7 @@
 """python -m sweeps.plan …: shows what `python -m sweeps …` would run, and how much is stored; runs nothing."""
 
 from results import command_line
+from results.bad_input import number_of
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("sweeps.plan")
@@ -28,5 +29,6 @@ def main(argv: list[str]) -> int:
     print(command_line.table(header, rows))
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
     notes = [note for kind, studies in by_kind.items() if studies for note in READERS[kind].notes(studies)]
-    print(f"{len(rows)} studies; {new_trials} trials to run, at most {new_steps:,} trial-steps ({'; '.join(notes)})")
+    to_run = f"{number_of(new_trials, 'trial')} to run, at most {number_of(new_steps, 'trial-step')}"
+    print(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
     return 0

@@ -56,6 +56,8 @@ def request(line: overrides.CommandLine) -> Request:
         studies[study.plan_json] = (
             study if earlier is None else earlier.with_request(largest_request([earlier.request, study.request]))
         )
+    if not first["store"].strip():
+        raise BadInput("store= names no folder; give one, or store=. for this one")
     folder = Path(first["store"]).expanduser()
     store.check_destination(folder)
     stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}

@@ -176,7 +176,11 @@ def test_words_that_cannot_be_are_one_line(name: str, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("name", MISTAKEN)
 def test_an_interrupt_is_one_line_from_the_first_import_on(name: str, tmp_path: Path) -> None:
-    words = {"analysis": ["epochs", "--store", "."], "results": ["verify", "--store", "."]}
+    words = {
+        "analysis": ["epochs", "--store", "."],
+        "results": ["verify", "--store", "."],
+        "sweeps.status": ["store=."],
+    }
     command = [sys.executable, "-c", INTERRUPTED, name, *words.get(name, ["digits"])]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)

@@ -260,7 +260,7 @@ def test_a_new_kind_is_run_stored_checked_and_handed_on(here: Path, swept: Path)
         assert all(f"{name}" in said[line] for name in toys)
     assert said[lines[0]].count("done") == 8
     assert "2 studies; 4 trials to run" in said[lines[1]]
-    assert "1 studies; 0 trials to run" in said[lines[8]]
+    assert "1 study; 0 trials to run" in said[lines[8]]
     assert "plays" in (here / "released" / "DICTIONARY.md").read_text()
     assert "how often it was played" in (here / "released" / "DICTIONARY.md").read_text()
 

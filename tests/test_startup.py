@@ -54,7 +54,10 @@ MISTAKES = {
     "batch_sizes=3": "error: unknown key 'batch_sizes'; did you mean 'batch_size'?",
     "batch_size=many": "error: batch_size=many: 'many' is not a whole number",
     "lanes=0": "error: lanes must be at least 1, not 0",
-    "task.model.widths=64": "error: task.model: 'int' object is not iterable",
+    "task.model.widths=64": "error: task.model: widths must be a list of whole numbers of at least 1, such as [64], "
+    "not 64",
+    "task.targets=0.18": "error: task.targets=0.18: targets are a list of metrics and values, such as "
+    "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes",
     "task=webgraph_synthetic als.solver=qrr": "error: unknown solver 'qrr'; did you mean 'qr'?",
 }
 FINISHED = ["optimizer=sgd,momentum", "batch_size=8,64", "trials=2", "-m"]
@@ -106,7 +109,7 @@ def test_a_finished_sweep(tmp_path: Path) -> None:
             claim.write(tables(study, ended, provenance.software() | {"started_at": now}))
             claim.commit(study)
     code, first, imported = start(tmp_path, "sweeps", *words)
-    assert (code, first) == (0, f"nothing to train: 4 studies, 8 trials are in {folder} already")
+    assert (code, first) == (0, f"nothing to train: 4 studies with 8 trials stored in {folder} already")
     assert not imported & SLOW
     code, first, imported = start(tmp_path, "sweeps.status", f"store={folder}")
     assert code == 0 and first.split()[:2] == ["study", "state"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import durable, store
-from results.bad_input import BadInput, printable
+from results.bad_input import BadInput, number_of, printable
 from results.checks import commit_checks, release_checks, study_checks, verify
 from results.checks.commit_checks import study_of
 from results.checks.faults import Findings
@@ -83,7 +83,8 @@ def run(folder: Folder, report: Report) -> int:
     ]
     for fault in remaining:
         print(f"{fault.line}; left alone, because repair drops only torn files")
-    print(f"{count:,} files dropped or rebuilt; {len(remaining) or 'no'} faults left")
+    left = number_of(len(remaining), "fault") if remaining else "no faults"
+    print(f"{number_of(count, 'file')} dropped or rebuilt; {left} left")
     return 1 if remaining else 0
 
 

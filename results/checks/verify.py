@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from results import durable, progress
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.checks import release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.durable import Folder
@@ -158,9 +158,10 @@ def summary(everything: Iterable[Findings]) -> str:
     faults = sum(len(findings.faults) for findings in everything)
     believed = sum(findings.believed for findings in everything)
     megabytes = sum(findings.bytes for findings in everything) / 1e6
+    files = number_of(sum(findings.files for findings in everything), "file")
     return "; ".join(
         [
-            f"{len(ledgers):,} studies, {sum(findings.files for findings in everything):,} files, {megabytes:,.1f} MB",
+            f"{number_of(len(ledgers), 'study')}, {files}, {megabytes:,.1f} MB",
             in_words(whole),
             *(f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())),
             *([f"{believed:,} envelopes trusted by their hashes (--full rebuilds all)"] if believed else []),

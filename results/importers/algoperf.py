@@ -19,7 +19,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from results import store as stores
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
 from results.importers.algoperf_folders import EXTERNAL, Key, TrialFolder, places
@@ -83,7 +83,8 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
     if assumed:
         report(f"{assumed} studies: the batch size is that {algoperf_workloads.BASELINE}")
     report(
-        f"{new + present} studies, of which {new} are new ({trials:,} trials, {rows:,} evaluations) and {present} were "
+        f"{number_of(new + present, 'study')}, of which {new} are new ({number_of(trials, 'trial')}, "
+        f"{number_of(rows, 'evaluation')}) and {present} were "
         f"there; {len(warnings.lines)} warnings"
     )
     return 0

@@ -19,7 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from results import store as stores
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import mlperf_benchmarks, recording, untrusted
 from results.importers.mlperf_records import ABOUT, ReferencePoint, read
@@ -161,7 +161,7 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
             if first.unit != "epochs":
                 line = f"{first.known.model}: kept without steps: {why}"
             reasons[line] = reasons.get(line, 0) + 1
-    lines = [f"{line} ({count} studies)" for line, count in reasons.items()]
+    lines = [f"{line} ({number_of(count, 'study')})" for line, count in reasons.items()]
     again = same_runs(studies)
     if again:
         lines.append(

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from results import progress, store
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.command_line import report_some
 from results.durable import Folder
 from results.importers import archive, shallue2018_format
@@ -190,8 +190,9 @@ def _tell(path: Folder, folder: Folder, intake: Intake, broken: str, warnings: I
         report_some(lines, lambda line: report(f"  {line}"), SHOWN)
     trials = sum(map(sum, imported.values()))
     report(
-        f"{folder} holds {len(imported)} studies of {path.name or path} with {trials:,} trials; "
-        f"{intake.trials:,} trials with {intake.rows:,} measurements are new"
+        f"{folder} holds {number_of(len(imported), 'study')} of {path.name or path} "
+        f"with {number_of(trials, 'trial')}; "
+        f"{number_of(intake.trials, 'trial')} with {intake.rows:,} measurements are new"
     )
     if broken:
         report(f"error: {path} could not be read to its end: {broken}; what came before is imported")

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from results import durable, store
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.plans import schema
 from results.reading import contents, licences, release_lists
@@ -65,7 +65,8 @@ def export(folder: Folder, out: Folder, report: Callable[[str], None]) -> int:
         _describe(permitted, copied, put)
         put(SUMS, release_lists.sums(hashes))
     size = sum(file.bytes for commit in permitted for file in commit.files.values())
-    report(f"{out}: {_studies(len(permitted))}, {len(hashes):,} files, {size / 1e6:,.1f} MB of tables")
+    counts = f"{number_of(len(permitted), 'study')}, {number_of(len(hashes), 'file')}"
+    report(f"{out}: {counts}, {size / 1e6:,.1f} MB of tables")
     return 0
 
 
@@ -80,7 +81,8 @@ def _permitted(catalogue: Sequence[Commit], report: Callable[[str], None]) -> li
         else:
             left_out[terms.source] = left_out.get(terms.source, 0) + 1
     for source, count in sorted(left_out.items()):
-        report(f"left out: {source} ({_studies(count)}): it states no licence, so it may not be redistributed")
+        without = "it states no licence, so it may not be redistributed"
+        report(f"left out: {source} ({number_of(count, 'study')}): {without}")
     return permitted
 
 
@@ -126,10 +128,6 @@ def _describe(visible: Sequence[Commit], copied: Sequence[Copied], put: Callable
     for path, data in documents.items():
         put(path, data)
     put(MANIFEST, manifest)
-
-
-def _studies(count: int) -> str:
-    return f"{count:,} {'study' if count == 1 else 'studies'}"
 
 
 @contextmanager

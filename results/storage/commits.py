@@ -231,7 +231,8 @@ def read_table(commit: Commit, table: str) -> pa.Table:
         raise Damaged(f"{path} cannot be read ({reason}); check all of it with `python -m results verify`") from None
     known = [(column.name, column.type) for column in schema.COLUMNS[table]]
     others = [kind for _, kind in columns[len(known) :]]  # metaparameters and metrics
-    if columns[: len(known)] != known or not all(map(_is_number, others)):
+    names = {name for name, _ in columns}
+    if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
         raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")
     return content
 

@@ -204,7 +204,7 @@ def test_reading_a_command_line_starts_no_jax(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sweeps.plan", "+experiment=quickstart", "-m", f"store={tmp_path}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "33 studies; 1056 trials to run" in done.stdout
+    assert "33 studies; 1,056 trials to run" in done.stdout
 
 
 def test_status_of_a_release_is_that_of_its_studies(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,8 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
     Raises:
       ValueError: ``widths`` is not a list of positive whole numbers.
     """
-    if isinstance(widths, str) or not all(isinstance(w, int) and w > 0 for w in widths):
+    is_list = isinstance(widths, Sequence) and not isinstance(widths, str)
+    if not is_list or not all(isinstance(w, int) and w > 0 for w in widths):
         raise ValueError(f"widths must be a list of whole numbers of at least 1, such as [64], not {widths!r}")
 
     def network() -> Any:
