@@ -78,10 +78,10 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[
         return 1
     warnings.report(report)
     if changed:
-        report(f"{len(changed)} studies changed, {values:,} values: {_WAS_TAKEN if replace else _WAS_LEFT}")
+        report(f"{number_of(len(changed), 'study')} changed, {values:,} values: {_WAS_TAKEN if replace else _WAS_LEFT}")
         ImportWarnings(changed).report(report)
     if assumed:
-        report(f"{assumed} studies: the batch size is that {algoperf_workloads.BASELINE}")
+        report(f"{number_of(assumed, 'study')}: the batch size is that {algoperf_workloads.BASELINE}")
     report(
         f"{number_of(new + present, 'study')}, of which {new} are new ({number_of(trials, 'trial')}, "
         f"{number_of(rows, 'evaluation')}) and {present} were "

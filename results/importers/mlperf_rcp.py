@@ -68,14 +68,15 @@ def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
         changed += [f"{each.study.name}: {outcome.told('what is imported')}"] if outcome.changed else []
     warnings.report(report)
     if changed:
-        report(f"{len(changed)} studies are read differently now, in {values:,} values: {_WAS_LEFT}")
+        report(f"{number_of(len(changed), 'study')} read differently now, in {values:,} values: {_WAS_LEFT}")
         ImportWarnings(changed).report(report)
     for line in notes(groups, [each.study for each in contents]) + older:
         report(line)
     trials = sum(each.study.trials for each in new)
     report(
-        f"{len(records)} records: {len(groups)} studies, of which {len(new)} are new ({trials:,} trials) and "
-        f"{len(groups) - len(new)} were there; {len(records) - len(groups)} records repeat others; "
+        f"{number_of(len(records), 'record')}: {number_of(len(groups), 'study')}, of which {len(new)} are new "
+        f"({number_of(trials, 'trial')}) and {len(groups) - len(new)} were there; "
+        f"{number_of(len(records) - len(groups), 'repeated record')}; "
         f"{len(warnings.lines)} could not be used"
     )
     return 0
@@ -171,7 +172,7 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
     joined = [study.name for group, study in zip(groups, studies, strict=True) if len(_lists(group)) > 1]
     if joined:
         why = "of which one continues another, or gives the same runs in another unit"
-        lines.append(f"{len(joined)} studies join lists {why}: {'; '.join(joined)}")
+        lines.append(f"{number_of(len(joined), 'study')} joined from lists {why}: {'; '.join(joined)}")
     return lines
 
 
@@ -188,7 +189,7 @@ def _new(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[
     others = [each for each in contents if each.study.plan_json not in plans]
     new = [each for each in others if places.isdisjoint(each.study.details["records"])]
     older = len(others) - len(new)
-    line = f"{older} studies are stored as fewer or other releases had them; a new store takes them from all of these"
+    line = f"{number_of(older, 'study')} stored as fewer or other releases had them; a new store takes them from all"
     return new, [line] if older else []
 
 

@@ -78,7 +78,7 @@ def test_a_study_folder_of_a_workload_is_a_study(tmp_path: Path) -> None:
     submission.write_text("def get_batch_size(workload_name):\n  if workload_name == 'ogbg':\n    return 768\n")
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
     assert code == 0
-    assert lines == ["1 studies, of which 1 are new (2 trials, 6 evaluations) and 0 were there; 0 warnings"]
+    assert lines == ["1 study, of which 1 are new (2 trials, 6 evaluations) and 0 were there; 0 warnings"]
     commit = store.catalogue(tmp_path / "store")[0]
     study, details = commit.study, commit.plan["details"]
     assert (study.dataset, study.model, study.optimizer, study.batch_size) == ("ogbg", "gnn", "amos", 768)
@@ -243,7 +243,7 @@ def test_an_assumed_batch_size_is_said_and_an_unknown_one_not_imported(tmp_path:
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
     assert code == 0
     assert lines[0].startswith("amos/study_0/newcomer_jax: no readable submission.py")
-    assert lines[1].startswith("1 studies: the batch size is that of AlgoPerf's baselines")
+    assert lines[1].startswith("1 study: the batch size is that of AlgoPerf's baselines")
     assert [commit.plan["batch_size"] for commit in store.catalogue(tmp_path / "store")] == [512]
 
 
@@ -439,15 +439,15 @@ def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
     files = sorted(folder.rglob("*"))
     code, lines = imported(tmp_path / "logs", folder)
     assert code == 0
-    told = "1 studies changed, 10 values: the stored values are kept; --replace takes those of the logs"
+    told = "1 study changed, 10 values: the stored values are kept; --replace takes those of the logs"
     (name,) = (commit.name for commit in store.catalogue(folder))
     where = f"{name}: trial 2: train_average_precision_error at step 735 is 0.8 in the store and 0.75 in the logs"
     assert lines[:2] == [told, f"{where}, and 1 more trials"]
-    assert lines[-1].startswith("1 studies, of which 0 are new (0 trials, 0 evaluations) and 1 were there")
+    assert lines[-1].startswith("1 study, of which 0 are new (0 trials, 0 evaluations) and 1 were there")
     assert sorted(folder.rglob("*")) == files
     command = ["import", "algoperf-logs", str(tmp_path / "logs"), "--store", str(folder), "--replace"]
     assert results_cli.main(command) == 0
-    assert "1 studies changed, 10 values: replaced by what the logs say now\n" in capsys.readouterr().err
+    assert "1 study changed, 10 values: replaced by what the logs say now\n" in capsys.readouterr().err
     found = store.read(folder)
     assert found.measurements[["trial", "step"]].to_numpy().tolist() == [
         *([1, step] for step in (1, 735, 1500)),

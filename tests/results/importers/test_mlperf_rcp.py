@@ -49,7 +49,7 @@ def test_a_record_is_a_study_and_its_seeds_are_trials(tmp_path: Path) -> None:
     code, lines = imported(tmp_path / "rcp", tmp_path / "store")
     assert code == 0
     assert lines == [
-        "1 records: 1 studies, of which 1 are new (3 trials) and 0 were there; 0 records repeat others; "
+        "1 record: 1 study, of which 1 are new (3 trials) and 0 were there; 0 repeated records; "
         "0 could not be used"
     ]
     found = store.read(tmp_path / "store")
@@ -191,7 +191,7 @@ def test_lists_that_are_joined_are_named_and_counted_in_the_table(tmp_path: Path
     assert code == 0
     joined, repeated = (commit.name for commit in store.catalogue(tmp_path / "store"))
     assert "-b4096-" in joined
-    assert lines[0].startswith("1 studies join lists") and lines[0].endswith(f": {joined}")
+    assert lines[0].startswith("1 study joined from lists") and lines[0].endswith(f": {joined}")
     assert store.read(tmp_path / "store", joined).trials["source_lists"].tolist() == [2.0, 2.0, 2.0, 1.0]
     assert "source_lists" not in store.read(tmp_path / "store", repeated).trials
 
@@ -267,7 +267,7 @@ def test_what_was_imported_otherwise_before_is_told_and_stays(tmp_path: Path, mo
     (name,) = (commit.name for commit in store.catalogue(tmp_path / "store") if commit.plan["batch_size"] == 4096)
     assert len(name.rpartition("-")[2]) == 8
     assert lines[:2] == [
-        "1 studies are read differently now, in 2 values: the stored values are kept; a new store takes the current "
+        "1 study read differently now, in 2 values: the stored values are kept; a new store takes the current "
         "ones",
         f"{name}: trial 1: epochs_to_converge is 43 in the store and 42 in what is imported, and 1 more trials",
     ]
@@ -281,8 +281,8 @@ def test_more_releases_later_add_only_what_is_new(tmp_path: Path) -> None:
     imported(tmp_path / "rcp", tmp_path / "store")
     write(tmp_path / "rcp", "training_2.1.0", record(), record(BS=8192))
     _, lines = imported(tmp_path / "rcp", tmp_path / "store")
-    assert "1 studies are stored as fewer or other releases had them" in lines[0]
-    assert "1 are new (3 trials) and 1 were there; 1 records repeat others" in lines[-1]
+    assert "1 study stored as fewer or other releases had them" in lines[0]
+    assert "1 are new (3 trials) and 1 were there; 1 repeated record" in lines[-1]
     assert len(store.catalogue(tmp_path / "store")) == 2
 
 
