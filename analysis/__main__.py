@@ -37,12 +37,12 @@ def _csv(table: "pd.DataFrame") -> None:
     table.assign(**escaped).to_csv(sys.stdout, index=False)
 
 
-def _print(options: argparse.Namespace, table: "pd.DataFrame", readable: Callable[[], str]) -> None:
+def _print(options: argparse.Namespace, table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
     """Prints what a command answers: with --csv the table, else what a reader is shown of it."""
     if options.csv:
         _csv(table)
     else:
-        answer(readable())
+        answer(as_text())
 
 
 def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
@@ -60,8 +60,8 @@ def _rule(options: argparse.Namespace) -> "Rule":
         if count is not None and count < 1:
             raise BadInput(f"{flag} must be at least 1, not {count}")
     if options.first is not None and options.rule != "released":
-        counting = {"median": "--k says how many trials count", "minimum": "all trials count"}[options.rule]
-        raise BadInput(f"--first goes with --rule released; by the rule {options.rule} {counting}")
+        alternative = {"median": "--k says how many trials count", "minimum": "all trials count"}[options.rule]
+        raise BadInput(f"--first goes with --rule released; by the rule {options.rule} {alternative}")
     if options.k and options.best_of and options.best_of > options.k:
         raise BadInput(f"--best-of {options.best_of} needs at least {options.best_of} trials; --k gives {options.k}")
     if options.rule != "released":
@@ -84,7 +84,7 @@ def _steps(options: argparse.Namespace) -> None:
         from analysis.trials import medians  # takes longer to import than most answers take
 
         table, notes = medians.answer(overview, target, medians.TrialCounts(options.k, options.best_of))
-        names, readable = columns.MEDIAN_COLUMNS, medians.readable
+        names, as_text = columns.MEDIAN_COLUMNS, medians.as_text
     else:
         notes = []
         if options.rule != "minimum":
@@ -92,11 +92,11 @@ def _steps(options: argparse.Namespace) -> None:
         table = steps.table(overview, target)
         notes, names = notes + steps.notes(overview, table, target), columns.STEPS | columns.CONFIRMED
         table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
-        readable = functools.partial(steps.readable, rule=rule)
+        as_text = functools.partial(steps.as_text, rule=rule)
     for note in notes:
         say(f"note: {note}")
     then = f"fit --store {options.store}"
-    _print(options, table[list(names)], lambda: f"{readable(table)}\n\nnext: python -m analysis {then}")
+    _print(options, table[list(names)], lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
 
 
 def _fit(options: argparse.Namespace) -> None:
@@ -108,20 +108,20 @@ def _fit(options: argparse.Namespace) -> None:
     if options.points and options.best_of:
         raise BadInput("--best-of goes with --store; a file of points has no trials in it")
     if options.points:
-        judged_curves = fits.judge_points(options.points)
+        named_fits = fits.of_file(options.points)
     elif options.best_of:
         fitted = curve_fits.of_store(options.store, target)
-        judged_curves = by_k.rows(fitted, options.best_of)
+        named_fits = by_k.rows(fitted, options.best_of)
         for note in by_k.notes(fitted, options.best_of):
             say(f"note: {note}")
     else:
-        judged_curves = curve_fits.rows(curve_fits.of_store(options.store, target))
-    table = fits.checks(*judged_curves) if options.checks else fits.table(*judged_curves)
+        named_fits = curve_fits.rows(curve_fits.of_store(options.store, target))
+    table = fits.checks(*named_fits) if options.checks else fits.table(*named_fits)
     then = f"\nnext: python -m analysis figures --store {options.store} --out figures" if options.store else ""
     _print(
         options,
         table,
-        lambda: (fits.readable_checks(*judged_curves) if options.checks else fits.readable(table)) + then,
+        lambda: (fits.checks_as_text(*named_fits) if options.checks else fits.as_text(table)) + then,
     )
 
 
@@ -140,7 +140,7 @@ def _coverage(options: argparse.Namespace) -> None:
     for i, name in enumerate([options.of] if options.of else tables):
         began = time.monotonic()
         table = tables[name].run(options.datasets, options.seed, say)
-        answer("\n" * (i > 0) + tables[name].readable(table, options.seed, time.monotonic() - began))
+        answer("\n" * (i > 0) + tables[name].as_text(table, options.seed, time.monotonic() - began))
 
 
 def _epochs(options: argparse.Namespace) -> None:
@@ -152,10 +152,10 @@ def _epochs(options: argparse.Namespace) -> None:
     table = epochs.table(measured)
     for note in epochs.notes(measured, factorizations.waiting_names(options.store, measured)):
         say(f"note: {note}")
-    judged = [core_counts.judge(curve) for curve in core_counts.curves(measured)] if options.fit else []
+    core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measured)] if options.fit else []
     then = f"figures --store {options.store} --out figures" if options.fit else f"epochs --store {options.store} --fit"
-    shown_table = core_counts.table(judged) if options.fit else table
-    words = core_counts.readable(judged) if options.fit else epochs.readable(table)
+    shown_table = core_counts.table(core_fits) if options.fit else table
+    words = core_counts.as_text(core_fits) if options.fit else epochs.as_text(table)
     _print(options, shown_table, lambda: f"{words}\n\nnext: python -m analysis {then}")
 
 
@@ -163,7 +163,7 @@ def _compare(options: argparse.Namespace) -> int:
     from analysis import compare
 
     table = compare.table(options.a, options.b, _asked(options))
-    _print(options, table, lambda: compare.readable(table, options.a, options.b))
+    _print(options, table, lambda: compare.as_text(table, options.a, options.b))
     return int(compare.differs(table))
 
 

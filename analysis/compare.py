@@ -33,17 +33,17 @@ MOST_NAMED = 3  # of what is in one place alone
 BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
 
 
-def table(a: Folder, b: Folder, asked: tuple[str, float] | None = None) -> pd.DataFrame:
+def table(a: Folder, b: Folder, request: tuple[str, float] | None = None) -> pd.DataFrame:
     """The table of ``COLUMNS``: answers by workload, batch size and target, critical batch sizes, factorizations.
 
     Args:
       a, b: folders of stores or releases.
-      asked: metric and value of a target other than the studies' own.
+      request: metric and value of a target other than the studies' own.
 
     Raises:
       BadInput: one of them is no store, or there is nothing that both hold.
     """
-    here, there = (_Contents(folder, asked) for folder in (a, b))
+    here, there = (_Contents(folder, request) for folder in (a, b))
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
     result = pd.DataFrame(rows, columns=list(COLUMNS))
     if result["result"].isin(["only_a", "only_b"]).all():
@@ -62,7 +62,7 @@ def differs(table: pd.DataFrame) -> bool:
 class _Contents:
     """Contents of one store or release: trials by what tables call their study, curves, factorizations."""
 
-    def __init__(self, folder: Folder, asked: tuple[str, float] | None):
+    def __init__(self, folder: Folder, request: tuple[str, float] | None):
         commits = store.catalogue(folder)
         over_cores = kinds.of_kind(commits, *presentations.kinds_drawn_as(presentations.CORES))
         self.factorized = factorizations.load(folder) if over_cores else []
@@ -73,7 +73,7 @@ class _Contents:
         }
         if commits and not over_batches:
             return
-        overview, target = steps.load(folder, asked)
+        overview, target = steps.load(folder, request)
         commit_of = {commit.name: commit for commit in commits}
         for own, descriptions in steps.targets(overview, target).items():
             batched = [one for one in descriptions if one.study in over_batches]
@@ -122,7 +122,7 @@ def _row(what: str, naming: Sequence[Any], finding: Finding) -> dict[str, Any]:
     return row
 
 
-def readable(table: pd.DataFrame, a: object, b: object) -> str:
+def as_text(table: pd.DataFrame, a: object, b: object) -> str:
     """Tables for a reader: all rows but answers that are the same, with the number of each result."""
     blocks = [f"A: {a}\nB: {b}"]
     for title, what in BLOCKS.items():
@@ -142,14 +142,14 @@ def readable(table: pd.DataFrame, a: object, b: object) -> str:
 
 def _shown(rows: pd.DataFrame) -> str:
     """Rows in a table, contradictions first, with how they were judged below."""
-    place = rows["result"].map({result: i for i, result in enumerate(RESULTS)})
-    records = rows.iloc[np.argsort(place.to_numpy(), kind="stable")].to_dict("records")
+    order = rows["result"].map({result: i for i, result in enumerate(RESULTS)})
+    records = rows.iloc[np.argsort(order.to_numpy(), kind="stable")].to_dict("records")
     whys = list(dict.fromkeys(row["why"] for row in records if row["why"]))
     lines = [
         [
             row["result"].replace("_", " "),
             f"[{whys.index(row['why']) + 1}]" if row["why"] else "",
-            *(_said(row, side) for side in "ab"),
+            *(_statement(row, side) for side in "ab"),
             _naming(row),
         ]
         for row in records
@@ -169,7 +169,7 @@ def _naming(row: Mapping[Any, Any]) -> str:
     return ", ".join(words)
 
 
-def _said(row: Mapping[Any, Any], side: str) -> str:
+def _statement(row: Mapping[Any, Any], side: str) -> str:
     """The statement of one place: an interval of steps, a critical batch size, or a number and where it is from."""
     low, high, words = (row[f"{side}_{name}"] for name in ("low", "high", "words"))
     if not isinstance(words, str):

@@ -17,7 +17,7 @@ from analysis.cores import epochs
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.curves import Curve
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.trials import best_of, trials
 from analysis.trials.trials import StudyTrials
 from results.als import COMPUTATION
@@ -89,18 +89,18 @@ def of_answers(pair: Pair) -> Finding:
         return _same_stream(pair.a, pair.b)
     if "exact" in (pair.a.study.pruning, pair.b.study.pruning):
         why = "independent searches, and a pruned one has no band"
-        return Finding(_best(pair.a.counting), _best(pair.b.counting), "not_judged", why)
+        return Finding(_best(pair.a.rows_in_k), _best(pair.b.rows_in_k), "not_judged", why)
     return _by_bands(pair.a, pair.b)
 
 
 def of_curves(pair: Pair) -> Finding:
     """Compares the critical batch sizes of a pair of ``Curve``."""
-    judged = {name: fits.of_curve(curve) for name, curve in zip("AB", pair[:2], strict=True) if curve is not None}
+    fits_by_name = {name: fits.of_curve(curve) for name, curve in zip("AB", pair[:2], strict=True) if curve is not None}
     if pair.a is None or pair.b is None:
-        return _alone(pair, lambda curve: stated_interval(*judged.values()))
-    a, b = stated_interval(judged["A"]), stated_interval(judged["B"])
+        return _alone(pair, lambda curve: stated_interval(*fits_by_name.values()))
+    a, b = stated_interval(fits_by_name["A"]), stated_interval(fits_by_name["B"])
     if "not_identified" in (a.words, b.words):
-        why = [f"{name}: {one.reason}" for name, one in judged.items() if one.verdict == "not_identified"]
+        why = [f"{name}: {one.reason}" for name, one in fits_by_name.items() if one.verdict == "not_identified"]
         return Finding(a, b, "not_judged", "; ".join(why))
     return Finding(a, b, _verdict(a, b), "90 % intervals, and 95 % bounds where one end is open")
 
@@ -110,11 +110,11 @@ def of_times(pair: Pair) -> Finding:
     if pair.a is None or pair.b is None:
         return _alone(pair, _seconds)
     a, b = _seconds(pair.a), _seconds(pair.b)
-    places = [one.hardware for one in pair[:2] if one.hardware and one.hardware.device_kind is not None]
+    hardware = [one.hardware for one in pair[:2] if one.hardware and one.hardware.device_kind is not None]
     obstacles = {
-        "a device is unknown": len(places) < 2,
-        "emulated cores": any(place.emulated for place in places),
-        "different devices": len({(place.backend, place.device_kind, place.physical_cores) for place in places}) > 1,
+        "a device is unknown": len(hardware) < 2,
+        "emulated cores": any(one.emulated for one in hardware),
+        "different devices": len({(one.backend, one.device_kind, one.physical_cores) for one in hardware}) > 1,
         f"fewer than {FEWEST_EPOCHS} epochs": min(len(one.seconds) for one in pair[:2]) < FEWEST_EPOCHS,
     }
     if any(obstacles.values()):
@@ -150,9 +150,9 @@ def curve_names(curve: Curve) -> tuple[Any, ...]:
     return curve.dataset, curve.model, curve.optimizer, curve.target
 
 
-def stated_interval(judged: Judged) -> Reading:
+def stated_interval(points_fit: PointsFit) -> Reading:
     """The interval that a verdict states: open on both sides where nothing is identified."""
-    fit, verdict = judged.fit, judged.verdict
+    fit, verdict = points_fit.fit, points_fit.verdict
     low, high = (fit.low, fit.high) if fit else (np.nan, np.nan)
     return Reading(
         low if verdict in ("identified", "at_least") else 0.0,
@@ -163,7 +163,7 @@ def stated_interval(judged: Judged) -> Reading:
 
 def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
     """Trial by trial: a trial that both have took the same steps in both, as far as each followed it."""
-    here, there = a.counting, b.counting
+    here, there = a.rows_in_k, b.rows_in_k
     both = np.intersect1d(here["trial"].to_numpy(), there["trial"].to_numpy())
     if not len(both):
         return Finding(_best(here), _best(there), "not_judged", "the same stream, but no trial that both have")
@@ -189,15 +189,15 @@ def _best(rows: pd.DataFrame) -> Reading:
 
 
 def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
-    count = min(a.counted, b.counted)
+    count = min(a.k, b.k)
     if not count:
-        return Finding(_best(a.counting), _best(b.counting), "not_judged", "no trial that counts in one of them")
+        return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", "no trial that counts in one of them")
     best = best_of.largest_with_band(count)
-    bands = [best_of.median(*trials.bounds(one.counting.iloc[:count]), best) for one in (a, b)]
+    bands = [best_of.median(*trials.bounds(one.rows_in_k.iloc[:count]), best) for one in (a, b)]
     low, high = ([getattr(band, end) for band in bands] for end in ("band_low", "band_high"))
     if any(np.isnan([band.band_low, band.band_high]).all() for band in bands):
         why = f"independent, and {count} trial{'s are' if count > 1 else ' is'} too few for a band"
-        return Finding(_best(a.counting), _best(b.counting), "not_judged", why)
+        return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", why)
     one, other = (
         Reading(np.nan_to_num(at), end if end < np.inf else np.inf, REACHED if np.isfinite(end) else "no upper end")
         for at, end in zip(low, high, strict=True)
@@ -230,9 +230,9 @@ def _alone(pair: Pair, says: Callable[[Any], Reading]) -> Finding:
 
 
 def _seconds(one: MeasuredFactorization) -> Reading:
-    place = one.hardware
-    device = (place and place.device_kind) or "unknown device"
-    words = f"{device}, emulated" if place and place.emulated else device
+    hardware = one.hardware
+    device = (hardware and hardware.device_kind) or "unknown device"
+    words = f"{device}, emulated" if hardware and hardware.emulated else device
     seconds = one.seconds
     return Reading(seconds.min(), seconds.max(), words) if len(seconds) else Reading(np.nan, np.nan, words)
 

@@ -13,7 +13,7 @@ class Presentation(NamedTuple):
     """Presentation of studies of a kind.
 
     Attributes:
-      said: what the report calls them.
+      title: what the report calls them.
       question: that they answer, in a sentence.
       answers: whether tables tell their steps to target.
       figures: what of them is drawn, keys of ``figures.registry.LOADERS``: ``batch``, curves of steps to target over
@@ -21,7 +21,7 @@ class Presentation(NamedTuple):
       optimizer_label: of a plan, what filters of the report call its optimizer.
     """
 
-    said: str
+    title: str
     question: str
     answers: bool = False
     figures: tuple[str, ...] = ()

@@ -46,11 +46,11 @@ def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
 
 def whole_fit(curve: Curve) -> None:
     """The whole analysis of a curve, and the numbers of its figure."""
-    judged = fits.judge(curves.points(curve))
-    assert judged.fit is not None and judged.checks and np.isfinite(judged.shift)
+    points_fit = fits.of_points(curves.points(curve))
+    assert points_fit.fit is not None and points_fit.checks and np.isfinite(points_fit.shift)
     sizes = np.geomspace(curve.batch_sizes[0], curve.batch_sizes[-1], 200)
-    regimes.band(judged.fit, sizes)
-    regimes.probabilities(judged.fit, sizes)
+    regimes.band(points_fit.fit, sizes)
+    regimes.probabilities(points_fit.fit, sizes)
 
 
 def main(report: BenchmarkReport) -> None:

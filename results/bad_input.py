@@ -8,13 +8,6 @@ class BadInput(ValueError):
     """An invalid request, or one that lacks something it needs. Commands print its text and exit with code 2."""
 
 
-def refuse_if(*rules: tuple[object, str], error: type[ValueError] = BadInput) -> None:
-    """Raises ``error`` with the text of the first rule whose condition holds."""
-    for is_wrong, why in rules:
-        if is_wrong:
-            raise error(why)
-
-
 def nearest(word: object, choices: Iterable[str]) -> str:
     """The end of an error line: the closest of ``choices`` if one is close, and all of them if that keeps it short."""
     known = sorted(choices)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.settings import STRATEGIES, Settings
-from results.bad_input import BadInput, check_choice, refuse_if
+from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
 from sweeps import composition, overrides
@@ -71,10 +71,10 @@ def request(line: overrides.CommandLine) -> Request:
 def _settings(config: Mapping[str, Any]) -> Settings:
     check_choice("lane_strategy", config["lane_strategy"], ("auto", *STRATEGIES))
     limit, interval = config["time_limit_seconds"], config["part_seconds"]
-    refuse_if(
-        (limit is not None and not limit > 0, f"time_limit_seconds must be above 0, not {limit or 0:g}"),
-        (interval < 0, f"part_seconds must be at least 0, not {interval:g}"),
-    )
+    if limit is not None and not limit > 0:
+        raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
+    if interval < 0:
+        raise BadInput(f"part_seconds must be at least 0, not {interval:g}")
     return Settings(_positive("lanes", config), config["lane_strategy"], limit, interval)
 
 

@@ -101,12 +101,12 @@ def fitted() -> list[CurveFits]:
 def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fitted: list[CurveFits]) -> None:
     of_search = [one for one in fitted if _is_plain(one.curve.workload.commits[0].study)]
     of_many = {
-        one.curve.optimizer: one.judged for one in fitted if sweep(one.curve.workload.commits[0].study) == "many"
+        one.curve.optimizer: one.selected for one in fitted if sweep(one.curve.workload.commits[0].study) == "many"
     }
     for one in of_search:
-        by_count = [at.judged for at in by_k.refit([one], [8, 16, 32])]
-        judged = [one.judged, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
-        cells = [fits.critical_in_words(each) if each else "" for each in judged]
+        by_count = [at.selected for at in by_k.refit([one], [8, 16, 32])]
+        points_fits = [one.selected, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
+        cells = [fits.critical_in_words(each) if each else "" for each in points_fits]
         assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in (ROOT / "README.md").read_text().splitlines()
     assert len(of_search) == 9
     assert [each.points.trials for each in of_many.values()] == [1024]

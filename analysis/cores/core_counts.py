@@ -57,7 +57,7 @@ class CoreCurve(NamedTuple):
         return self.speedup * self.cores[:1] / self.cores
 
 
-class JudgedCoreCurve(NamedTuple):
+class CoreCurveFit(NamedTuple):
     """A curve with its fit (None where no fit would be honest), verdict and notes."""
 
     curve: CoreCurve
@@ -66,17 +66,17 @@ class JudgedCoreCurve(NamedTuple):
     reason: str
 
 
-def curves(held: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
+def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
     """The curves of factorizations, in their order. What was never timed is on none."""
     groups: dict[tuple[Any, ...], dict[str, list[MeasuredFactorization]]] = {}
-    for one in held:
+    for one in factorizations:
         if one.hardware and len(one.seconds):
             study, kind = one.study, (one.hardware.backend, one.hardware.device_kind)
             names = (study.dataset, study.dim, study.solver, study.table_dtype, kind)
             groups.setdefault(names, {}).setdefault(digest(shared_plan(one)), []).append(one)
     result = []
     for alike in groups.values():
-        plans = {key: _readable_plan(members[0]) for key, members in alike.items()}
+        plans = {key: _plan_in_words(members[0]) for key, members in alike.items()}
         for key, members in alike.items():
             by_cores = sorted(members, key=lambda one: one.study.cores)
             real = tuple(one for one in by_cores if is_real(one))
@@ -96,7 +96,7 @@ def shared_plan(one: MeasuredFactorization) -> dict[str, Any]:
     return {field: value for field, value in one.study.plan().items() if field != along}
 
 
-def _readable_plan(one: MeasuredFactorization) -> Mapping[str, Any]:
+def _plan_in_words(one: MeasuredFactorization) -> Mapping[str, Any]:
     """The shared plan with options of the data and ranges as fields of their own, in words."""
     plan = shared_plan(one)
     options, space = plan.pop("dataset_options"), plan.pop("space")
@@ -112,7 +112,7 @@ def _range(plan: Mapping[str, Any]) -> str:
     return f"{plan['low']:g} … {plan['high']:g}"
 
 
-def judge(curve: CoreCurve) -> JudgedCoreCurve:
+def of_curve(curve: CoreCurve) -> CoreCurveFit:
     """Fits a curve if that is honest, and says in words what there is to know."""
     notes = [curve.distinction] if curve.distinction else []
     if curve.emulated:
@@ -123,7 +123,7 @@ def judge(curve: CoreCurve) -> JudgedCoreCurve:
         unknown = "an epoch has serial, parallel and communication time, three unknowns"
         counts = f"{count} number{'s' * (count != 1)} of real cores"
         notes.append(f"{counts}, a fit needs {scaling.FEWEST_COUNTS}: {unknown}")
-        return JudgedCoreCurve(curve, None, "not_identified", "; ".join(notes))
+        return CoreCurveFit(curve, None, "not_identified", "; ".join(notes))
     epochs = [one.seconds for one in curve.members]
     fit = scaling.fit(curve.cores, curve.seconds, scaling.spread(epochs))
     if max(map(len, epochs)) == 1:
@@ -133,19 +133,19 @@ def judge(curve: CoreCurve) -> JudgedCoreCurve:
     notes += [fit.doubt] if fit.doubt else []
     if fit.slows and fit.fastest_cores < 4 * curve.cores[-1]:
         notes.append(f"by the fit more than {_cores(fit.fastest_cores)} cores slow an epoch down")
-    return JudgedCoreCurve(curve, fit, fit.verdict, "; ".join(notes))
+    return CoreCurveFit(curve, fit, fit.verdict, "; ".join(notes))
 
 
-def table(judged: Sequence[JudgedCoreCurve]) -> pd.DataFrame:
+def table(core_fits: Sequence[CoreCurveFit]) -> pd.DataFrame:
     """One row per curve with ``COLUMNS``."""
-    return pd.DataFrame([_row(one) for one in judged], columns=list(COLUMNS)).astype({"dim": "Int64"})
+    return pd.DataFrame([_row(one) for one in core_fits], columns=list(COLUMNS)).astype({"dim": "Int64"})
 
 
-def _row(judged: JudgedCoreCurve) -> dict[str, Any]:
-    curve, fit = judged.curve, judged.fit
-    place = curve.representative.hardware
+def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
+    curve, fit = core_fit.curve, core_fit.fit
+    hardware = curve.representative.hardware
     row = {name: getattr(curve.representative.study, name) for name in ("dataset", "dim", "solver", "table_dtype")}
-    row |= {"device_kind": place and place.device_kind, "verdict": judged.verdict, "reason": judged.reason}
+    row |= {"device_kind": hardware and hardware.device_kind, "verdict": core_fit.verdict, "reason": core_fit.reason}
     row["core_counts"] = " ".join(str(one.study.cores) for one in curve.members)
     if len(curve.members) > 1:
         row |= {"speedup": curve.speedup[-1], "efficiency": curve.efficiency[-1]}
@@ -163,14 +163,20 @@ def _row(judged: JudgedCoreCurve) -> dict[str, Any]:
     return row
 
 
-def readable(judged: Sequence[JudgedCoreCurve]) -> str:
+def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
     """The fits for a reader: one line each, then speed-ups and a reason for each."""
     header = ["", "dataset", "dim", "solver", "dtype", "device", "cores"]
     header += [f"{name} seconds" for name in TIMES] + ["critical cores", "verdict"]
     rows, remarks = [], []
-    for i, one in enumerate(judged, start=1):
-        study, place, members = one.curve.representative.study, one.curve.representative.hardware, one.curve.members
-        names = [study.dataset, str(study.dim), study.solver, study.table_dtype, (place and place.device_kind) or ""]
+    for i, one in enumerate(core_fits, start=1):
+        study, hardware, members = one.curve.representative.study, one.curve.representative.hardware, one.curve.members
+        names = [
+            study.dataset,
+            str(study.dim),
+            study.solver,
+            study.table_dtype,
+            (hardware and hardware.device_kind) or "",
+        ]
         counts = ",".join(str(member.study.cores) for member in members)
         times = [_interval(getattr(one.fit, name)) for name in TIMES] if one.fit else [""] * len(TIMES)
         rows.append([str(i), *names, counts, *times, in_words(one), _verdict(one)])
@@ -184,18 +190,18 @@ def readable(judged: Sequence[JudgedCoreCurve]) -> str:
     )
 
 
-def in_words(judged: JudgedCoreCurve) -> str:
+def in_words(core_fit: CoreCurveFit) -> str:
     """The critical number of cores, such as ``12.0 [11.2, 13.1]`` or ``at least 8``; empty if nothing is known."""
-    fit = judged.fit
-    if fit is None or judged.verdict == "not_identified":
+    fit = core_fit.fit
+    if fit is None or core_fit.verdict == "not_identified":
         return ""
-    return text.statement(judged.verdict, *map(_cores, fit.critical_cores))
+    return text.statement(core_fit.verdict, *map(_cores, fit.critical_cores))
 
 
-def _verdict(judged: JudgedCoreCurve) -> str:
+def _verdict(core_fit: CoreCurveFit) -> str:
     """The verdict in words, and whether the law misfits."""
-    doubt = ", law misfits" if judged.fit and judged.fit.doubt else ""
-    return judged.verdict.replace("_", " ") + doubt
+    doubt = ", law misfits" if core_fit.fit and core_fit.fit.doubt else ""
+    return core_fit.verdict.replace("_", " ") + doubt
 
 
 def _cores(count: float) -> str:

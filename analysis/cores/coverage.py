@@ -102,7 +102,7 @@ def met(row: Mapping[Any, Any]) -> bool:
     return holds or row["misfit"] >= NAMED
 
 
-def readable(table: pd.DataFrame, seed: int, seconds: float) -> str:
+def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     """The rates for a reader: by law, inside the fitted one and outside, by numbers of cores and by spread."""
     inside = table["law"].map(lambda name: simulation.LAWS[name].is_inside)
     spread = table["spread"].map("{:.0%}".format)

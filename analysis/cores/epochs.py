@@ -14,12 +14,12 @@ WHOLE = ("dim", "cores", "trial", "epochs", "bytes_per_core", "peak_bytes_per_co
 CONJUGATE = ("cg", "rotated_cg")
 
 
-def table(held: Sequence[MeasuredFactorization]) -> pd.DataFrame:
-    """The table of ``COLUMNS``, in the order of ``held``.
+def table(factorizations: Sequence[MeasuredFactorization]) -> pd.DataFrame:
+    """The table of ``COLUMNS``, in the order of ``factorizations``.
 
     Whole numbers are Int64 and emulated is boolean, so that what is not known is an empty cell.
     """
-    frame = pd.DataFrame([_row(one) for one in held], columns=list(COLUMNS))
+    frame = pd.DataFrame([_row(one) for one in factorizations], columns=list(COLUMNS))
     numbers = ("complete", "infeasible", "incomplete", *WHOLE)
     return frame.astype(dict.fromkeys(numbers, "Int64") | {"emulated": "boolean"})
 
@@ -55,8 +55,8 @@ def data(one: MeasuredFactorization) -> str:
     return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
 
 
-def notes(held: Sequence[MeasuredFactorization], waiting: Sequence[str] = ()) -> list[str]:
-    """Notes for a reader of the table of ``held``, a sentence each.
+def notes(factorizations: Sequence[MeasuredFactorization], waiting: Sequence[str] = ()) -> list[str]:
+    """Notes for a reader of the table of ``factorizations``, a sentence each.
 
     Args:
       waiting: names of studies that were asked for and have not run.
@@ -65,15 +65,15 @@ def notes(held: Sequence[MeasuredFactorization], waiting: Sequence[str] = ()) ->
         {
             "not in the table, as no run has ended yet": waiting,
             "cores are emulated, so that seconds say nothing about speed": [
-                emulated_label(one) for one in held if one.hardware and one.hardware.emulated
+                emulated_label(one) for one in factorizations if one.hardware and one.hardware.emulated
             ],
             "every trial that ended diverged, so there is none to show": [
-                one.study.name for one in held if one.chosen is None and one.ledger.infeasible
+                one.study.name for one in factorizations if one.chosen is None and one.ledger.infeasible
             ],
             # Such a trial looks better than it is: what chose it is reported of it.
             "the best trial was chosen by test, as software 0.1 measured nothing else": [
                 one.study.name
-                for one in held
+                for one in factorizations
                 if one.chosen_by == TEST and one.chosen is not None and len(one.trials) > 1
             ],
         }
@@ -86,7 +86,7 @@ def emulated_label(one: MeasuredFactorization) -> str:
     return f"{one.study.name} ({cores} core{'s' * (cores > 1)}{f' on {physical} physical' if physical else ''})"
 
 
-def readable(table: pd.DataFrame) -> str:
+def as_text(table: pd.DataFrame) -> str:
     """The table for a reader: what tells its rows apart, and a star beside seconds of emulated cores."""
     rows = table.to_dict("records")
     may_differ = ("data", "cg_steps", "ridge", "gather", "kernel")

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from analysis.fitting import confirmations, curve_fits, fits
 from analysis.fitting.curve_fits import ANSWERS, SELECTED, CurveFits
 from analysis.fitting.curves import Curve, Points
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
@@ -26,13 +26,13 @@ LINE, BENEATH, ROOM = 0.17, 0.42, 0.57
 def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
     """One picture per curve: its points, fits, bands, regimes and critical batch sizes."""
     for one in curves:
-        curve, points = one.curve, one.judged.points
+        curve, points = one.curve, one.selected.points
         if not len(points.batch_size):
             yield Skipped(f"steps_to_target of {_workload(curve)}, {_goal(curve)}", _why_nothing(points))
             continue
         goal = _subtitle(curve, [points.trials], [curve.pruned], [curve.distinction])
         both = one.confirmed is not None
-        strips = sum(each.judged.fit is not None for each in verdicts.label_fits(one.judged, one.confirmed))
+        strips = sum(each.points_fit.fit is not None for each in verdicts.label_fits(one.selected, one.confirmed))
         figure, ax = axes(_workload(curve), goal, strips=strips, below=ROOM if both else 0)
         draw_curve(ax, one)
         beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
@@ -43,7 +43,7 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
 
 def draw_curve(ax: Axes, one: CurveFits) -> None:
     """Draws steps to target with fit, band, regimes and critical batch size, as selected and as confirmed."""
-    points = one.judged.points
+    points = one.selected.points
     missed, budgets = list(one.missed), list(one.missed.values())
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
     draw.batch_size_axes(ax, [*points.batch_size, *missed], heights)
@@ -51,26 +51,26 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
     if missed:
         draw.missed_budgets(ax, missed, budgets, draw.SELECTED)
     both = one.confirmed is not None
-    fit = one.judged.fit
+    fit = one.selected.fit
     examples = fit.e_min if fit else float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
-    _fit(ax, one.judged, draw.SELECTED, examples, "selected, and fit" if both else "measured, and fit", both=both)
+    _fit(ax, one.selected, draw.SELECTED, examples, "selected, and fit" if both else "measured, and fit", both=both)
     if one.confirmed is not None:
         draw.repeated_medians(ax, one.confirmations, draw.CONFIRMED)
         again = one.confirmed.fit
         label = "confirmed: median, range, and fit"
         _fit(ax, one.confirmed, draw.CONFIRMED, again.e_min if again else None, label, both=True)
-    labelled = verdicts.label_fits(one.judged, one.confirmed)
+    labelled = verdicts.label_fits(one.selected, one.confirmed)
     verdicts.regime_spans(ax, labelled)
     verdicts.critical_batch_sizes(ax, labelled)
 
 
-def _fit(ax: Axes, judged: Judged, style: Style, examples: float | None, label: str, *, both: bool) -> None:
+def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:
     """A fit with its band and line of perfect scaling; one of ``both`` has them in its colour."""
-    ax.add_line(draw.legend_entry(style, label if judged.fit else label.removesuffix(", and fit")))
+    ax.add_line(draw.legend_entry(style, label if points_fit.fit else label.removesuffix(", and fit")))
     first = style is draw.SELECTED
-    if judged.fit:
-        draw.band(ax, judged.fit, style, alpha=0.18 if both else 0.25, label="90 % region" if first else None)
-        draw.fit_line(ax, judged.fit, style, None)
+    if points_fit.fit:
+        draw.band(ax, points_fit.fit, style, alpha=0.18 if both else 0.25, label="90 % region" if first else None)
+        draw.fit_line(ax, points_fit.fit, style, None)
     if examples is not None:
         draw.perfect_scaling(ax, examples, style.color if both else INK, "perfect scaling" if first else None)
 
@@ -80,13 +80,13 @@ def optimizers(curves: Sequence[CurveFits]) -> Pictures:
     for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([_goal(group[0].curve), *names[4:]])}"
-        lines = [one for one in group if len(one.judged.points.batch_size)]
+        lines = [one for one in group if len(one.selected.points.batch_size)]
         if len({one.curve.optimizer for one in lines}) < 2:
             yield Skipped(what, "fewer than two optimizers have a curve")
             continue
-        for one in (one for one in group if not len(one.judged.points.batch_size)):
-            yield Skipped(f"{one.curve.optimizer} among {what}", _why_nothing(one.judged.points))
-        counts = [one.judged.points.trials for one in lines]
+        for one in (one for one in group if not len(one.selected.points.batch_size)):
+            yield Skipped(f"{one.curve.optimizer} among {what}", _why_nothing(one.selected.points))
+        counts = [one.selected.points.trials for one in lines]
         goal = _subtitle(lines[0].curve, counts, [one.curve.pruned for one in lines], names[4:])
         both = any(one.confirmed for one in lines)
         entries = _entries(lines, *names[4:])
@@ -126,7 +126,7 @@ def _side_by_side(workload: str, goal: str, lines: Sequence[CurveFits], entries:
 
 
 def _limits(ax: Axes, lines: Sequence[CurveFits]) -> None:
-    every = [one.judged.points for one in lines]
+    every = [one.selected.points for one in lines]
     heights = [steps for points in every for steps in draw.heights(points)]
     heights += [steps for one in lines for each in one.confirmations for steps in each.median if 0 < steps < np.inf]
     draw.batch_size_axes(ax, [size for points in every for size in points.batch_size], heights)
@@ -135,16 +135,16 @@ def _limits(ax: Axes, lines: Sequence[CurveFits]) -> None:
 def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
     """The selected answers of all optimizers, or the confirmed ones."""
     for one, style in zip(lines, draw.styles(), strict=False):
-        judged = one.judged if name == SELECTED else one.confirmed
-        if judged is None:
+        points_fit = one.selected if name == SELECTED else one.confirmed
+        if points_fit is None:
             continue
         if name == SELECTED:
-            draw.measurements(ax, judged.points, style, None)
+            draw.measurements(ax, points_fit.points, style, None)
         else:
             draw.repeated_medians(ax, one.confirmations, style, bars=False)
-        if judged.fit:
-            draw.fit_line(ax, judged.fit, style, None)
-            draw.knee(ax, judged, style)
+        if points_fit.fit:
+            draw.fit_line(ax, points_fit.fit, style, None)
+            draw.knee(ax, points_fit, style)
 
 
 def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
@@ -153,7 +153,7 @@ def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
     for one, style in zip(lines, draw.styles(), strict=False):
         apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
         name = one.curve.optimizer + (f" ({', '.join(apart)})" if apart else "")
-        entries.append(draw.legend_entry(style, f"{name}: {fits.both_in_words(one.judged, one.confirmed)}"))
+        entries.append(draw.legend_entry(style, f"{name}: {fits.both_in_words(one.selected, one.confirmed)}"))
     return entries
 
 

@@ -10,7 +10,7 @@ from analysis.figures.requests import FigureRequest
 from analysis.fitting import by_k, curve_fits, regimes
 from analysis.fitting.by_k import AtK
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, grid, ticks, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
@@ -27,7 +27,7 @@ def searches(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pi
     """One picture per workload and target, of searches of the requested numbers of trials, or of powers of two."""
     for workload, target in requests.each(selection, request):
         one = curve_fits.of_workload(workload, target)
-        powers = [2**i for i in range(1, (one.judged.points.trials or 1).bit_length())]
+        powers = [2**i for i in range(1, (one.selected.points.trials or 1).bit_length())]
         yield from draw_searches([one], request.best_of or powers)
 
 
@@ -39,14 +39,14 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
       sizes: of searches, how many trials each has; a line for every one that has a band.
     """
     for one in curves:
-        curve, points = one.curve, one.judged.points
+        curve, points = one.curve, one.selected.points
         title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
         goal = f"{curve.target.metric} ≤ {curve.target.value:g}"
         if curve.pruned or not len(points.batch_size):
             why = "losing trials were cut short; run it with pruning=off" if curve.pruned else "no trial reached it"
             yield Skipped(f"searches of {title}, {goal}", why)
             continue
-        studies = [each for each, _ in curve.counted]
+        studies = [each for each, _ in curve.trials_by_rule]
         count = medians.equal_counts(studies)
         batch_size = np.array([each.study.batch_size for each in studies], np.float64)
         figure, ax = axes(title, f"{goal} · of {count} trials at every batch size")
@@ -72,29 +72,29 @@ def knees(curves: Sequence[CurveFits]) -> Pictures:
         for one in members:
             group.setdefault(one.curve.optimizer, []).append(one)
         at_every_k = {optimizer: (own, by_k.refit(own)) for optimizer, own in group.items()}
-        fitted = {optimizer: pair for optimizer, pair in at_every_k.items() if any(at.judged.fit for at in pair[1])}
+        fitted = {optimizer: pair for optimizer, pair in at_every_k.items() if any(at.selected.fit for at in pair[1])}
         title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])
         if len({at.k for _, own in fitted.values() for at in own}) < 2:
             yield Skipped(f"best_of of {title}, {goal}", "searches tell of one number of trials, or none has a fit")
             continue
-        ends = _ends([one for pair in fitted.values() for one in _judged(*pair)])
+        ends = _ends([one for pair in fitted.values() for one in _points_fits(*pair)])
         ks = [at.k for _, own in fitted.values() for at in own]
         panels = [_knees(optimizer, *pair, ks, ends) for optimizer, pair in fitted.items()]
         symbols = [draw.legend_entry(draw.SELECTED._replace(line=(0, (1, 2))), "selected: best of k, 90 % interval")]
         if any(one.confirmed for own, _ in fitted.values() for one in own):
             symbols.append(draw.legend_entry(draw.CONFIRMED, "confirmed on fresh seeds"))
         heading = f"The critical batch size against the number of trials · {title}"
-        yield Picture(key, grid.grid(heading, [goal], grid.places(panels), symbols))
+        yield Picture(key, grid.grid(heading, [goal], grid.positions(panels), symbols))
 
 
-def _judged(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[Judged]:
-    return [*(at.judged for at in by), *(one.confirmed for one in own if one.confirmed)]
+def _points_fits(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[PointsFit]:
+    return [*(at.selected for at in by), *(one.confirmed for one in own if one.confirmed)]
 
 
-def _ends(judged: Sequence[Judged]) -> tuple[float, float]:
+def _ends(points_fits: Sequence[PointsFit]) -> tuple[float, float]:
     """The ends of the axis of critical batch sizes: an octave beyond all that is identified."""
-    fits = [one.fit for one in judged if one.fit]
-    known = [one.fit.critical_batch_size for one in judged if one.fit and one.verdict == "identified"]
+    fits = [one.fit for one in points_fits if one.fit]
+    known = [one.fit.critical_batch_size for one in points_fits if one.fit and one.verdict == "identified"]
     sizes = known or [float(size) for fit in fits for size in fit.batch_size]
     return min(sizes) / 2, max(sizes) * 2
 
@@ -115,18 +115,18 @@ def _knees(
         ax.set_ylabel("critical batch size")
         ax.grid(**draw.GRID)
         for at in by:
-            verdicts.upright(ax, at.k, LabelledFit("", draw.SELECTED.color, at.judged), draw.SELECTED.marker)
+            verdicts.upright(ax, at.k, LabelledFit("", draw.SELECTED.color, at.selected), draw.SELECTED.marker)
         known = [
-            (at.k, at.judged.fit.critical_batch_size)
+            (at.k, at.selected.fit.critical_batch_size)
             for at in by
-            if at.judged.fit and at.judged.verdict == "identified"
+            if at.selected.fit and at.selected.verdict == "identified"
         ]
         if known:
             ax.plot(*zip(*known, strict=True), color=draw.SELECTED.color, linestyle=(0, (1, 2)), linewidth=1, zorder=2)
         for one in own:
-            if one.confirmed and one.judged.points.trials:
+            if one.confirmed and one.selected.points.trials:
                 confirmed = LabelledFit("", draw.CONFIRMED.color, one.confirmed)
-                verdicts.upright(ax, one.judged.points.trials * 2**BESIDE, confirmed, draw.CONFIRMED.marker)
+                verdicts.upright(ax, one.selected.points.trials * 2**BESIDE, confirmed, draw.CONFIRMED.marker)
 
     return Panel(name, onto)
 

@@ -32,7 +32,7 @@ class PaperLine(NamedTuple):
     """One line of a panel.
 
     Attributes:
-      place: row and column of the panel.
+      position: row and column of the panel.
       title: of the panel.
       series: what the legend calls the line; empty where there is one only.
       draws: steps, best (errors within budgets), metaparameters, or trials (in the plane of metaparameters).
@@ -47,7 +47,7 @@ class PaperLine(NamedTuple):
       perfect: the series whose perfect scaling is drawn, ``each``, or nothing.
     """
 
-    place: tuple[int, int]
+    position: tuple[int, int]
     title: str
     series: str
     draws: str
@@ -81,8 +81,8 @@ def figures() -> dict[int, dict[tuple[int, int], Sequence[PaperLine]]]:
     with FILE.open() as file:
         for row in csv.DictReader(file):
             one = _line(row)
-            lines.setdefault(int(row["figure"]), {}).setdefault(one.place, []).append(one)
-    return {number: {place: tuple(own) for place, own in panels.items()} for number, panels in lines.items()}
+            lines.setdefault(int(row["figure"]), {}).setdefault(one.position, []).append(one)
+    return {number: {position: tuple(own) for position, own in panels.items()} for number, panels in lines.items()}
 
 
 def targets(dataset: str, model: str, optimizer: str) -> list[Target]:
@@ -104,7 +104,7 @@ def _lines(*workload: str) -> list[PaperLine]:
 def _line(row: dict[str, str]) -> PaperLine:
     split = (row["metaparameter"], float(row["metaparameter_value"])) if row["metaparameter"] else None
     return PaperLine(
-        place=(int(row["row"]), int(row["column"])),
+        position=(int(row["row"]), int(row["column"])),
         **{name: row[name] for name in ("title", "series", "draws", "dataset", "model", "optimizer", "metric")},
         first=_whole(row["first_trials"]),
         value=_number(row["target_value"]),

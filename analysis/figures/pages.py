@@ -44,7 +44,7 @@ def picture(
     request: FigureRequest,
 ) -> Picture:
     """Panels in rows of up to three; ``names`` become the file's, after the kind."""
-    return Picture((request.kind, *names), grid.grid(title, list(filter(None, goals)), grid.places(panels), symbols))
+    return Picture((request.kind, *names), grid.grid(title, list(filter(None, goals)), grid.positions(panels), symbols))
 
 
 def file_names(workloads: Sequence[WorkloadStudies]) -> list[str]:
@@ -70,7 +70,7 @@ def panel_title(workloads: Sequence[WorkloadStudies], one: WorkloadStudies) -> s
 
 def trial_counts(lines: Sequence[CurveFits]) -> str:
     """The number of trials that points are the best of, by which rule, and whether they were pruned."""
-    counts = sorted({one.judged.points.trials or 0 for one in lines})
+    counts = sorted({one.selected.points.trials or 0 for one in lines})
     span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
     which = "COMPLETE trials" if lines[0].curve.rule.strict else "trials"
     pruned = {one.curve.pruned for one in lines}

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from analysis.cores import core_counts, scaling
-from analysis.cores.core_counts import CoreCurve, JudgedCoreCurve
+from analysis.cores.core_counts import CoreCurve, CoreCurveFit
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Style
@@ -26,23 +26,23 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
     curves, skipped = _long_enough(studies, "epochs")
     yield from skipped
     for curve in curves:
-        judged, place = core_counts.judge(curve), curve.representative.hardware
+        core_fit, hardware = core_counts.of_curve(curve), curve.representative.hardware
         over = labels.span([len(one.seconds) for one in curve.members], "epoch")
-        device, points = place and place.device_kind, f"median of {over} and their middle half"
+        device, points = hardware and hardware.device_kind, f"median of {over} and their middle half"
         web = curve.representative.study.dataset.startswith(WEB)
         goal = labels.line(labels.size(curve.representative), device, points, curve.distinction)
         figure, (ax, *beside) = panels(labels.title(curve.representative), goal, (1.0, 0.4) if web else (1.0,))
         _cores_axes(ax, curve.cores, np.concatenate([one.seconds for one in curve.members]))
         _points(ax, curve, draw.STYLES[0], curve.seconds, "measured")
-        if judged.fit:
+        if core_fit.fit:
             across = np.geomspace(curve.cores[0], curve.cores[-1], 201)
             label = "fit: serial + parallel / c + communication · (c − 1)"
             ax.plot(
-                across, judged.fit.seconds(across), color=draw.STYLES[0].color, linewidth=1.6, label=label, zorder=3
+                across, core_fit.fit.seconds(across), color=draw.STYLES[0].color, linewidth=1.6, label=label, zorder=3
             )
         edges = np.array(ax.get_xlim())
         ax.plot(edges, curve.seconds[0] * curve.cores[0] / edges, label="perfect scaling", **IDEAL)
-        ax.text(0.03, 0.035, verdict(judged), transform=ax.transAxes, fontsize=8.5, color=INK, linespacing=1.4)
+        ax.text(0.03, 0.035, verdict(core_fit), transform=ax.transAxes, fontsize=8.5, color=INK, linespacing=1.4)
         handles, names = ax.get_legend_handles_labels()
         order = sorted(range(len(names)), key=lambda i: names[i] != "measured")
         ax.legend([handles[i] for i in order], [names[i] for i in order], loc="upper right")
@@ -57,8 +57,8 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
     yield from skipped
     kinds: dict[tuple[str, ...], list[CoreCurve]] = {}
     for curve in curves:
-        place = curve.representative.hardware
-        device = (place.backend, place.device_kind) if place else ()
+        hardware = curve.representative.hardware
+        device = (hardware.backend, hardware.device_kind) if hardware else ()
         kinds.setdefault(tuple(dict.fromkeys(filter(None, device))), []).append(curve)
     for names, alike in kinds.items():
         short = all(len(curve.cores) < scaling.FEWEST_COUNTS for curve in alike)
@@ -92,27 +92,27 @@ def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[l
     return curves, skipped
 
 
-def verdict(judged: JudgedCoreCurve) -> str:
+def verdict(core_fit: CoreCurveFit) -> str:
     """The conclusions of a picture, and what it cannot show, a line each."""
-    curve = judged.curve
+    curve = core_fit.curve
     counts = ", ".join(str(one.study.cores) for one in curve.emulated)
     lines = [f"not drawn: {counts} cores, which were emulated"] if counts else []
-    if judged.fit is None:
+    if core_fit.fit is None:
         first, last = curve.cores[0], curve.cores[-1]
         gain = (
             f"{last:g} cores are {curve.speedup[-1]:.2f} × as fast as {first:g}: efficiency {curve.efficiency[-1]:.0%}"
         )
         law = "Two numbers of cores show this, but no law:\nwhat more cores would bring is not identified."
         return "\n".join([*lines, gain, law])
-    words = core_counts.in_words(judged)
+    words = core_counts.in_words(core_fit)
     loss = {
         "identified": f"half of the cores' time is lost at {words} cores",
         "at_least": f"less than half of the cores' time is lost up to {words.removeprefix('at least ')} cores",
         "at_most": f"half of the cores' time is lost at {words.removeprefix('at most ')} cores or fewer",
         "not_identified": "where half of the cores' time is lost is not identified",
     }
-    doubt = [judged.fit.doubt] if judged.fit.doubt else []
-    return "\n".join([*lines, loss[judged.verdict], *doubt])
+    doubt = [core_fit.fit.doubt] if core_fit.fit.doubt else []
+    return "\n".join([*lines, loss[core_fit.verdict], *doubt])
 
 
 def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "seconds per epoch") -> None:

@@ -52,13 +52,13 @@ class BuiltPanel(NamedTuple):
       panel: None if there is nothing to draw.
       problems: what is missing in it, a line each.
       lines: of steps to target in it.
-      counts: the fewest and the most trials that count at a batch size.
+      trial_counts: the fewest and the most trials that count at a batch size.
     """
 
     panel: Panel | None
     problems: Sequence[str] = ()
     lines: Sequence[CurveFits] = ()
-    counts: Sequence[int] = ()
+    trial_counts: Sequence[int] = ()
 
 
 def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
@@ -86,13 +86,14 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
     if _flatten(panels)[0].draws == definitions.TRIALS:
         built = _planes(paper, panels)
     else:
-        built = {place: _built(paper, members) for place, members in panels.items()}
-    for place, one in built.items():
+        built = {position: _built(paper, members) for position, members in panels.items()}
+    for position, one in built.items():
         for problem in one.problems:
-            yield Skipped(f"{what}, panel {panels[place][0].title!r}", problem)
+            yield Skipped(f"{what}, panel {panels[position][0].title!r}", problem)
     if any(one.panel for one in built.values()):
         shown = {
-            place: one.panel or grid.empty(panels[place][0].title, one.problems[0]) for place, one in built.items()
+            position: one.panel or grid.empty(panels[position][0].title, one.problems[0])
+            for position, one in built.items()
         }
         goals = [_goal(number, _flatten(panels), list(built.values()))]
         yield Picture(
@@ -121,7 +122,7 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     panel = steps.panel(
         first.title, lines, perfect=first.perfect, relative_to=first.relative_to, ordered=ordered and len(lines) > 1
     )
-    return BuiltPanel(panel, problems, lines, [one.judged.points.trials or 0 for one in lines])
+    return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
 
 
 def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
@@ -132,7 +133,7 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     if not tuning.shared_quantities(lines[0], [quantity]):
         return BuiltPanel(None, [*problems, f"trials lack {metaparameters.LEARNING_RATE} or {metaparameters.MOMENTUM}"])
     panel = tuning.panel(members[0].title, lines[0], quantity)
-    return BuiltPanel(panel, problems, lines, [one.judged.points.trials or 0 for one in lines])
+    return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
 
 
 def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[CurveFits], list[str]]:
@@ -169,7 +170,7 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         of_study = trials.of_commits(workload.commits, Target(group[0].metric, 0.0))  # of errors there is no target
         per_study = []
         for commit in workload.commits:
-            own = curves.counting_trials(of_study[commit.name], _rule(workload, group[0]), _filter(group[0]))
+            own = curves.trials_by_rule(of_study[commit.name], _rule(workload, group[0]), _filter(group[0]))
             steps_looked_at = [_budget(one, commit) for one in group]
             per_study.append(budgets.best_within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
         counts += [own.trials for own in per_study if own.trials]
@@ -190,25 +191,25 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
     up = metaparameters.complement(metaparameters.MOMENTUM)
     planes: dict[GridPlace, plane.TrialPoints] = {}
     built: dict[GridPlace, BuiltPanel] = {}
-    for place, (one, *_) in panels.items():
+    for position, (one, *_) in panels.items():
         workload = _workload(paper, one)
         commits = (
             [commit for commit in workload.commits if commit.study.batch_size == one.batch_size] if workload else []
         )
         if not workload or not commits:
-            built[place] = BuiltPanel(None, [f"not in the store: {_names([one])} at batch size {one.batch_size:,}"])
+            built[position] = BuiltPanel(None, [f"not in the store: {_names([one])} at batch size {one.batch_size:,}"])
             continue
         strict = _rule(workload, one).strict
         (own, *_) = trials.of_commits(commits, one.target, strict=strict).values()
-        points = plane.place_trials(own.counting, across, up, _budget(one, commits[0]))
+        points = plane.place_trials(own.rows_in_k, across, up, _budget(one, commits[0]))
         if len(points.x):
-            planes[place] = points
+            planes[position] = points
         else:
-            built[place] = BuiltPanel(None, ["no trial has both a learning rate and a momentum"])
+            built[position] = BuiltPanel(None, ["no trial has both a learning rate and a momentum"])
     limits = plane.limits(list(planes.values()), across, up) if planes else []
     return built | {
-        place: BuiltPanel(plane.panel(panels[place][0].title, points, across, up, limits, contours=True))
-        for place, points in planes.items()
+        position: BuiltPanel(plane.panel(panels[position][0].title, points, across, up, limits, contours=True))
+        for position, points in planes.items()
     }
 
 
@@ -245,7 +246,7 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
             which += f" within {first.step_budget:,.0f} steps of batch size {first.batch_size:,}"
     else:
         which = f"the first {' or '.join(map(str, firsts))} COMPLETE trials" if firsts else "all COMPLETE trials"
-        counts = [count for one in built for count in one.counts]
+        counts = [count for one in built for count in one.trial_counts]
         fewest, most = min(counts, default=0), max(counts, default=0)
         span = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
         if first.draws == definitions.BEST and not firsts:
@@ -267,7 +268,7 @@ def _symbols(panels: PanelLines, built: Mapping[GridPlace, BuiltPanel]) -> list[
     if definitions.TRIALS in draws:
         return plane.symbols(contours=True)
     if definitions.METAPARAMETERS in draws:
-        return tuning.symbols(rates=True, critical=any(one.judged.verdict == "identified" for one in lines))
+        return tuning.symbols(rates=True, critical=any(one.selected.verdict == "identified" for one in lines))
     if definitions.STEPS in draws:
         alone = max(len(panel.lines) for panel in built.values()) == 1
         return steps.symbols(lines, alone=alone, perfect=any(one.perfect for one in _flatten(panels)))

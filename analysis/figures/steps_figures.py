@@ -96,7 +96,7 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 def _compared(title: str, members: Sequence[CurveFits], by: str) -> Panel:
     """Steps relative to the smallest batch size that all have, as the paper compares models and data sets."""
-    sizes = set.intersection(*(set(one.judged.points.batch_size) for one in members))
+    sizes = set.intersection(*(set(one.selected.points.batch_size) for one in members))
     relative = int(min(sizes)) if by != "optimizer" and sizes else None
     return lines_of_steps.panel(title, members, perfect=members[0].label, relative_to=relative)
 

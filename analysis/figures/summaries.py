@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from analysis.figures import batch_figures
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.plotting import evidence, tuning
 from analysis.plotting.draw import INK
 from analysis.plotting.evidence import CurveTrials
@@ -38,34 +38,36 @@ def summary(curves: Sequence[CurveFits]) -> Pictures:
         curve = one.curve
         title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
         goal = f"{curve.target.metric} ≤ {curve.target.value:g}"
-        if not len(one.judged.points.batch_size):
-            why = one.judged.points.refusal or "no trial reached the target at any batch size"
+        if not len(one.selected.points.batch_size):
+            why = one.selected.points.refusal or "no trial reached the target at any batch size"
             yield Skipped(f"summary of {title}, {goal}", why)
             continue
         of_study = trials.of_commits(one.curve.workload.commits, curve.target)
         studies = sorted(of_study.values(), key=lambda each: (each.study.batch_size or 0, each.study.name))
-        page = CurveTrials(one, studies)
-        yield Picture((curve.dataset, curve.model, curve.optimizer, *goal.split(" ≤ ")), _page(title, goal, page))
+        curve_trials = CurveTrials(one, studies)
+        yield Picture(
+            (curve.dataset, curve.model, curve.optimizer, *goal.split(" ≤ ")), _page(title, goal, curve_trials)
+        )
 
 
-def _page(title: str, goal: str, page: CurveTrials) -> Figure:
-    tuning_panels = evidence.tuning_panels(page)
-    panels = [*tuning_panels, *(draw(page) for draw in evidence.PANELS)]
-    words = _words(page)
+def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
+    tuning_panels = evidence.tuning_panels(curve_trials)
+    panels = [*tuning_panels, *(draw(curve_trials) for draw in evidence.PANELS)]
+    words = _words(curve_trials)
     columns = COLUMNS.get(len(panels), 3)
     rows = -(-len(panels) // columns)
     first = max(MAIN, (len(words.splitlines()) + 2) * LINE)
     down = HEAD + first + rows * (ROW + BETWEEN) + FOOT
     figure = Figure(figsize=(WIDTH, down))
     FigureCanvasAgg(figure)
-    subtitle = " · ".join(filter(None, [goal, _counts(page), page.one.curve.distinction]))
+    subtitle = " · ".join(filter(None, [goal, _counts(curve_trials), curve_trials.one.curve.distinction]))
     figure.text(LEFT / WIDTH, 1 - 0.26 / down, title, fontsize=12, fontweight="bold", color=INK)
     figure.text(LEFT / WIDTH, 1 - 0.44 / down, textwrap.shorten(subtitle, 130, placeholder=" …"), fontsize=9, color=INK)
     across = WIDTH - LEFT - WORDS - RIGHT
-    strips = 0.28 * (1 + (page.one.confirmed is not None))
+    strips = 0.28 * (1 + (curve_trials.one.confirmed is not None))
     height = first - UNDER - 0.14 - strips
     main = figure.add_axes((LEFT / WIDTH, 1 - (HEAD + strips + height) / down, across / WIDTH, height / down))
-    _curve(main, page, down)
+    _curve(main, curve_trials, down)
     beside = (LEFT + across + 0.22) / WIDTH
     figure.text(beside, 1 - HEAD / down, words, fontsize=SMALL, va="top", color=INK, linespacing=1.35)
     width = (WIDTH - LEFT - RIGHT - (columns - 1) * GAP) / columns
@@ -75,13 +77,13 @@ def _page(title: str, goal: str, page: CurveTrials) -> Figure:
         box = (LEFT + column * (width + GAP), bottom, width, ROW)
         _fill(figure.add_axes((box[0] / WIDTH, box[1] / down, box[2] / WIDTH, box[3] / down)), panel)
     if tuning_panels:
-        _symbols(figure, page)
+        _symbols(figure, curve_trials)
     return figure
 
 
-def _symbols(figure: Figure, page: CurveTrials) -> None:
+def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
     """A legend of the panels of metaparameters, at the foot of the page."""
-    symbols = tuning.symbols(rates=True, critical=page.one.judged.verdict == "identified")
+    symbols = tuning.symbols(rates=True, critical=curve_trials.one.selected.verdict == "identified")
     at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
     options: dict[str, Any] = {"ncols": 3, "fontsize": SMALL - 0.4, "borderaxespad": 0, "columnspacing": 1.4}
     figure.legend(handles=symbols, loc="upper left", bbox_to_anchor=at, **options)
@@ -107,45 +109,48 @@ def _fill(ax: Axes, panel: Panel) -> None:
         )
 
 
-def _curve(ax: Axes, page: CurveTrials, down: float) -> None:
+def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
     """Steps to target as selected and as confirmed, with fits; the page is so many inches ``down``."""
-    batch_figures.draw_curve(ax, page.one)
+    batch_figures.draw_curve(ax, curve_trials.one)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
     where = {"loc": "upper left", "bbox_to_anchor": beneath, "ncols": 4, "borderaxespad": 0, "columnspacing": 1.4}
     batch_figures.draw_legend(ax, fontsize=SMALL - 0.4, **where)
 
 
-def _words(page: CurveTrials) -> str:
+def _words(curve_trials: CurveTrials) -> str:
     """Verdict of each fit, its assumptions, and whatever else there is to know."""
-    several = page.one.confirmed is not None
+    several = curve_trials.one.confirmed is not None
     paragraphs: list[str] = []
-    for name, judged in curve_fits.answers(page.one):
+    for name, points_fit in curve_fits.answers(curve_trials.one):
         paragraphs += ["", name] if paragraphs else [name] if several else []
-        paragraphs += _fit_lines(judged)
-        paragraphs += ["", *([judged.reason] if judged.reason else [])]
-        paragraphs += ["", *_assumptions(judged, brief=several)] if judged.checks else []
+        paragraphs += _fit_lines(points_fit)
+        paragraphs += ["", *([points_fit.reason] if points_fit.reason else [])]
+        paragraphs += ["", *_assumptions(points_fit, brief=several)] if points_fit.checks else []
     wrapped = (textwrap.wrap(line, CHARACTERS, subsequent_indent="   ") or [""] for line in paragraphs)
     return "\n".join(line for lines in wrapped for line in lines)
 
 
-def _fit_lines(judged: Judged) -> list[str]:
-    lines = [f"critical batch size: {fits.critical_in_words(judged)}", f"verdict: {judged.verdict.replace('_', ' ')}"]
-    fit = judged.fit
+def _fit_lines(points_fit: PointsFit) -> list[str]:
+    lines = [
+        f"critical batch size: {fits.critical_in_words(points_fit)}",
+        f"verdict: {points_fit.verdict.replace('_', ' ')}",
+    ]
+    fit = points_fit.fit
     return [*lines, f"plateau: {_number(fit.s_min)} steps; sharpness {fit.sharpness:.2g}"] if fit else lines
 
 
-def _assumptions(judged: Judged, *, brief: bool) -> list[str]:
+def _assumptions(points_fit: PointsFit, *, brief: bool) -> list[str]:
     """The assumptions of a fit with what was seen of each; if ``brief``, of those in doubt."""
-    shown = [check for check in judged.checks if not brief or check.outcome == "doubt"]
-    passed = sum(check.outcome == "pass" for check in judged.checks)
-    head = f"assumed: {passed} of {len(judged.checks)} borne out, {len(shown)} in doubt" if brief else "assumed:"
+    shown = [check for check in points_fit.checks if not brief or check.outcome == "doubt"]
+    passed = sum(check.outcome == "pass" for check in points_fit.checks)
+    head = f"assumed: {passed} of {len(points_fit.checks)} borne out, {len(shown)} in doubt" if brief else "assumed:"
     return [head, *(f"{MARKS[check.outcome]} {check.assumption}: {check.seen}" for check in shown)]
 
 
-def _counts(page: CurveTrials) -> str:
-    points = page.one.judged.points
+def _counts(curve_trials: CurveTrials) -> str:
+    points = curve_trials.one.selected.points
     count = f"best of {points.trials} trials" if points.trials else ""
-    return f"{count} · {'pruned' if page.one.curve.pruned else 'not pruned'}"
+    return f"{count} · {'pruned' if curve_trials.one.curve.pruned else 'not pruned'}"
 
 
 def _number(value: float) -> str:

@@ -29,7 +29,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
                 yield Skipped(what, "no metaparameter differs between its trials")
                 continue
             panels = [tuning.panel(quantity.label, line, quantity) for quantity in shown]
-            critical = line.judged.verdict == "identified"
+            critical = line.selected.verdict == "identified"
             symbols = tuning.symbols(rates=any(q.is_rate for q in shown), critical=critical)
             goals = [f"{workload.title} · {line.curve.target_text} · {pages.trial_counts([line])}"]
             names = [*pages.file_names([workload]), *_target(target)]
@@ -51,7 +51,7 @@ def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
         across, up = (metaparameters.on_its_scale(name, space) for name in (metaparameters.LEARNING_RATE, vertical))
         of_study = trials.of_commits(workload.commits, target, strict=request.rule.strict)
         planes = {
-            commit.study.batch_size or 0: plane.place_trials(of_study[commit.name].counting, across, up, budget)
+            commit.study.batch_size or 0: plane.place_trials(of_study[commit.name].rows_in_k, across, up, budget)
             for commit in workload.commits
         }
         planes = {size: points for size, points in planes.items() if len(points.x)}
@@ -111,12 +111,12 @@ def _errors(
     group: metaparameters.TrialGroup,
 ) -> list[best.Errors]:
     """The best errors of a group of trials at every batch size."""
-    counted = (
-        set(curves.counting_trials(of_study[c.name], request.rule, group.kept)["trial"]) for c in workload.commits
+    ids_by_study = (
+        set(curves.trials_by_rule(of_study[c.name], request.rule, group.kept)["trial"]) for c in workload.commits
     )
     errors = [
         budgets.best_within(commit, target.metric, ids, [math.inf])
-        for commit, ids in zip(workload.commits, counted, strict=True)
+        for commit, ids in zip(workload.commits, ids_by_study, strict=True)
     ]
     return best.lowest_errors(errors, [group.label])
 
@@ -129,14 +129,14 @@ def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pict
             yield Skipped(what, PRUNED)
             continue
         of_study = trials.of_commits(workload.commits, Target(metric, 0.0), strict=request.rule.strict)
-        counted = [
-            set(curves.counting_trials(of_study[commit.name], request.rule)["trial"]) for commit in workload.commits
+        ids_by_study = [
+            set(curves.trials_by_rule(of_study[commit.name], request.rule)["trial"]) for commit in workload.commits
         ]
-        panels = _budget_panels(workload, metric, counted, request)
+        panels = _budget_panels(workload, metric, ids_by_study, request)
         if not panels:
             yield Skipped(what, f"no trial that counts measured {metric}")
             continue
-        fewest, most = min(map(len, counted)), max(map(len, counted))
+        fewest, most = min(map(len, ids_by_study)), max(map(len, ids_by_study))
         count = f"{most:,}" if fewest == most else f"{fewest:,}–{most:,}"
         goals = [f"{workload.title} · best of {count} trials, where they were planned to run that long"]
         names = [*pages.file_names([workload]), metric]
@@ -145,7 +145,7 @@ def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pict
 
 
 def _budget_panels(
-    workload: WorkloadStudies, metric: str, counted: Sequence[set[int]], request: FigureRequest
+    workload: WorkloadStudies, metric: str, ids_by_study: Sequence[set[int]], request: FigureRequest
 ) -> list[Panel]:
     sizes = [commit.study.batch_size or 1 for commit in workload.commits]
     planned = [budgets.planned_steps(commit) for commit in workload.commits]
@@ -155,7 +155,7 @@ def _budget_panels(
     for noun, all_budgets, per_step in (("steps", of_steps, [1] * len(sizes)), ("examples", of_examples, sizes)):
         errors = [
             budgets.best_within(commit, metric, own, [budget / each for budget in all_budgets])
-            for commit, own, each in zip(workload.commits, counted, per_step, strict=True)
+            for commit, own, each in zip(workload.commits, ids_by_study, per_step, strict=True)
         ]
         members = best.lowest_errors(errors, [f"{budget:,} {noun}" for budget in all_budgets])
         if members:

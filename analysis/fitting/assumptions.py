@@ -42,7 +42,7 @@ def check(fit: Fit, points: Points) -> tuple[Check, ...]:
         knee,
         Check("residuals", *_residuals(fit)),
         Check("batch sizes", *_batch_sizes(fit)),
-        Check("trials", *_trials(points.counts)),
+        Check("trials", *_trials(points.trial_counts)),
         Check("points", *_points(points.sample)),
         search,
         Check("space", *_space(points)),
@@ -81,10 +81,10 @@ def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
     return f"{words}, {where}", "pass" if len(octaves) >= FEWEST and room >= ROOM else "doubt"
 
 
-def _trials(counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
-    if counts is None:
+def _trials(trial_counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
+    if trial_counts is None:
         return "points without trials", "cannot tell"
-    fewest, most = int(counts.min()), int(counts.max())
+    fewest, most = int(trial_counts.min()), int(trial_counts.max())
     if fewest == most:
         return f"{most} each", "pass"
     # Whoever had many more trials than it counts with was given another search, or others lost theirs.

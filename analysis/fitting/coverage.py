@@ -94,19 +94,19 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def readable(table: pd.DataFrame, seed: int, seconds: float) -> str:
+def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     """The rates for a reader, by where the knee is, by shape and so on, each against its target."""
     beyond = table["shape"].isin(simulation.BEYOND)
     strained = (table["shape"] == simulation.LOPSIDED) | beyond
     own, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
-    counted = table[own & inside & ~strained]
+    standard = table[own & inside & ~strained]
     parts = [
-        ("all", counted.assign(all="knee inside, five shapes"), "all"),
+        ("all", standard.assign(all="knee inside, five shapes"), "all"),
         ("knee, five shapes", table[own & ~strained], "knee"),
         ("shape of curve, knee inside", table[own & inside & ~beyond], "shape"),
-        ("batch sizes, knee inside", counted, "batch_sizes"),
-        ("noise, knee inside", counted, "noise"),
-        ("grid of evaluations, knee inside", counted, "grid"),
+        ("batch sizes, knee inside", standard, "batch_sizes"),
+        ("noise, knee inside", standard, "noise"),
+        ("grid of evaluations, knee inside", standard, "grid"),
         ("points of the search", table[inside & ~strained & table["knee"].isin(simulation.INSIDE[:2])], "points"),
     ]
     datasets = int(table["datasets"].max())

@@ -13,7 +13,7 @@ from analysis.columns import PAIRS as COLUMNS
 from analysis.fitting import confirmations, curves, fits, regimes
 from analysis.fitting.confirmations import Confirmed
 from analysis.fitting.curves import Curve, Points, TrialFilter
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
@@ -37,7 +37,7 @@ class CurveFits(NamedTuple):
 
     Attributes:
       curve: a workload over batch sizes, and a target.
-      judged: points and their fit, as selected.
+      selected: points and their fit, as the search selected them.
       trials: those that its points are the best of, by batch size, without those at which the target was met at the
         start; rows as in ``trials.trials``. Of several studies at one batch size, of all.
       missed: batch sizes at which none reached the target, and the most steps that one took there.
@@ -47,22 +47,22 @@ class CurveFits(NamedTuple):
     """
 
     curve: Curve
-    judged: Judged
+    selected: PointsFit
     trials: Mapping[int, pd.DataFrame] = MappingProxyType({})
     missed: Mapping[float, float] = MappingProxyType({})
     confirmations: Sequence[Confirmed] = ()
-    confirmed: Judged | None = None
+    confirmed: PointsFit | None = None
     label: str = ""
 
     @property
     def drawable(self) -> bool:
         """Whether there is any point."""
-        return len(self.judged.points.batch_size) > 0
+        return len(self.selected.points.batch_size) > 0
 
     @property
     def why_nothing(self) -> str:
         """Why there is no point."""
-        return self.judged.points.refusal or "no trial reached the target at any batch size"
+        return self.selected.points.refusal or "no trial reached the target at any batch size"
 
     @property
     def best(self) -> dict[int, pd.Series]:
@@ -76,15 +76,15 @@ class CurveFits(NamedTuple):
 
     def steps_at(self, batch_size: int) -> float:
         """Steps to target as selected, the middle of their interval; NaN where there is no point."""
-        points = self.judged.points
-        place = np.flatnonzero(points.batch_size == batch_size)
+        points = self.selected.points
+        position = np.flatnonzero(points.batch_size == batch_size)
         middle = (regimes.from_zero(points.low) + points.high) / 2
-        return float(middle[place[0]]) if len(place) else math.nan
+        return float(middle[position[0]]) if len(position) else math.nan
 
 
-def of_store(folder: Folder, asked: tuple[str, float] | None = None) -> list[CurveFits]:
-    """The curves of a store with their fits; ``asked``: metric and value of a target other than the studies' own."""
-    return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, asked))]
+def of_store(folder: Folder, request: tuple[str, float] | None = None) -> list[CurveFits]:
+    """The curves of a store with their fits; ``request``: metric and value of a target other than the studies' own."""
+    return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, request))]
 
 
 def of_workload(
@@ -98,14 +98,14 @@ def of_curve(curve: Curve) -> CurveFits:
     """A curve with both of its fits."""
     repeated = curve.exact and not curve.split and not curve.rule.strict
     again = confirmations.of_commits(curve.workload.commits, curve.target) if repeated else []
-    judged = fits.of_curve(curve)
+    selected = fits.of_curve(curve)
     return CurveFits(
         curve,
-        judged,
-        _taken(curve, judged.points),
-        dict(zip(*curves.misses(curve, judged.points), strict=True)),
+        selected,
+        _taken(curve, selected.points),
+        dict(zip(*curves.misses(curve, selected.points), strict=True)),
         again,
-        fits.judge(confirmations.points(again), curve.distinction) if again else None,
+        fits.of_points(confirmations.points(again), curve.distinction) if again else None,
     )
 
 
@@ -115,7 +115,7 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
     ids_by_study = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
     by_size: dict[int, list[pd.DataFrame]] = {}
     at_start = curves.met_at_start(curve)
-    for one, rows in curve.counted:
+    for one, rows in curve.trials_by_rule:
         size = one.study.batch_size or 0
         if size not in at_start:
             by_size.setdefault(size, []).append(rows[rows["trial"].isin(ids_by_study.get(one.study.name, set()))])
@@ -144,20 +144,22 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
     ]
 
 
-def answers(one: CurveFits) -> list[tuple[str, Judged]]:
+def answers(one: CurveFits) -> list[tuple[str, PointsFit]]:
     """The fits of a curve by name: selected, and confirmed if anything was."""
-    return [(SELECTED, one.judged), *([(CONFIRMED, one.confirmed)] if one.confirmed else [])]
+    return [(SELECTED, one.selected), *([(CONFIRMED, one.confirmed)] if one.confirmed else [])]
 
 
-def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[Judged]]:
+def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
     """Names of curves and ``COLUMNS``, a row for every fit of each curve, with the fits."""
-    answer_rows = [(one.curve, of, one.judged.points.trials, judged) for one in fitted for of, judged in answers(one)]
-    return naming([row[:3] for row in answer_rows]), [judged for *_, judged in answer_rows]
+    answer_rows = [
+        (one.curve, of, one.selected.points.trials, points_fit) for one in fitted for of, points_fit in answers(one)
+    ]
+    return naming([row[:3] for row in answer_rows]), [points_fit for *_, points_fit in answer_rows]
 
 
-def table(folder: Folder, asked: tuple[str, float] | None = None) -> pd.DataFrame:
+def table(folder: Folder, request: tuple[str, float] | None = None) -> pd.DataFrame:
     """The fits of a store, a row for every answer of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
-    return fits.table(*rows(of_store(folder, asked)))
+    return fits.table(*rows(of_store(folder, request)))
 
 
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
@@ -175,13 +177,13 @@ def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
     for one in fitted:
         if one.confirmed is None:
             continue
-        before, after = (critical_batch_size(judged) for judged in (one.judged, one.confirmed))
-        fit, octaves = one.judged.fit, float(np.log2(after / before))
+        before, after = (critical_batch_size(points_fit) for points_fit in (one.selected, one.confirmed))
+        fit, octaves = one.selected.fit, float(np.log2(after / before))
         inside = bool(fit.low <= after <= fit.high) if fit and np.isfinite(octaves) else None
         table.append((one.curve.dataset, one.curve.model, one.curve.optimizer, before, after, octaves, inside))
     return pd.DataFrame(table, columns=list(MOVED))
 
 
-def critical_batch_size(judged: Judged) -> float:
+def critical_batch_size(points_fit: PointsFit) -> float:
     """The critical batch size, examples; NaN unless it is identified."""
-    return judged.fit.critical_batch_size if judged.fit and judged.verdict == "identified" else float("nan")
+    return points_fit.fit.critical_batch_size if points_fit.fit and points_fit.verdict == "identified" else float("nan")

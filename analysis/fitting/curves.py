@@ -39,7 +39,7 @@ class Curve(NamedTuple):
       split: whether it is about some trials of the workload alone.
       notes: what a reader of the trials has to know.
       at_edge: by batch size, as in ``Points``.
-      counted: every study, by batch size, with the rows of its trials that count.
+      trials_by_rule: every study, by batch size, with the rows of its trials that count by ``rule``.
     """
 
     workload: WorkloadStudies
@@ -52,7 +52,7 @@ class Curve(NamedTuple):
     split: bool = False
     notes: tuple[str, ...] = ()
     at_edge: Mapping[int | None, Sequence[Edge] | None] = MappingProxyType({})
-    counted: Sequence[tuple[StudyTrials, pd.DataFrame]] = ()
+    trials_by_rule: Sequence[tuple[StudyTrials, pd.DataFrame]] = ()
 
     @property
     def dataset(self) -> str:
@@ -89,7 +89,7 @@ class Curve(NamedTuple):
     @property
     def tuned(self) -> tuple[str, ...]:
         """Metaparameters that differ between trials."""
-        every = pd.concat([rows[one.metaparameters] for one, rows in self.counted], ignore_index=True)
+        every = pd.concat([rows[one.metaparameters] for one, rows in self.trials_by_rule], ignore_index=True)
         return tuple(str(name) for name in every if every[name].nunique() > 1)
 
 
@@ -104,7 +104,7 @@ class Points(NamedTuple):
       notes: what a reader of the fit has to know.
       refusal: why no fit, and no picture, would be honest; empty if it would be.
       sample: the trials themselves; None where they are not known, or were cut short.
-      counts: int[n], how many trials there were to take the best of equally many from; None if unknown.
+      trial_counts: int[n], how many trials there were to take the best of equally many from; None if unknown.
       at_edge: for each batch size the ends of its search space that the best trials crowd at; None where nothing tells.
     """
 
@@ -116,20 +116,20 @@ class Points(NamedTuple):
     notes: tuple[str, ...]
     refusal: str
     sample: Sample | None = None
-    counts: np.ndarray | None = None
+    trial_counts: np.ndarray | None = None
     at_edge: tuple[Sequence[Edge] | None, ...] = ()
 
 
-def of_store(held: Overview, asked: Target | None = None) -> list[Curve]:
+def of_store(overview: Overview, request: Target | None = None) -> list[Curve]:
     """The curves of a store, sorted as the table of steps is."""
-    commits = kinds.of_kind(store.catalogue(held.folder), *presentations.kinds_drawn_as(presentations.BATCH))
+    commits = kinds.of_kind(store.catalogue(overview.folder), *presentations.kinds_drawn_as(presentations.BATCH))
     by_name = {commit.name: commit for commit in commits}
-    found = [
+    unsorted = [
         of_workload(workload, target)
-        for target, descriptions in steps.targets(held, asked).items()
+        for target, descriptions in steps.targets(overview, request).items()
         for workload in workload_studies.group([by_name[one.study] for one in descriptions if one.study in by_name])
     ]
-    return sorted(found, key=lambda curve: (*curve.workload[:3], curve.target.metric, curve.target.value))
+    return sorted(unsorted, key=lambda curve: (*curve.workload[:3], curve.target.metric, curve.target.value))
 
 
 def of_workload(
@@ -146,12 +146,12 @@ def of_workload(
     """
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
     sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]
-    counted = [(trials_of_study[name], counting_trials(trials_of_study[name], rule, kept)) for _, name in sorted(sized)]
+    by_rule = [(trials_of_study[name], trials_by_rule(trials_of_study[name], rule, kept)) for _, name in sorted(sized)]
     whole = outcomes.collect(trials_of_study.values()) if kept is None and not rule.strict else None
     return Curve(
         workload=workload,
         target=target,
-        trials=whole.trials if whole else pd.concat([_outcomes(*each) for each in counted], ignore_index=True),
+        trials=whole.trials if whole else pd.concat([_outcomes(*each) for each in by_rule], ignore_index=True),
         batch_sizes=tuple(sorted({size for size, _ in sized})),
         pruned=workload.pruned,
         exact=all(steps.is_exact(one.study.ends_at, target, rule) for one in trials_of_study.values()),
@@ -159,13 +159,13 @@ def of_workload(
         split=kept is not None,
         notes=whole.notes if whole else (),
         at_edge=whole.at_edge if whole else {},
-        counted=counted,
+        trials_by_rule=by_rule,
     )
 
 
-def counting_trials(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None) -> pd.DataFrame:
+def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None) -> pd.DataFrame:
     """The trials of a study that count by ``rule``; by the released one, the first so many of those that are kept."""
-    rows = one.counting
+    rows = one.rows_in_k
     if kept is not None:
         rows = rows[kept(rows)]
     return rows[rows["status"] == "COMPLETE"][: rule.first] if rule.strict else rows
@@ -176,9 +176,9 @@ def points(curve: Curve) -> Points:
     at_start = met_at_start(curve)
     reached = curve.trials[curve.trials["steps_high"].notna() & ~curve.trials["batch_size"].isin(at_start)]
     finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
-    counts = finished.groupby("batch_size").size()
-    k = int(counts.min()) if len(counts) else 0
-    refusal = _refusal(curve, finished, counts)
+    trial_counts = finished.groupby("batch_size").size()
+    k = int(trial_counts.min()) if len(trial_counts) else 0
+    refusal = _refusal(curve, finished, trial_counts)
     if refusal:
         return no_points(refusal=refusal)
     first = finished if curve.pruned else finished[finished.groupby("study").cumcount() < k]
@@ -212,7 +212,7 @@ def points(curve: Curve) -> Points:
         notes=tuple(notes),
         refusal="",
         sample=sample,
-        counts=counts[sizes].to_numpy(),
+        trial_counts=trial_counts[sizes].to_numpy(),
         at_edge=tuple(curve.at_edge.get(int(size)) for size in sizes),
     )
 
@@ -259,7 +259,7 @@ def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _refusal(curve: Curve, finished: pd.DataFrame, counts: pd.Series) -> str:
+def _refusal(curve: Curve, finished: pd.DataFrame, trial_counts: pd.Series) -> str:
     if curve.pruned and curve.rule.strict:
         return "pruned trials are not COMPLETE, and the rule released counts those alone: ask with --rule minimum"
     if not curve.exact:
@@ -274,9 +274,9 @@ def _refusal(curve: Curve, finished: pd.DataFrame, counts: pd.Series) -> str:
             f"several studies at batch size {', '.join(several)} differ in budget, search space or source: "
             "keep one of them in the store"
         )
-    if curve.pruned and counts.nunique() > 1:
-        most = int(counts.max())
-        fewer = ", ".join(f"{size} ({count})" for size, count in counts[counts < most].items())
+    if curve.pruned and trial_counts.nunique() > 1:
+        most = int(trial_counts.max())
+        fewer = ", ".join(f"{size} ({count})" for size, count in trial_counts[trial_counts < most].items())
         return (
             "pruned studies with different numbers of trials have no minimum over equally many: "
             f"run batch size {fewer} with trials={most} like the others"

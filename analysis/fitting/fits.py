@@ -27,7 +27,7 @@ LIMITS = (
 )
 
 
-class Judged(NamedTuple):
+class PointsFit(NamedTuple):
     """The points of a curve with their fit, which is None where none would be honest.
 
     Attributes:
@@ -43,30 +43,30 @@ class Judged(NamedTuple):
     checks: tuple[Check, ...] = ()
 
 
-def judge(points: Points, distinction: str = "") -> Judged:
+def of_points(points: Points, distinction: str = "") -> PointsFit:
     """Fits ``points`` if that is honest, and gives the reasons in words."""
     notes = [*([distinction] if distinction else []), *points.notes]
     if points.refusal:
-        return Judged(points, None, "not_identified", "; ".join([*notes, points.refusal]))
+        return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
     n = len(points.batch_size)
     if n < regimes.FEWEST_BATCH_SIZES:
         notes.append(f"{n} batch sizes left, a fit needs {regimes.FEWEST_BATCH_SIZES}")
-        return Judged(points, None, "not_identified", "; ".join(notes))
+        return PointsFit(points, None, "not_identified", "; ".join(notes))
     sample = points.sample
     left_out = samples.left_out(sample.low, sample.high) if sample and sample.is_shared else None
     evidence = samples.evidence(sample.low[None], sample.high[None]) if sample else None
     fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out, evidence)
     reason = "; ".join([*notes, *fit.caveats])
     shift = float("nan") if np.isnan(fit.critical_batch_size) else fit.shape.shift
-    return Judged(points, fit, fit.verdict, reason, shift, assumptions.check(fit, points))
+    return PointsFit(points, fit, fit.verdict, reason, shift, assumptions.check(fit, points))
 
 
-def of_curve(curve: Curve) -> Judged:
+def of_curve(curve: Curve) -> PointsFit:
     """The fit of a curve of a store."""
-    return judge(curves.points(curve), curve.distinction)
+    return of_points(curves.points(curve), curve.distinction)
 
 
-def judge_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
+def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
     """Names of the curves in a CSV file of points, a row each, and their fits.
 
     Raises:
@@ -76,7 +76,7 @@ def judge_points(file: Path) -> tuple[pd.DataFrame, list[Judged]]:
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
     names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
-    return names, [judge(_points(group)) for group in groups]
+    return names, [of_points(_points(group)) for group in groups]
 
 
 def read_points(file: Path) -> pd.DataFrame:
@@ -134,46 +134,46 @@ def _sizes(batch_sizes: list[float]) -> str:
     return ", ".join(f"{size:g}" for size in batch_sizes)
 
 
-def table(names: pd.DataFrame, judged: list[Judged]) -> pd.DataFrame:
+def table(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
     """``names`` of curves, a row each, and ``COLUMNS`` of their fits."""
     nothing = (float("nan"),) * 5
     rows = [
         (
-            *(j.fit[:5] if j.fit else nothing),
-            j.verdict,
-            j.shift,
-            j.fit.model_error if j.fit else float("nan"),
-            ", ".join(doubts(j)),
-            j.reason,
+            *(one.fit[:5] if one.fit else nothing),
+            one.verdict,
+            one.shift,
+            one.fit.model_error if one.fit else float("nan"),
+            ", ".join(doubts(one)),
+            one.reason,
         )
-        for j in judged
+        for one in points_fits
     ]
     return pd.concat([names, pd.DataFrame(rows, columns=list(COLUMNS))], axis=1)
 
 
-def doubts(judged: Judged) -> list[str]:
+def doubts(points_fit: PointsFit) -> list[str]:
     """Names of what the fit assumes and the data do not bear out."""
-    return [check.assumption for check in judged.checks if check.outcome == "doubt"]
+    return [check.assumption for check in points_fit.checks if check.outcome == "doubt"]
 
 
-def checks(names: pd.DataFrame, judged: list[Judged]) -> pd.DataFrame:
+def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
     """The assumptions of every fit, a row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
-    rows = [(i, *check) for i, one in enumerate(judged) for check in one.checks]
+    rows = [(i, *check) for i, one in enumerate(points_fits) for check in one.checks]
     table = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
     return names.loc[table.pop("curve")].reset_index(drop=True).join(table)
 
 
-def readable_checks(names: pd.DataFrame, judged: list[Judged]) -> str:
-    """The assumptions of every fit for a reader: a list for each, under the number that ``readable`` gives it."""
+def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
+    """The assumptions of every fit for a reader: a list for each, under the number that ``as_text`` gives it."""
     lines = []
-    for i, one in enumerate(judged):
+    for i, one in enumerate(points_fits):
         name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
         lines += [f"{i + 1}: {name}: {one.verdict.replace('_', ' ')}" if name else f"{i + 1}: {one.verdict}"]
         lines += [assumptions.listing(one.checks) if one.checks else one.reason, ""]
     return "\n".join(lines[:-1])
 
 
-def readable(table: pd.DataFrame) -> str:
+def as_text(table: pd.DataFrame) -> str:
     """The fits for a reader: one line each, then a reason for each and what all of them assume."""
     naming = [column for column in table.columns if column not in COLUMNS]
     header = ["", *naming, "s_min", "critical batch size", "90 % interval", "sharpness"]
@@ -194,15 +194,15 @@ def readable(table: pd.DataFrame) -> str:
     return "\n".join([command_line.table(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])
 
 
-def critical_in_words(judged: Judged) -> str:
+def critical_in_words(points_fit: PointsFit) -> str:
     """The critical batch size in words: ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
-    fit = judged.fit
+    fit = points_fit.fit
     if fit is None:
         return "not identified"
-    return text.statement(judged.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
+    return text.statement(points_fit.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
 
 
-def both_in_words(judged: Judged, confirmed: Judged | None) -> str:
+def both_in_words(selected: PointsFit, confirmed: PointsFit | None) -> str:
     """The critical batch size as it was selected, and as it was confirmed if anything was."""
-    words = critical_in_words(judged)
+    words = critical_in_words(selected)
     return f"selected {words}; confirmed {critical_in_words(confirmed)}" if confirmed else words

@@ -80,7 +80,7 @@ def table(fitted: Sequence[CurveFits], *, up_to_critical: bool = False) -> pd.Da
     """
     rows = []
     for one in fitted:
-        critical = curve_fits.critical_batch_size(one.judged) if up_to_critical else math.nan
+        critical = curve_fits.critical_batch_size(one.selected) if up_to_critical else math.nan
         for quantity in _rates(one):
             grown = estimate(one, quantity, math.inf if math.isnan(critical) else critical)
             power = (grown.power, grown.low, grown.high) if grown else (math.nan,) * 3

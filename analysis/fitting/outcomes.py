@@ -48,14 +48,14 @@ def collect(studies: Iterable[StudyTrials]) -> Outcomes:
         )
         rows.append(outcome[reached | ~table["reason"].isin(REASONS_TO_RERUN)])
         at_edge[own.study.batch_size] = None if own.study.pruning == "exact" else _at_edge(own)
-    counting, notes = _bracketed(pd.concat(rows, ignore_index=True), apart)
-    return Outcomes(counting.sort_values(["batch_size", "study", "trial"]), notes, at_edge)
+    trials_of_target, notes = _bracketed(pd.concat(rows, ignore_index=True), apart)
+    return Outcomes(trials_of_target.sort_values(["batch_size", "study", "trial"]), notes, at_edge)
 
 
 def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
-    counting = own.counting
-    values = {name: counting[name].to_numpy(np.float64) for name in own.metaparameters}
-    return edges.find_edges(values, trials.bounds(counting)[1], own.study.space)
+    rows = own.rows_in_k
+    values = {name: rows[name].to_numpy(np.float64) for name in own.metaparameters}
+    return edges.find_edges(values, trials.bounds(rows)[1], own.study.space)
 
 
 def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:

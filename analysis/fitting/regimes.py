@@ -51,7 +51,7 @@ class Fit(NamedTuple):
       profile: the grid behind it.
       bound: the largest ``profile.misfit`` inside the 90 % region.
       rounding: ln of the factor that evaluations are apart at the largest batch size.
-      reach: the ends that the data alone leave, examples, NaN where open; low and high have the model error in them.
+      data_ends: the ends that the data alone leave, examples, NaN where open; low and high include the model error.
       model_error: octaves, of the end where it is larger; how far the shape that is fitted may lead astray.
       shape: what the checks of it came to.
     """
@@ -71,7 +71,7 @@ class Fit(NamedTuple):
     profile: Profile
     bound: float
     rounding: float
-    reach: tuple[float, float]
+    data_ends: tuple[float, float]
     model_error: float
     shape: ShapeChecks
 
@@ -148,7 +148,7 @@ class _Knee(NamedTuple):
     """
 
     best: tuple[float, float, float]
-    reach: np.ndarray
+    data_ends: np.ndarray
     ends: np.ndarray
     model_error: np.ndarray
     profile: Profile
@@ -172,9 +172,9 @@ def _knee(
         half = half_width(influence(ln_batch, ln_steps, weights, best), left_out)
         ends = np.array([min(ends[0], ln_best - half), max(ends[1], ln_best + half)])
     outwards = np.array([-1.0, 1.0])
-    reach = np.hypot(ends - ln_best, rounding / 2)
-    error = verdicts.model_error(ln_best, reach, ln_batch)
-    return _Knee(best, ln_best + outwards * reach, ln_best + outwards * np.hypot(reach, error), error, grid, bound)
+    widths = np.hypot(ends - ln_best, rounding / 2)
+    error = verdicts.model_error(ln_best, widths, ln_batch)
+    return _Knee(best, ln_best + outwards * widths, ln_best + outwards * np.hypot(widths, error), error, grid, bound)
 
 
 def _fit(
@@ -183,14 +183,14 @@ def _fit(
     """The fit of a curve with this knee, and what may be claimed of it."""
     ln_best, sharpness, ln_floor = knee.best
     plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
-    claim = verdicts.decide(knee.reach, knee.ends, np.log(batch_size), plateau_seen, shape)
+    claim = verdicts.decide(knee.data_ends, knee.ends, np.log(batch_size), plateau_seen, shape)
     coarse = (
         f"the evaluation interval at batch size {batch_size[-1]:g} spans a factor {np.exp(rounding):.3g}, "
         "too coarse to see a plateau: evaluate more often"
     )
     first, last = knee.profile.ln_critical[[0, -1]]
-    numbers = np.array([ln_best, *claim.ends, *knee.reach])
-    critical, low, high, *reach = np.exp(np.where(np.isfinite(numbers), numbers, np.nan)).tolist()
+    numbers = np.array([ln_best, *claim.ends, *knee.data_ends])
+    critical, low, high, *data_ends = np.exp(np.where(np.isfinite(numbers), numbers, np.nan)).tolist()
     return Fit(
         s_min=float(np.exp(ln_floor)) if ln_best < last else float("nan"),
         critical_batch_size=critical if first < ln_best < last else float("nan"),
@@ -207,7 +207,7 @@ def _fit(
         profile=knee.profile,
         bound=knee.bound,
         rounding=float(rounding),
-        reach=(reach[0], reach[1]),
+        data_ends=(data_ends[0], data_ends[1]),
         model_error=float(knee.model_error.max() / OCTAVE),
         shape=shape,
     )
@@ -248,8 +248,8 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     returns. The weights are exp(-Q/2) over (B*, a) with B* within 4 octaves of the data.
     """
     ln_batch = np.log(fit.batch_size)
-    reach = OCTAVES_BELIEVED * OCTAVE + 1e-9
-    believed = (fit.profile.ln_critical >= ln_batch[0] - reach) & (fit.profile.ln_critical <= ln_batch[-1] + reach)
+    margin = OCTAVES_BELIEVED * OCTAVE + 1e-9
+    believed = (fit.profile.ln_critical >= ln_batch[0] - margin) & (fit.profile.ln_critical <= ln_batch[-1] + margin)
     n = len(ln_batch)
     misfit = np.maximum(fit.profile.misfit[:, believed], n * NEGLIGIBLE**2)
     weight = (misfit / misfit.min()) ** (-(n - 1) / 2)  # [A, G]

@@ -102,11 +102,11 @@ def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point 
     continuous = [name for name in columns if name in space and space[name].scale in _CONTINUOUS]
     varied = [name for name in continuous if space[name].low != space[name].high]
     if varied:
-        places = np.stack([edges.positions(space[name], columns[name]) for name in varied], axis=1)
+        positions = np.stack([edges.positions(space[name], columns[name]) for name in varied], axis=1)
     else:
-        places = metaparameters.to_numpy(np.float64)
-    is_known = np.isfinite(places).all(axis=1) & (places.shape[1] > 0)
-    rounded = np.round(places, _DIGITS) + 0.0  # so that -0.0 is 0.0
+        positions = metaparameters.to_numpy(np.float64)
+    is_known = np.isfinite(positions).all(axis=1) & (positions.shape[1] > 0)
+    rounded = np.round(positions, _DIGITS) + 0.0  # so that -0.0 is 0.0
     return [
         tuple(point) if is_told else None for point, is_told in zip(rounded.tolist(), is_known.tolist(), strict=True)
     ]

@@ -114,17 +114,19 @@ def check(
         weights = np.where(is_known[:, None], 1.0, weights)
     bent = _bent(ln_batch, ln_steps, weights, start, variance)
     can_judge = np.array([_judgeable_bends(where, ln_batch) for where in best[:, 0]])  # [d, bends]
-    judged = [_judged(bend, bent[bend], can_judge[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)]
+    bend_checks = [
+        _bend_checks(bend, bent[bend], can_judge[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)
+    ]
     searches = _searches(ln_batch, best[:, 0], ends, start, evidence)
     lows = np.stack([one.bent.ln_critical - stdtrit(one.freedom, BOUND) * one.errors[:, 0] for one in bent.values()])
     low = np.where(can_judge, lows.T, np.inf).min(axis=1)
     return [
         ShapeChecks((*checks, search), float(min(bound, end - max(np.nan_to_num(shift), 0) * OCTAVE)), shift)
-        for *checks, (search, shift), bound, end in zip(*judged, searches, low, ends[:, 0], strict=True)
+        for *checks, (search, shift), bound, end in zip(*bend_checks, searches, low, ends[:, 0], strict=True)
     ]
 
 
-class _Found(NamedTuple):
+class _FittedBend(NamedTuple):
     """A bend of d data sets: the curve, standard errors [d, 2] of ln B* and its size, t and degrees of freedom [d]."""
 
     bent: Bent
@@ -135,7 +137,7 @@ class _Found(NamedTuple):
 
 def _bent(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray, variance: np.ndarray
-) -> dict[Bend, _Found]:
+) -> dict[Bend, _FittedBend]:
     """Every bend of d data sets, fitted; ``variance`` [d] is that of ln steps, 0 where the residuals have to tell."""
     n, least = len(ln_batch), NEGLIGIBLE**2
     residual = bends.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
@@ -144,27 +146,29 @@ def _bent(
     start = np.stack([plain.ln_critical, np.log(plain.sharpness)], axis=1)
     trusted = np.where(variance > 0, KNOWN, 0)
     freedom = np.maximum(trusted + n - 4, 1)
-    fits_of_bends: dict[Bend, _Found] = {}
+    fits_of_bends: dict[Bend, _FittedBend] = {}
     for bend in BENDS:
         one = bends.fit(bend, ln_batch, ln_steps, weights, start, noise)
         scale = np.sqrt(np.maximum((trusted * variance + one.squares) / freedom, least))
         t = np.sign(one.size) * np.sqrt(np.maximum(plain.misfit - one.misfit, 0)) / scale
-        fits_of_bends[bend] = _Found(one, one.spread * scale[:, None], t, freedom)
+        fits_of_bends[bend] = _FittedBend(one, one.spread * scale[:, None], t, freedom)
     return fits_of_bends
 
 
-def _judged(bend: Bend, found: _Found, can_judge: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray) -> list[Check]:
+def _bend_checks(
+    bend: Bend, fitted: _FittedBend, can_judge: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray
+) -> list[Check]:
     """The check that a bend is of size 0, of d data sets; ``can_judge`` [d] says whether it can be judged."""
     below, above = LEVELS[bend]
-    doubted = found.t < -stdtrit(found.freedom, 1 - below)
-    doubted |= found.t > stdtrit(found.freedom, 1 - above)
-    reach = stdtrit(found.freedom, (1 + BOUND) / 2) * found.errors[:, 1]
+    doubted = fitted.t < -stdtrit(fitted.freedom, 1 - below)
+    doubted |= fitted.t > stdtrit(fitted.freedom, 1 - above)
+    half_widths = stdtrit(fitted.freedom, (1 + BOUND) / 2) * fitted.errors[:, 1]
     checks = []
     for i, where in enumerate(ln_best):
         if not can_judge[i]:
             checks.append(Check(bend, _too_few(bend, where, ln_batch), "cannot tell"))
             continue
-        size = found.bent.size[i] + np.array([0, -1, 1]) * reach[i]
+        size = fitted.bent.size[i] + np.array([0, -1, 1]) * half_widths[i]
         borne_out: CheckOutcome = "pass" if np.abs(size).max() <= TOLERATED[bend] else "cannot tell"
         checks.append(Check(bend, _words(bend, size), "doubt" if doubted[i] else borne_out))
     return checks

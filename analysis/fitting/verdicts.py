@@ -13,7 +13,7 @@ from analysis.text import Verdict
 # The model error: so many octaves, or so many times what the data leave open, whichever is less. It is smaller where
 # the shape can be judged on both sides of the knee.
 OCTAVES = 0.35
-JUDGED, UNJUDGED = 0.8, 1.3
+TIMES_IF_CHECKED, TIMES_IF_UNCHECKED = 0.8, 1.3
 FAILED = {
     "slope": "the slope at small batch sizes is not -1 but {}",
     "plateau": "the slope at large batch sizes is not 0 but {}",
@@ -36,30 +36,30 @@ class Statement(NamedTuple):
     caveats: tuple[str, ...]
 
 
-def model_error(ln_best: float, reach: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """Error due to the fitted shape at either end of an interval that reaches so far [2].
+def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
+    """Error due to the fitted shape at either end of an interval whose ends are ``widths`` [2] from its best value.
 
-    Logarithms of factors, like ``reach``; 0 where the end is open.
+    Logarithms of factors, like ``widths``; 0 where the end is open.
     """
-    times = JUDGED if all(shapes.sides(ln_best, ln_batch)) else UNJUDGED
-    return np.where(np.isfinite(reach), np.minimum(OCTAVES * OCTAVE, times * reach), 0)
+    times = TIMES_IF_CHECKED if all(shapes.sides(ln_best, ln_batch)) else TIMES_IF_UNCHECKED
+    return np.where(np.isfinite(widths), np.minimum(OCTAVES * OCTAVE, times * widths), 0)
 
 
 def decide(
-    reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: ShapeChecks
+    data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: ShapeChecks
 ) -> Statement:
     """Decides what an interval of ln B* proves, in which direction, and whether the shape allows it.
 
     Where a check of the shape fails, no interval is stated. A lower bound is, which is that of the bent curves, too.
 
     Args:
-      reach: [2], the ends that the data alone leave, which the verdict is by.
+      data_ends: [2], the ends that the data alone leave, which the verdict is by.
       ends: [2], of the interval with the model error, which is stated.
       ln_batch: [n], sorted.
       plateau_seen: whether evaluations were close enough together to see one.
       shape: of the curve.
     """
-    claim = _of_interval(reach, ends, ln_batch, plateau_seen)
+    claim = _of_interval(data_ends, ends, ln_batch, plateau_seen)
     doubts = shape.doubts
     if not doubts:
         return claim
@@ -71,9 +71,9 @@ def decide(
     return Statement("at_least" if bounded else "not_identified", ends, (*caveats, *claim.caveats))
 
 
-def _of_interval(reach: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Statement:
+def _of_interval(data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Statement:
     # An end on the smallest or largest batch size counts as inside; rounding of logarithms must not decide it.
-    above, below = reach[0] >= ln_batch[0] - 1e-9, reach[1] <= ln_batch[-1] + 1e-9
+    above, below = data_ends[0] >= ln_batch[0] - 1e-9, data_ends[1] <= ln_batch[-1] + 1e-9
     caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
     caveats += () if above else ("the interval reaches past the smallest batch size",)
     return Statement(text.verdict(bool(above), bool(below and plateau_seen)), ends, caveats)

@@ -99,7 +99,7 @@ ledger.loc[:, (ledger != 0).any()].assign(adds_up=adds_up)
 
 # %%
 findings = verify.examine(STORE, print)
-print(*[fault.line for found in findings for fault in found.faults], verify.summary(findings), sep="\n")
+print(*[fault.line for finding in findings for fault in finding.faults], verify.summary(findings), sep="\n")
 
 # %% [markdown]
 # The check by hand, of one file: its hash is the one on record, and with a single bit changed it is not.
@@ -195,13 +195,13 @@ crossed.sort_values(["steps_high", "trial"]).head()
 # opening the measurements, and it is bound by hashes to the tables it was made from.
 
 # %%
-held = overview.survey(STORE)
-table = steps.table(held)
+survey = overview.survey(STORE)
+table = steps.table(survey)
 row = table[(table["study"] == commit.name) & (table["target_metric"] == target.metric)].iloc[0]
 ways = {
     "rows in memory": answers.best(crossed)[commit.name],
     "scan of the files": answers.best(scan.intervals([commit], target))[commit.name],
-    "envelope": held.answers(target, {commit.name})[commit.name],
+    "envelope": survey.answers(target, {commit.name})[commit.name],
     "table of steps": answers.Answer(*(int(row[name]) for name in answers.Answer._fields)),
 }
 assert len(set(ways.values())) == 1, "an answer does not depend on the way to it"
@@ -221,9 +221,9 @@ sizes.assign(share=(sizes["envelope"] / sizes["measurements"]).map("{:.1%}".form
 
 # %%
 easier = [float(f"{target.value * times:.3g}") for times in (1.0, 1.25, 1.5, 2.0, 3.0)]
-found = {value: held.answers(type(target)(target.metric, value), {commit.name}) for value in easier}
+answers = {value: survey.answers(type(target)(target.metric, value), {commit.name}) for value in easier}
 pd.DataFrame(
-    [each.get(commit.name, (None,) * 3) for each in found.values()],
+    [each.get(commit.name, (None,) * 3) for each in answers.values()],
     columns=answers.Answer._fields,
     index=pd.Index(easier, name=f"{target.metric} ≤"),
 ).astype("Int64")

@@ -64,8 +64,8 @@ gallery.show(batch_figures.steps_to_target([one]))
 # within 20 % of the line, maximal data parallelism within 20 % of the plateau.
 
 # %%
-points = one.judged.points
-shares = pd.DataFrame(regimes.probabilities(one.judged.fit, points.batch_size).T, columns=regimes.REGIMES)
+points = one.selected.points
+shares = pd.DataFrame(regimes.probabilities(one.selected.fit, points.batch_size).T, columns=regimes.REGIMES)
 pd.DataFrame({"batch size": points.batch_size, "steps_low": points.low, "steps_high": points.high}, dtype=int).join(
     shares.round(2)
 ).set_index("batch size")
@@ -84,7 +84,7 @@ pd.DataFrame({"batch size": points.batch_size, "steps_low": points.low, "steps_h
 # both, so that it does not rely on the knee being a hyperbola.
 
 # %%
-fit = one.judged.fit
+fit = one.selected.fit
 pd.Series(
     {
         "plateau S_min, steps": fit.s_min,
@@ -93,8 +93,8 @@ pd.Series(
         "its 90 % interval, low": fit.low,
         "its 90 % interval, high": fit.high,
         "sharpness a": fit.sharpness,
-        "verdict": one.judged.verdict.replace("_", " "),
-        "notes": one.judged.reason,
+        "verdict": one.selected.verdict.replace("_", " "),
+        "notes": one.selected.reason,
     },
     name="",
 ).to_frame()
@@ -105,7 +105,7 @@ pd.Series(
 # look. *Cannot tell* is said where there is too little to judge.
 
 # %%
-print(assumptions.listing(one.judged.checks))
+print(assumptions.listing(one.selected.checks))
 
 # %% [markdown]
 # ## All curves
@@ -116,8 +116,8 @@ print(assumptions.listing(one.judged.checks))
 
 # %%
 names = pd.DataFrame([one.curve.workload._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
-table = fits.table(names, [one.judged for one in fitted])
-table["critical batch size"] = [fits.critical_in_words(one.judged) for one in fitted]
+table = fits.table(names, [one.selected for one in fitted])
+table["critical batch size"] = [fits.critical_in_words(one.selected) for one in fitted]
 table[[*names, "critical batch size", "s_min", "sharpness", "half_trials_octaves", "model_error_octaves", "doubts"]]
 
 # %%
@@ -146,14 +146,14 @@ Markdown("Of all curves: " + ", ".join(f"{count} *{verdict}*" for verdict, count
 (quadratic, *_) = [each for each in fitted if (each.curve.dataset, each.curve.optimizer) == ("noise", "sgd")]
 by_size = {commit.study.batch_size: commit.study for commit in quadratic.curve.workload.commits}
 noisy = [by_size[size] for size in sorted(by_size)]
-tried = quadratic.judged.points.trials
+tried = quadratic.selected.points.trials
 known = pd.DataFrame(
     {
         "batch size": [study.batch_size for study in noisy],
         "by expectation": [noisy_quadratic.least_steps(study) for study in noisy],
         f"best of {tried}": [noisy_quadratic.best_of(study, tried) for study in noisy],
-        "measured, low": quadratic.judged.points.low,
-        "measured, high": quadratic.judged.points.high,
+        "measured, low": quadratic.selected.points.low,
+        "measured, high": quadratic.selected.points.high,
     }
 ).set_index("batch size")
 known.round(0).astype(int)
@@ -172,7 +172,7 @@ gallery.show(batch_figures.steps_to_target([quadratic]))
 # %%
 truths = {"by expectation": None, f"best of {tried}": tried}
 critical = {name: noisy_quadratic.critical_batch_size(noisy[0], count) for name, count in truths.items()}
-low, high = quadratic.judged.fit.low, quadratic.judged.fit.high
+low, high = quadratic.selected.fit.low, quadratic.selected.fit.high
 pd.DataFrame(
     [(truth, low, high, low <= truth <= high) for truth in critical.values()],
     columns=["true critical batch size", "interval, low", "interval, high", "holds it"],
@@ -200,10 +200,10 @@ gallery.show(best_of_figures.draw_searches([quadratic, one], [2, 5, 14]))
 
 # %%
 of_quadratic = trials.of_commits(quadratic.curve.workload.commits, quadratic.curve.target).values()
-found = {
+answers = {
     f"median best of {k}": [medians.summarize(each, tried, k).median.high for each in of_quadratic] for k in (2, 14)
 }
-searches = pd.DataFrame(found, index=pd.Index([each.study.batch_size for each in of_quadratic], name="batch size"))
+searches = pd.DataFrame(answers, index=pd.Index([each.study.batch_size for each in of_quadratic], name="batch size"))
 searches.assign(factor=searches["median best of 2"] / searches["median best of 14"]).sort_index()
 
 # %% [markdown]
@@ -222,11 +222,16 @@ shorter = {
 fewer = {
     largest: curve_fits.of_workload(workload._replace(commits=kept), curve.target) for largest, kept in shorter.items()
 }
-cut = {largest: each.judged for largest, each in fewer.items()}
+cut = {largest: each.selected for largest, each in fewer.items()}
 pd.DataFrame(
     [
-        (largest, judged.fit and judged.fit.critical_batch_size, fits.critical_in_words(judged), judged.reason)
-        for largest, judged in cut.items()
+        (
+            largest,
+            points_fit.fit and points_fit.fit.critical_batch_size,
+            fits.critical_in_words(points_fit),
+            points_fit.reason,
+        )
+        for largest, points_fit in cut.items()
     ],
     columns=["largest batch size", "best fit", "critical batch size", "reason"],
 ).set_index("largest batch size")
@@ -238,7 +243,7 @@ pd.DataFrame(
 # than a bound.
 
 # %%
-bounded = [largest for largest, judged in cut.items() if judged.verdict == "at_least"] or list(cut)
+bounded = [largest for largest, points_fit in cut.items() if points_fit.verdict == "at_least"] or list(cut)
 chosen = bounded[-1]
 gallery.show(batch_figures.steps_to_target([fewer[chosen]]))
 

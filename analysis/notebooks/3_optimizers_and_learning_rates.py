@@ -63,10 +63,10 @@ table = pd.DataFrame(
         {
             "model": one.curve.model,
             "optimizer": one.curve.optimizer,
-            "critical batch size": fits.critical_in_words(one.judged),
-            "E_min": one.judged.fit and one.judged.fit.e_min,
-            "S_min": one.judged.fit and one.judged.fit.s_min,
-            **contradictions.stated_interval(one.judged)._asdict(),
+            "critical batch size": fits.critical_in_words(one.selected),
+            "E_min": one.selected.fit and one.selected.fit.e_min,
+            "S_min": one.selected.fit and one.selected.fit.s_min,
+            **contradictions.stated_interval(one.selected)._asdict(),
         }
         for one in digits
     ]
@@ -120,8 +120,8 @@ gallery.show(registry.draw_kind(STORE, FigureRequest("split", where=(decayed,), 
 # the *effective* learning rate, learning rate / (1 − μ), which the last panel shows (Figure 8 of Shallue et al.).
 
 # %%
-asked = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" for name in ("sgd", "momentum", "adam")]
-gallery.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tuple(asked))))
+conditions = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" for name in ("sgd", "momentum", "adam")]
+gallery.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tuple(conditions))))
 
 # %% [markdown]
 # Does it grow linearly? The power of the batch size by which the rate grows: 1 is the linear rule, 0.5 that of the
@@ -162,14 +162,14 @@ pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every
 # pulled down.
 
 # %%
-gallery.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(asked[1],))))
+gallery.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(conditions[1],))))
 
 # %% [markdown]
 # The share of trials that reached the target says the same in a number, for all optimizers:
 
 # %%
-held, _ = steps.load(STORE)
-answered, notes = medians.answer(held)
+overview, _ = steps.load(STORE)
+answered, notes = medians.answer(overview)
 answered = answered[answered["study"].isin([commit.name for one in chosen for commit in one.commits])]
 success = answered.pivot_table(index=["model", "optimizer"], columns="batch_size", values="success")
 (100 * success).round().astype("Int64").astype(str) + " %"
@@ -187,8 +187,8 @@ edges = answered[~answered["at_edge"].isin(["no", "unclear"])]
 edges.groupby(["model", "optimizer", "at_edge"]).agg(batch_sizes=("batch_size", list))
 
 # %%
-named, judged = len(edges), int((answered["at_edge"] != "unclear").sum())
-Markdown(f"{named} of {judged} studies that could be judged have an optimum at an edge, or perhaps at one.")
+named, decidable = len(edges), int((answered["at_edge"] != "unclear").sum())
+Markdown(f"{named} of {decidable} studies that could be judged have an optimum at an edge, or perhaps at one.")
 
 # %% [markdown]
 # Were there enough trials? *No* is said where the best of half of the trials is worse than that of all by more than a
@@ -232,15 +232,17 @@ luck.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
 
 # %%
 both = curve_fits.moves(fitted).set_index(["dataset", "model", "optimizer"])
-words = [[fits.critical_in_words(judged) for _, judged in curve_fits.answers(one)] for one in fitted if one.confirmed]
+words = [
+    [fits.critical_in_words(points_fit) for _, points_fit in curve_fits.answers(one)] for one in fitted if one.confirmed
+]
 both.assign(**dict(zip(curve_fits.ANSWERS, zip(*words, strict=True), strict=True)))
 
 # %%
-told = both.dropna(subset="octaves")
+moved = both.dropna(subset="octaves")
 Markdown(
-    f"Of {len(told)} workloads whose knee is identified both ways {int((told['octaves'] > 0).sum())} have it at a "
-    f"larger batch size once confirmed, by {told['octaves'].median():+.2f} octaves in the median of all; "
-    f"{len(told) - int(told['inside'].sum())} leave the 90 % interval of what was selected."
+    f"Of {len(moved)} workloads whose knee is identified both ways {int((moved['octaves'] > 0).sum())} have it at a "
+    f"larger batch size once confirmed, by {moved['octaves'].median():+.2f} octaves in the median of all; "
+    f"{len(moved) - int(moved['inside'].sum())} leave the 90 % interval of what was selected."
 )
 
 # %% [markdown]

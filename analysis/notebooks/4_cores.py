@@ -47,13 +47,13 @@ STORE = releases.release()
 # their number of links.
 
 # %%
-held = factorizations.load(STORE)
-table = epochs.table(held).assign(links=[one.study.dataset_options.get("links") for one in held])
+measured = factorizations.load(STORE)
+table = epochs.table(measured).assign(links=[one.study.dataset_options.get("links") for one in measured])
 named = table.set_index(["links", "dim", "solver", "table_dtype", "solver_dtype", "cores"])
 named.filter(["seconds_per_epoch", "recall_20", "recall_50", "complete", "infeasible"])
 
 # %%
-print(*(epochs.notes(held) or ["nothing more has to be known of these"]), sep="\n")
+print(*(epochs.notes(measured) or ["nothing more has to be known of these"]), sep="\n")
 
 # %% [markdown]
 # ## Two cores: a gain, and no law
@@ -63,12 +63,12 @@ print(*(epochs.notes(held) or ["nothing more has to be known of these"]), sep="\
 # shape of the question, not for comparison.
 
 # %%
-gallery.show(scaling_figures.epochs_against_cores(held))
+gallery.show(scaling_figures.epochs_against_cores(measured))
 
 # %%
-judged = [core_counts.judge(curve) for curve in core_counts.curves(held)]
-(several, *_) = [one for one in judged if len(one.curve.members) > 1]
-print(core_counts.readable([several]))
+core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measured)]
+(several, *_) = [one for one in core_fits if len(one.curve.members) > 1]
+print(core_counts.as_text([several]))
 
 # %% [markdown]
 # The speed-up is the ratio of the medians, the efficiency that speed-up over the one that perfect scaling would have
@@ -77,7 +77,7 @@ print(core_counts.readable([several]))
 # it was measured. Two numbers do not tell these apart.
 
 # %%
-gallery.show(scaling_figures.speedup(held))
+gallery.show(scaling_figures.speedup(measured))
 
 # %% [markdown]
 # Why does the verdict refuse to say what more cores would bring? An epoch has time that every core spends (*serial*),
@@ -112,8 +112,8 @@ lawful = truth["serial"] + truth["parallel"] / counts + truth["communication"] *
 spread = scaling.spread([one.seconds for one in several.curve.members])
 noise = np.random.default_rng(0).normal(0, np.hypot(spread, scaling.BETWEEN_RUNS), len(counts))
 fit = scaling.fit(counts, lawful * np.exp(noise), spread)
-found = pd.DataFrame([fit.serial, fit.parallel, fit.communication], index=truth.index).assign(truth=truth)
-found.assign(holds=(found["low"] <= found["truth"]) & (found["truth"] <= found["high"]))
+estimates = pd.DataFrame([fit.serial, fit.parallel, fit.communication], index=truth.index).assign(truth=truth)
+estimates.assign(holds=(estimates["low"] <= estimates["truth"]) & (estimates["truth"] <= estimates["high"]))
 
 # %%
 critical = fit.critical_cores
@@ -131,7 +131,7 @@ Markdown(
 
 # %%
 ways = table.groupby("data")["study"].transform("size")
-gallery.show(recall_figures.recall([one for one, count in zip(held, ways, strict=True) if count > 2]))
+gallery.show(recall_figures.recall([one for one, count in zip(measured, ways, strict=True) if count > 2]))
 
 # %% [markdown]
 # Sharding must not change what is learnt. By number of cores, from the same seed, metaparameters and initial tables;
@@ -153,7 +153,7 @@ pd.DataFrame(
 # curves end at one height, the solver does not matter for what is learnt, and only the seconds do.
 
 # %%
-gallery.show(recall_figures.solvers(held))
+gallery.show(recall_figures.solvers(measured))
 
 # %% [markdown]
 # ## Number formats
@@ -163,10 +163,10 @@ gallery.show(recall_figures.solvers(held))
 # one and of a weak one. A line that ends in a cross *diverged*: a table or the objective was not a number any more.
 
 # %%
-gallery.show(recall_figures.precision(held))
+gallery.show(recall_figures.precision(measured))
 
 # %%
-ways = [one for one in held if one.study.dim == 128 and one.study.solver == "cholesky"]
+ways = [one for one in measured if one.study.dim == 128 and one.study.solver == "cholesky"]
 formats = epochs.table(ways).assign(norm_penalty=[one.trials["norm_penalty"].iloc[0] for one in ways])
 formats = formats.set_index(["norm_penalty", "table_dtype", "solver_dtype"]).sort_index()
 formats.filter(["recall_20", "objective", "seconds_per_epoch", "bytes_per_core", "complete", "infeasible"])
@@ -178,10 +178,10 @@ formats.filter(["recall_20", "objective", "seconds_per_epoch", "bytes_per_core",
 # penalty λ. A search over both, each trial a point, the Recall@20 that chooses the best of them as colour:
 
 # %%
-gallery.show(recall_figures.tuning(held))
+gallery.show(recall_figures.tuning(measured))
 
 # %%
-(tuned, *_) = [one for one in held if len(one.trials) > 1]
+(tuned, *_) = [one for one in measured if len(one.trials) > 1]
 ranked = tuned.last[tuned.chosen_by].sort_values(ascending=False)
 Markdown(
     f"By {factorizations.SPLITS[tuned.chosen_by]} the best of {len(ranked)} trials has Recall@20 {ranked.iloc[0]:.4f}, "
@@ -200,8 +200,8 @@ variants = published_points.webgraph()
 variants[["variant", "min_links", "nodes_millions", "edges_billions", "size_gib"]].set_index("variant")
 
 # %%
-said = published_points.points("alx2022")
-said[["dataset", "cores", "seconds_per_epoch", "bound", "note"]].set_index("dataset")
+published = published_points.points("alx2022")
+published[["dataset", "cores", "seconds_per_epoch", "bound", "note"]].set_index("dataset")
 
 # %% [markdown]
 # ## What this does not show

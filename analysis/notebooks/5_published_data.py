@@ -60,9 +60,9 @@ published_points.points().drop_duplicates("source").set_index("source")[["citati
 # %%
 file = Path(SCRATCH.name) / "figure1.csv"
 points[["panel", "batch_size", "steps"]].to_csv(file, index=False)
-names, judged = fits.judge_points(file)
-figure1 = names.assign(**{"critical batch size": [fits.critical_in_words(one) for one in judged]})
-figure1.join(fits.table(names, judged)[["s_min", "sharpness", "doubts"]].round({"s_min": 0})).set_index("panel")
+names, points_fits = fits.of_file(file)
+figure1 = names.assign(**{"critical batch size": [fits.critical_in_words(one) for one in points_fits]})
+figure1.join(fits.table(names, points_fits)[["s_min", "sharpness", "doubts"]].round({"s_min": 0})).set_index("panel")
 
 # %% [markdown]
 # ## MLPerf's reference convergence points
@@ -86,18 +86,18 @@ print(
 
 # %%
 reference = curve_fits.of_store(releases.mlperf(), ("validation_shortfall", 0.0))
-looks = ["dataset", "model", "optimizer"]
+naming = ["dataset", "model", "optimizer"]
 summary = pd.DataFrame(
     {
-        **{name: [getattr(one.curve, name) for one in reference] for name in looks},
+        **{name: [getattr(one.curve, name) for one in reference] for name in naming},
         "batch sizes": [len(one.curve.batch_sizes) for one in reference],
-        "critical batch size": [fits.critical_in_words(one.judged) for one in reference],
-        "verdict": [one.judged.verdict for one in reference],
-        "doubts": [", ".join(fits.doubts(one.judged)) for one in reference],
+        "critical batch size": [fits.critical_in_words(one.selected) for one in reference],
+        "verdict": [one.selected.verdict for one in reference],
+        "doubts": [", ".join(fits.doubts(one.selected)) for one in reference],
     }
 )
 fittable = summary[summary["verdict"] != "not_identified"]
-fittable.set_index(looks)
+fittable.set_index(naming)
 
 # %%
 refused = summary[summary["verdict"] == "not_identified"].drop(columns=["critical batch size", "verdict", "doubts"])
@@ -108,7 +108,7 @@ Markdown(
 )
 
 # %%
-refused.assign(reason=[reference[i].judged.reason for i in refused.index]).set_index(looks)
+refused.assign(reason=[reference[i].selected.reason for i in refused.index]).set_index(naming)
 
 # %% [markdown]
 # A curve that several studies share at one batch size is not fitted: they are of the same benchmark with other
@@ -137,10 +137,10 @@ make = [sys.executable, "benchmarks/archives.py", archive, "--plausible", "--tri
 convert = [sys.executable, "-m", "results", "import", "shallue2018", archive, "--store", imported, "--any-checksum"]
 for command in [] if given else [make, convert]:
     subprocess.run(command, cwd=releases.ROOT, check=True, capture_output=True)
-found = Path(given).expanduser() if given else imported
-held = store.catalogue(found)
+folder = Path(given).expanduser() if given else imported
+commits = store.catalogue(folder)
 Markdown(
-    f"{len(held)} studies, {sum(one.ledger.planned for one in held):,} trials: "
+    f"{len(commits)} studies, {sum(one.ledger.planned for one in commits):,} trials: "
     f"**{'of the store that SHALLUE_STORE names' if given else 'synthetic'}**."
 )
 
@@ -149,7 +149,7 @@ Markdown(
 # agree. In sum:
 
 # %%
-ended = pd.DataFrame([one.ledger._asdict() for one in held]).sum()
+ended = pd.DataFrame([one.ledger._asdict() for one in commits]).sum()
 counted = pd.read_csv(published_points.FOLDER / "shallue2018_studies.csv")
 kinds = ["complete", "incomplete", "infeasible"]
 pd.DataFrame(
@@ -168,7 +168,7 @@ pd.DataFrame(
 # trials, curves lie above the diamonds where the best of fewer trials is worse.
 
 # %%
-studies = shallue2018.name_workloads(workload_studies.of_store(found))
+studies = shallue2018.name_workloads(workload_studies.of_store(folder))
 gallery.show(shallue2018.figure(studies, 1))
 
 # %% [markdown]
@@ -196,9 +196,9 @@ pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
 # %%
 ours = curve_fits.of_store(releases.release())
 lines = [
-    *(("measured here", " · ".join(one.curve.workload[:3]), one.judged) for one in ours),
-    *(("MLPerf", " · ".join(one.curve.workload[:3]), one.judged) for one in reference),
-    *(("Figure 1 of Shallue et al.", panel, one) for panel, one in zip(names["panel"], judged, strict=True)),
+    *(("measured here", " · ".join(one.curve.workload[:3]), one.selected) for one in ours),
+    *(("MLPerf", " · ".join(one.curve.workload[:3]), one.selected) for one in reference),
+    *(("Figure 1 of Shallue et al.", panel, one) for panel, one in zip(names["panel"], points_fits, strict=True)),
 ]
 statements = pd.DataFrame(
     [

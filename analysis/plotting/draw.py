@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from analysis.fitting import regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curves import Points
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks
 
 
@@ -206,10 +206,10 @@ def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | No
     ax.plot(across, examples / across, color=color, linestyle=(0, (4, 3)), linewidth=1, label=label, zorder=2.5)
 
 
-def knee(ax: Axes, judged: Judged, style: Style, *, factor: float = 1.0) -> None:
+def knee(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) -> None:
     """An open ring where the fitted curve, over ``factor``, passes its critical batch size, if that is identified."""
-    fit = judged.fit
-    if fit is None or judged.verdict != "identified":
+    fit = points_fit.fit
+    if fit is None or points_fit.verdict != "identified":
         return
     size = np.array([fit.critical_batch_size])
     ring: dict[str, Any] = {

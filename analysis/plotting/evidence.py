@@ -45,23 +45,25 @@ class CurveTrials(NamedTuple):
     studies: Sequence[StudyTrials]
 
 
-def tuning_panels(page: CurveTrials) -> list[Panel]:
+def tuning_panels(curve_trials: CurveTrials) -> list[Panel]:
     """Metaparameters of the best trial against batch size."""
-    space = page.studies[-1].study.space
-    quantities = tuning.shared_quantities(page.one, metaparameters.quantities(page.one.curve.tuned, space))
-    return [tuning.panel(f"best {one.label}", page.one, one) for one in quantities[:MOST_QUANTITIES]]
+    space = curve_trials.studies[-1].study.space
+    quantities = tuning.shared_quantities(
+        curve_trials.one, metaparameters.quantities(curve_trials.one.curve.tuned, space)
+    )
+    return [tuning.panel(f"best {one.label}", curve_trials.one, one) for one in quantities[:MOST_QUANTITIES]]
 
 
-def success_panel(page: CurveTrials) -> Panel:
+def success_panel(curve_trials: CurveTrials) -> Panel:
     """The share of trials that reached the target, with its interval."""
     title = "share of trials that reached"
-    if page.one.curve.pruned:
+    if curve_trials.one.curve.pruned:
         return grid.empty(
             title, "pruned: what losing trials would have come to is not known", across=ACROSS, size=SMALL
         )
     sizes, shares = [], []
-    for study in page.studies:
-        rows = study.counting
+    for study in curve_trials.studies:
+        rows = study.rows_in_k
         reached = int((rows["outcome"] == trials.REACHED).sum())
         undecided = int((rows["outcome"] == trials.UNDECIDED).sum())
         if len(rows):
@@ -79,29 +81,29 @@ def success_panel(page: CurveTrials) -> Panel:
     return Panel(f"{title} (90 %)", onto)
 
 
-def ledger_panel(page: CurveTrials) -> Panel:
+def ledger_panel(curve_trials: CurveTrials) -> Panel:
     """planned = complete + infeasible + incomplete + missing, at every batch size."""
-    counted: dict[int, np.ndarray] = {}
-    for commit in page.one.curve.workload.commits:
+    endings: dict[int, np.ndarray] = {}
+    for commit in curve_trials.one.curve.workload.commits:
         size = commit.study.batch_size or 0
-        counted[size] = counted.get(size, np.zeros(len(ENDS), int)) + _endings(commit)
-    sizes = sorted(counted)
-    counts = np.array([counted[size] for size in sizes])
-    looks = {name: look for i, (name, look) in enumerate(ENDS.items()) if counts[:, i].any()}
+        endings[size] = endings.get(size, np.zeros(len(ENDS), int)) + _endings(commit)
+    sizes = sorted(endings)
+    counts = np.array([endings[size] for size in sizes])
+    styles = {name: style for i, (name, style) in enumerate(ENDS.items()) if counts[:, i].any()}
 
     def onto(ax: Axes) -> None:
         _across(ax, sizes)
         base = np.zeros(len(sizes))
         left, width = np.array(sizes) / 2**0.36, np.array(sizes) * (2**0.36 - 2**-0.36)
-        for name, look in looks.items():
+        for name, style in styles.items():
             count = counts[:, list(ENDS).index(name)]
-            ax.bar(left, count, width, base, align="edge", linewidth=0.5, zorder=3, **look)
+            ax.bar(left, count, width, base, align="edge", linewidth=0.5, zorder=3, **style)
             base += count
         ax.set_ylim(0, base.max() * 1.02)
         ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
         ax.set_ylabel("trials")
 
-    legend = [Patch(label=name, **look) for name, look in looks.items()]
+    legend = [Patch(label=name, **style) for name, style in styles.items()]
     return Panel(f"how {counts.sum():,} planned trials ended", onto, legend)
 
 
@@ -111,9 +113,9 @@ def _endings(commit: Commit) -> np.ndarray:
     return np.array([ledger.complete, ledger.infeasible, ledger.pruned, others, ledger.missing])
 
 
-def confirmation_panel(page: CurveTrials) -> Panel:
+def confirmation_panel(curve_trials: CurveTrials) -> Panel:
     """Steps on fresh seeds over selected steps; of a chosen trial also the repeats that chose it."""
-    again = page.one.confirmations
+    again = curve_trials.one.confirmations
     if not again:
         why = "no trial of this target was run again on fresh seeds; ask for it with confirm=6"
         return grid.empty("confirmed over selected steps", why, across=ACROSS, size=SMALL)

@@ -36,7 +36,7 @@ class Panel(NamedTuple):
     legend: Sequence[Artist] = ()
 
 
-def places(panels: Sequence[Panel]) -> dict[tuple[int, int], Panel]:
+def positions(panels: Sequence[Panel]) -> dict[tuple[int, int], Panel]:
     """Panels by row and column, in as many columns as suit their number."""
     columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
     return {divmod(i, columns): panel for i, panel in enumerate(panels)}
@@ -64,10 +64,10 @@ def grid(
       panels: of any number of rows and up to three columns.
       symbols: of a legend under the title, of what all panels show.
     """
-    rows, columns = (1 + max(place[i] for place in panels) for i in (0, 1))
+    rows, columns = (1 + max(position[i] for position in panels) for i in (0, 1))
     width, height = WIDTHS[columns], HEIGHTS[columns]
     beneath = [
-        max((_lines(panels[place].legend, width) for place in panels if place[0] == row), default=0) * LINE
+        max((_lines(panels[position].legend, width) for position in panels if position[0] == row), default=0) * LINE
         for row in range(rows)
     ]
     across = columns * width + 0.1

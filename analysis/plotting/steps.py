@@ -52,12 +52,14 @@ def panel(
             if perfect in (EACH, one.label):
                 draw.perfect_scaling(ax, _examples(one) / factor)
         if alone:
-            verdicts.critical_batch_sizes(ax, verdicts.label_fits(members[0].judged, members[0].confirmed), small=True)
+            verdicts.critical_batch_sizes(
+                ax, verdicts.label_fits(members[0].selected, members[0].confirmed), small=True
+            )
 
     alone = len(members) == 1
     entries = [
         draw.legend_entry(
-            style, f"{one.label}: {fits.both_in_words(one.judged, None if relative_to else one.confirmed)}"
+            style, f"{one.label}: {fits.both_in_words(one.selected, None if relative_to else one.confirmed)}"
         )
         for one, style in zip(members, styles, strict=True)
     ]
@@ -71,7 +73,7 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
     entries: list[Artist] = [draw.legend_entry(style, "selected, and fit" if again else "measured, and fit")]
     if again:
         entries.append(draw.legend_entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
-    if any(one.judged.fit for one in members):
+    if any(one.selected.fit for one in members):
         entries.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
         ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": style.color, "markeredgewidth": 1.2}
         entries.append(
@@ -92,7 +94,7 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
 def _axes(ax: Axes, members: Sequence[CurveFits], factors: Sequence[float], relative_to: int | None) -> None:
     sizes, heights = list[float](), list[float]()
     for one, factor in zip(members, factors, strict=True):
-        points, (beside, beside_steps) = one.judged.points, _published(one, relative_to)
+        points, (beside, beside_steps) = one.selected.points, _published(one, relative_to)
         sizes += [*points.batch_size, *one.missed, *beside]
         heights += [*(v / factor for v in (*draw.heights(points), *one.missed.values())), *beside_steps]
         heights += confirmations.heights(one.confirmations) if relative_to is None else []
@@ -102,18 +104,18 @@ def _axes(ax: Axes, members: Sequence[CurveFits], factors: Sequence[float], rela
 
 
 def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: int | None, *, alone: bool) -> None:
-    judged = one.judged
+    points_fit = one.selected
     ax.plot(*_published(one, relative_to), color=style.color, zorder=3.5, **PUBLISHED)
-    draw.measurements(ax, judged.points, style, None, factor=factor, size=4.2)
+    draw.measurements(ax, points_fit.points, style, None, factor=factor, size=4.2)
     if one.missed:
         draw.missed_budgets(ax, list(one.missed), [v / factor for v in one.missed.values()], style)
-    if judged.fit:
-        draw.band(ax, judged.fit, style, factor=factor, alpha=0.25 if alone else 0.14)
-        draw.fit_line(ax, judged.fit, style, None, factor=factor)
-        draw.knee(ax, judged, style, factor=factor)
+    if points_fit.fit:
+        draw.band(ax, points_fit.fit, style, factor=factor, alpha=0.25 if alone else 0.14)
+        draw.fit_line(ax, points_fit.fit, style, None, factor=factor)
+        draw.knee(ax, points_fit, style, factor=factor)
     else:
-        middle = (regimes.from_zero(judged.points.low) + judged.points.high) / 2 / factor
-        ax.plot(judged.points.batch_size, middle, color=style.color, linestyle=style.line, linewidth=0.8, alpha=0.6)
+        middle = (regimes.from_zero(points_fit.points.low) + points_fit.points.high) / 2 / factor
+        ax.plot(points_fit.points.batch_size, middle, color=style.color, linestyle=style.line, linewidth=0.8, alpha=0.6)
     if relative_to is None and one.confirmed is not None:
         own = _again(style, alone)
         draw.repeated_medians(ax, one.confirmations, own, size=4.2, hollow=not alone)
@@ -140,9 +142,9 @@ def _published(one: CurveFits, relative_to: int | None) -> tuple[np.ndarray, np.
 
 def _examples(one: CurveFits) -> float:
     """Batch size times steps where scaling is perfect: as fitted, or of the smallest batch size."""
-    if one.judged.fit:
-        return one.judged.fit.e_min
-    points = one.judged.points
+    if one.selected.fit:
+        return one.selected.fit.e_min
+    points = one.selected.points
     return float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
 
 

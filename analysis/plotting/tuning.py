@@ -41,8 +41,8 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
             for name, power in POWERS.items():
                 scaled = value[0] * (sizes / sizes[0]) ** power
                 ax.plot(sizes, scaled, color=INK, linestyle=DASHES[name], linewidth=1.0)
-        fit = one.judged.fit
-        if fit is not None and one.judged.verdict == "identified":
+        fit = one.selected.fit
+        if fit is not None and one.selected.verdict == "identified":
             ax.axvline(fit.critical_batch_size, zorder=1, **CRITICAL)
         ax.set_xlabel("batch size (examples)")
         ax.set_ylabel(quantity.label)

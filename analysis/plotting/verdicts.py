@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from analysis.fitting import fits, regimes
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw
 from analysis.plotting.draw import INK
 
@@ -25,15 +25,15 @@ class LabelledFit(NamedTuple):
 
     label: str
     color: str
-    judged: Judged
+    points_fit: PointsFit
 
 
-def label_fits(judged: Judged, confirmed: Judged | None) -> list[LabelledFit]:
+def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[LabelledFit]:
     """The fits of a curve with their labels in pictures: one, or a selected and a confirmed one."""
     if confirmed is None:
-        return [LabelledFit("critical batch size", INK, judged)]
+        return [LabelledFit("critical batch size", INK, selected)]
     return [
-        LabelledFit("selected", draw.SELECTED.color, judged),
+        LabelledFit("selected", draw.SELECTED.color, selected),
         LabelledFit("confirmed", draw.CONFIRMED.color, confirmed),
     ]
 
@@ -45,7 +45,7 @@ def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
     """
     edges = np.geomspace(*ax.get_xlim(), 241)
     middles = np.sqrt(edges[1:] * edges[:-1])
-    strips = [(one, regimes.names(one.judged.fit, middles)) for one in labelled if one.judged.fit]
+    strips = [(one, regimes.names(one.points_fit.fit, middles)) for one in labelled if one.points_fit.fit]
     if not strips:
         return
     first_names = strips[0][1]
@@ -94,7 +94,7 @@ def critical_batch_sizes(ax: Axes, labelled: Sequence[LabelledFit], *, small: bo
         return
     height, colon = 0.05, ":" if len(labelled) > 1 else ""
     for one in reversed(labelled):
-        words = f"{one.label}{colon} {fits.critical_in_words(one.judged)}"
+        words = f"{one.label}{colon} {fits.critical_in_words(one.points_fit)}"
         height += APART * _critical(ax, one, height, words)
 
 
@@ -104,18 +104,18 @@ def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
     space = " " if len(labelled) > 1 else "\n"
     for row, one in enumerate(reversed(labelled)):
         interval(ax, one, 0.035 + 0.045 * row, 6)
-        words = f"{one.label}{space}{fits.critical_in_words(one.judged)}"
+        words = f"{one.label}{space}{fits.critical_in_words(one.points_fit)}"
         up = 0.035 + 0.045 * len(labelled) + 0.075 * row
         ax.text(0.03, up, words, transform=ax.transAxes, color=one.color, **look)
 
 
 def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> tuple[float, float] | None:
     """The interval of a critical batch size as a bar at a height of the axes; its ends, None if there is nothing."""
-    _, color, judged = one
-    fit = judged.fit
-    if fit is None or judged.verdict == "not_identified":
+    _, color, points_fit = one
+    fit = points_fit.fit
+    if fit is None or points_fit.verdict == "not_identified":
         return None
-    low, high = _within(judged, fit, ax.get_xlim())
+    low, high = _within(points_fit, fit, ax.get_xlim())
     at: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
     ax.plot([low, high], [height] * 2, linewidth=2, solid_capstyle="butt", **at)
     for end, marker in ((low, "|" if low == fit.low else "<"), (high, "|" if high == fit.high else ">")):
@@ -123,40 +123,40 @@ def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> tu
     return low, high
 
 
-def _within(judged: Judged, fit: regimes.Fit, limits: tuple[float, float]) -> tuple[float, float]:
+def _within(points_fit: PointsFit, fit: regimes.Fit, limits: tuple[float, float]) -> tuple[float, float]:
     """The interval of a critical batch size within limits, as far as these where an end is open."""
-    low = limits[0] if math.isnan(fit.low) or judged.verdict == "at_most" else max(fit.low, limits[0])
-    high = limits[1] if math.isnan(fit.high) or judged.verdict == "at_least" else min(fit.high, limits[1])
+    low = limits[0] if math.isnan(fit.low) or points_fit.verdict == "at_most" else max(fit.low, limits[0])
+    high = limits[1] if math.isnan(fit.high) or points_fit.verdict == "at_least" else min(fit.high, limits[1])
     return low, high
 
 
 def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
     """A critical batch size as a marker with its interval upwards; an end that is open goes on to that of the axes."""
-    _, color, judged = one
-    fit = judged.fit
-    if fit is None or judged.verdict == "not_identified":
+    _, color, points_fit = one
+    fit = points_fit.fit
+    if fit is None or points_fit.verdict == "not_identified":
         return
     bottom, top = ax.get_ylim()
-    low, high = _within(judged, fit, (bottom, top))
+    low, high = _within(points_fit, fit, (bottom, top))
     ax.plot([across] * 2, [low, high], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
     for end, open_ in ((low, low == bottom), (high, high == top)):
         look: dict[str, Any] = {"marker": ("v" if end == low else "^") if open_ else "_", "markersize": 4.5}
         ax.plot([across], [end], color=color, zorder=3, clip_on=False, **look)
-    if judged.verdict == "identified":
+    if points_fit.verdict == "identified":
         look = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
         ax.plot([across], [fit.critical_batch_size], marker=marker, color=color, zorder=4, **look)
 
 
 def _critical(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
     """Draws one and returns how many rows it takes: two where the words stand above the interval for lack of room."""
-    _, color, judged = one
-    ends, fit = interval(ax, one, height), judged.fit
+    _, color, points_fit = one
+    ends, fit = interval(ax, one, height), points_fit.fit
     if ends is None or fit is None:
         ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=color, va="center")
         return 1
     (left, right), (low, high) = ax.get_xlim(), ends
     at_bottom = ax.get_xaxis_transform()
-    if left < fit.critical_batch_size < right and judged.verdict == "identified":
+    if left < fit.critical_batch_size < right and points_fit.verdict == "identified":
         foot_and_knee = [ax.get_ylim()[0], float(regimes.curve(fit, np.array(fit.critical_batch_size)))]
         ax.plot([fit.critical_batch_size] * 2, foot_and_knee, color=color, linewidth=0.9, linestyle=":", zorder=1.5)
         ax.plot(

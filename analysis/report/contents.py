@@ -26,7 +26,7 @@ class FilterGroup(NamedTuple):
       key: names it in the page's address.
       kind: of ``presentations.PRESENTATIONS``.
       dataset, model, optimizer: as filters call them.
-      said: the words that a search looks through.
+      search_text: the words that a search looks through.
       commits: its studies.
       waiting: plans of those that were requested and are not visible yet.
     """
@@ -36,7 +36,7 @@ class FilterGroup(NamedTuple):
     dataset: str
     model: str
     optimizer: str
-    said: str
+    search_text: str
     commits: Sequence[Commit] = ()
     waiting: Sequence[Plan] = ()
 
@@ -93,13 +93,13 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
         commits = sorted((commit for group in every for commit in group.commits), key=lambda commit: commit.name)
         runs = [row for commit in commits for row in read_table(commit, "studies").to_pylist()]
         move(len(visible))
-    places = {name: place for place, name in enumerate(groups)}
+    group_numbers = {name: group_number for group_number, name in enumerate(groups)}
     taken: set[str] = set()
     return PageContents(
         commits,
         [group._replace(key=picture.unique_stem(group.key, taken)) for group in add_waiting(every, folder, commits)],
-        [(places[goal.workload.commits[0].name], goal) for goal in goals],
-        [(places["/".join(presentations.labels(one.study))], one) for one in measured],
+        [(group_numbers[goal.workload.commits[0].name], goal) for goal in goals],
+        [(group_numbers["/".join(presentations.labels(one.study))], one) for one in measured],
         runs,
     )
 
@@ -115,13 +115,13 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[str, FilterGroup]:
     for goal in goals:
         one = goal.workload
         words = [one.title, goal.target_text, workload_rows.critical(goal)]
-        for _, judged in workload_rows.answers(goal):
-            words += [judged.verdict, *(regime for _, regime in workload_rows.regimes_in_words(judged))]
+        for _, points_fit in workload_rows.answers(goal):
+            words += [points_fit.verdict, *(regime for _, regime in workload_rows.regimes_in_words(points_fit))]
         name = one.commits[0].name
-        before = groups[name].said if name in groups else ""
+        before = groups[name].search_text if name in groups else ""
         key = "/".join(filter(None, [one.dataset, one.model, one.optimizer, one.distinction]))
-        said = " ".join([before, *words]).replace("_", " ")
-        groups[name] = FilterGroup(key, goal.kind, one.dataset, one.model, one.optimizer, said, one.commits)
+        search_text = " ".join([before, *words]).replace("_", " ")
+        groups[name] = FilterGroup(key, goal.kind, one.dataset, one.model, one.optimizer, search_text, one.commits)
     return groups
 
 
@@ -170,5 +170,5 @@ def _group(
     waiting: Sequence[Plan] = (),
 ) -> FilterGroup:
     """The group of studies that look alike; a search finds it by ``words``, or else by its names."""
-    said = " ".join(list(words) or names).replace("_", " ")
-    return FilterGroup("/".join(names[1:]), *names, said, commits, waiting)
+    search_text = " ".join(list(words) or names).replace("_", " ")
+    return FilterGroup("/".join(names[1:]), *names, search_text, commits, waiting)

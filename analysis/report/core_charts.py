@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis import text
 from analysis.cores import core_counts, epochs
-from analysis.cores.core_counts import JudgedCoreCurve
+from analysis.cores.core_counts import CoreCurveFit
 from analysis.cores.factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
@@ -54,24 +54,24 @@ def notes(studies: Sequence[MeasuredFactorization]) -> list[str]:
 def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
     """Seconds per epoch against cores, a chart per kind of data and device; emulated cores are on none."""
     curves = [curve for curve in core_counts.curves(studies) if len(curve.members) >= scaling_figures.FEWEST]
-    alike: dict[tuple[str, str], list[JudgedCoreCurve]] = {}
+    alike: dict[tuple[str, str], list[CoreCurveFit]] = {}
     for curve in curves:
-        place = curve.representative.hardware
-        device = (place.device_kind if place else None) or "an unknown device"
-        alike.setdefault((labels.size(curve.representative), device), []).append(core_counts.judge(curve))
-    for (size, device), judged in alike.items():
-        names = labels.distinguish([one.curve.representative for one in judged], always=2)
+        hardware = curve.representative.hardware
+        device = (hardware.device_kind if hardware else None) or "an unknown device"
+        alike.setdefault((labels.size(curve.representative), device), []).append(core_counts.of_curve(curve))
+    for (size, device), core_fits in alike.items():
+        names = labels.distinguish([one.curve.representative for one in core_fits], always=2)
         mark_of = marks.assign_marks(names)
-        points = [row for name, one in zip(names, judged, strict=True) for row in _timed(name, one)]
-        fits = [row for name, one in zip(names, judged, strict=True) for row in _law(name, one)]
+        points = [row for name, one in zip(names, core_fits, strict=True) for row in _timed(name, one)]
+        fits = [row for name, one in zip(names, core_fits, strict=True) for row in _law(name, one)]
         across = ticks.limits([row["x"] for row in points], 0.4, 0.4, least=2)
         up = ticks.limits([row[end] for row in points for end in ("low", "high")], 0.6, 0.5)
-        ideal = [_ideal(one, across) for one in judged]
-        conclusions = [f"{name}: {_verdict(one)}" for name, one in zip(names, judged, strict=True)]
+        ideal = [_ideal(one, across) for one in core_fits]
+        conclusions = [f"{name}: {_verdict(one)}" for name, one in zip(names, core_fits, strict=True)]
         yield CoreChart(
             f"Seconds per epoch on {device}",
             labels.line(
-                judged[0].curve.representative.study.dataset, size, "medians, and the middle half of the epochs"
+                core_fits[0].curve.representative.study.dataset, size, "medians, and the middle half of the epochs"
             ),
             conclusions,
             mark_of,
@@ -79,7 +79,7 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
                 "spec": charts.cores(mark_of, across, up),
                 "always": {"points": points, "fits": fits, "perfect": ideal},
             },
-            [one for each in judged for one in each.curve.members],
+            [one for each in core_fits for one in each.curve.members],
         )
 
 
@@ -116,15 +116,15 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]
         one = members[0]  # on every number of cores the trials are the same
         last, rows, split = one.last, [], SPLITS[one.chosen_by]
         for trial, row in one.trials.iterrows():
-            place = {"x": float(row["unobserved_weight"]), "y": float(row["norm_penalty"])}
+            point = {"x": float(row["unobserved_weight"]), "y": float(row["norm_penalty"])}
             diverged = row["status"] == "INFEASIBLE"
             recall = float(last[one.chosen_by].get(trial, np.nan))
             if not diverged and not np.isfinite(recall):
                 continue
             end = "diverged" if diverged else f"Recall@20 of {split}: {recall:.4f}"
-            lines = [f"trial {trial}", f"α: {place['x']:.3g}", f"λ: {place['y']:.3g}", end, f"study: {one.study.name}"]
+            lines = [f"trial {trial}", f"α: {point['x']:.3g}", f"λ: {point['y']:.3g}", end, f"study: {one.study.name}"]
             rows.append(
-                place
+                point
                 | {"told": "\n".join(lines), "best": int(trial == one.chosen)}
                 | ({"diverged": 1} if diverged else {"recall": recall})
             )
@@ -182,13 +182,13 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
     return CoreChart(title, goal, conclusions, mark_of, {"spec": spec, "always": {"points": rows}}, group)
 
 
-def _verdict(judged: JudgedCoreCurve) -> str:
+def _verdict(core_fit: CoreCurveFit) -> str:
     """The conclusions of a chart, and what it cannot show, in one paragraph."""
-    return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(judged)).replace("\n", " ")
+    return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(core_fit)).replace("\n", " ")
 
 
-def _timed(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
-    for one, middle in zip(judged.curve.members, judged.curve.seconds.tolist(), strict=True):
+def _timed(name: str, core_fit: CoreCurveFit) -> Iterator[dict[str, Any]]:
+    for one, middle in zip(core_fit.curve.members, core_fit.curve.seconds.tolist(), strict=True):
         low, high = np.quantile(one.seconds, (0.25, 0.75)).tolist()
         count = labels.span([len(one.seconds)], "epoch")
         spread = f"median of {count}, middle half {text.number(low)} … {text.number(high)}"
@@ -199,17 +199,17 @@ def _timed(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
             f"Recall@20: {one.result('recall_20'):.4f}",
             f"study: {one.study.name}",
         ]
-        place = {"x": one.study.cores, "y": middle, "low": low, "high": high}
-        yield {"series": name, "told": "\n".join(lines)} | {k: float(f"{v:.5g}") for k, v in place.items()}
+        point = {"x": one.study.cores, "y": middle, "low": low, "high": high}
+        yield {"series": name, "told": "\n".join(lines)} | {k: float(f"{v:.5g}") for k, v in point.items()}
 
 
-def _law(name: str, judged: JudgedCoreCurve) -> Iterator[dict[str, Any]]:
-    if judged.fit:
-        across = np.geomspace(judged.curve.cores[0], judged.curve.cores[-1], 41)
-        for x, y in zip(across.tolist(), judged.fit.seconds(across).tolist(), strict=True):
+def _law(name: str, core_fit: CoreCurveFit) -> Iterator[dict[str, Any]]:
+    if core_fit.fit:
+        across = np.geomspace(core_fit.curve.cores[0], core_fit.curve.cores[-1], 41)
+        for x, y in zip(across.tolist(), core_fit.fit.seconds(across).tolist(), strict=True):
             yield {"series": name, "x": float(f"{x:.5g}"), "y": float(f"{y:.5g}")}
 
 
-def _ideal(judged: JudgedCoreCurve, across: tuple[float, float]) -> dict[str, Any]:
-    work = float(judged.curve.seconds[0] * judged.curve.cores[0])
+def _ideal(core_fit: CoreCurveFit, across: tuple[float, float]) -> dict[str, Any]:
+    work = float(core_fit.curve.seconds[0] * core_fit.curve.cores[0])
     return {"x": across[0], "y": work / across[0], "x2": across[1], "y2": work / across[1]}

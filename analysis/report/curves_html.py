@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.assumptions import Check
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.report import marks, workload_rows
 from analysis.report.markup import Cell, Html, join, number, row, section, table, tag
 from analysis.report.steps_charts import StepsChart
@@ -43,8 +43,8 @@ def curves(charts: Sequence[StepsChart]) -> Html:
     before = itertools.accumulate((len(one.charts) for one in charts), initial=0)
     panels = [_panel(i, one) for i, one in zip(before, charts, strict=False)]
     content = tag("div", *panels, class_="panels") if panels else nothing
-    members = [place for one in charts for place, _ in one.members]
-    return section("curves", TITLE, content, said=READING if panels else None, groups=members if panels else None)
+    members = [group_number for one in charts for group_number, _ in one.members]
+    return section("curves", TITLE, content, about=READING if panels else None, groups=members if panels else None)
 
 
 def _panel(i: int, one: StepsChart) -> Html:
@@ -67,16 +67,16 @@ def _panel(i: int, one: StepsChart) -> Html:
             type="button",
             class_="chip",
             aria_pressed="false",
-            data_group=str(place),
+            data_group=str(group_number),
         )
-        for (place, goal), mark in zip(one.members, one.marks, strict=True)
+        for (group_number, goal), mark in zip(one.members, one.marks, strict=True)
     ]
     notes = [
-        tag("p", f"{goal.series}: no curve, {goal.fitted.why_nothing}.", data_groups=str(place), class_="note")
-        for place, goal in one.without
+        tag("p", f"{goal.series}: no curve, {goal.fitted.why_nothing}.", data_groups=str(group_number), class_="note")
+        for group_number, goal in one.without
         if goal.fitted
     ]
-    details = [_detail(place, goal) for place, goal in one.members]
+    details = [_detail(group_number, goal) for group_number, goal in one.members]
     return tag(
         "article",
         tag("h3", one.title),
@@ -87,29 +87,31 @@ def _panel(i: int, one: StepsChart) -> Html:
         *details,
         *notes,
         class_="panel wide" if several else "panel",
-        data_groups=" ".join(dict.fromkeys(str(place) for place, _ in [*one.members, *one.without])),
+        data_groups=" ".join(dict.fromkeys(str(group_number) for group_number, _ in [*one.members, *one.without])),
     )
 
 
-def _detail(place: int, goal: WorkloadRow) -> Html:
+def _detail(group_number: int, goal: WorkloadRow) -> Html:
     """Details of a workload that is looked at."""
     answers = workload_rows.answers(goal)
     paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
-    for name, judged in answers:
-        identified = ": identified" if judged.verdict == "identified" else ""
+    for name, points_fit in answers:
+        identified = ": identified" if points_fit.verdict == "identified" else ""
         of = f", {name}," if len(answers) > 1 else ""
         paragraphs += [
-            tag("p", f"Critical batch size{of} {fits.critical_in_words(judged)}{identified}."),
-            _regimes(judged),
-            *_checks(judged.checks),
-            tag("p", f"Of the points: {workload_rows.reason(goal, judged)}.", class_="note"),
+            tag("p", f"Critical batch size{of} {fits.critical_in_words(points_fit)}{identified}."),
+            _regimes(points_fit),
+            *_checks(points_fit.checks),
+            tag("p", f"Of the points: {workload_rows.reason(goal, points_fit)}.", class_="note"),
         ]
-    return tag("div", tag("h4", goal.series), *paragraphs, class_="detail", data_detail=str(place), hidden="")
+    return tag("div", tag("h4", goal.series), *paragraphs, class_="detail", data_detail=str(group_number), hidden="")
 
 
-def _regimes(judged: Judged) -> Html:
+def _regimes(points_fit: PointsFit) -> Html:
     """The regimes of a fit in their colours."""
-    runs = [tag("span", words, class_=f"regime r{place}") for place, words in workload_rows.regimes_in_words(judged)]
+    runs = [
+        tag("span", words, class_=f"regime r{regime}") for regime, words in workload_rows.regimes_in_words(points_fit)
+    ]
     return tag("div", *runs, class_="regimes") if runs else Html("")
 
 
@@ -129,20 +131,20 @@ def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
     """The table of workloads with their verdicts."""
     sizes = [size for _, goal in goals for size in goal.sizes]
     ends = (min(sizes), max(sizes)) if len(set(sizes)) > 1 else (1, 2)
-    rows = [_workload(place, goal, ends) for place, goal in goals]
+    rows = [_workload(group_number, goal, ends) for group_number, goal in goals]
     if not rows:
         return section("workloads", "Workloads", tag("p", "No study over batch sizes.", class_="none"))
     return section(
         "workloads",
         "Workloads and verdicts",
         table(WORKLOADS, rows, look="workloads"),
-        said=OF_WORKLOADS,
+        about=OF_WORKLOADS,
         groups=[p for p, _ in goals],
     )
 
 
-def _workload(place: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
-    judged = goal.fitted.judged if goal.fitted else None
+def _workload(group_number: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
+    points_fit = goal.fitted.selected if goal.fitted else None
     one = goal.workload
     title = tag(
         "span",
@@ -154,7 +156,7 @@ def _workload(place: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
     )
     sizes = goal.sizes
     notes = [*workload_rows.shortcomings(goal), workload_rows.best_in_words(goal)]
-    notes += [workload_rows.reason(goal, judged)] if judged and not judged.fit else []
+    notes += [workload_rows.reason(goal, points_fit)] if points_fit and not points_fit.fit else []
     fits_of = dict(workload_rows.answers(goal))
     runs = [_regimes(each) for each in fits_of.values()]
     cells: list[Cell | str] = [
@@ -164,25 +166,25 @@ def _workload(place: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
         *(_critical(fits_of.get(name), ends) for name in curve_fits.ANSWERS),
         Cell(join([*runs, *(tag("p", words) for words in notes if words)]), "", "words"),
     ]
-    return row(cells, WORKLOADS, data_groups=str(place), data_look=str(place))
+    return row(cells, WORKLOADS, data_groups=str(group_number), data_look=str(group_number))
 
 
-def _critical(judged: Judged | None, ends: tuple[float, float]) -> Cell:
+def _critical(points_fit: PointsFit | None, ends: tuple[float, float]) -> Cell:
     """A critical batch size with its interval, as a bar too, its verdict, and what is in doubt."""
-    if judged is None or not len(judged.points.batch_size):
+    if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
-    fit, verdict = judged.fit, judged.verdict.replace("_", " ")
+    fit, verdict = points_fit.fit, points_fit.verdict.replace("_", " ")
     middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
-    words = fits.critical_in_words(judged) if judged.verdict != "not_identified" else ""
-    doubts = fits.doubts(judged)
-    parts = [tag("span", words), _extent(judged, ends), tag("b", verdict, class_=f"verdict {judged.verdict}")]
+    words = fits.critical_in_words(points_fit) if points_fit.verdict != "not_identified" else ""
+    doubts = fits.doubts(points_fit)
+    parts = [tag("span", words), _extent(points_fit, ends), tag("b", verdict, class_=f"verdict {points_fit.verdict}")]
     parts += [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
     return Cell(join(parts), middle or "", "number")
 
 
-def _extent(judged: Judged, ends: tuple[float, float]) -> Html:
+def _extent(points_fit: PointsFit, ends: tuple[float, float]) -> Html:
     """The interval of the critical batch size as a bar between the smallest and the largest batch size on the page."""
-    extent = workload_rows.extent(judged, ends)
+    extent = workload_rows.extent(points_fit, ends)
     if not extent:
         return Html("")
     low, middle, high = extent
@@ -192,6 +194,6 @@ def _extent(judged: Judged, ends: tuple[float, float]) -> Html:
 
 
 def _trials(goal: WorkloadRow) -> int:
-    if goal.fitted and goal.fitted.judged.points.trials:
-        return goal.fitted.judged.points.trials
+    if goal.fitted and goal.fitted.selected.points.trials:
+        return goal.fitted.selected.points.trials
     return max(commit.trials for commit in goal.workload.commits)

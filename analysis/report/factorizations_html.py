@@ -40,17 +40,17 @@ def factorizations(
     """Charts and the table of factorizations; ``charts_before`` are on the page already."""
     if not studies:
         return Html("")
-    places = {one.study.name: place for place, one in studies}
-    panels = [_panel(charts_before + i, chart, places) for i, chart in enumerate(charts)]
+    group_numbers = {one.study.name: group_number for group_number, one in studies}
+    panels = [_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
     measured = [one for _, one in studies]
     values = epochs.table(measured).to_dict("records")
-    rows = [_row(place, one, own) for (place, one), own in zip(studies, values, strict=True)]
+    rows = [_row(group_number, one, own) for (group_number, one), own in zip(studies, values, strict=True)]
     notes = [tag("p", words, class_="note") for words in core_charts.notes(measured)]
     content = [tag("div", *panels, class_="panels"), *notes, table(FACTORIZATIONS, rows)]
-    return section("factorizations", TITLE, *content, said=OF_CORES, groups=places.values())
+    return section("factorizations", TITLE, *content, about=OF_CORES, groups=group_numbers.values())
 
 
-def _panel(i: int, chart: CoreChart, places: Mapping[str, int]) -> Html:
+def _panel(i: int, chart: CoreChart, group_numbers: Mapping[str, int]) -> Html:
     keys = [tag("span", marks.swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
     return tag(
         "article",
@@ -60,11 +60,11 @@ def _panel(i: int, chart: CoreChart, places: Mapping[str, int]) -> Html:
         tag("div", *keys, class_="chips"),
         tag("ul", *(tag("li", words) for words in chart.conclusions), class_="said"),
         class_="panel",
-        data_groups=" ".join(dict.fromkeys(str(places[one.study.name]) for one in chart.members)),
+        data_groups=" ".join(dict.fromkeys(str(group_numbers[one.study.name]) for one in chart.members)),
     )
 
 
-def _row(place: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
+def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
     """The row of a factorization with its values in the table of ``analysis.cores.epochs``."""
 
     def value(name: str) -> float | None:
@@ -86,7 +86,7 @@ def _row(place: int, one: MeasuredFactorization, values: Mapping[Hashable, Any])
         number(one.ledger.complete + one.ledger.infeasible),
         str(values["device_kind"] or ""),
     ]
-    return row(cells, FACTORIZATIONS, data_groups=str(place))
+    return row(cells, FACTORIZATIONS, data_groups=str(group_number))
 
 
 def _seconds(value: Callable[[str], float | None]) -> Cell:

@@ -49,17 +49,17 @@ def ledger(groups: Sequence[FilterGroup]) -> Html:
     never = [field.replace("_", " ") for field in Ledger._fields if field not in shown]
     notes = [tag("p", _sum(total), class_="sum"), _meanings(shown)]
     notes += [tag("p", f"None of the trials is {_or(never)}.", class_="note")] if never else []
-    return section("ledger", "Ledger", *notes, table(heads, rows, foot, look="ledger"), said=LEDGER)
+    return section("ledger", "Ledger", *notes, table(heads, rows, foot, look="ledger"), about=LEDGER)
 
 
-def _ledger_row(place: str, group: FilterGroup, shown: Sequence[str], heads: Sequence[str]) -> Html:
+def _ledger_row(group_number: str, group: FilterGroup, shown: Sequence[str], heads: Sequence[str]) -> Html:
     name = tag("span", tag("b", group.optimizer), tag("span", f"{group.dataset} · {group.model}"), class_="name")
     if group.waiting:
         name = Html(name + tag("small", f"{len(group.waiting):,} asked for, and not run yet"))
     own = group.ledger
     cells = [Cell(name, group.key, "title"), number(len(group.commits) + len(group.waiting))]
     cells += [number(getattr(own, field)) for field in shown]
-    return row(cells, heads, data_groups=place)
+    return row(cells, heads, data_groups=group_number)
 
 
 def _sum(total: Ledger) -> str:
@@ -148,15 +148,15 @@ def _files(contents: PageContents) -> Html:
     """The tables of every study with their hashes."""
     newest = {str(run["study"]): run for run in contents.runs}
     rows = [
-        _file_row(str(place), commit, newest.get(commit.name, {}))
-        for place, group in enumerate(contents.groups)
+        _file_row(str(group_number), commit, newest.get(commit.name, {}))
+        for group_number, group in enumerate(contents.groups)
         for commit in group.commits
     ]
     summary = tag("summary", f"Every study with the sha256 of its tables ({len(rows):,})")
     return tag("details", summary, table(FILES, rows, look="files"))
 
 
-def _file_row(place: str, commit: Commit, run: dict[str, Any]) -> Html:
+def _file_row(group_number: str, commit: Commit, run: dict[str, Any]) -> Html:
     hashes = [
         tag("span", f"{name} ", tag("code", commit.files[name].sha256))
         for name in ("studies", "trials", "measurements")
@@ -169,7 +169,7 @@ def _file_row(place: str, commit: Commit, run: dict[str, Any]) -> Html:
         Cell((run.get("git_commit") or "")[:12], None, "hash"),
         Cell(Html("".join(hashes)), "", "hashes"),
     ]
-    return row(cells, FILES, data_groups=place, data_study="")
+    return row(cells, FILES, data_groups=group_number, data_study="")
 
 
 def terms(commits: Iterable[Commit]) -> Html:
@@ -191,4 +191,4 @@ def terms(commits: Iterable[Commit]) -> Html:
 def kinds(groups: Sequence[FilterGroup]) -> list[tuple[str, str]]:
     """The kinds of studies on the page, with their names."""
     present = {group.kind for group in groups}
-    return [(kind, row.said) for kind, row in presentations.PRESENTATIONS.items() if kind in present]
+    return [(kind, row.title) for kind, row in presentations.PRESENTATIONS.items() if kind in present]

@@ -34,11 +34,13 @@ def join(children: Iterable[str]) -> Html:
     return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
 
 
-def section(name: str, title: str, *content: str, said: str | None = None, groups: Iterable[int] | None = None) -> Html:
+def section(
+    name: str, title: str, *content: str, about: str | None = None, groups: Iterable[int] | None = None
+) -> Html:
     """A section of the page; it is there while any of ``groups`` is shown."""
-    about = [tag("p", said, class_="about")] if said else []
+    paragraphs = [tag("p", about, class_="about")] if about else []
     shown = None if groups is None else " ".join(dict.fromkeys(map(str, groups)))
-    return tag("section", tag("h2", title), *about, *content, id=name, aria_label=title, data_groups=shown or None)
+    return tag("section", tag("h2", title), *paragraphs, *content, id=name, aria_label=title, data_groups=shown or None)
 
 
 def number(value: float | None, shown: str | None = None) -> Cell:

@@ -16,8 +16,8 @@
   function shown() {
     const words = asked("q").toLowerCase().split(/\s+/).filter(Boolean);
     const there = (group) => fields.slice(0, 4).every((name) => !asked(name) || group[name] === asked(name));
-    const said = (group) => `${group.said} ${group.key} ${group.key.replaceAll("_", " ")}`.toLowerCase();
-    const found = data.groups.map((group) => there(group) && words.every((word) => said(group).includes(word)));
+    const searchText = (group) => `${group.search_text} ${group.key} ${group.key.replaceAll("_", " ")}`.toLowerCase();
+    const found = data.groups.map((group) => there(group) && words.every((word) => searchText(group).includes(word)));
     return new Set(found.flatMap((yes, i) => (yes ? [i] : [])));
   }
 

@@ -37,7 +37,7 @@ SECTIONS = {
     "provenance": "Provenance",
     "licences": "Licences",
 }
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def write(folder: Folder, out: Path, target: tuple[str, float] | None, report: Callable[[str], None]) -> int:
@@ -86,7 +86,7 @@ def render(contents: PageContents, bundle: str) -> str:
         "config": charts.config(),
         "groups": [
             {"key": group.key, "kind": group.kind, "dataset": group.dataset, "model": group.model}
-            | {"optimizer": group.optimizer, "said": group.said.lower()}
+            | {"optimizer": group.optimizer, "search_text": group.search_text.lower()}
             for group in contents.groups
         ],
         "charts": [
@@ -105,7 +105,7 @@ def render(contents: PageContents, bundle: str) -> str:
         "bundle": bundle,
         "script": script,
     }
-    return _PLACE.sub(lambda place: filled[place[1]], _own("page.html"))
+    return _PLACEHOLDER.sub(lambda match: filled[match[1]], _own("page.html"))
 
 
 def embed_json(data: Any) -> str:

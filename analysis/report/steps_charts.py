@@ -10,7 +10,7 @@ from analysis.figures import pages
 from analysis.fitting import curve_fits, regimes
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks, verdicts
 from analysis.report import charts, marks, workload_rows
 from analysis.report.marks import Mark
@@ -59,18 +59,18 @@ def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
     """The charts of goals, each with the place of its group, that have a target and anything to show."""
     mark_of = marks.assign_marks(sorted({goal.series for _, goal in goals}))
     groups: dict[tuple[object, ...], list[Member]] = {}
-    for place, goal in goals:
+    for group_number, goal in goals:
         if goal.fitted:
             key = (goal.workload.dataset, goal.workload.model, goal.fitted.curve.target)
-            groups.setdefault(key, []).append((place, goal))
-    found, height = [], charts.TALL if len(groups) == 1 else charts.HEIGHT
+            groups.setdefault(key, []).append((group_number, goal))
+    steps_charts, height = [], charts.TALL if len(groups) == 1 else charts.HEIGHT
     for group in groups.values():
-        members = [(place, goal) for place, goal in group if _has_points(goal)]
+        members = [(group_number, goal) for group_number, goal in group if _has_points(goal)]
         if any(goal.fitted and goal.fitted.drawable for _, goal in members):
             own = [mark_of[goal.series] for _, goal in members]
-            others = [(place, goal) for place, goal in group if not _has_points(goal)]
-            found.append(StepsChart(members, own, _charts(members, own, height), others))
-    return found
+            others = [(group_number, goal) for group_number, goal in group if not _has_points(goal)]
+            steps_charts.append(StepsChart(members, own, _charts(members, own, height), others))
+    return steps_charts
 
 
 def _has_points(goal: WorkloadRow) -> bool:
@@ -96,19 +96,19 @@ def _chart(
     always: dict[str, ChartRows] = {"points": [], "fits": []}
     several: dict[str, ChartRows] = {"rings": [], "diagonals": list(_diagonals(across, up))}
     focused: dict[str, ChartRows] = {name: [] for name in ("bands", "regimes", "perfect", "knees", "critical")}
-    for place, goal in members:
-        judged = dict(workload_rows.answers(goal)).get(name)
-        if judged is None:
+    for group_number, goal in members:
+        points_fit = dict(workload_rows.answers(goal)).get(name)
+        if points_fit is None:
             continue
-        own = {"w": place, "series": goal.series}
+        own = {"w": group_number, "series": goal.series}
         points = _points(goal) if name == curve_fits.SELECTED else _confirmed(goal, up)
         always["points"] += [own | row for row in points]
-        focused["perfect"] += [own | row for row in _perfect(judged, across)]
-        if judged.fit:
-            _fitted(judged, judged.fit, own, across, always, several, focused)
+        focused["perfect"] += [own | row for row in _perfect(points_fit, across)]
+        if points_fit.fit:
+            _fitted(points_fit, points_fit.fit, own, across, always, several, focused)
     return {
         "spec": spec,
-        "groups": [place for place, _ in members],
+        "groups": [group_number for group_number, _ in members],
         "always": _round(always),
         "several": _round(several),
         "focused": _round(focused),
@@ -116,7 +116,7 @@ def _chart(
 
 
 def _fitted(
-    judged: Judged,
+    points_fit: PointsFit,
     fit: regimes.Fit,
     own: dict[str, Any],
     across: tuple[float, float],
@@ -132,12 +132,12 @@ def _fitted(
         ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
         focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
     focused["regimes"] += [own | row for row in _regimes(fit, across)]
-    if judged.verdict == "identified":
+    if points_fit.verdict == "identified":
         at = {"x": fit.critical_batch_size, "y": float(regimes.curve(fit, np.array(fit.critical_batch_size)))}
         several["rings"].append(own | at)
         focused["knees"].append(own | at)
-    if judged.verdict != "not_identified":
-        open_low, open_high = judged.verdict == "at_most", judged.verdict == "at_least"
+    if points_fit.verdict != "not_identified":
+        open_low, open_high = points_fit.verdict == "at_most", points_fit.verdict == "at_least"
         bounds = [across[0] if open_low else fit.low, across[1] if open_high else fit.high]
         first, last = (float(np.clip(bound, *across)) for bound in bounds)
         focused["critical"].append(own | {"x": first, "x2": last})
@@ -146,16 +146,16 @@ def _fitted(
 def _points(goal: WorkloadRow) -> Iterator[dict[str, Any]]:
     """Answers, and open ones at the budget where no trial reached the target."""
     assert goal.fitted is not None
-    points = goal.fitted.judged.points
+    points = goal.fitted.selected.points
     heading = f"{goal.workload.title} · {goal.target_text}"
     for size, low, high in zip(points.batch_size.tolist(), points.low.tolist(), points.high.tolist(), strict=True):
         least = low if low > 0 else min(0.5, high)
-        place: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
-        place |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
-        yield place | {"told": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
+        point: dict[str, Any] = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
+        point |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
+        yield point | {"told": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
     for size, budget in goal.fitted.missed.items():
-        place = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
+        point = {"x": size, "y": budget, "low": budget, "high": budget, "open": 1, "arrow": "↑"}
+        yield point | {"told": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
 
 
 def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
@@ -168,19 +168,19 @@ def _confirmed(goal: WorkloadRow, up: tuple[float, float]) -> Iterator[dict[str,
     heading = f"{goal.workload.title} · {goal.target_text}"
     for one in goal.fitted.confirmations:
         most, median = min(one.most[1], up[1]), middle(one.median)
-        place: dict[str, Any] = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
-        place |= {"arrow": ""}
+        point: dict[str, Any] = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
+        point |= {"arrow": ""}
         if not math.isfinite(median):
             top = up[1] / TOP
-            place |= {"y": top, "low": min(place["low"], top), "high": top, "open": 1, "arrow": "↑"}
-        yield place | {"told": _lines(heading, workload_rows.describe_confirmed(one))}
+            point |= {"y": top, "low": min(point["low"], top), "high": top, "open": 1, "arrow": "↑"}
+        yield point | {"told": _lines(heading, workload_rows.describe_confirmed(one))}
 
 
-def _perfect(judged: Judged, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    points = judged.points
+def _perfect(points_fit: PointsFit, across: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    points = points_fit.points
     if len(points.batch_size):
         first = float(points.batch_size[0] * (max(points.low[0], 0.5) + points.high[0]) / 2)
-        examples = judged.fit.e_min if judged.fit else first
+        examples = points_fit.fit.e_min if points_fit.fit else first
         yield {"x": across[0], "y": examples / across[0], "x2": across[1], "y2": examples / across[1]}
 
 
@@ -198,16 +198,16 @@ def _regimes(fit: regimes.Fit, across: tuple[float, float]) -> Iterator[dict[str
     names = regimes.names(fit, np.sqrt(edges[1:] * edges[:-1]))
     for first, last in verdicts.runs(names):
         name = str(names[first])
-        place = workload_rows.REGIMES.index(name if name in workload_rows.REGIMES else workload_rows.UNCLEAR)
-        yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{place})"}
+        regime = workload_rows.REGIMES.index(name if name in workload_rows.REGIMES else workload_rows.UNCLEAR)
+        yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{regime})"}
 
 
 def _sizes(line: CurveFits) -> list[float]:
-    return [*line.judged.points.batch_size.tolist(), *line.missed]
+    return [*line.selected.points.batch_size.tolist(), *line.missed]
 
 
 def _heights(line: CurveFits) -> list[float]:
-    points = line.judged.points
+    points = line.selected.points
     low = np.where(points.low > 0, points.low, points.high)  # one that is open below is a marker without a bar
     own = [*low.tolist(), *points.high.tolist(), *line.missed.values()]
     own += [middle(one.median) for one in line.confirmations if math.isfinite(one.median[1])]

@@ -14,7 +14,7 @@ from analysis.figures.requests import FigureRequest
 from analysis.fitting import curve_fits, fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.fits import Judged
+from analysis.fitting.fits import PointsFit
 from analysis.trials import budgets, trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
@@ -81,52 +81,52 @@ def read_goals(
     return goals
 
 
-def answers(goal: WorkloadRow) -> list[tuple[str, Judged]]:
+def answers(goal: WorkloadRow) -> list[tuple[str, PointsFit]]:
     """The answers of a goal: selected, and confirmed if there are any, each with its fit."""
     return curve_fits.answers(goal.fitted) if goal.fitted else []
 
 
-def reason(goal: WorkloadRow, judged: Judged) -> str:
+def reason(goal: WorkloadRow, points_fit: PointsFit) -> str:
     """The reason of a verdict, without what tells its workload apart, which the page says elsewhere."""
-    return judged.reason.removeprefix(f"{goal.workload.distinction}; ")
+    return points_fit.reason.removeprefix(f"{goal.workload.distinction}; ")
 
 
-def extent(judged: Judged, ends: tuple[float, float]) -> tuple[float, float | None, float] | None:
+def extent(points_fit: PointsFit, ends: tuple[float, float]) -> tuple[float, float | None, float] | None:
     """Where between two batch sizes, in octaves, the interval begins, its best value lies, and it ends: shares of 1.
 
     Args:
-      judged: a fit.
+      points_fit: a fit.
       ends: smallest and largest batch size.
 
     Returns:
       None unless anything is said of the critical batch size; the second is None if only an end of it is.
     """
-    if not judged.fit or judged.verdict == "not_identified":
+    if not points_fit.fit or points_fit.verdict == "not_identified":
         return None
 
     def share(size: float, otherwise: float) -> float:
-        place = math.log(size / ends[0]) / math.log(ends[1] / ends[0]) if math.isfinite(size) else otherwise
-        return min(1.0, max(0.0, place))
+        position = math.log(size / ends[0]) / math.log(ends[1] / ends[0]) if math.isfinite(size) else otherwise
+        return min(1.0, max(0.0, position))
 
-    fit = judged.fit
-    low = 0.0 if judged.verdict == "at_most" else share(fit.low, 0.0)
-    high = 1.0 if judged.verdict == "at_least" else share(fit.high, 1.0)
-    return low, share(fit.critical_batch_size, 0.0) if judged.verdict == "identified" else None, high
+    fit = points_fit.fit
+    low = 0.0 if points_fit.verdict == "at_most" else share(fit.low, 0.0)
+    high = 1.0 if points_fit.verdict == "at_least" else share(fit.high, 1.0)
+    return low, share(fit.critical_batch_size, 0.0) if points_fit.verdict == "identified" else None, high
 
 
 def critical(goal: WorkloadRow) -> str:
     """The critical batch size, such as ``64 [58, 70]``, or both of them; empty where none was asked for."""
     fitted = goal.fitted
-    return fits.both_in_words(fitted.judged, fitted.confirmed) if fitted and fitted.drawable else ""
+    return fits.both_in_words(fitted.selected, fitted.confirmed) if fitted and fitted.drawable else ""
 
 
-def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
+def regimes_in_words(points_fit: PointsFit) -> list[tuple[int, str]]:
     """The regimes of the measured batch sizes, such as ``perfect scaling 1 … 16``; nothing without a fit.
 
     Returns:
-      For every run of batch sizes the place of its regime in ``REGIMES``, and words.
+      For every run of batch sizes the number of its regime in ``REGIMES``, and words.
     """
-    fit = judged.fit
+    fit = points_fit.fit
     if not fit:
         return []
     named = zip(fit.batch_size.tolist(), regimes.names(fit, fit.batch_size).tolist(), strict=True)
@@ -134,7 +134,7 @@ def regimes_in_words(judged: Judged) -> list[tuple[int, str]]:
         (REGIMES.index(name if name in REGIMES else UNCLEAR), [size for size, _ in own])
         for name, own in itertools.groupby(named, key=lambda pair: pair[1])
     ]
-    return [(place, f"{REGIMES[place]} {_span(sizes)}") for place, sizes in runs]
+    return [(regime, f"{REGIMES[regime]} {_span(sizes)}") for regime, sizes in runs]
 
 
 def shortcomings(goal: WorkloadRow) -> list[str]:
@@ -146,8 +146,8 @@ def shortcomings(goal: WorkloadRow) -> list[str]:
     for size, budget in sorted(fitted.missed.items()):
         within = f"not reached at batch size {size:,.0f} within {budget:,.0f} steps"
         words.append(within + (f": best {_error(goal, int(size))}" if int(size) in goal.best else ""))
-    if not fitted.drawable and fitted.judged.points.refusal:
-        words.append(f"no curve: {fitted.judged.points.refusal}")
+    if not fitted.drawable and fitted.selected.points.refusal:
+        words.append(f"no curve: {fitted.selected.points.refusal}")
     return words
 
 
@@ -162,7 +162,7 @@ def best_in_words(goal: WorkloadRow) -> str:
 def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
     """The selected answer at a batch size, as pairs of a name and a value."""
     assert goal.fitted is not None
-    fitted, points = goal.fitted, goal.fitted.judged.points
+    fitted, points = goal.fitted, goal.fitted.selected.points
     at = np.flatnonzero(points.batch_size == size)
     commits = [commit for commit in goal.workload.commits if commit.study.batch_size == size]
     facts = [("batch size", f"{size:,} examples")]
@@ -224,9 +224,9 @@ def _precedence(metric: str) -> tuple[int, bool, int]:
     return split, metric.endswith("_loss"), METRICS.index(metric)
 
 
-def _lowest(best: dict[int, float], commit: Commit, metric: str, counted: Sequence[int]) -> None:
+def _lowest(best: dict[int, float], commit: Commit, metric: str, trial_ids: Sequence[int]) -> None:
     size = commit.study.batch_size or 0
-    error = float(budgets.best_within(commit, metric, counted, [math.inf]).errors[0])
+    error = float(budgets.best_within(commit, metric, trial_ids, [math.inf]).errors[0])
     if math.isfinite(error):
         best[size] = min(error, best.get(size, math.inf))
 

@@ -24,21 +24,21 @@ class BestErrors(NamedTuple):
     errors: np.ndarray
 
 
-def best_within(commit: Commit, metric: str, counted: Collection[int], steps: Sequence[float]) -> BestErrors:
+def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: Sequence[float]) -> BestErrors:
     """The best values of a metric within budgets.
 
     Args:
       commit: a visible study.
       metric: an error.
-      counted: ids of the trials that count.
+      trial_ids: ids of the trials that count.
       steps: budgets, the most steps of a trial that are looked at; infinite for all there are.
     """
     batch_size = commit.study.batch_size or 0
     errors = np.full(len(steps), np.nan)
-    if metric not in commit.metrics or not counted:
-        return BestErrors(batch_size, len(counted), errors)
+    if metric not in commit.metrics or not trial_ids:
+        return BestErrors(batch_size, len(trial_ids), errors)
     table = read_table(commit, "measurements").select(["trial", "step", metric])
-    rows = np.isin(table["trial"].to_numpy(), np.fromiter(counted, np.int64))
+    rows = np.isin(table["trial"].to_numpy(), np.fromiter(trial_ids, np.int64))
     step = table["step"].to_numpy()[rows]
     measured = table[metric].to_numpy().astype(np.float64)[rows]
     order = np.argsort(step, kind="stable")
@@ -47,7 +47,7 @@ def best_within(commit: Commit, metric: str, counted: Collection[int], steps: Se
     longest = max(planned_steps(commit), float(step.max(initial=0)))
     is_known = (last >= 0) & (np.isinf(steps) | (np.asarray(steps) <= longest))
     errors[is_known] = lowest[last[is_known]]
-    return BestErrors(batch_size, len(counted), errors)
+    return BestErrors(batch_size, len(trial_ids), errors)
 
 
 def planned_steps(commit: Commit) -> int:

@@ -62,8 +62,8 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
         return None
     edges = []
     for name, ranged in ranges.items():
-        place = positions(ranged, values[name][best])
-        for side, distance in (("low", place), ("high", 1 - place)):
+        position = positions(ranged, values[name][best])
+        for side, distance in (("low", position), ("high", 1 - position)):
             if _is_natural(name, side, _end(ranged, side)):
                 continue
             shown = _chance_of_crowd(distance, ranged) <= RISK_SHOWN / (2 * len(ranges))
@@ -87,8 +87,8 @@ def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray
     numbers = np.clip(numbers, ranged.low, ranged.high)
     if ranged.scale == "INTEGER":
         return (numbers - ranged.low + 0.5) / _count(ranged)
-    low, high, place = (_scaled(ranged, value) for value in (ranged.low, ranged.high, numbers))
-    return (place - low) / (high - low)
+    low, high, position = (_scaled(ranged, value) for value in (ranged.low, ranged.high, numbers))
+    return (position - low) / (high - low)
 
 
 def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:

@@ -59,12 +59,12 @@ class Summary(NamedTuple):
 
 def equal_counts(studies: Sequence[StudyTrials]) -> int:
     """The smallest number of trials that count over the studies of a curve that have any; 0 if none has."""
-    return min((counted for each in studies if (counted := each.counted)), default=0)
+    return min((each.k for each in studies if each.k), default=0)
 
 
 def summarize(of: StudyTrials, count: int, best: int) -> Summary:
-    """The median best of ``best`` from the first ``count`` trials of a study; 1 ≤ best ≤ count ≤ counting."""
-    rows = of.counting.iloc[:count]
+    """The median best of ``best`` from the first ``count`` trials of a study; 1 ≤ best ≤ count ≤ k."""
+    rows = of.rows_in_k.iloc[:count]
     low, high = trials.bounds(rows)
     reached, undecided = int(np.isfinite(high).sum()), int((np.isfinite(low) & ~np.isfinite(high)).sum())
     values = {name: rows[name].to_numpy() for name in of.metaparameters}
@@ -82,7 +82,9 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
     )
 
 
-def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = ALL) -> tuple[pd.DataFrame, list[str]]:
+def answer(
+    overview: Overview, request: Target | None = None, requested: TrialCounts = ALL
+) -> tuple[pd.DataFrame, list[str]]:
     """The medians of a store, and notes for a reader, a sentence each.
 
     Returns:
@@ -92,22 +94,24 @@ def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = AL
     Raises:
       BadInput: all studies were pruned, or none has a target and none was asked for.
     """
-    held, notes = steps.without_pruned(held, asked, "--rule median")
-    commits = {commit.name: commit for commit in store.catalogue(held.folder) if commit.name in held.descriptions}
+    overview, notes = steps.without_pruned(overview, request, "--rule median")
+    commits = {
+        commit.name: commit for commit in store.catalogue(overview.folder) if commit.name in overview.descriptions
+    }
     rows: list[dict[str, Any]] = []
     few, short, left_out = dict[str, int](), dict[str, int](), dict[str, int]()
-    for target, descriptions in steps.targets(held, asked).items():
+    for target, descriptions in steps.targets(overview, request).items():
         trials_of_study = trials.of_commits([commits[one.study] for one in descriptions], target)
         description_of = {one.study: one for one in descriptions}
         for workload in workload_studies.group([commits[name] for name in description_of]):
             members = [description_of[commit.name] for commit in workload.commits]
-            counted = {one.study: trials_of_study[one.study].counted for one in members}
-            count = counts.trials or equal_counts([trials_of_study[name] for name in counted])
-            best = counts.best_of or best_of.largest_with_band(count)
-            few |= {name: number for name, number in counted.items() if number < max(count, best, 1)}
-            if not counts.trials and 2 * count < max(counted.values()):
-                short |= {name: number for name, number in counted.items() if number == count}
-            left_out |= {name: number for name in counted if (number := _left_out(trials_of_study[name]))}
+            k_of_study = {one.study: trials_of_study[one.study].k for one in members}
+            count = requested.trials or equal_counts([trials_of_study[name] for name in k_of_study])
+            best = requested.best_of or best_of.largest_with_band(count)
+            few |= {name: number for name, number in k_of_study.items() if number < max(count, best, 1)}
+            if not requested.trials and 2 * count < max(k_of_study.values()):
+                short |= {name: number for name, number in k_of_study.items() if number == count}
+            left_out |= {name: number for name in k_of_study if (number := _left_out(trials_of_study[name]))}
             rows += [_row(one, trials_of_study[one.study], count, best) for one in members]
     counts_of = {
         "without an answer, as too few of their trials count": few,
@@ -116,10 +120,10 @@ def answer(held: Overview, asked: Target | None = None, counts: TrialCounts = AL
     }
     notes += text.notes({what: [f"{name} ({n})" for name, n in each.items()] for what, each in counts_of.items()})
     shown = _table(rows)
-    return shown, notes + steps.notes_by_any_rule(held, shown, asked)
+    return shown, notes + steps.notes_by_any_rule(overview, shown, request)
 
 
-def readable(table: pd.DataFrame) -> str:
+def as_text(table: pd.DataFrame) -> str:
     """The table for a reader: intervals in one column each, verdicts in words, and what these mean."""
     header = ["dataset", "model", "optimizer", "target", "batch size", "best of", "median steps", "90 % band"]
     header += ["trials", "reached", "90 %", "expected steps", "sampled enough?", "optimum at an edge?"]
@@ -150,8 +154,8 @@ def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[
         of.target.metric,
         of.target.value,
     )
-    row = dict(zip(NAMING, naming, strict=True)) | {"study": one.study, "best_of": best, "trials": of.counted}
-    if not 1 <= best <= count <= of.counted:
+    row = dict(zip(NAMING, naming, strict=True)) | {"study": one.study, "best_of": best, "trials": of.k}
+    if not 1 <= best <= count <= of.k:
         return row | {"sampled_enough": "unclear", "at_edge": "unclear"}
     summary = summarize(of, count, best)
     return row | {
@@ -175,7 +179,7 @@ def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[
 
 def _left_out(of: StudyTrials) -> int:
     """Number of trials of its search that do not count."""
-    return int((~of.rows["counts"] & (of.rows["role"] == SEARCH)).sum())
+    return int((~of.rows["in_k"] & (of.rows["role"] == SEARCH)).sum())
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -84,32 +84,32 @@ class TrialGroup(NamedTuple):
     kept: Callable[[pd.DataFrame], np.ndarray]
 
 
-def default_split(found: Sequence[StudyTrials]) -> str:
+def default_split(studies: Sequence[StudyTrials]) -> str:
     """The metaparameter that trials are split by unless another is asked for.
 
     Raises:
       BadInput: no metaparameter differs between trials.
     """
-    differing = _differing(found)
+    differing = _differing(studies)
     if not differing:
         raise BadInput("no metaparameter differs between the trials")
     return next((name for name in PREFERRED if name in differing), differing[-1])
 
 
-def split(found: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
+def split(studies: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
     """Trials by the values of a metaparameter, where there are few, or else by thirds of what was tried.
 
     Args:
-      found: the trials of all batch sizes.
+      studies: the trials of all batch sizes.
       name: of the metaparameter; a trial that lacks it has 0.
 
     Raises:
       BadInput: no trial has it.
     """
-    if not any(name in one.metaparameters for one in found):
-        names = sorted({own for one in found for own in one.metaparameters})
+    if not any(name in one.metaparameters for one in studies):
+        names = sorted({own for one in studies for own in one.metaparameters})
         raise BadInput(f"no trial has a metaparameter {name!r}; {nearest(name, names)}")
-    values = np.concatenate([_values(one.rows, name) for one in found])
+    values = np.concatenate([_values(one.rows, name) for one in studies])
     own = np.unique(values)
     words = name.replace("_", " ")
     if len(own) <= MOST_VALUES:
@@ -128,6 +128,6 @@ def _values(rows: pd.DataFrame, name: str) -> np.ndarray:
     return rows[name].fillna(0.0).to_numpy(np.float64) if name in rows else np.zeros(len(rows))
 
 
-def _differing(found: Sequence[StudyTrials]) -> list[str]:
-    names = sorted({name for one in found for name in one.metaparameters})
-    return [name for name in names if len({v for one in found for v in _values(one.rows, name)[:50]}) > 1]
+def _differing(studies: Sequence[StudyTrials]) -> list[str]:
+    names = sorted({name for one in studies for name in one.metaparameters})
+    return [name for name in names if len({v for one in studies for v in _values(one.rows, name)[:50]}) > 1]

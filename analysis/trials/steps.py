@@ -14,8 +14,7 @@ from results.durable import Folder
 from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.study import Target
-from results.reading import overview
-from results.reading.overview import Overview
+from results.reading.overview import Overview, survey
 from results.rules.answers import MINIMUM, Rule
 from results.rules.choice import check_chooses
 from results.rules.descriptions import StudyDescription
@@ -23,7 +22,7 @@ from results.storage.commits import read_table
 
 
 def load(
-    folder: Folder, asked: tuple[str, float] | None = None, rule: Rule = MINIMUM
+    folder: Folder, request: tuple[str, float] | None = None, rule: Rule = MINIMUM
 ) -> tuple[Overview, Target | None]:
     """A store that holds at least one run, and the target (metric, value) asked for instead of its own.
 
@@ -31,76 +30,76 @@ def load(
       BadInput: there is no store, nothing in it has run yet, no study recorded the metric, or it is of test where a
         study of ours has validation.
     """
-    held = overview.survey(folder, rule)
-    descriptions = held.descriptions
-    held = held._replace(
+    overview = survey(folder, rule)
+    descriptions = overview.descriptions
+    overview = overview._replace(
         descriptions={
             name: each for name, each in descriptions.items() if presentations.PRESENTATIONS[each.kind].answers
         }
     )
-    if descriptions and not held.descriptions:
+    if descriptions and not overview.descriptions:
         raise BadInput(f"no study in {folder} is of a kind that has steps to target")
     if not descriptions:
         raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
-    if asked is None:
-        return held, None
-    check_choice("metric", asked[0], recorded_metrics(held))
-    for one in held.descriptions.values():
-        if one.source is None and asked[0] in one.metrics:
-            check_chooses(asked[0], one.metrics)
-    return held, Target(*asked)
+    if request is None:
+        return overview, None
+    check_choice("metric", request[0], recorded_metrics(overview))
+    for one in overview.descriptions.values():
+        if one.source is None and request[0] in one.metrics:
+            check_chooses(request[0], one.metrics)
+    return overview, Target(*request)
 
 
-def recorded_metrics(held: Overview) -> list[str]:
+def recorded_metrics(overview: Overview) -> list[str]:
     """Metrics measured by any study, sorted."""
-    return sorted({metric for one in held.descriptions.values() for metric in one.metrics})
+    return sorted({metric for one in overview.descriptions.values() for metric in one.metrics})
 
 
-def targets(held: Overview, asked: Target | None) -> dict[Target, list[StudyDescription]]:
+def targets(overview: Overview, request: Target | None) -> dict[Target, list[StudyDescription]]:
     """The studies that each target is of: their own, or the one asked for where the workload has the metric.
 
     Raises:
       BadInput: no study has a target and none was asked for.
     """
     studies: dict[Target, list[StudyDescription]] = {}
-    if asked is not None:
-        workloads = {_workload(one) for one in held.descriptions.values() if asked.metric in one.metrics}
-        return {asked: [one for one in held.descriptions.values() if _workload(one) in workloads]}
-    for one in held.descriptions.values():
+    if request is not None:
+        workloads = {_workload(one) for one in overview.descriptions.values() if request.metric in one.metrics}
+        return {request: [one for one in overview.descriptions.values() if _workload(one) in workloads]}
+    for one in overview.descriptions.values():
         for own in one.targets:
             studies.setdefault(Target(*own), []).append(one)
     if not studies:
-        metrics = ", ".join(recorded_metrics(held))
+        metrics = ", ".join(recorded_metrics(overview))
         raise BadInput(f"no study has a target; ask for one with --metric and --value (recorded metrics: {metrics})")
     return studies
 
 
-def without_pruned(held: Overview, asked: Target | None, what: str) -> tuple[Overview, list[str]]:
+def without_pruned(overview: Overview, request: Target | None, what: str) -> tuple[Overview, list[str]]:
     """The studies with whole curves of all trials, and a note that names the others, if any.
 
     Raises:
       BadInput: there are only others, and ``what`` needs whole curves.
     """
-    names = {one.study for descriptions in targets(held, asked).values() for one in descriptions}
-    ours = {name for name in names if held.descriptions[name].source is None}  # nobody publishes pruned studies
-    commits = store.catalogue(held.folder) if ours else []
+    names = {one.study for descriptions in targets(overview, request).values() for one in descriptions}
+    ours = {name for name in names if overview.descriptions[name].source is None}  # nobody publishes pruned studies
+    commits = store.catalogue(overview.folder) if ours else []
     pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
     why = f"{what} needs whole curves, and pruning cut those of losing trials short: {text.first_few(pruned)}; "
     why += "run them with pruning=off, or ask for --rule minimum"
     if len(pruned) == len(names):
         raise BadInput(why)
-    whole = {name: one for name, one in held.descriptions.items() if name not in pruned}
-    return held._replace(descriptions=whole), [f"not in the table, as {why}"] if pruned else []
+    whole = {name: one for name, one in overview.descriptions.items() if name not in pruned}
+    return overview._replace(descriptions=whole), [f"not in the table, as {why}"] if pruned else []
 
 
-def table(held: Overview, asked: Target | None = None) -> pd.DataFrame:
+def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
     """The table of ``COLUMNS`` followed by ``study`` (its name).
 
     Whole numbers are Int64, so that a study that never reached its target has empty cells.
     """
     rows = []
-    for target, descriptions in targets(held, asked).items():
-        answers = held.answers(target, {one.study for one in descriptions})
+    for target, descriptions in targets(overview, request).items():
+        answers = overview.answers(target, {one.study for one in descriptions})
         for one in descriptions:
             workload = (*_workload(one), one.batch_size, target.metric, target.value)
             counts = (one.complete, one.infeasible, one.incomplete)
@@ -119,15 +118,15 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
     return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
 
 
-def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
+def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
     """Notes for a reader of the table ``shown``, a sentence each."""
-    rule, descriptions = held.rule, [held.descriptions[name] for name in dict.fromkeys(shown["study"])]
+    rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
     few = [one for one in descriptions if rule.first is not None and one.complete < rule.first]
-    return notes_by_any_rule(held, shown, asked) + text.notes(
+    return notes_by_any_rule(overview, shown, request) + text.notes(
         {
             "trials stopped once they had decided their own targets, so steps to this one may be too many or missing": [
-                name for name, own in ends_at.items() if asked and not is_exact(own, asked, rule)
+                name for name, own in ends_at.items() if request and not is_exact(own, request, rule)
             ],
             f"fewer than {rule.first} trials are COMPLETE, and all of them count": [
                 f"{one.study} ({one.complete})" for one in few
@@ -136,27 +135,27 @@ def notes(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str
     )
 
 
-def notes_by_any_rule(held: Overview, shown: pd.DataFrame, asked: Target | None) -> list[str]:
+def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
     """Notes for a reader of any table of answers ``shown`` (study, steps_high), a sentence each."""
-    published = [name for name, one in held.descriptions.items() if one.source is not None and not one.targets]
+    published = [name for name, one in overview.descriptions.items() if one.source is not None and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
-    single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(held.descriptions[name])]
+    single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(overview.descriptions[name])]
     at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
     notes = {
-        "not in the table, as no run has ended yet": held.waiting,
+        "not in the table, as no run has ended yet": overview.waiting,
         "not in the table, as published studies have no targets of their own; --metric and --value ask for one": (
-            published if asked is None else []
+            published if request is None else []
         ),
         "met at the start, before any step, and so in no fit": at_start,
         "only the end of each trial was published, and not the evaluation before it, so steps_low is 0 and says "
         "nothing": [name for name in single if name in reached],
     }
-    return text.notes(notes) + (_lists(held, single) if single else [])
+    return text.notes(notes) + (_lists(overview, single) if single else [])
 
 
-def _lists(held: Overview, names: Collection[str]) -> list[str]:
+def _lists(overview: Overview, names: Collection[str]) -> list[str]:
     """Notes on studies that list the same runs, and on those joined from several lists of a source."""
-    commits = [commit for commit in store.catalogue(held.folder) if commit.name in names]
+    commits = [commit for commit in store.catalogue(overview.folder) if commit.name in names]
     again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
     runs = {
@@ -166,7 +165,7 @@ def _lists(held: Overview, names: Collection[str]) -> list[str]:
     return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
 
 
-def readable(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
+def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
     """The table for a reader: interval and target in one column each."""
     whole = ["trial", "complete", "infeasible", "incomplete"]
     header = ["dataset", "model", "optimizer", "target", "batch size", "steps", "confirmed", *whole, "seconds/epoch"]

@@ -16,7 +16,7 @@ from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import ROLES, SEARCH
 from results.storage.commits import Commit, read_table
 
-COLUMNS = ("trial", "role", "status", "reason", "steps", "counts", "outcome", "steps_low", "steps_high")
+COLUMNS = ("trial", "role", "status", "reason", "steps", "in_k", "outcome", "steps_low", "steps_high")
 STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")
 STRICT = Rule("released")  # strictly below the target; of all trials, as it has no ``first``
 
@@ -41,7 +41,7 @@ class StudyTrials(NamedTuple):
       target: metric and value.
       rows: one per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
         role is search, or confirm (a repeat of one of the best trials, with another seed); steps are those taken at
-        the last evaluation; counts says whether it is one of ``counting``. outcome is one of ``OUTCOMES``. steps_low
+        the last evaluation; in_k says whether it is one of ``rows_in_k``. outcome is one of ``OUTCOMES``. steps_low
         and steps_high, float64, are NaN where a trial is not_reached; steps_high is NaN where it is undecided. Words
         are categories, which compare like text.
     """
@@ -56,19 +56,19 @@ class StudyTrials(NamedTuple):
         return list(self.rows.columns[len(COLUMNS) :])
 
     @property
-    def counted(self) -> int:
-        """Number of trials that count."""
-        return int(self.rows["counts"].to_numpy().sum())
+    def k(self) -> int:
+        """Number of trials that count towards the k of a best of k."""
+        return int(self.rows["in_k"].to_numpy().sum())
 
     @property
-    def counting(self) -> pd.DataFrame:
+    def rows_in_k(self) -> pd.DataFrame:
         """The rows that tell how the search fares: its own, not the repeats of its best trials.
 
         A trial that met an accident, or none of whose evaluations is known, is left out, whatever it came to. One that
         a time limit stopped, or that ended for an unrecorded reason, counts: it may have been stopped for how it went,
         so that leaving it out would flatter the search. What it may have come to is in ``bounds``.
         """
-        return self.rows[self.rows["counts"].to_numpy()]
+        return self.rows[self.rows["in_k"].to_numpy()]
 
 
 def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = False) -> dict[str, StudyTrials]:
@@ -106,9 +106,9 @@ def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: boo
     trial, last = table["trial"].to_numpy(), table["steps"].fill_null(0).to_numpy()
     status, reason = (table[name].to_numpy(zero_copy_only=False) for name in ("status", "reason"))
     role = table["role"].to_numpy(zero_copy_only=False)
-    place = np.searchsorted(trial, reached["trial"].to_numpy())
+    rows_at_target = np.searchsorted(trial, reached["trial"].to_numpy())
     low, high = np.full(len(trial), np.nan), np.full(len(trial), np.nan)
-    low[place], high[place] = reached["steps_low"], reached["steps_high"]
+    low[rows_at_target], high[rows_at_target] = reached["steps_low"], reached["steps_high"]
     at_target = ~np.isnan(high)
     is_over = _is_over(study, target, status, last, strict) & (target.metric in commit.metrics) & ~at_target
     is_told = (status != "INCOMPLETE") | ((last > 0) | at_target) & ~np.isin(reason.astype(str), ACCIDENTS)
@@ -118,7 +118,7 @@ def _of_study(commit: Commit, target: Target, reached: pd.DataFrame, strict: boo
         "status": _categories("status", status),
         "reason": _categories("reason", reason),
         "steps": last,
-        "counts": is_told & (role == SEARCH),
+        "in_k": is_told & (role == SEARCH),
         "outcome": _categories("outcome", np.where(at_target, REACHED, np.where(is_over, NOT_REACHED, UNDECIDED))),
         "steps_low": np.where(at_target | is_over, low, last),
         "steps_high": high,

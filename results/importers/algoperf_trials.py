@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from results.bad_input import refuse_if
 from results.durable import Folder
 from results.importers import algoperf_workloads, untrusted
 from results.importers.untrusted import Unusable
@@ -111,12 +110,12 @@ def parse_evaluations(data: bytes) -> Evaluations:
     header = data.split(b"\n", 1)[0].decode("ascii", "replace").strip().split(",")
     metrics = [name for name in algoperf_workloads.COLUMNS if name in header]
     is_header = "global_step" in header and metrics and len(set(header)) == len(header)
-    refuse_if(
-        (not data.strip(), "is empty"),
-        (not is_header, "has no header that names global_step and a metric, each column once"),
-        (b"\n" not in data.strip(), "holds no evaluation"),
-        error=Unusable,
-    )
+    if not data.strip():
+        raise Unusable("is empty")
+    if not is_header:
+        raise Unusable("has no header that names global_step and a metric, each column once")
+    if b"\n" not in data.strip():
+        raise Unusable("holds no evaluation")
     names = ["global_step", *metrics, *({_SECONDS} & set(header))]
     convert = pyarrow.csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.float64()), include_columns=names, null_values=[""]
@@ -127,12 +126,12 @@ def parse_evaluations(data: bytes) -> Evaluations:
         raise Unusable(f"cannot be read ({untrusted.brief(str(error).splitlines()[0][:36])})") from None
     step = table["global_step"].to_numpy()
     whole = np.all((step >= 0) & (step < 2**31) & (step == np.floor(step)))
-    refuse_if(
-        (not len(table), "holds no evaluation"),
-        (not whole, "has a global_step that is not a whole number from 0 to 2147483647"),
-        (not np.all(np.diff(step) > 0), "has steps that do not increase"),
-        error=Unusable,
-    )
+    if not len(table):
+        raise Unusable("holds no evaluation")
+    if not whole:
+        raise Unusable("has a global_step that is not a whole number from 0 to 2147483647")
+    if not np.all(np.diff(step) > 0):
+        raise Unusable("has steps that do not increase")
     columns = {name: table[name].combine_chunks() for name in names[1:]}
     return Evaluations(step.astype(np.int64), columns)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from results.bad_input import BadInput, refuse_if
+from results.bad_input import BadInput
 from results.importers import recording
 from results.importers.untrusted import (
     MOST_METAPARAMETERS,
@@ -97,12 +97,12 @@ def study(path: str, data: bytes) -> Recorded:
     size, stops, steps, configs = (
         content.get(name) for name in ("batch_size", "early_stopping", "train_steps", "parameter_configs")
     )
-    refuse_if(
-        (whole(size, 1) != int(batch_size), f"says batch_size {brief(size)}, and its folder {batch_size}"),
-        (not isinstance(stops, bool), f"says early_stopping {brief(stops)}, which is neither true nor false"),
-        (whole(steps, 0) is None, f"says train_steps {brief(steps)}, which is not a number of steps"),
-        error=Unusable,
-    )
+    if whole(size, 1) != int(batch_size):
+        raise Unusable(f"says batch_size {brief(size)}, and its folder {batch_size}")
+    if not isinstance(stops, bool):
+        raise Unusable(f"says early_stopping {brief(stops)}, which is neither true nor false")
+    if whole(steps, 0) is None:
+        raise Unusable(f"says train_steps {brief(steps)}, which is not a number of steps")
     if not isinstance(configs, dict) or not all(isinstance(config, dict) for config in configs.values()):
         raise Unusable("has parameter_configs of an unknown form")
     if "Infinity" in json.dumps(configs):  # what 1e999 is read as

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from results.bad_input import check_choice, refuse_if
+from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
 from results.plans.search_space import SearchSpace, finite
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, Target, whole
@@ -84,26 +84,18 @@ class BatchStudy(Plan):
         for field in ("evaluation_ratio", "evaluation_spacing"):
             object.__setattr__(self, field, finite(field, getattr(self, field)))
         ratio, spacing, is_exact = self.evaluation_ratio, self.evaluation_spacing, self.pruning == "exact"
-        refuse_if(
-            (not 1 < ratio <= 2, f"evaluation_ratio must be above 1 and at most 2, not {ratio:g}"),
-            (spacing < 0, f"evaluation_spacing must be at least 0, not {spacing:g}"),
-            (
-                len({(t.metric, t.value) for t in self.targets}) < len(self.targets),
-                "a target is given twice; keep one of them",
-            ),
-            (
-                is_exact and not self.targets,
-                "pruning=exact needs a target to prune against; give one or use pruning=off",
-            ),
-            (
-                is_exact and self.stop == "budget",
-                "pruning=exact ends trials before their budget; use stop=target or pruning=off",
-            ),
-            (
-                self.confirm and not self.targets,
-                "confirm needs a target, which says what trial is the best; give one or use confirm=0",
-            ),
-        )
+        if not 1 < ratio <= 2:
+            raise BadInput(f"evaluation_ratio must be above 1 and at most 2, not {ratio:g}")
+        if spacing < 0:
+            raise BadInput(f"evaluation_spacing must be at least 0, not {spacing:g}")
+        if len({(t.metric, t.value) for t in self.targets}) < len(self.targets):
+            raise BadInput("a target is given twice; keep one of them")
+        if is_exact and not self.targets:
+            raise BadInput("pruning=exact needs a target to prune against; give one or use pruning=off")
+        if is_exact and self.stop == "budget":
+            raise BadInput("pruning=exact ends trials before their budget; use stop=target or pruning=off")
+        if self.confirm and not self.targets:
+            raise BadInput("confirm needs a target, which says what trial is the best; give one or use confirm=0")
 
     @classmethod
     def identity_fields(cls, comparable: object) -> list[str]:

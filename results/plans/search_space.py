@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from results.bad_input import BadInput, check_choice, refuse_if
+from results.bad_input import BadInput, check_choice
 
 Scale = Literal["LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER"]
 SCALES: tuple[Scale, ...] = ("LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER")
@@ -46,21 +46,14 @@ class Range:
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         whole = low.is_integer() and high.is_integer()
-        refuse_if(
-            (low > high, f"low={low:g} is above high={high:g}; swap them"),
-            (
-                self.scale == "LOG" and low <= 0,
-                f"scale LOG takes positive bounds, not low={low:g}; use LINEAR or a small positive low",
-            ),
-            (
-                self.scale == "REVERSE_LOG" and high >= 1,
-                f"scale REVERSE_LOG takes values below 1, not high={high:g}; use a bound such as 0.999",
-            ),
-            (
-                self.scale == "INTEGER" and not whole,
-                f"scale INTEGER takes whole numbers, not low={low:g}, high={high:g}",
-            ),
-        )
+        if low > high:
+            raise BadInput(f"low={low:g} is above high={high:g}; swap them")
+        if self.scale == "LOG" and low <= 0:
+            raise BadInput(f"scale LOG takes positive bounds, not low={low:g}; use LINEAR or a small positive low")
+        if self.scale == "REVERSE_LOG" and high >= 1:
+            raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}; use a bound such as 0.999")
+        if self.scale == "INTEGER" and not whole:
+            raise BadInput(f"scale INTEGER takes whole numbers, not low={low:g}, high={high:g}")
 
     def at(self, u: float) -> float:
         """The value at quantile ``u`` in [0, 1) of this range."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from results.bad_input import refuse_if
+from results.bad_input import BadInput
 
 MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000
@@ -70,12 +70,11 @@ def largest_request(asked: Iterable[TrialRequest]) -> TrialRequest:
 def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:
     """Raises BadInput unless so many repeats of so many candidates make sense."""
     how = f"half of the repeats choose among confirm_top={top} trials, half report"
-    refuse_if(
-        (confirm > MOST_REPEATS, f"confirm must be at most {MOST_REPEATS}, not {confirm}"),
-        (top > MOST_CANDIDATES, f"confirm_top must be at most {MOST_CANDIDATES}, not {top}"),
-        (
-            top > 1 and pruned,
-            f"confirm_top={top}: exact pruning knows only the winner; use confirm_top=1 or pruning=off",
-        ),
-        (top > 1 and confirm % 2, f"confirm must be even, not {confirm}: {how}"),
-    )
+    if confirm > MOST_REPEATS:
+        raise BadInput(f"confirm must be at most {MOST_REPEATS}, not {confirm}")
+    if top > MOST_CANDIDATES:
+        raise BadInput(f"confirm_top must be at most {MOST_CANDIDATES}, not {top}")
+    if top > 1 and pruned:
+        raise BadInput(f"confirm_top={top}: exact pruning knows only the winner; use confirm_top=1 or pruning=off")
+    if top > 1 and confirm % 2:
+        raise BadInput(f"confirm must be even, not {confirm}: {how}")

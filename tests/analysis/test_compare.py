@@ -35,7 +35,7 @@ def only(table: pd.DataFrame, what: str = "steps") -> pd.Series:
 def test_a_store_and_its_release_say_the_same(swept: Path, tmp_path: Path) -> None:
     assert release.export(swept, tmp_path / "release", lambda line: None) == 0
     table = compare.table(swept, tmp_path / "release")
-    told = compare.readable(table, swept, tmp_path / "release")
+    told = compare.as_text(table, swept, tmp_path / "release")
     assert "steps to target: 33 the same" in told
     assert "critical batch sizes: 3 the same" in told
     assert not compare.differs(table)

@@ -74,7 +74,7 @@ def test_the_best_recall_at_the_last_epoch_is_chosen_and_of_equals_the_smallest_
     assert table["device_kind"].tolist() == ["cpu"] * 4
     (note,) = epochs.notes(held)
     assert note.startswith("every trial that ended diverged") and "-d19-" in note
-    assert "3" in epochs.readable(table).splitlines()[4]
+    assert "3" in epochs.as_text(table).splitlines()[4]
 
 
 def test_rows_are_in_order_of_what_they_are_and_of_cores(put, folder):
@@ -147,15 +147,15 @@ def test_kinds_of_device_never_share_a_curve(put, folder):
         put({"device_kind": kind}, cores=cores)
     found = core_counts.curves(factorizations.load(folder))
     assert [curve.cores.tolist() for curve in found] == [[1, 2], [4, 8]]
-    assert [core_counts.judge(curve).verdict for curve in found] == ["not_identified"] * 2
+    assert [core_counts.of_curve(curve).verdict for curve in found] == ["not_identified"] * 2
 
 
 def test_curves_that_look_alike_say_what_differs(put, folder):
     for cores in (1, 2):
         put(cores=cores)
         put(cores=cores, seed=1, dataset_options={"rows": 3000, "links": 20_000}, dataset_version="other")
-    judged = [core_counts.judge(curve) for curve in core_counts.curves(factorizations.load(folder))]
-    assert sorted(one.reason.partition(";")[0] for one in judged) == ["rows=1,000, seed=0", "rows=3,000, seed=1"]
+    core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(factorizations.load(folder))]
+    assert sorted(one.reason.partition(";")[0] for one in core_fits) == ["rows=1,000, seed=0", "rows=3,000, seed=1"]
 
 
 def test_a_law_is_found_again_through_the_command(put, folder, cli):
@@ -211,4 +211,4 @@ def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, cli):
     text = cli("epochs", "--store", folder, "--fit")[1]
     assert "law misfits\n" in text and f"1: {words}" in text
     (curve,) = core_counts.curves(factorizations.load(folder))
-    assert scaling_figures.verdict(core_counts.judge(curve)).splitlines()[-1] == words
+    assert scaling_figures.verdict(core_counts.of_curve(curve)).splitlines()[-1] == words

@@ -39,7 +39,7 @@ def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apar
 @pytest.mark.slow
 def test_bars_from_the_start_of_training_do_not_stretch_the_axes(fitted: list[CurveFits]) -> None:
     cnn = [one for one in fitted if one.curve.model.startswith("simple_cnn")]
-    assert any((one.judged.points.low == 0).any() for one in cnn)
+    assert any((one.selected.points.low == 0).any() for one in cnn)
     for picture in batch_figures.optimizers(cnn):
         assert isinstance(picture, Picture)
         assert all(ax.get_ylim()[0] > 4 for ax in picture.figure.axes)

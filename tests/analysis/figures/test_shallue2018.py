@@ -70,7 +70,7 @@ def test_points_are_those_of_the_released_analysis(paper: Any, held: list[worklo
                 line = curve_fits.of_workload(*workload_studies.group([commit]), target, Rule("released", 100))
                 best = list(line.best.values())
                 found[path] = (int(best[0]["steps_high"]), int(best[0]["trial"])) if best else (None, None)
-                assert line.judged.points.high.tolist() == [steps for steps in found[path][:1] if steps]
+                assert line.selected.points.high.tolist() == [steps for steps in found[path][:1] if steps]
     assert found == known
     assert sum(steps is not None for steps, _ in known.values()) > 30
 
@@ -80,12 +80,12 @@ def test_a_line_takes_equally_many_trials_at_every_batch_size(held: list[workloa
     line = curve_fits.of_workload(workload, Target("validation_error", 0.01), Rule("released", 5))
     assert {len(rows) for rows in line.trials.values()} == {5}
     best = line.best
-    points = line.judged.points
+    points = line.selected.points
     assert points.trials == 5
     assert points.high.tolist() == [best[int(size)]["steps_high"] for size in points.batch_size]
     more = curve_fits.of_workload(workload, Target("validation_error", 0.01), Rule("released", 100))
-    assert {len(rows) for rows in more.trials.values()} == {more.judged.points.trials}
-    assert (more.judged.points.trials or 0) > 5
+    assert {len(rows) for rows in more.trials.values()} == {more.selected.points.trials}
+    assert (more.selected.points.trials or 0) > 5
 
 
 def test_an_average_precision_is_turned_back(held: list[workload_studies.WorkloadStudies]) -> None:

@@ -93,7 +93,7 @@ def test_nothing_is_drawn_of_nothing(folder: Path) -> None:
 def test_words_beside_the_curve_make_room_for_themselves(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = curve_fits.of_store(swept)[0]
     (page,) = summaries.summary([one])
-    long = one._replace(judged=one.judged._replace(reason="a reason that goes on and on; " * 40))
+    long = one._replace(selected=one.selected._replace(reason="a reason that goes on and on; " * 40))
     (longer,) = summaries.summary([long])
     assert isinstance(page, Picture) and isinstance(longer, Picture)
     assert longer.figure.get_figheight() > page.figure.get_figheight() + 1

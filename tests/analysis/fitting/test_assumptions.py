@@ -72,11 +72,11 @@ def test_what_is_known_of_the_trials():
     numbers = np.ones((13, 4))
     sample = Sample(numbers, numbers, common=0.0, repeated=0.0)
     inside = (*[[]] * 12, None)
-    found = outcomes(SHARP + NOISE, counts=np.full(13, 4), sample=sample, at_edge=inside)
+    found = outcomes(SHARP + NOISE, trial_counts=np.full(13, 4), sample=sample, at_edge=inside)
     assert [found[name] for name in ("trials", "points", "space")] == ["pass"] * 3
     crowded = (*[[]] * 12, [Edge("learning_rate", "high", 10.0, True)])
     sample = sample._replace(repeated=0.1)
-    found = outcomes(SHARP + NOISE, counts=np.array([9, *[4] * 12]), sample=sample, at_edge=crowded)
+    found = outcomes(SHARP + NOISE, trial_counts=np.array([9, *[4] * 12]), sample=sample, at_edge=crowded)
     assert [found[name] for name in ("trials", "points", "space")] == ["doubt"] * 3
 
 

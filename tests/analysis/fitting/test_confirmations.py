@@ -140,7 +140,7 @@ def test_repeats_do_not_count_as_trials_of_the_search(folder: Path) -> None:
     (one,) = trials.of_commits(store.catalogue(folder), ERROR).values()
     assert one.rows["role"].tolist() == ["search", "search", "confirm"]
     assert one.rows["outcome"].tolist() == ["reached"] * 3
-    assert one.counting["trial"].tolist() == [0, 1]
+    assert one.rows_in_k["trial"].tolist() == [0, 1]
     assert "role" in {column.name for column in schema.TRIALS}
 
 

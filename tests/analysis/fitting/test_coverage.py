@@ -125,7 +125,7 @@ def test_beyond_what_is_assumed_the_table_says_who_named_it():
     assert table["named"].between(0, 1).all()
     assert (table["wrong"] <= table["identified"]).all()
     assert (table["named"] <= table["failed"]).all()
-    text = coverage.readable(table, 0, 1.0)
+    text = coverage.as_text(table, 0, 1.0)
     for shape in simulation.CHOSEN_ON:
         (line,) = [line for line in text.splitlines() if line.startswith(shape)]
         assert line.endswith(("met", "MISSED"))

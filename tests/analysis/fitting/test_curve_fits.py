@@ -70,12 +70,12 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
     assert [(at.one.curve.optimizer, at.k) for at in told][:4] == [
         *(("momentum", 8), ("momentum", 16), ("momentum", 24), ("nesterov", 8))
     ]
-    assert [at.judged.points.trials for at in told] == [8, 16, 24] * 3
-    assert told[2].judged is found[0].judged
+    assert [at.selected.points.trials for at in told] == [8, 16, 24] * 3
+    assert told[2].selected is found[0].selected
     words = by_k.table(told)
     assert list(words.columns) == [8, 16, 24] and len(words) == 3
-    assert words.iloc[0, 2] == fits.critical_in_words(found[0].judged)
-    steps = np.array([at.judged.points.high for at in told[:3] if len(at.judged.points.high) == len(BATCH_SIZES)])
+    assert words.iloc[0, 2] == fits.critical_in_words(found[0].selected)
+    steps = np.array([at.selected.points.high for at in told[:3] if len(at.selected.points.high) == len(BATCH_SIZES)])
     assert (np.diff(steps, axis=0) <= 0).all(), "a minimum falls with k"
     _, out, err = cli("fit", "--store", folder, "--best-of", "24,8", "--csv")
     assert err == ""

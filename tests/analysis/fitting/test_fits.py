@@ -98,7 +98,7 @@ def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
     (curve,) = curves.of_store(*steps.load(folder))
     points = curves.points(curve)
     assert (points.trials, points.high[0]) == (3, 26_000)
-    assert points.counts.tolist() == [3] * len(BATCH_SIZES)
+    assert points.trial_counts.tolist() == [3] * len(BATCH_SIZES)
 
 
 def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
@@ -193,7 +193,7 @@ def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
     rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
     rows[0], rows[3] = "1,", "8,"
     file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))
-    (row,) = fits.table(*fits.judge_points(file)).to_dict("records")
+    (row,) = fits.table(*fits.of_file(file)).to_dict("records")
     assert row["verdict"] == "identified"
     assert row["reason"].endswith("no trial reached the target at batch size 1, 8, dropped")
 
@@ -201,7 +201,7 @@ def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
 def test_what_steps_writes_can_be_fitted(swept, cli, tmp_path):
     _, out, _ = cli("steps", "--store", swept, "--csv")
     from_points, from_store = (
-        fits.table(*fits.judge_points(write_points(tmp_path, out))),
+        fits.table(*fits.of_file(write_points(tmp_path, out))),
         curve_fits.table(swept).drop(columns=list(curve_fits.COLUMNS)),
     )
     assert list(from_points.columns) == list(from_store.columns)
@@ -212,7 +212,7 @@ def test_what_steps_writes_can_be_fitted(swept, cli, tmp_path):
 def test_the_same_batch_size_twice_is_refused(tmp_path):
     rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
     file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows, rows[2]]))
-    (row,) = fits.table(*fits.judge_points(file)).to_dict("records")
+    (row,) = fits.table(*fits.of_file(file)).to_dict("records")
     assert (row["verdict"], row["reason"].split("; ")[-1]) == (
         "not_identified",
         "several rows at batch size 4: add a column that tells their curves apart",

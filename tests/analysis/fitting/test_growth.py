@@ -51,15 +51,15 @@ def test_only_batch_sizes_that_count_and_reached_are_taken(folder: Path) -> None
 
 def test_the_table_has_both_rates_of_momentum(folder: Path) -> None:
     one = line(folder, 0.5, noise=0.01)
-    critical = one.judged.fit and one.judged.fit.critical_batch_size
+    critical = one.selected.fit and one.selected.fit.critical_batch_size
     assert critical
-    assert one.judged.verdict == "identified"
+    assert one.selected.verdict == "identified"
     assert 32 < critical < 128
     table = growth.table([one])
     assert list(table) == list(growth.COLUMNS)
     assert table["rate"].tolist() == ["learning rate"], "momentum was not tuned"
-    counted = [(study, rows.assign(momentum=[0.9, 0.8, 0.9])) for study, rows in one.curve.counted]
-    varied = one._replace(curve=one.curve._replace(counted=counted))
+    with_momentum = [(study, rows.assign(momentum=[0.9, 0.8, 0.9])) for study, rows in one.curve.trials_by_rule]
+    varied = one._replace(curve=one.curve._replace(trials_by_rule=with_momentum))
     assert growth.table([varied])["rate"].tolist() == ["learning rate", "effective learning rate"]
     assert table["batch_sizes"].tolist() == [11]
     below = growth.table([one], up_to_critical=True)["batch_sizes"].tolist()

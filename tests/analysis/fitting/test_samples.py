@@ -83,19 +83,19 @@ def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space
     # Each column is of one point: its luck is the same everywhere.
     luck = np.log(points.sample.high) - np.log(points.high)[:, None]
     np.testing.assert_allclose(luck, np.broadcast_to(luck[0], luck.shape), atol=1e-3)
-    judged = fits.judge(points)
-    assert "all batch sizes tried the same points: the interval allows for luck they share" in judged.reason
-    assert "points" in fits.doubts(judged)
+    points_fit = fits.of_points(points)
+    assert "all batch sizes tried the same points: the interval allows for luck they share" in points_fit.reason
+    assert "points" in fits.doubts(points_fit)
 
 
 def test_points_of_its_own_are_not_taken_for_shared_ones(folder):
     publish_search(folder, own)
     (curve,) = curves.of_store(*steps.load(folder))
-    judged = fits.of_curve(curve)
-    sample = judged.points.sample
+    points_fit = fits.of_curve(curve)
+    sample = points_fit.points.sample
     assert (sample.common, sample.repeated, sample.is_shared) == (0, 0, False)
-    assert "same points" not in judged.reason
-    assert judged.points.counts.tolist() == [8] * len(BATCH_SIZES)
+    assert "same points" not in points_fit.reason
+    assert points_fit.points.trial_counts.tolist() == [8] * len(BATCH_SIZES)
 
 
 def test_the_best_of_trials_is_bracketed():

@@ -61,8 +61,8 @@ def test_verdicts_and_regimes_are_those_of_the_fit(paged: Paged, swept: Path) ->
     assert [goal.series for goal in found] == ["momentum", "nesterov", "sgd"]
     for goal in found:
         assert workload_rows.critical(goal) in said
-        ((_, judged),) = workload_rows.answers(goal)
-        runs = workload_rows.regimes_in_words(judged)
+        ((_, points_fit),) = workload_rows.answers(goal)
+        runs = workload_rows.regimes_in_words(points_fit)
         assert [words for _, words in runs if words not in said] == []
         assert runs[0][1].startswith("perfect scaling ")
     assert said.count("identified") >= 6

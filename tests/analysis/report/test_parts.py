@@ -79,9 +79,9 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
 def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
     found = {goal.series: goal for goal in workload_rows.read_goals(swept)}
     for name, goal in found.items():
-        assert goal.fitted and goal.fitted.judged.fit, name
-        fit = goal.fitted.judged.fit
-        shares = workload_rows.extent(goal.fitted.judged, (1, 1024))
+        assert goal.fitted and goal.fitted.selected.fit, name
+        fit = goal.fitted.selected.fit
+        shares = workload_rows.extent(goal.fitted.selected, (1, 1024))
         assert shares is not None
         low, middle, high = shares
         assert middle is not None
@@ -90,8 +90,8 @@ def test_the_extent_of_a_critical_batch_size_is_in_octaves(swept: Path) -> None:
         ]
         assert 0 < low < middle < high < 1
     line = found["sgd"].fitted
-    assert line is not None and workload_rows.extent(line.judged, (4, 32)) is not None
-    assert workload_rows.extent(line.judged._replace(fit=None), (1, 1024)) is None
+    assert line is not None and workload_rows.extent(line.selected, (4, 32)) is not None
+    assert workload_rows.extent(line.selected._replace(fit=None), (1, 1024)) is None
     assert workload_rows.answers(found["sgd"]._replace(fitted=None)) == []
 
 

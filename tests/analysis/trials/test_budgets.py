@@ -38,9 +38,9 @@ def test_beyond_what_was_planned_nothing_is_said(folder: Path) -> None:
     np.testing.assert_allclose(errors, [0.5, np.nan], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("metric", "counted"), [("test_loss", {0}), ("test_error", set())])
-def test_nothing_measured_is_not_a_number(folder: Path, metric: str, counted: set[int]) -> None:
-    assert np.isnan(budgets.best_within(commit(folder), metric, counted, [10]).errors).all()
+@pytest.mark.parametrize(("metric", "trial_ids"), [("test_loss", {0}), ("test_error", set())])
+def test_nothing_measured_is_not_a_number(folder: Path, metric: str, trial_ids: set[int]) -> None:
+    assert np.isnan(budgets.best_within(commit(folder), metric, trial_ids, [10]).errors).all()
 
 
 def test_budgets_are_1_2_5_up_to_the_longest_plan() -> None:

@@ -105,13 +105,13 @@ def test_a_stopped_trial_is_not_reached_as_far_as_it_went(folder):
     assert (row["reached"], row["undecided"], row["success"]) == (2, 1, 0.5)
     assert (row["steps_low"], row["steps_high"]) == (20, 30)  # 2nd of 20, 30, never and more than 25, wherever that is
     three = medians.TrialCounts(best_of=3)
-    (row,) = medians.answer(steps.load(folder)[0], counts=three)[0].to_dict("records")
+    (row,) = medians.answer(steps.load(folder)[0], requested=three)[0].to_dict("records")
     assert (row["steps_low"], row["steps_high"]) == (10, 20)
     sole = put(folder, [STOPPED, FAILS], batch_size=32)
-    table, _ = medians.answer(steps.load(folder)[0], counts=medians.TrialCounts(trials=2, best_of=1))
+    table, _ = medians.answer(steps.load(folder)[0], requested=medians.TrialCounts(trials=2, best_of=1))
     (row,) = table[table["study"] == sole.name].to_dict("records")
     assert row["steps_low"] == 25 and pd.isna(row["steps_high"])
-    assert "(25, ..)" in medians.readable(table)
+    assert "(25, ..)" in medians.as_text(table)
 
 
 def test_a_harder_target_than_the_studys_own_is_undecided_where_trials_stopped(folder, cli):
@@ -187,7 +187,7 @@ def test_the_table_of_medians_is_a_file_of_points(folder, tmp_path, cli):
         put(folder, [reaches(least + 5 * i) for i in range(9)], batch_size=size, budget_steps=2000)
     file = tmp_path / "medians.csv"
     file.write_text(cli("steps", "--store", folder, "--rule", "median", "--csv")[1])
-    (row,) = fits.table(*fits.judge_points(file)).to_dict("records")
+    (row,) = fits.table(*fits.of_file(file)).to_dict("records")
     assert (row["dataset"], row["verdict"]) == ("digits", "identified")
 
 

@@ -308,7 +308,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     started(tmp_path / "without", easy=None)
     shutil.rmtree(tmp_path / "without" / name)
     (tmp_path / "points.csv").write_text(table)
-    fitted = [curve_fits.table(folder, (by_hand.METRIC, 0.1)), fits.table(*fits.judge_points(tmp_path / "points.csv"))]
+    fitted = [curve_fits.table(folder, (by_hand.METRIC, 0.1)), fits.table(*fits.of_file(tmp_path / "points.csv"))]
     expected = curve_fits.table(tmp_path / "without", (by_hand.METRIC, 0.1))
     for found in fitted:
         assert "met at the start, before any step, at batch size 8, left out" in found["reason"].item()

@@ -60,8 +60,8 @@ def test_every_trial_with_its_outcome(folder, study):
 
 def test_accidents_and_trials_without_evaluations_do_not_count_whatever_they_came_to(folder, study):
     found = rows(folder, ERROR)
-    assert found.counting["trial"].tolist() == [0, 1, 2, 3]
-    assert found.counted == 4
+    assert found.rows_in_k["trial"].tolist() == [0, 1, 2, 3]
+    assert found.k == 4
 
 
 def test_trials_that_confirm_the_best_are_there_and_do_not_count(folder):
@@ -76,7 +76,7 @@ def test_trials_that_confirm_the_best_are_there_and_do_not_count(folder):
     found = rows(folder, ERROR)
     assert found.rows["role"].tolist() == ["search"] * 2 + ["confirm"] * 2
     assert trials.bounds(found.rows)[1].tolist() == [20, 10, 30, math.inf]
-    assert (found.counting["trial"].tolist(), found.counted) == ([0, 1], 2)
+    assert (found.rows_in_k["trial"].tolist(), found.k) == ([0, 1], 2)
 
 
 def test_a_trial_that_ended_at_its_own_target_tells_nothing_of_a_harder_one(folder, study):
@@ -105,7 +105,7 @@ def test_a_published_trial_nobody_says_more_of_counts_as_far_as_it_went(folder):
     ran = {1: by_hand.Ran("INCOMPLETE", [(5, 0.5), (9, 0.4)]), 2: by_hand.Ran("INCOMPLETE", [])}
     by_hand.publish(folder, by_hand.study(), ran)
     found = rows(folder, Target(by_hand.METRIC, 0.1))
-    assert found.counting[["trial", "steps_low"]].to_numpy().tolist() == [[1, 9]]
+    assert found.rows_in_k[["trial", "steps_low"]].to_numpy().tolist() == [[1, 9]]
 
 
 def test_studies_are_found_by_name_wherever_the_store_is(study, folder):
@@ -114,7 +114,7 @@ def test_studies_are_found_by_name_wherever_the_store_is(study, folder):
     assert [*trials.of_commits([one for one in commits if one.name == study.name], ERROR)] == [study.name]
     found = trials.of_commits(commits, ERROR)
     assert [*found] == sorted(store.names(folder))
-    assert found[plan(batch_size=32, budget_steps=40).name].counted == 1
+    assert found[plan(batch_size=32, budget_steps=40).name].k == 1
     elsewhere = durable.location("memory://analysis/trials")
     by_hand.publish(elsewhere, by_hand.study(), {1: by_hand.Ran("COMPLETE", [(5, 0.05)])})
     assert rows(elsewhere, Target(by_hand.METRIC, 0.1)).rows["steps_high"].tolist() == [5]
@@ -134,4 +134,4 @@ def test_the_best_of_all_trials_is_the_answer(swept):
 def test_a_study_in_which_nothing_ran(folder):
     publish(folder, plan(), {0: Ran([], "INCOMPLETE", "failed")}, metrics=())
     found = rows(folder, ERROR)
-    assert (found.counted, found.rows["outcome"].tolist()) == (0, ["undecided"])
+    assert (found.k, found.rows["outcome"].tolist()) == (0, ["undecided"])

@@ -104,7 +104,7 @@ def test_epochs_to_a_recall_are_steps_to_a_target(
     held, target = steps.load(tmp_path, ("validation_recall_20_error", 0.55))
     table = steps.table(held, target)
     assert list(zip(table["steps_low"], table["steps_high"], table["trial"], strict=True)) == [(1, 2, 1)]
-    assert "matrix_factorization_16" in steps.readable(table)
+    assert "matrix_factorization_16" in steps.as_text(table)
     assert curves.of_store(held, target) == []
     with pytest.raises(BadInput, match="no study has a target"):
         steps.table(*steps.load(tmp_path))
