@@ -89,7 +89,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/lanes.py
-	$(BIN)/python benchmarks/results.py
+	$(BIN)/python benchmarks/stores.py
 	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/figures.py
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --editable '.[bench]'

@@ -55,7 +55,7 @@ def table(a: Folder, b: Folder, request: tuple[str, float] | None = None) -> pd.
 
 
 def differs(table: pd.DataFrame) -> bool:
-    """Whether anything that A says is contradicted by B."""
+    """True if anything that A says is contradicted by B."""
     return bool((table["result"] == "differ").any())
 
 

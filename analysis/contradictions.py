@@ -218,7 +218,7 @@ def _verdict(a: Reading, b: Reading) -> str:
 
 
 def _beyond(low: Any, high: Any) -> Any:
-    """Whether what begins at ``low`` is beyond what ends at ``high``; what begins at 0 may be 0."""
+    """True where what begins at ``low`` is beyond what ends at ``high``; what begins at 0 may be 0."""
     return (low >= high) & (low > 0)
 
 

@@ -43,12 +43,12 @@ class WorkloadStudies(NamedTuple):
 
     @property
     def pruned(self) -> bool:
-        """Whether losing trials were cut short."""
+        """True if losing trials were cut short."""
         return self.commits[0].plan.get("pruning") == "exact"
 
     @property
     def recorded(self) -> bool:
-        """Whether others measured it."""
+        """True if others measured it."""
         return kinds.KINDS[self.commits[0].kind].recorded
 
 

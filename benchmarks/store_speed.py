@@ -1,4 +1,4 @@
-"""The speed of a store, as benchmarks/results.py measures it: answers, commits, verifying."""
+"""The speed of a store, as benchmarks/stores.py measures it: answers, commits, verifying."""
 
 import json
 import os

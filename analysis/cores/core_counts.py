@@ -16,6 +16,10 @@ from results import command_line
 from results.plans.kinds import KINDS
 from results.plans.study import digest
 
+UNKNOWNS = (
+    f"A fit needs {scaling.FEWEST_COUNTS} core counts, as an epoch has three unknowns: its serial, parallel and "
+    "communication time."
+)
 NO_OPTIONS = ("dataset_version",)  # says the same as the options that data were generated from
 
 
@@ -86,7 +90,7 @@ def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
 
 
 def is_real(one: MeasuredFactorization) -> bool:
-    """Whether every core of the study was known to be a core of its own, so that its times say something."""
+    """True if every core of the study was known to be a core of its own, so that its times say something."""
     return one.hardware is not None and one.hardware.emulated is False
 
 
@@ -120,9 +124,7 @@ def of_curve(curve: CoreCurve) -> CoreCurveFit:
         notes.append(f"{counts} cores are emulated, whose times say nothing about speed: left out")
     count = len(curve.members)
     if count < scaling.FEWEST_COUNTS:
-        unknown = "an epoch has serial, parallel and communication time, three unknowns"
-        counts = f"{count} number{'s' * (count != 1)} of real cores"
-        notes.append(f"{counts}, a fit needs {scaling.FEWEST_COUNTS}: {unknown}")
+        notes.append(f"{count} real core count{'s' * (count != 1)}, a fit needs {scaling.FEWEST_COUNTS}")
         return CoreCurveFit(curve, None, "not_identified", "; ".join(notes))
     epochs = [one.seconds for one in curve.members]
     fit = scaling.fit(curve.cores, curve.seconds, scaling.spread(epochs))
@@ -164,7 +166,7 @@ def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
 
 
 def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
-    """The fits for a reader: one line each, then speed-ups and a reason for each."""
+    """The fits for a reader: one line each, then speed-ups and a reason for each, and once what a fit needs."""
     header = ["", "dataset", "dim", "solver", "dtype", "device", "cores"]
     header += [f"{name} seconds" for name in TIMES] + ["critical cores", "verdict"]
     rows, remarks = [], []
@@ -185,6 +187,7 @@ def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
             words = [f"{m.study.cores} cores {s:.2f} × ({e:.0%})" for m, s, e in gains]
             remarks.append(f"{i}: faster than {members[0].study.cores} (efficiency): {', '.join(words)}")
         remarks += [f"{i}: {one.reason}"] if one.reason else []
+    remarks += [UNKNOWNS] if any(one.fit is None for one in core_fits) else []
     return "\n".join(
         [command_line.table(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"]), "", *remarks]
     )

@@ -92,7 +92,7 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def met(row: Mapping[Any, Any]) -> bool:
-    """Whether a scenario does what it should: its statements hold, or the fit says that the law misfits.
+    """True if a scenario does what it should: its statements hold, or the fit says that the law misfits.
 
     A law that is fitted has no misfit to name.
     """
@@ -118,7 +118,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     lines = [
         f"Statements of `analysis epochs --fit` on simulated seconds per epoch: {len(table)} scenarios of "
         f"{table['datasets'].iloc[0]} data sets, seed {seed}, {seconds:.0f} s.",
-        f"Aim, in every scenario: {LEAST:.0%} of statements on critical cores hold, and of the intervals of each time;",
+        f"Aims, in every scenario: {LEAST:.0%} of statements on critical cores hold, and of the intervals of each time;",
         f"or, where the law is not the one that is fitted, {NAMED:.0%} of fits say so. Of laws that are fitted at most "
         f"{FALSELY:.0%} may.",
         "",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis import text
 from results import store
 from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
@@ -132,7 +133,7 @@ def no_factorization(folder: Folder) -> BadInput:
     """The error for a store that has no factorization."""
     names = waiting_names(folder, [])
     if names:
-        return BadInput(f"no factorization in {folder} has run yet ({len(names)} asked for: {names[0]} …)")
+        return BadInput(f"no factorization in {folder} has run yet; planned: {text.first_few(names)}")
     fill = f"python -m sweeps +experiment=alx2022/quickstart store={folder} -m"
     return BadInput(f"no study of kind cores in {folder}; fill it with `{fill}`")
 

@@ -33,7 +33,7 @@ class Law(NamedTuple):
 
     @property
     def is_inside(self) -> bool:
-        """Whether it is one of the laws that are fitted, as it is written."""
+        """True if it is one of the laws that are fitted, as it is written."""
         return not any(self[3:])
 
     @property

@@ -95,7 +95,7 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """The rates for a reader, by where the knee is, by shape and so on, each against its target."""
+    """The rates for a reader, by where the knee is, by shape and so on, each against its aim."""
     beyond = table["shape"].isin(simulation.BEYOND)
     strained = (table["shape"] == simulation.LOPSIDED) | beyond
     own, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
@@ -113,7 +113,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     lines = [
         f"Statements of `analysis fit` on simulated searches of {simulation.TRIALS} trials: {len(table)} scenarios of "
         f"{datasets} data sets, seed {seed}, {seconds:.0f} s.",
-        f"Targets: {LEAST:.0%} to {MOST:.0%} of statements hold where the knee is inside, {EACH:.0%} in each scenario; "
+        f"Aims: {LEAST:.0%} to {MOST:.0%} of statements hold where the knee is inside, {EACH:.0%} in each scenario; "
         f"at most {FALSELY:.0%} are identified where it is not.",
         "",
     ]
@@ -128,7 +128,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 _BEYOND = f"""\
 The five shapes are all but lopsided. Failed: a check of the shape or of the search did, and no interval is stated.
 Beyond what is assumed, the first five curves are those that the checks were made for; nothing was chosen on the others.
-Targets: at most {WRONG:.0%} of all data sets are identified and wrong, and in {NAMED:.0%} the check that the curve
+Aims: at most {WRONG:.0%} of all data sets are identified and wrong, and in {NAMED:.0%} the check that the curve
 breaks fails ("by name")."""
 
 
@@ -143,18 +143,18 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
         "not identified",
         "failed",
         "by name",
-        "target",
+        "aim",
     ]
     shares = ("covered", "identified", "wrong", "at_least", "at_most", "not_identified", "failed", "named")
     lines = [
         [str(one["shape"]), *(_percent(one[share]) for share in shares), met_beyond(one)]
         for one in rows.to_dict("records")
     ]
-    return command_line.table(header, lines, left=[title, "target"])
+    return command_line.table(header, lines, left=[title, "aim"])
 
 
 def met_beyond(one: Mapping[Any, Any]) -> str:
-    """Whether a scenario of ``simulation.BEYOND`` meets its targets; nothing where none are set."""
+    """The words met or MISSED of a scenario of ``simulation.BEYOND`` and its aims; empty where none are set."""
     if one["shape"] not in simulation.CHOSEN_ON:
         return ""
     return "met" if one["wrong"] <= WRONG and one["named"] >= NAMED else "MISSED"
@@ -162,7 +162,7 @@ def met_beyond(one: Mapping[Any, Any]) -> str:
 
 def _block(title: str, rates: pd.DataFrame, by: str) -> str:
     verdicts = [verdict.replace("_", " ") for verdict in VERDICTS]
-    header = [title, "scenarios", "hold", "least", *verdicts, "failed", "octaves", "target"]
+    header = [title, "scenarios", "hold", "least", *verdicts, "failed", "octaves", "aim"]
     rows = [
         [
             str(rate[by]),
@@ -173,11 +173,11 @@ def _block(title: str, rates: pd.DataFrame, by: str) -> str:
         ]
         for rate in rates.to_dict("records")
     ]
-    return command_line.table(header, rows, left=[title, "target"])
+    return command_line.table(header, rows, left=[title, "aim"])
 
 
 def met(rate: Mapping[Any, Any], by: str) -> str:
-    """Whether a row of ``summary`` meets its target: met, MISSED, or nothing where none is set."""
+    """The words met or MISSED of a row of ``summary`` and its aim; empty where none is set."""
     if rate[by] == "shared unawares":
         return ""
     if rate[by] in simulation.KNEES and rate[by] not in simulation.INSIDE:

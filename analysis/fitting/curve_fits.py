@@ -56,7 +56,7 @@ class CurveFits(NamedTuple):
 
     @property
     def drawable(self) -> bool:
-        """Whether there is any point."""
+        """True if there is any point."""
         return len(self.selected.points.batch_size) > 0
 
     @property

@@ -50,7 +50,7 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
         return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
     n = len(points.batch_size)
     if n < regimes.FEWEST_BATCH_SIZES:
-        notes.append(f"{n} batch sizes left, a fit needs {regimes.FEWEST_BATCH_SIZES}")
+        notes.append(f"{n} batch size{'s' * (n != 1)} left, a fit needs {regimes.FEWEST_BATCH_SIZES}")
         return PointsFit(points, None, "not_identified", "; ".join(notes))
     sample = points.sample
     left_out = samples.left_out(sample.low, sample.high) if sample and sample.is_shared else None
@@ -101,7 +101,11 @@ def read_points(file: Path) -> pd.DataFrame:
         rows[column] = numbers
     if exact:
         rows = rows.assign(steps_low=rows["steps"], steps_high=rows["steps"])
-    _refuse(file, rows["steps_low"] > rows["steps_high"], "steps_low", rows)
+    crossed = rows["steps_low"] > rows["steps_high"]
+    if crossed.any():
+        row = int(np.argmax(crossed))
+        low, high = (f"{rows[end].iloc[row]:g}" for end in ends)
+        raise BadInput(f"--points {file}: line {row + 2} has steps_low {low} above steps_high {high}; swap them")
     if rows.empty:
         raise BadInput(f"--points {file} has no rows")
     return rows
@@ -111,7 +115,7 @@ def _refuse(file: Path, wrong: pd.Series, column: str, rows: pd.DataFrame) -> No
     if wrong.any():
         row = int(np.argmax(wrong))
         value = rows[column].iloc[row]
-        words = "empty" if pd.isna(value) else repr(value) if isinstance(value, str) else f"{value:g}, above steps_high"
+        words = "empty" if pd.isna(value) else repr(value)
         raise BadInput(f"--points {file}: {column} in line {row + 2} is {words}; a positive number is needed")
 
 

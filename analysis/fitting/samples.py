@@ -41,7 +41,7 @@ class Sample(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the batch sizes used the same points of the search, so that their luck is the same."""
+        """True if the batch sizes used the same points of the search, so that their luck is the same."""
         return self.common >= SHARED
 
 

@@ -74,7 +74,7 @@ class ShapeChecks(NamedTuple):
 
 
 def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
-    """Whether there is enough to judge the shape by at the batch sizes below the knee, and at those above it."""
+    """True for each side of the knee, below and above, whose batch sizes are enough to judge the shape by."""
     ln_below_knee = ln_best - ln_batch
     enough = [
         np.sum(beside > 0) >= BESIDE_KNEE and beside.max() > ROOM * OCTAVE for beside in (ln_below_knee, -ln_below_knee)
@@ -83,7 +83,7 @@ def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
 
 
 def _judgeable_bends(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
-    """Whether each of ``BENDS`` can be judged."""
+    """True for each of ``BENDS`` that can be judged."""
     below, above = sides(ln_best, ln_batch)
     return [{"slope": below, "plateau": above}.get(bend, below and above) for bend in BENDS]
 

@@ -138,7 +138,9 @@ def _bundle() -> str:
     try:
         import vl_convert
     except ImportError:
-        raise BadInput("report needs what draws its charts: pip install 'scaling-limits[report]'") from None
+        raise BadInput(
+            "report needs vl-convert-python to draw its charts: pip install 'scaling-limits[report]'"
+        ) from None
     return vl_convert.javascript_bundle(SNIPPET).replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

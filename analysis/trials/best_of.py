@@ -138,7 +138,7 @@ def fall(high: np.ndarray) -> float:
 
 
 def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
-    """Whether the minimum over the trials no longer falls as they double, from k/2 to all k of them.
+    """Tells if the minimum over the trials no longer falls as they double, from k/2 to all k of them.
 
     Steps are counted at the evaluation that saw a trial at the target: finer than that nothing is known.
 

@@ -105,7 +105,7 @@ def _chance_of_nearness(distance: np.ndarray) -> float:
 
 
 def _goes_on(distance: np.ndarray, ranged: Range) -> bool:
-    """Whether values spread evenly up to the end might leave such a gap to it."""
+    """True if values spread evenly up to the end might leave such a gap to it."""
     nearest = distance.min() - 0.5 / _count(ranged)
     spread = np.ptp(distance)
     return bool(nearest <= spread * (RISK_DETACHED ** (1 / (1 - len(distance))) - 1) + 1e-9)
@@ -126,7 +126,7 @@ def _count(ranged: Range) -> float:
 
 
 def _has_ends(ranged: Range) -> bool:
-    """Whether a range has values between its ends."""
+    """True if a range has values between its ends."""
     return _count(ranged) > 2 and (ranged.scale == "DISCRETE" or ranged.low != ranged.high)
 
 

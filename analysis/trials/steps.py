@@ -113,7 +113,7 @@ def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
 
 
 def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
-    """Whether a study measured enough to tell, whose trials stop once they have decided the targets ``own``."""
+    """True if a study whose trials stop once they have decided the targets ``own`` measured enough to tell."""
     values = [t.value for t in own if t.metric == target.metric]
     return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
 
@@ -198,5 +198,5 @@ def _workload(one: StudyDescription) -> tuple[str, str, str]:
 
 
 def _only_ends(one: StudyDescription) -> bool:
-    """Whether a study that others measured has no more than one measurement a trial."""
+    """True if a study that others measured has no more than one measurement a trial."""
     return one.source is not None and one.rows <= one.complete + one.infeasible + one.incomplete

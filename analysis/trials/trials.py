@@ -137,7 +137,7 @@ def _categories(name: str, words: np.ndarray) -> pd.Categorical:
 
 
 def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
-    """Whether trials that are not at the target diverged or used up their budget, bool[n].
+    """True, bool[n], for trials that are not at the target and diverged or used up their budget.
 
     A trial is also COMPLETE once it has reached every target of its own study, which need not decide another one.
     """

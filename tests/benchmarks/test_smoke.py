@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-FAST = ("commands", "fits", "results", "figures")
-SLOW = ("engine", "lanes", "workers", "imports", "als", "als_evaluation")  # imports is part of results
+FAST = ("commands", "fits", "stores", "figures")
+SLOW = ("engine", "lanes", "workers", "published_imports", "als", "als_evaluation")  # stores has published_imports, too
 
 
 def test_every_benchmark_is_run() -> None:

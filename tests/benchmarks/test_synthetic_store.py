@@ -1,10 +1,8 @@
-"""The made-up store that speed is measured on, and the script that is called like a package."""
+"""The made-up store that speed is measured on."""
 
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 STORE = f"""
@@ -39,13 +37,6 @@ held = overview.survey(folder / "plausible")
 found = held.answers(Target("validation_average_precision_error", 0.69), held.descriptions)
 assert len(found) == 2
 """
-
-
-@pytest.mark.parametrize("first", [str(BENCHMARKS), ""])
-def test_the_package_is_found_beside_a_script_of_its_name(first: str) -> None:
-    program = f"import sys; sys.path.insert(0, {first!r}); import results, results.plans.study; print(results.__path__)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert str(BENCHMARKS.parent / "results") in done.stdout
 
 
 def test_a_synthetic_store_is_of_the_published_size_and_is_answered(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_what_was_asked_for_and_has_not_run_is_named(factorization, put, folder,
     store.ask(folder, waiting)
     store.ask(folder, plan())
     code, _, err = cli("epochs", "--store", folder)
-    assert (code, err) == (2, f"error: no factorization in {folder} has run yet (1 asked for: {waiting.name} …)\n")
+    assert (code, err) == (2, f"error: no factorization in {folder} has run yet; planned: {waiting.name}\n")
     put()
     _, _, err = cli("epochs", "--store", folder, "--csv")
     assert err == f"note: not in the table, as no run has ended yet: {waiting.name}\n"
@@ -128,7 +128,15 @@ def test_two_core_counts_have_a_gain_and_no_law(put, folder, cli):
     assert row["speedup"] == pytest.approx(law(1) / law(2), rel=1e-6)
     assert row["efficiency"] == pytest.approx(law(1) / law(2) / 2, rel=1e-6)
     assert pd.isna(row["serial_seconds"]) and pd.isna(row["critical_cores"])
-    assert "2 numbers of real cores, a fit needs 3" in row["reason"] and "three unknowns" in row["reason"]
+    assert row["reason"] == "2 real core counts, a fit needs 3"
+
+
+def test_what_a_fit_of_core_counts_needs_is_told_once(put, folder, cli):
+    for cores, dim in ((1, 16), (1, 32), (2, 32)):
+        put({"seconds": law(cores) / 2}, cores=cores, dim=dim)
+    _, out, _ = cli("epochs", "--store", folder, "--fit")
+    assert "1 real core count, a fit needs 3" in out and "2 real core counts, a fit needs 3" in out
+    assert out.count("three unknowns") == 1
 
 
 def test_emulated_cores_are_on_no_curve(put, folder, cli):

@@ -130,10 +130,11 @@ def test_pruned_curves_with_unequal_trials_are_refused(folder, cli):
     assert "run batch size 1 (2), 2 (2), 4 (2), 8 (2), 16 (2) with trials=3 like the others" in row["reason"]
 
 
-def test_too_few_batch_sizes(folder):
-    publish_curve(folder, BATCH_SIZES[:4])
+@pytest.mark.parametrize(("count", "words"), [(4, "4 batch sizes left"), (1, "1 batch size left")])
+def test_too_few_batch_sizes(folder, count, words):
+    publish_curve(folder, BATCH_SIZES[:count])
     (row,) = curve_fits.table(folder).to_dict("records")
-    assert (row["verdict"], row["reason"]) == ("not_identified", "at 3 trials; 4 batch sizes left, a fit needs 5")
+    assert (row["verdict"], row["reason"]) == ("not_identified", f"at 3 trials; {words}, a fit needs 5")
     assert np.isnan([row["s_min"], row["critical_batch_size_low"], row["sharpness"]]).all()
 
 
@@ -228,7 +229,11 @@ def test_the_same_batch_size_twice_is_refused(tmp_path):
         ("batch_size,steps\n1,2\n2,many\n", "steps in line 3 is 'many'; a positive number is needed"),
         ("batch_size,steps\n0,2\n", "batch_size in line 2 is '0'; a positive number is needed"),
         ("batch_size,steps\n,2\n", "batch_size in line 2 is empty; a positive number is needed"),
-        ("batch_size,steps_low,steps_high\n1,3,2\n", "steps_low in line 2 is 3, above steps_high"),
+        (
+            "batch_size,steps_low,steps_high\n2,1,2\n1,3,2.5\n",
+            "line 3 has steps_low 3 above steps_high 2.5; swap them\n",
+        ),
+        ("batch_size,steps_low,steps_high\n1,-3,2\n", "steps_low in line 2 is '-3'; a positive number is needed"),
         ("batch_size,steps\n", "has no rows"),
         ("", "is not a CSV table"),
         ("batch_size,steps\n1,2,3,4\n1,2,3,4,5\n", "is not a CSV table"),

@@ -214,7 +214,7 @@ def test_without_the_charts_a_line_says_how_to_get_them(
     code, _, err = cli("report", "--store", swept, "--out", tmp_path / "a.html")
     assert (code, err) == (
         2,
-        "error: report needs what draws its charts: pip install 'scaling-limits[report]'\n",
+        "error: report needs vl-convert-python to draw its charts: pip install 'scaling-limits[report]'\n",
     )
 
 

@@ -1,6 +1,6 @@
 """Is the store fast? Answers from 70 million measurements, the cost of a commit, verifying, importing.
 
-    python benchmarks/results.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
+    python benchmarks/stores.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
 The store has the 454 published studies with 168,000 made-up trials and 70 million measurements (1.8 GB). It is written
 to FOLDER unless it is there already; without --store it is a temporary one. --share 0.01 takes a hundredth of the
@@ -11,25 +11,15 @@ Python is not timed. Runs of 1 are processes of their own, in turn; ratios are m
    from envelopes, by both rules, the quickest of twenty; by reading everything into pandas. All must agree.
 2. Creating a file, and claiming, writing and committing a study of a few rows, against one fsync.
 3. `python -m results verify` on one core, by processor time.
-4. The figures of benchmarks/imports.py.
+4. The figures of benchmarks/published_imports.py.
 """
 
-import importlib
-import sys
-from pathlib import Path
-
-if __name__ == "results":
-    # Python looks beside a script first, so it finds this file instead of the package: import that in its place.
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    del sys.modules["results"]
-    importlib.import_module("results")
+import published_imports
+import store_speed
+import synthetic_store
+from report import open_report
 
 if __name__ == "__main__":
-    import imports
-    import store_speed
-    import synthetic_store
-    from report import open_report
-
     with open_report(__doc__, synthetic_store.ARGUMENTS) as report:
         store_speed.main(report)
-        imports.main(report)
+        published_imports.main(report)

@@ -1,6 +1,6 @@
 """Is the import of published data fast? Against pandas on the unpacked folder, and against bzip2 alone.
 
-    python benchmarks/imports.py [--json FILE] [--smoke]
+    python benchmarks/published_imports.py [--json FILE] [--smoke]
 
 A made-up archive in the format of Shallue et al. 2018: every fifteenth of the 454 studies with all its trials, 220 MB
 of text. Every run is a process of its own and ours ends with a store flushed to disk. The start of Python is
