@@ -118,7 +118,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     lines = [
         f"Statements of `analysis epochs --fit` on simulated seconds per epoch: {len(table)} scenarios of "
         f"{table['datasets'].iloc[0]} data sets, seed {seed}, {seconds:.0f} s.",
-        f"Aims, in every scenario: {LEAST:.0%} of statements on critical cores hold, and of the intervals of each time;",
+        f"Aim in every scenario: {LEAST:.0%} of statements on critical cores hold, and of the intervals of each time;",
         f"or, where the law is not the one that is fitted, {NAMED:.0%} of fits say so. Of laws that are fitted at most "
         f"{FALSELY:.0%} may.",
         "",

@@ -113,7 +113,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     lines = [
         f"Statements of `analysis fit` on simulated searches of {simulation.TRIALS} trials: {len(table)} scenarios of "
         f"{datasets} data sets, seed {seed}, {seconds:.0f} s.",
-        f"Aims: {LEAST:.0%} to {MOST:.0%} of statements hold where the knee is inside, {EACH:.0%} in each scenario; "
+        f"Aim: {LEAST:.0%} to {MOST:.0%} of statements hold where the knee is inside, {EACH:.0%} in each scenario; "
         f"at most {FALSELY:.0%} are identified where it is not.",
         "",
     ]
@@ -128,7 +128,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 _BEYOND = f"""\
 The five shapes are all but lopsided. Failed: a check of the shape or of the search did, and no interval is stated.
 Beyond what is assumed, the first five curves are those that the checks were made for; nothing was chosen on the others.
-Aims: at most {WRONG:.0%} of all data sets are identified and wrong, and in {NAMED:.0%} the check that the curve
+Aim: at most {WRONG:.0%} of all data sets are identified and wrong, and in {NAMED:.0%} the check that the curve
 breaks fails ("by name")."""
 
 

@@ -42,7 +42,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         for fit, critical in zip(coverage.fit(scenario, searches), searches.critical, strict=True):
             identified.append(fit.verdict == "identified")
             stated.append(not (fit.low > critical or fit.high < critical))
-            reached.append(not (fit.reach[0] > critical or fit.reach[1] < critical))
+            reached.append(not (fit.data_ends[0] > critical or fit.data_ends[1] < critical))
     assert len(stated) == 768  # data sets: a standard error is 1 %
     # What the data alone leave holds as it says; intervals of 80 % would be at 0.82, of 97 % at 0.98.
     assert 0.88 <= np.mean(reached) <= 0.96

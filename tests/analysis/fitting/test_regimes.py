@@ -69,7 +69,7 @@ def test_grid_gives_every_printed_number_of_figure_1(name):
 @pytest.mark.parametrize("name", PRINTED)
 def test_refined_fit_is_within_a_grid_cell_of_figure_1(name):
     found = fit(*panel(name))
-    for value, printed in zip((found.critical_batch_size, *found.reach), PRINTED[name], strict=False):
+    for value, printed in zip((found.critical_batch_size, *found.data_ends), PRINTED[name], strict=False):
         if printed is not None:
             expected, half_unit = parse(printed)
             assert abs(np.log2(value / expected)) <= 1 / 24 + half_unit / expected
@@ -82,7 +82,7 @@ def test_interpolated_ends_are_those_of_a_fine_grid(name):
     found = fit(size, steps)
     (fine,) = profile(size, np.log(steps)[None], np.ones((1, len(size))), per_octave=200)
     inside = np.exp(fine.ln_critical[fine.misfit.min(axis=0) <= found.bound])
-    np.testing.assert_allclose(found.reach, [inside[0], inside[-1]], rtol=0.01)
+    np.testing.assert_allclose(found.data_ends, [inside[0], inside[-1]], rtol=0.01)
 
 
 @pytest.mark.parametrize("sharpness", [0.5, 1.0, 2.0])
@@ -161,8 +161,8 @@ def test_coarse_evaluations_widen_the_interval_and_then_refuse_a_plateau():
     exact, fine, coarse = (rounded_by(factor) for factor in (1.0, 1.5, 2.1))
     half = np.log(1.5) / 2
     for end in (0, 1):
-        exactly = np.log(exact.reach[end] / exact.critical_batch_size)
-        assert abs(np.log(fine.reach[end] / fine.critical_batch_size)) == pytest.approx(np.hypot(exactly, half))
+        exactly = np.log(exact.data_ends[end] / exact.critical_batch_size)
+        assert abs(np.log(fine.data_ends[end] / fine.critical_batch_size)) == pytest.approx(np.hypot(exactly, half))
     assert (exact.verdict, fine.verdict, coarse.verdict) == ("identified", "identified", "at_least")
     assert "spans a factor 2.1, too coarse" in coarse.caveats[0]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from analysis.fitting import bends, coverage, regimes, samples, simulation
 from analysis.fitting.profiles import OCTAVE, excess
-from analysis.fitting.verdicts import JUDGED, OCTAVES, UNJUDGED
+from analysis.fitting.verdicts import OCTAVES, TIMES_IF_CHECKED, TIMES_IF_UNCHECKED
 
 SIZES = 2.0 ** np.arange(11)
 LN_BATCH = np.log(SIZES)
@@ -143,8 +143,8 @@ def test_the_best_is_inside_its_interval_and_doubt_costs_it(seed, sizes, where, 
         critical = found.critical_batch_size
         assert not found.low > critical
         assert not found.high < critical
-        assert not found.low > found.reach[0]
-        assert not found.high < found.reach[1]
+        assert not found.low > found.data_ends[0]
+        assert not found.high < found.data_ends[1]
         assert 0 <= found.model_error <= OCTAVES
         if found.shape.doubts:
             assert found.verdict in ("at_least", "not_identified")
@@ -154,13 +154,13 @@ def test_the_best_is_inside_its_interval_and_doubt_costs_it(seed, sizes, where, 
 
 def test_the_model_error_follows_what_the_shape_can_be_judged_by():
     middle, end = (excess(octaves * OCTAVE - LN_BATCH, 1.0) for octaves in (5, 8.5))
-    for above, times in ((middle, JUDGED), (end, UNJUDGED)):
+    for above, times in ((middle, TIMES_IF_CHECKED), (end, TIMES_IF_UNCHECKED)):
         found = fitted(above)
-        reach = np.abs(np.log2(np.array(found.reach) / found.critical_batch_size))
-        assert found.model_error == pytest.approx(min(OCTAVES, times * reach.max()))
+        widths = np.abs(np.log2(np.array(found.data_ends) / found.critical_batch_size))
+        assert found.model_error == pytest.approx(min(OCTAVES, times * widths.max()))
         np.testing.assert_allclose(
             np.abs(np.log2(np.array([found.low, found.high]) / found.critical_batch_size)),
-            np.hypot(reach, np.minimum(OCTAVES, times * reach)),
+            np.hypot(widths, np.minimum(OCTAVES, times * widths)),
         )
 
 
