@@ -75,6 +75,7 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """
     rows = []
     for name, group in table.groupby(by, sort=False):
+        # Each scenario counts by the statements it made.
         stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
         rows.append(
             {

@@ -85,6 +85,7 @@ def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
         return _misfit(points, others, value * points.shares[:, i]) - points.bound
 
     low = 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, best, rtol=_PRECISION))
+    # No end is known beforehand: double until it is passed.
     inside, outside = best, max(2 * best, 1.0)
     while excess(outside) <= 0:
         inside, outside = outside, 2 * outside
@@ -100,6 +101,7 @@ def of_cores(points: Region, best: float) -> tuple[float, float]:
     farthest = math.log(MOST)
     middle = min(math.log(best), farthest)
     high = math.inf
+    # One core, or an open end, where the bound is not reached on the way there.
     low = 0.0 if excess(0.0, 1) <= 0 else brentq(excess, 0.0, middle, args=(1,), rtol=_PRECISION)
     if excess(farthest, -1) > 0:
         high = math.exp(brentq(excess, middle, farthest, args=(-1,), rtol=_PRECISION))
@@ -114,6 +116,7 @@ def _losing(points: Region, cores: float, side: int) -> np.ndarray:
     """
     lost = side * (cores * terms(np.array(cores), points.most) - _TWICE_ALONE) / points.unit
     toward, away = lost > 0, lost < 0
+    # A term on one side with as much of one on the other that they cancel.
     these, those = points.shares[:, toward, None] * -lost[away], points.shares[:, away][:, None] * lost[toward, None]
     pairs = (these + those) / np.maximum(lost[toward, None], -lost[away])
     return np.concatenate([points.shares[:, ~away], pairs.reshape(len(pairs), -1)], axis=1)

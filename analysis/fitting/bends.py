@@ -56,6 +56,7 @@ def curve(bend: Bend, at: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
 def _lopsided(ln_below_knee: np.ndarray, plateau: np.ndarray, perfect: np.ndarray) -> np.ndarray:
     """Two halves of knees of the sharpness ``plateau`` and ``perfect``, whose slopes agree where they meet."""
     share = perfect / (plateau + perfect)  # of the turn that is made on the side of the plateau
+    # Moves the turn so that the halves meet, while the lines they near still do so at B*.
     mean = 2 * OCTAVE * ((1 - share) / perfect - share / plateau)
     moved = ln_below_knee + mean
     flat = 2 * share * excess(np.minimum(moved, 0), plateau)
@@ -80,6 +81,7 @@ def fit(
     bounds = np.array([[-np.inf, np.log(LOWEST), -LARGEST], [np.inf, np.log(HIGHEST), LARGEST]])
     rest, misfit = _rest(bend, at, ln_batch, ln_steps, weights, noise)
     damping, done = np.full(len(at), 1e-3), np.zeros(len(at), bool)
+    # Every data set keeps a damping of its own: less after a step that helped, more after one that did not.
     for _ in range(ITERATIONS):
         normal, pull = _normal(bend, at, ln_batch, weights, noise, rest, free)
         damped = normal + damping[:, None, None] * normal * np.eye(free)
@@ -93,6 +95,7 @@ def fit(
         misfit, damping = np.where(better, new_misfit, misfit), np.where(better, damping / 5, damping * 10)
         if done.all():
             break
+    # The curvature at the solution gives the spread.
     normal, _ = _normal(bend, at, ln_batch, weights, noise, rest, free)
     variance = np.einsum("dii->di", np.linalg.inv(normal))[:, [0, free - 1]]
     squares = (weights * rest**2).sum(axis=1)

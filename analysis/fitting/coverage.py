@@ -76,6 +76,7 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """
     rows = []
     for name, group in table.groupby(by, sort=False):
+        # Each scenario counts by the statements it made.
         stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
         holding = (group["covered"].fillna(0) * stated).sum()
         rows.append(
@@ -99,6 +100,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     beyond = table["shape"].isin(simulation.BEYOND)
     strained = (table["shape"] == simulation.LOPSIDED) | beyond
     own, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
+    # What the aims are set for; strains and cases beyond the assumptions are told apart.
     standard = table[own & inside & ~strained]
     parts = [
         ("all", standard.assign(all="knee inside, five shapes"), "all"),

@@ -136,6 +136,7 @@ def _study(count: int, confirm: int, top: int) -> BatchStudy:
 
 def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confirmed:
     """One search, its repeats as they are asked for, and what is read of them."""
+    # What chooses must have run before it is known what reports.
     ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
     while len(ids) < study.request.planned:
         repeats = confirmation.missing_ids(study, *_tables(study, ids, steps))

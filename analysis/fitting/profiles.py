@@ -78,6 +78,7 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
     weights = weights / weights.mean(axis=1, keepdims=True)
     center = (weights * ln_steps).sum(axis=1, keepdims=True) / n
     rest = weights * (ln_steps - center)  # [d, n], so that squares of large numbers do not cancel
+    # The square is expanded, so that no array [d, n, c] of residuals is made.
     mean = _product(weights / n, curves)  # [d, c]
     misfit = _product(weights, squared)
     misfit -= _product(2 * rest, curves)
@@ -141,6 +142,7 @@ def interval(
       level: of the interval.
       estimated: how many numbers were, x among them.
     """
+    # The best of the grid, moved to the vertex of the parabola through its neighbours.
     i = int(np.argmin(misfit))
     tied = misfit <= misfit[i] + ROUNDING  # a curve without a knee fits as well by any that is far away
     i = len(x) - 1 if tied[-1] else 0 if tied[0] else i
@@ -152,6 +154,7 @@ def interval(
             least -= (before - after) ** 2 / (8 * (before + after))
     least = max(least, n * NEGLIGIBLE**2)
     bound = least * (1 + fdtri(1, n - estimated, level) / (n - estimated))
+    # Each end lies between the last grid point inside and the first one outside.
     inside = np.flatnonzero(misfit <= bound)
     first, last = (int(inside[0]), int(inside[-1])) if len(inside) else (i, i)
     height = np.sqrt(np.maximum(misfit - least, 0))  # straight on either side of a parabola's minimum
@@ -169,6 +172,7 @@ def influence(
     residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
     curvature = (moves.T * weights) @ moves
     curvature[1, 1] += weights @ residuals**2 / (len(ln_batch) - 1)  # the prior's
+    # A pseudoinverse, as the data may say nothing of a number, such as a plateau that is out of sight.
     return (np.linalg.pinv(curvature, hermitian=True) @ (moves.T * weights))[0]
 
 
@@ -182,6 +186,7 @@ def half_width(moves: np.ndarray, left_out: np.ndarray) -> float:
     k = left_out.shape[1]
     if k < 2 or np.isnan(left_out).any():
         return np.inf
+    # How far each point, left out, moves ln B*.
     moved = moves @ (left_out - left_out.mean(axis=1, keepdims=True))  # [k]
     return float(stdtrit(k - 1, 1 - (1 - LEVEL) / 2) * np.sqrt((k - 1) / k * (moved**2).sum()))
 

@@ -168,9 +168,11 @@ def _knee(
     ln_floor, misfit = floors(ln_batch, ln_steps, weights, np.full(len(grid.sharpness), ln_best), grid.sharpness)
     row = int(np.argmin(misfit))
     best = (ln_best, float(grid.sharpness[row]), float(ln_floor[row]))
+    # Luck that all batch sizes share shows in no residual.
     if left_out is not None:
         half = half_width(influence(ln_batch, ln_steps, weights, best), left_out)
         ends = np.array([min(ends[0], ln_best - half), max(ends[1], ln_best + half)])
+    # Rounding and model error are independent of the noise: widths add in quadrature.
     outwards = np.array([-1.0, 1.0])
     widths = np.hypot(ends - ln_best, rounding / 2)
     error = verdicts.model_error(ln_best, widths, ln_batch)
@@ -189,6 +191,7 @@ def _fit(
         "too coarse to see a plateau: evaluate more often"
     )
     first, last = knee.profile.ln_critical[[0, -1]]
+    # Open ends are NaN from here on.
     numbers = np.array([ln_best, *claim.ends, *knee.data_ends])
     critical, low, high, *data_ends = np.exp(np.where(np.isfinite(numbers), numbers, np.nan)).tolist()
     return Fit(
@@ -251,6 +254,7 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     margin = OCTAVES_BELIEVED * OCTAVE + 1e-9
     believed = (fit.profile.ln_critical >= ln_batch[0] - margin) & (fit.profile.ln_critical <= ln_batch[-1] + margin)
     n = len(ln_batch)
+    # Data that fit exactly must not make one curve certain.
     misfit = np.maximum(fit.profile.misfit[:, believed], n * NEGLIGIBLE**2)
     weight = (misfit / misfit.min()) ** (-(n - 1) / 2)  # [A, G]
     # B S <= 1.2 E_min is ln(B*/B) >= t, and S <= 1.2 S_min is ln(B*/B) <= -t: how many of the evenly spaced B* are so?

@@ -59,7 +59,8 @@ class ShapeChecks(NamedTuple):
 
     Attributes:
       checks: slope, plateau, knee and search, in this order.
-      ln_low: the least of the 95 % lower bounds of ln B* by the curve and by those ``BENDS`` that can be judged.
+      ln_low: the least of the 95 % lower bounds of ln B* by the curve and by those ``BENDS`` that can be judged; that of
+        the curve is lowered by ``shift`` where this is positive.
       shift: octaves from the critical batch size of all trials to that of half of them; NaN if unknown.
     """
 
@@ -107,6 +108,7 @@ def check(
     """
     start = np.stack([best[:, 0], np.log(best[:, 1])], axis=1)
     is_known = np.zeros(len(best), bool) if evidence is None else np.isfinite(evidence.variance)
+    # Where trials are known the best third stands in for the best of all, as it scatters less.
     variance = np.zeros(len(best))
     if evidence is not None:
         variance[is_known] = SHRINKS * evidence.variance[is_known]
@@ -118,6 +120,7 @@ def check(
         _bend_checks(bend, bent[bend], can_judge[:, i], best[:, 0], ln_batch) for i, bend in enumerate(BENDS)
     ]
     searches = _searches(ln_batch, best[:, 0], ends, start, evidence)
+    # A lower bound has to hold whichever of the bends that can be judged is the true one.
     lows = np.stack([one.bent.ln_critical - stdtrit(one.freedom, BOUND) * one.errors[:, 0] for one in bent.values()])
     low = np.where(can_judge, lows.T, np.inf).min(axis=1)
     return [
@@ -140,6 +143,7 @@ def _bent(
 ) -> dict[Bend, _FittedBend]:
     """Every bend of d data sets, fitted; ``variance`` [d] is that of ln steps, 0 where the residuals have to tell."""
     n, least = len(ln_batch), NEGLIGIBLE**2
+    # Noise from the trials if they tell, else from what the curve leaves.
     residual = bends.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
     noise = np.maximum(np.where(variance > 0, variance, residual), least)
     plain = bends.fit("straight", ln_batch, ln_steps, weights, start, noise)
@@ -149,6 +153,7 @@ def _bent(
     fits_of_bends: dict[Bend, _FittedBend] = {}
     for bend in BENDS:
         one = bends.fit(bend, ln_batch, ln_steps, weights, start, noise)
+        # The known variance and the residuals together, each by its degrees of freedom.
         scale = np.sqrt(np.maximum((trusted * variance + one.squares) / freedom, least))
         t = np.sign(one.size) * np.sqrt(np.maximum(plain.misfit - one.misfit, 0)) / scale
         fits_of_bends[bend] = _FittedBend(one, one.spread * scale[:, None], t, freedom)
@@ -199,6 +204,7 @@ def _searches(
     noise = np.maximum(np.nan_to_num(evidence.variance), NEGLIGIBLE**2)
     half = bends.fit("straight", ln_batch, evidence.half, alike, start, noise).ln_critical
     shifts = (half - ln_best) / OCTAVE
+    # Log odds, with half a trial added to both sides so that none is infinite.
     share = np.log((evidence.near + 0.5) / (evidence.trials - evidence.near + 0.5))
     trend, error = _trend(ln_batch, share)
     harder = trend < -stdtrit(len(ln_batch) - 2, 1 - HARDER) * error
@@ -219,5 +225,6 @@ def _trend(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Slopes of straight lines through y [d, n] over x [n], and their standard errors: [d] each."""
     centered = x - x.mean()
     slope = y @ centered / (centered @ centered)
+    # What the line leaves is the noise of its slope.
     rest = y - y.mean(axis=1, keepdims=True) - slope[:, None] * centered
     return slope, np.sqrt((rest**2).sum(axis=1) / (len(x) - 2) / (centered @ centered))

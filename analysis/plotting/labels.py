@@ -77,6 +77,7 @@ def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> li
         )
         for one in several
     ]
+    # Something has to be shown even if all are alike.
     shown = [i for i, own in enumerate(zip(*properties, strict=True)) if i < always or len(set(own)) > 1] or [0]
     return [", ".join(own[i] for i in shown if own[i]) for own in properties]
 

@@ -69,6 +69,7 @@ def place_trials(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: flo
     infeasible = (rows["status"] == "INFEASIBLE").to_numpy()
     over = infeasible | reached | (rows["status"] == "COMPLETE").to_numpy()
     kind = np.where(infeasible, "infeasible", np.where(reached, "goal reached", "goal not reached")).astype(object)
+    # One star at most, also where several took equally few steps.
     candidates = np.flatnonzero(reached & ~infeasible)
     if len(candidates):
         kind[candidates[np.argmin(rows["steps_high"].to_numpy()[candidates])]] = "fewest steps"
@@ -128,6 +129,7 @@ def _contours(ax: Axes) -> None:
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     for power in np.arange(np.ceil(np.log10(left / top)), np.floor(np.log10(right / bottom)) + 1):
         rate = 10.0**power
+        # Where the line enters and leaves the axes.
         ends = np.array([max(left, bottom * rate), min(right, top * rate)])
         ax.plot(ends, ends / rate, **CONTOUR)
         at_top = ends[1] < right

@@ -81,6 +81,7 @@ def without_pruned(overview: Overview, request: Target | None, what: str) -> tup
       BadInput: there are only others, and ``what`` needs whole curves.
     """
     names = {one.study for descriptions in targets(overview, request).values() for one in descriptions}
+    # Only commits of our own need opening.
     ours = {name for name in names if overview.descriptions[name].source is None}  # nobody publishes pruned studies
     commits = store.catalogue(overview.folder) if ours else []
     pruned = [commit.name for commit in commits if commit.name in ours and commit.study.pruning == "exact"]
@@ -121,6 +122,7 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
 def notes(overview: Overview, shown: pd.DataFrame, request: Target | None) -> list[str]:
     """Notes for a reader of the table ``shown``, a sentence each."""
     rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
+    # Trials that ended at their own targets may not have come to a harder one.
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
     few = [one for one in descriptions if rule.first is not None and one.complete < rule.first]
     return notes_by_any_rule(overview, shown, request) + text.notes(

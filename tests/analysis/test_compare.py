@@ -11,6 +11,7 @@ import pytest
 
 from analysis import compare, contradictions
 from analysis.contradictions import Pair, Reading, pair_up
+from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
 from results.release import release
 
@@ -114,6 +115,27 @@ def test_a_trial_that_was_pruned_or_not_is_one_run(tmp_path: Path, whole: Ran, c
     row = only(compare.table(tmp_path / "a", tmp_path / "b"))
     assert row["result"] == result
     assert ("of which 1 cannot be of one run" in row["why"]) == (result == "differ")
+
+
+def test_studies_are_matched_by_plan_and_not_by_name(
+    tmp_path: Path, colliding_seeds: Callable[[BatchStudy], tuple[int, int]]
+) -> None:
+    one, two = (plan(trials=2, seed=seed) for seed in colliding_seeds(plan(trials=2)))
+    older_one, older_two = (dataclasses.replace(study, digits=8) for study in (one, two))
+    assert older_one.name == older_two.name and one.stream != two.stream
+    quick, slow = {0: SLOW, 1: FAST}, {0: SLOW, 1: SLOW}
+    for name, stored in (
+        ("a", [(older_one, quick), (two, slow)]),
+        ("b", [(older_two, slow), (one, quick)]),  # the same, with the short name given to the other
+        ("c", [(older_two, quick), (one, slow)]),  # the names, each with the answer of that name in A
+    ):
+        for study, ran in stored:
+            publish(tmp_path / name, study, ran)
+    for other, result in (("b", "same"), ("c", "differ")):
+        table = compare.table(tmp_path / "a", tmp_path / other)
+        answers = table[table["what"] == "steps"]
+        assert answers["result"].tolist() == [result] * 2
+        assert answers["why"].str.startswith("the same stream").all()
 
 
 def test_what_one_place_lacks_or_has_twice(tmp_path: Path, cli: Cli) -> None:
