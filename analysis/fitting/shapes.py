@@ -59,8 +59,8 @@ class ShapeChecks(NamedTuple):
 
     Attributes:
       checks: slope, plateau, knee and search, in this order.
-      ln_low: the least of the 95 % lower bounds of ln B* by the curve and by those ``BENDS`` that can be judged; that of
-        the curve is lowered by ``shift`` where this is positive.
+      ln_low: the least of the 95 % lower bounds of ln B* by the curve and by those ``BENDS`` that can be judged; the
+        curve's own is lowered by ``shift`` where this is positive.
       shift: octaves from the critical batch size of all trials to that of half of them; NaN if unknown.
     """
 
