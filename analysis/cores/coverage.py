@@ -19,7 +19,7 @@ NAMED = 0.80  # of misfits that have to be named where statements do not hold
 FALSELY = 0.05  # of data sets whose law is fitted, the most of which a misfit may be named
 
 ROOTS = 1e-6  # relative; ends and truth may lie on the same step, and are found to about as much
-HELD = ["covered", *(f"{name}_covered" for name in TIMES)]
+HOLDING = ["covered", *(f"{name}_covered" for name in TIMES)]
 
 
 def run(
@@ -60,7 +60,7 @@ def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, o
         "datasets": len(fitted),
         "critical_cores": critical if np.isfinite(critical) else np.nan,
         **rates,
-        **dict(zip(HELD[1:], within.tolist(), strict=True)),
+        **dict(zip(HOLDING[1:], within.tolist(), strict=True)),
         "misfit": float(np.mean([one.misfit != "none" for one in fitted])),
     }
     return {name: values[name] for name in COLUMNS}
@@ -82,8 +82,8 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
                 by: name,
                 "covered": (group["covered"].fillna(0) * stated).sum() / stated.sum() if stated.any() else np.nan,
                 "least_covered": group["covered"].min(),
-                "times": group[HELD[1:]].to_numpy().mean(),
-                "least_times": group[HELD[1:]].to_numpy().min(),
+                "times": group[HOLDING[1:]].to_numpy().mean(),
+                "least_times": group[HOLDING[1:]].to_numpy().min(),
                 **{column: np.average(group[column], weights=group["datasets"]) for column in (*VERDICTS, "misfit")},
                 "octaves": group["octaves"].median(),
                 "aim": "met" if all(map(met, group.to_dict("records"))) else "MISSED",
@@ -97,7 +97,7 @@ def met(row: Mapping[Any, Any]) -> bool:
 
     A law that is fitted has no misfit to name.
     """
-    holds = all(np.isnan(row[column]) or row[column] >= LEAST for column in HELD)
+    holds = all(np.isnan(row[column]) or row[column] >= LEAST for column in HOLDING)
     if simulation.LAWS[row["law"]].is_inside:
         return holds and row["misfit"] <= FALSELY
     return holds or row["misfit"] >= NAMED

@@ -25,7 +25,7 @@ def rates(law, counts, spread=0.04, datasets=60):
 def test_statements_on_a_law_that_is_fitted_hold(law, counts):
     row = rates(law, counts)
     # 60 data sets: intervals of 70 % would all be above 0.78 in one of 10 rounds.
-    assert min(row[column] for column in coverage.HELD) >= 0.78
+    assert min(row[column] for column in coverage.HOLDING) >= 0.78
     assert row["misfit"] <= 0.1
 
 
@@ -100,7 +100,7 @@ def test_statements_are_counted_by_what_they_claim():
 
 
 def test_an_aim_is_met_by_holding_or_by_saying_so():
-    held = dict.fromkeys(coverage.HELD, 0.9)
+    held = dict.fromkeys(coverage.HOLDING, 0.9)
     for law, row, met in [
         ("all three", held | {"misfit": 0.02}, True),
         ("all three", held | {"misfit": 0.2}, False),
