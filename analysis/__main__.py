@@ -45,7 +45,7 @@ def _print(options: argparse.Namespace, table: "pd.DataFrame", as_text: Callable
         answer(as_text())
 
 
-def _asked(options: argparse.Namespace) -> tuple[str, float] | None:
+def _request(options: argparse.Namespace) -> tuple[str, float] | None:
     if (options.metric is None) != (options.value is None):
         raise BadInput("--metric and --value go together, such as --metric test_error --value 0.05")
     return None if options.metric is None else (options.metric, options.value)
@@ -78,7 +78,7 @@ def _steps(options: argparse.Namespace) -> None:
     from analysis.fitting import confirmations
     from analysis.trials import steps
 
-    request, rule = _asked(options), _rule(options)
+    request, rule = _request(options), _rule(options)
     overview, target = steps.load(options.store, request, rule)
     if options.rule == "median":
         from analysis.trials import medians  # takes longer to import than most answers take
@@ -102,7 +102,7 @@ def _steps(options: argparse.Namespace) -> None:
 def _fit(options: argparse.Namespace) -> None:
     from analysis.fitting import by_k, curve_fits, fits
 
-    target = _asked(options)
+    target = _request(options)
     if options.points and target:
         raise BadInput("--metric and --value go with --store; a file of points has its target in it")
     if options.points and options.best_of:
@@ -162,7 +162,7 @@ def _epochs(options: argparse.Namespace) -> None:
 def _compare(options: argparse.Namespace) -> int:
     from analysis import compare
 
-    table = compare.table(options.a, options.b, _asked(options))
+    table = compare.table(options.a, options.b, _request(options))
     _print(options, table, lambda: compare.as_text(table, options.a, options.b))
     return int(compare.differs(table))
 
@@ -178,25 +178,25 @@ def _figures(options: argparse.Namespace) -> None:
     from analysis.figures import requests
 
     if options.kind is not None:
-        registry.write_kind(options.store, options.out, _report, requests.from_options(options))
+        registry.write_kind(options.store, options.out, _tell_of_figure, requests.from_options(options))
         return
     requests.check_unused(options)
     target = (options.metric, options.value[0]) if options.value else None
-    registry.write_all(options.store, options.out, _report, options.name, target)
+    registry.write_all(options.store, options.out, _tell_of_figure, options.name, target)
 
 
-def _report_page(options: argparse.Namespace) -> None:
+def _report(options: argparse.Namespace) -> None:
     from analysis.report import page
 
-    size = page.write(options.store, options.out, _asked(options), say)
+    size = page.write(options.store, options.out, _request(options), say)
     answer(f"{options.out} ({size / 1e6:.1f} MB); open it in a browser")
 
 
-def _report(made: object) -> None:
-    if isinstance(made, Path):
-        answer(str(made))
+def _tell_of_figure(figure: object) -> None:
+    if isinstance(figure, Path):
+        answer(str(figure))
     else:
-        say(f"not drawn: {made}")
+        say(f"not drawn: {figure}")
 
 
 COMMANDS = {
@@ -206,5 +206,5 @@ COMMANDS = {
     "epochs": _epochs,
     "compare": _compare,
     "figures": _figures,
-    "report": _report_page,
+    "report": _report,
 }
