@@ -49,8 +49,7 @@ def test_a_record_is_a_study_and_its_seeds_are_trials(tmp_path: Path) -> None:
     code, lines = imported(tmp_path / "rcp", tmp_path / "store")
     assert code == 0
     assert lines == [
-        "1 record: 1 study, of which 1 are new (3 trials) and 0 were there; 0 repeated records; "
-        "0 could not be used"
+        "1 record: 1 study, of which 1 are new (3 trials) and 0 were there; 0 repeated records; 0 could not be used"
     ]
     found = store.read(tmp_path / "store")
     study = store.catalogue(tmp_path / "store")[0].study
@@ -267,8 +266,7 @@ def test_what_was_imported_otherwise_before_is_told_and_stays(tmp_path: Path, mo
     (name,) = (commit.name for commit in store.catalogue(tmp_path / "store") if commit.plan["batch_size"] == 4096)
     assert len(name.rpartition("-")[2]) == 8
     assert lines[:2] == [
-        "1 study read differently now, in 2 values: the stored values are kept; a new store takes the current "
-        "ones",
+        "1 study read differently now, in 2 values: the stored values are kept; a new store takes the current ones",
         f"{name}: trial 1: epochs_to_converge is 43 in the store and 42 in what is imported, and 1 more trials",
     ]
     assert "1 are new (3 trials) and 1 were there" in lines[-1]
