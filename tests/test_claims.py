@@ -126,10 +126,23 @@ def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: l
     moved = curve_fits.moves(fitted).dropna(subset="octaves")
     assert (
         f"{said['ratio']:.2f} times as many steps, in the median over all {said['studies']:.0f} studies that were "
-        f"confirmed ({said['small']:.2f} up to batch size 16, {said['large']:.2f} above); {said['never']:.0f} did not "
-        "reach it in half of their repeats or more"
+        f"confirmed ({said['small']:.2f} up to batch size 16, {said['large']:.2f} above); in {said['never']:.0f} studies, at least half of "
+        "the repeats never reached the target"
     ) in text("README.md")
     assert (
         f"Of {len(moved)} critical batch sizes that are identified both ways {(moved['octaves'] > 0).sum()} are larger "
         f"once confirmed, by {moved['octaves'].median():+.2f} octaves in the median"
+    ) in text("README.md")
+
+
+@pytest.mark.slow
+def test_doubts_are_told_as_they_are(fitted: list[CurveFits]) -> None:
+    identified = [one.selected for one in fitted if one.selected.verdict == "identified"]
+    doubts = [{check.assumption for check in each.checks if check.outcome == "doubt"} for each in identified]
+    count = {name: sum(name in each for each in doubts) for name in ("space", "batch sizes")}
+    assert sum(map(bool, doubts)) == sum(count.values())  # each has one doubt, of these two
+    assert (
+        f"The release has {len(fitted)} curves. {len(identified)} critical batch sizes are identified, of which "
+        f"{sum(map(bool, doubts))} are in doubt: in {count['space']}, the best trials crowd at an end of a range; in "
+        f"{count['batch sizes']}, there are too few batch sizes on one side of the knee"
     ) in text("README.md")

@@ -8,13 +8,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import duckdb
 import pytest
 
 from analysis import arguments, text
 from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions
+from analysis.trials import steps
 from results import __main__ as results_cli
 from results.bad_input import BadInput
 from results.plans import schema
@@ -154,6 +156,25 @@ def test_statistics_tell_every_verdict_and_every_assumption() -> None:
         assert f"\n| {verdict.replace('_', ' ')} |" in page
     for name, assumed in assumptions.ASSUMPTIONS.items():
         assert f"\n| {name} | {assumed.replace('-1', '−1')} |" in page
+
+
+def test_every_reader_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of docs/reading.md, against what ``analysis steps`` says."""
+    monkeypatch.chdir(ROOT)
+    page = (DOCS / "reading.md").read_text()
+    of_pandas, of_polars = re.findall(r"```python\n(.*?)```", page, re.S)
+    (query,) = re.findall(r"```sql\n(.*?)```", page, re.S)
+    names: dict[str, Any] = {}
+    exec(of_pandas, names)
+    read = {"pandas": {int(size): int(step) for size, step in names["steps"].items()}}
+    exec(of_polars, names)
+    read["polars"] = dict(names["steps"].iter_rows())
+    read["duckdb"] = dict(duckdb.sql(query).fetchall())
+    table = steps.table(*steps.load(ROOT / "results/published"))
+    own = table[(table["model"] == "fully_connected_64") & (table["optimizer"] == "momentum")]
+    answers = dict(zip(own["batch_size"], own["steps_high"], strict=True))
+    assert len(answers) == 11
+    assert read == dict.fromkeys(read, answers)
 
 
 @pytest.mark.slow

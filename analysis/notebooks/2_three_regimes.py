@@ -122,7 +122,15 @@ table[[*names, "critical batch size", "s_min", "sharpness", "half_trials_octaves
 
 # %%
 counts = table["verdict"].str.replace("_", " ").value_counts()
-Markdown("Of all curves: " + ", ".join(f"{count} *{verdict}*" for verdict, count in counts.items()) + ".")
+identified = table.loc[table["verdict"] == "identified", "doubts"].fillna("")
+doubts = identified[identified != ""].str.split(", ").explode().value_counts()
+Markdown(
+    "Of all curves: "
+    + ", ".join(f"{count} *{verdict}*" for verdict, count in counts.items())
+    + f". Of the {len(identified)} that are identified, {(identified != '').sum()} are in doubt: "
+    + ", ".join(f"{count} about *{name}*" for name, count in doubts.items())
+    + "."
+)
 
 # %% [markdown]
 # `half_trials_octaves` is how far the critical batch size would move if only half of the trials counted, in factors
