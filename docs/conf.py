@@ -12,9 +12,13 @@ from sphinx.application import Sphinx
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-importlib.import_module("analysis.plotting.picture")  # and the modules it imports
-typing.TYPE_CHECKING = True  # the registry of figures imports the types in its signatures for type checkers alone
-importlib.import_module("analysis.figures.registry")
+# Some modules import the types in their signatures for type checkers alone. Packages of others do so too, and plans
+# declare for type checkers what their dataclasses have: all of these are imported before.
+for name in ("fsspec", "jax", "matplotlib.figure", "pandas", "pyarrow.parquet", "upath", "results.plans.kinds"):
+    importlib.import_module(name)
+typing.TYPE_CHECKING = True
+for name in ("results.store", "workloads.factorization.fused", "analysis.figures.registry"):
+    importlib.import_module(name)
 typing.TYPE_CHECKING = False
 
 project = "scaling-limits"

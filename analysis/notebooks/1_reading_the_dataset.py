@@ -221,9 +221,9 @@ sizes.assign(share=(sizes["envelope"] / sizes["measurements"]).map("{:.1%}".form
 
 # %%
 easier = [float(f"{target.value * times:.3g}") for times in (1.0, 1.25, 1.5, 2.0, 3.0)]
-answers = {value: survey.answers(type(target)(target.metric, value), {commit.name}) for value in easier}
+by_value = {value: survey.answers(type(target)(target.metric, value), {commit.name}) for value in easier}
 pd.DataFrame(
-    [each.get(commit.name, (None,) * 3) for each in answers.values()],
+    [each.get(commit.name, (None,) * 3) for each in by_value.values()],
     columns=answers.Answer._fields,
     index=pd.Index(easier, name=f"{target.metric} ≤"),
 ).astype("Int64")
