@@ -14,7 +14,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 # Some modules import the types in their signatures for type checkers alone. Packages of others do so too, and plans
 # declare for type checkers what their dataclasses have: all of these are imported before.
-for name in ("fsspec", "jax", "matplotlib.figure", "pandas", "pyarrow.parquet", "upath", "results.plans.kinds"):
+for name in ("fsspec", "jax", "matplotlib.figure", "pandas", "pyarrow.parquet", "upath.core", "results.plans.kinds"):
     importlib.import_module(name)
 typing.TYPE_CHECKING = True
 for name in ("results.store", "workloads.factorization.fused", "analysis.figures.registry"):
