@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.lanes import Programs, Spans, default_strategy, programs_for
 from harness.record import Record
+from harness.run_progress import COMPILING, TRAINING, RunProgress
 from harness.scheduler import BestSteps, Live, TrialScheduler
 from harness.settings import Settings
 from harness.shutdown import Shutdown
@@ -27,7 +28,7 @@ def run(
     settings: Settings,
     *,
     best: BestSteps | None = None,
-    on_progress: Callable[[int], None] = lambda settled: None,
+    on_progress: Callable[[RunProgress], None] = lambda progress: None,
     on_finished: Callable[[Record], None] = lambda part: None,
     confirming: Callable[[], Sequence[Trial]] = lambda: (),
     shutdown: Shutdown | None = None,
@@ -42,7 +43,7 @@ def run(
       trials: of the study, with distinct ids.
       settings: how to run it.
       best: answers of trials that already ran, for exact pruning to build on.
-      on_progress: called after each evaluation with the number of trials settled so far.
+      on_progress: called before compiling, before training and after each evaluation.
       on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
       confirming: asked whenever all trials have ended, and been handed over, for those that confirm the best of them.
       shutdown: of this process; what has finished is handed over, by another thread, before it ends.
@@ -53,6 +54,7 @@ def run(
     devices = jax.local_device_count()
     lanes = settings.lanes or DEFAULT_LANES
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
+    on_progress(RunProgress(COMPILING))
     programs, is_new = programs_for(study, -(-lanes // devices) * devices, strategy)
     # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
     in_turn = np.arange(programs.lanes).reshape(devices, -1).T.ravel().tolist()
@@ -62,6 +64,7 @@ def run(
     tape = _Tape(programs, strategy, programs.compile_seconds if is_new else 0.0, steps_per_epoch)
     carry = programs.empty()
     handed_over: set[int] = set()
+    on_progress(RunProgress(TRAINING))
     last_part = tape.began
     shutdown = shutdown or Shutdown()
 
@@ -94,7 +97,7 @@ def run(
                     tape.rows.append((live.trial.id, scheduler.stop(live), measured))
                     scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
                 scheduler.prune()
-            on_progress(len(scheduler.outcomes))
+            on_progress(tape.progress(scheduler))
             if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
                 with shutdown.lock:
                     scheduler.give_up("time_limit")
@@ -118,6 +121,12 @@ class _Tape:
     evaluate_seconds: float = 0.0
     trial_steps: int = 0
     began: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def progress(self, scheduler: TrialScheduler) -> RunProgress:
+        """The progress of the run so far."""
+        seconds = time.perf_counter() - self.began
+        ended, live = dict(scheduler.ended), dict(scheduler.live)
+        return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds)
 
     def record(self, scheduler: TrialScheduler, ids: Collection[int]) -> Record:
         """The measurements of trials that have ended, by their ids."""

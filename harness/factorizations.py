@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from jax import Array
 
 from harness.checkpoints import Checkpoint, Checkpoints, key_of
 from harness.record import Record
+from harness.run_progress import COMPILING, TRAINING, RunProgress
 from harness.scheduler import TrialOutcome
 from results.plans.factorization import Factorization
 from results.plans.schema import COSTS
@@ -34,7 +36,7 @@ def run(
     checkpoints: Checkpoints,
     *,
     time_limit_seconds: float | None = None,
-    on_progress: Callable[[int], None] = lambda epochs: None,
+    on_progress: Callable[[RunProgress], None] = lambda progress: None,
     on_finished: Callable[[Record], None] = lambda part: None,
 ) -> dict[int, TrialOutcome]:
     """Runs trials of a study one after the other, each from its checkpoint if there is one.
@@ -47,23 +49,22 @@ def run(
       ratings: the data of the plan.
       checkpoints: of the study.
       time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); its checkpoint stays.
-      on_progress: called after each epoch with the number of epochs done, over all trials; those a trial that ended
-        early did not need count.
+      on_progress: called before compiling, before training and after each epoch; a step is an epoch.
       on_finished: called with each trial as soon as it ended. Its checkpoint is removed when this returns.
 
     Returns:
       How each trial ended.
     """
-    running = _FactorizationRun(study, Training(ratings, study, _mesh(study.cores)), checkpoints, time_limit_seconds)
+    running = _FactorizationRun(
+        study, Training(ratings, study, _mesh(study.cores)), checkpoints, time_limit_seconds, on_progress
+    )
     outcomes: dict[int, TrialOutcome] = {}
-    for number, trial in enumerate(trials):
-        done = number * study.epochs
-        rows, end = running.trial(trial, lambda epochs, done=done: on_progress(done + epochs))  # type: ignore[misc]
+    for trial in trials:
+        rows, end = running.trial(trial)
         on_finished(running.record(trial, rows, end))
         outcomes[trial.id] = end
         if end.reason != "time_limit":
             checkpoints.remove(trial.id)
-        on_progress(done + study.epochs)
     return outcomes
 
 
@@ -82,7 +83,14 @@ def _finite(tables: Any) -> Array:
 class _FactorizationRun:
     """The training of a study, which all its trials share, with the seconds spent so far."""
 
-    def __init__(self, study: Factorization, training: Training, checkpoints: Checkpoints, limit: float | None):
+    def __init__(
+        self,
+        study: Factorization,
+        training: Training,
+        checkpoints: Checkpoints,
+        limit: float | None,
+        on_progress: Callable[[RunProgress], None],
+    ):
         self._study, self._training, self._checkpoints, self._limit = study, training, checkpoints, limit
         self._bytes: dict[str, int] = {}  # known once everything is compiled
         self._first_seconds: float | None = None  # of the epoch that compiles
@@ -90,9 +98,21 @@ class _FactorizationRun:
         self._began = time.perf_counter()
         self._train_seconds = self._evaluate_seconds = 0.0
         self._epochs = 0
+        self._on_progress = on_progress
+        self._ended: Counter[int] = Counter()  # trials by their epochs
 
-    def trial(self, trial: Trial, on_epoch: Callable[[int], None]) -> tuple[list[dict[str, float]], TrialOutcome]:
+    def trial(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
         """Runs a trial to its end; returns the measurements after each of its epochs, and how it ended."""
+        rows, end = self._run(trial)
+        self._ended[end.steps] += 1
+        self._report({})
+        return rows, end
+
+    def _report(self, live: dict[int, int]) -> None:
+        seconds = time.perf_counter() - self._began
+        self._on_progress(RunProgress(TRAINING, dict(self._ended), live, self._epochs, self._train_seconds, seconds))
+
+    def _run(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
         weights = Weights(*(jnp.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
         if self._late():
             return [], TrialOutcome("INCOMPLETE", "time_limit", 0)
@@ -113,7 +133,7 @@ class _FactorizationRun:
             if len(rows) < self._study.epochs:
                 arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tables)]
                 self._checkpoints.save(trial.id, key, Checkpoint(len(rows), rows, arrays))
-            on_epoch(len(rows))
+                self._report({len(rows): 1})
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def record(self, trial: Trial, rows: list[dict[str, float]], end: TrialOutcome) -> Record:
@@ -176,6 +196,7 @@ class _FactorizationRun:
         """Compiles everything by an epoch on throw-away tables, so that no stored time includes compiling."""
         if self._first_seconds is not None:
             return
+        self._on_progress(RunProgress(COMPILING))
         began = time.perf_counter()
         tables, _, _ = self._epoch(self._training.start(0), weights, True)
         self._first_seconds = time.perf_counter() - began
@@ -185,6 +206,7 @@ class _FactorizationRun:
         }
         self._began, self._epochs, self._an_epoch_seconds = time.perf_counter(), 0, 0.0
         self._train_seconds = self._evaluate_seconds = 0.0
+        self._on_progress(RunProgress(TRAINING))
 
     def _late(self) -> bool:
         warm = self._first_seconds is not None

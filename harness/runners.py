@@ -8,12 +8,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from harness.record import Record
+from harness.run_progress import RunProgress
 from harness.scheduler import BestSteps, TrialOutcome
 from harness.settings import Settings
 from harness.shutdown import Shutdown
-from results.plans.kinds import KINDS
-from results.plans.plan import Plan
+from results.plans.batch_study import evaluation_steps
 from results.plans.study import Trial
 
 
@@ -28,7 +30,7 @@ class Job:
       store: folder that the study is kept in.
       source: what its data are built from where its plan does not say that, plain data; see ``sweeps.readers``.
       best: answers of trials that already ran, for exact pruning to build on.
-      on_progress: called with what is settled so far; see ``Runner.by_step``.
+      on_progress: called with how far the run has come.
       on_finished: called with trials that have finished since it was last called.
       confirming: gives, once all trials have ended and been handed over, those that confirm the best of them.
       shutdown: of this process, which does not end in the middle of a write.
@@ -40,7 +42,7 @@ class Job:
     store: Path
     source: Mapping[str, Any] | None
     best: BestSteps
-    on_progress: Callable[[int], None]
+    on_progress: Callable[[RunProgress], None]
     on_finished: Callable[[Record], None]
     confirming: Callable[[], Sequence[Trial]]
     shutdown: Shutdown
@@ -51,19 +53,15 @@ class Runner(NamedTuple):
 
     Attributes:
       run: runs a job, and gives how each trial ended.
-      by_step: whether ``Job.on_progress`` gets the number of steps done, rather than of trials settled.
+      evaluations: of a study: the steps that its trials are evaluated at and may end at, increasing to the budget.
       programs: of a study; studies with equal ones share compiled programs.
       after_death: removes what may have killed the process of a study, before the study is run once more.
     """
 
     run: Callable[[Job], Mapping[int, TrialOutcome]]
-    by_step: bool = False
+    evaluations: Callable[[Any], np.ndarray] = lambda study: evaluation_steps(study.budget_steps, 1.1)
     programs: Callable[[Any], Hashable] = lambda study: study.name
     after_death: Callable[[Any], None] = lambda study: None
-
-    def settled(self, study: Plan, trials: int) -> int:
-        """The argument of ``Job.on_progress`` once so many trials have ended."""
-        return trials * study.budget_steps if self.by_step else trials
 
 
 def _batch(job: Job) -> Mapping[int, TrialOutcome]:
@@ -117,11 +115,6 @@ def _discard_kernel(study: Any) -> None:
 
 
 RUNNERS: dict[str, Runner] = {
-    "batch": Runner(_batch, programs=_batch_programs),
-    "cores": Runner(_cores, by_step=True, after_death=_discard_kernel),
+    "batch": Runner(_batch, evaluations=lambda study: study.evaluations, programs=_batch_programs),
+    "cores": Runner(_cores, evaluations=lambda study: np.arange(1, study.epochs + 1), after_death=_discard_kernel),
 }
-
-
-def unit(kind: str) -> str:
-    """The unit of progress of a kind: trials, or the kind's unit of a step."""
-    return KINDS[kind].unit if RUNNERS[kind].by_step else "trial"

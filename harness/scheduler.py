@@ -1,7 +1,7 @@
 """The trial scheduler: which trial runs next, and which may stop. Touches no device array."""
 
 import dataclasses
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -51,6 +51,7 @@ class TrialScheduler:
         self.grid = study.evaluations
         self.trials = {trial.id: trial for trial in trials}
         self.outcomes: dict[int, TrialOutcome] = {}
+        self.ended: Counter[int] = Counter()  # trials by the steps they had taken when they ended
         self._study = study
         self._queue = deque(trials)
         self._idle = list(lanes)[::-1]
@@ -88,6 +89,11 @@ class TrialScheduler:
         """Steps the trial will have taken at its next evaluation."""
         return int(self.grid[live.evaluated])
 
+    @property
+    def live(self) -> Counter[int]:
+        """How many trials are in lanes, by the steps they have taken."""
+        return Counter(map(self.start, self._live))
+
     def record(self, live: Live, measured: Mapping[str, np.ndarray], finite: bool) -> None:
         """Takes in the evaluation a trial was advanced to: its metrics (float32[] by name) and whether it is finite."""
         live.evaluated += 1
@@ -115,9 +121,12 @@ class TrialScheduler:
         for live in list(self._live):
             self._end(live, "INCOMPLETE", reason)
         self.outcomes |= {trial.id: TrialOutcome("INCOMPLETE", reason, 0) for trial in self._queue}
+        self.ended[0] += len(self._queue)
         self._queue.clear()
 
     def _end(self, live: Live, status: str, reason: str | None = None) -> None:
-        self.outcomes[live.trial.id] = TrialOutcome(status, reason, self.start(live))
+        steps = self.start(live)
+        self.outcomes[live.trial.id] = TrialOutcome(status, reason, steps)
+        self.ended[steps] += 1
         self._live.remove(live)
         self._idle.append(live.lane)

@@ -5,60 +5,17 @@ from results import command_line
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("sweeps.__main__")
 
-import contextlib
-import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from results.bad_input import number_of, printable
+from results.bad_input import number_of
 from results.command_line import say
 from sweeps import manual
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
-    from sweeps.launchers.local import StudyOutcome, StudyUpdate
+    from sweeps.launchers.local import StudyOutcome
     from sweeps.planning import Request
-
-
-class _Bar:
-    """Progress in trials or epochs: a bar on a terminal, elsewhere a line for every study that ended."""
-
-    def __init__(self, studies: "Sequence[Plan]", unit: str, total: int, count: "_Count"):
-        from tqdm import tqdm
-
-        silent = not sys.stderr.isatty()
-        self._bar = tqdm(total=total, unit=unit, desc="starting workers", dynamic_ncols=True, disable=silent)
-        self._settled = dict.fromkeys((study.name for study in studies), 0)
-        self._count = count
-
-    def __call__(self, progress: "StudyUpdate") -> None:
-        name, outcome = progress.study.name, progress.outcome
-        self._count.ended += outcome is not None
-        self._bar.set_description(f"{self._count} studies", refresh=False)
-        self._bar.update(progress.settled - self._settled[name])
-        self._settled[name] = progress.settled
-        if outcome is None:
-            return
-        how = f"{number_of(outcome.summary.ran, 'trial')} in {outcome.summary.seconds:.1f} s"
-        if outcome.failure:
-            how = f"failed: {outcome.failure}"
-        if self._bar.disable or outcome.failure:
-            self._bar.write(printable(f"[{self._count}] {name}: {how}"), file=sys.stderr)
-
-    def close(self) -> None:
-        self._bar.close()
-
-
-@dataclasses.dataclass
-class _Count:
-    """A count of studies that have ended."""
-
-    total: int
-    ended: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.ended}/{self.total}"
 
 
 @command_line.guarded
@@ -106,19 +63,20 @@ def main(argv: list[str]) -> int:
 
 
 def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int]) -> "list[StudyOutcome]":
-    """Runs studies, with one progress bar per unit of progress."""
-    from harness import runners
-    from harness.runners import RUNNERS
+    """Runs studies, and shows how far they are."""
+    from sweeps.display import Display
+    from sweeps.forecast import Forecast
     from sweeps.launchers import local
 
-    count = _Count(len(to_run))
-    outcomes: list[StudyOutcome] = []
-    for unit in dict.fromkeys(map(runners.unit, RUNNERS)):
-        studies = [study for study in to_run if runners.unit(study.kind) == unit]
-        total = sum(RUNNERS[study.kind].settled(study, missing[study.name]) for study in studies)
-        if studies:
-            with contextlib.closing(_Bar(studies, unit, total, count)) as bar:
-                outcomes += local.run_all(
-                    request.store, studies, request.settings, request.workers, bar, sources=request.sources
-                )
-    return outcomes
+    workers = len(local.slots(request.workers))
+    forecast = Forecast(to_run, missing, workers, request.settings.time_limit_seconds)
+    with Display(request.store, forecast) as display:
+        return local.run_all(
+            request.store,
+            to_run,
+            request.settings,
+            request.workers,
+            display.hear,
+            display.show,
+            sources=request.sources,
+        )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from harness import compile_cache, provenance, search
 from harness.record import Record, unmeasured
+from harness.run_progress import RunProgress
 from harness.runners import RUNNERS, Job
 from harness.scheduler import BestSteps, TrialOutcome
 from harness.settings import Settings
@@ -37,7 +38,7 @@ def run_study(
     folder: Path,
     study: Plan,
     settings: Settings,
-    on_progress: Callable[[int], None] = lambda settled: None,
+    on_progress: Callable[[RunProgress], None] = lambda progress: None,
     *,
     source: Mapping[str, Any] | None = None,
     shutdown: Shutdown | None = None,
@@ -48,7 +49,7 @@ def run_study(
       folder: of the store.
       study: what is asked for; kept under the name that the store has it under.
       settings: how to run it.
-      on_progress: called with what is settled so far, trials or steps; see ``harness.runners.Runner``.
+      on_progress: called with how far the run has come.
       source: what its data are built from where its plan does not say that; see ``sweeps.planning.Request``.
       shutdown: of this process, which does not end in the middle of a write.
     """

@@ -1,9 +1,12 @@
-"""python -m sweeps.status [store=DIR]: what is done, running, missing and failed, study by study.
+"""python -m sweeps.status [store=DIR] [--watch]: what is done, running, missing and failed, study by study.
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process of this machine works on it, and `unfinished` while part of what was requested is
-missing: the same `python -m sweeps` command runs just that. In a release, studies are `released`. The default is
-store=results/local.
+missing: the same `python -m sweeps` command runs just that. `running 12/32` counts the trials that have ended, stored
+or not, of all that are planned. In a release, studies are `released`. The default is store=results/local.
+
+--watch (or watch=true) shows the running studies, their speed and the time left, every second until nothing runs; the
+exit code is 1 if studies are unfinished then.
 """
 
 from results import command_line
@@ -27,17 +30,24 @@ def main(argv: list[str]) -> int:
     if {"-h", "--help"} & set(argv):
         answer((__doc__ or "").strip())
         return 0
-    folder = Path("results/local")
+    folder, watching = Path("results/local"), False
     for arg in argv:
         key, equals, value = arg.partition("=")
-        if key != "store" or not equals:
-            raise BadInput(f"unknown argument {arg!r}; the only one is store=DIR")
-        folder = Path(value).expanduser()
+        if arg == "--watch" or (key == "watch" and value in ("true", "false")):
+            watching = value != "false"
+        elif key == "store" and equals:
+            folder = Path(value).expanduser()
+        else:
+            raise BadInput(f"unknown argument {arg!r}; there are store=DIR and --watch")
     from results import store
     from results.rules.ledger import Ledger
     from results.storage.commits import released_commits
 
     commits = released_commits(folder)
+    if watching and commits is None:
+        from sweeps.watch import watch
+
+        return watch(folder, lambda name: _row(folder, name))
     if commits is None:
         rows = [_row(folder, name) for name in store.names(folder)]
     else:
@@ -55,11 +65,15 @@ def _released_row(commit: "Commit") -> tuple:
 def _row(folder: Path, name: str) -> tuple:
     from results import store
     from results.plans.kinds import KINDS
+    from results.storage import heartbeat
 
     planned = store.stored_plan(folder, name)
     assert planned is not None  # names() lists what was planned
     progress = store.progress(folder, planned)
     ours = not KINDS[planned.kind].recorded  # a study somebody else measured is as finished as it will ever be
     unfinished = (ours and progress.ledger.unfinished) or not progress.visible
-    state = "running" if store.is_running(folder, name) else "unfinished" if unfinished else "done"
+    state = "unfinished" if unfinished else "done"
+    if store.is_running(folder, name):
+        beat = heartbeat.read(folder / name)
+        state = "running" if beat is None else f"running {beat.settled(progress.ledger):,}/{progress.ledger.planned:,}"
     return (name, state, *progress.ledger)

@@ -35,7 +35,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 HELP = {
     "sweeps": "python -m sweeps: runs one study, or with -m a sweep of them; stored studies are not run again.",
     "sweeps.plan": "python -m sweeps.plan …: shows what `python -m sweeps …` would run, and how much is stored;",
-    "sweeps.status": "python -m sweeps.status [store=DIR]: what is done, running, missing and failed, study by study.",
+    "sweeps.status": "python -m sweeps.status [store=DIR] [--watch]: what is done, running, missing and failed,",
     "analysis": "usage: python -m analysis [-h]",
     **{
         f"analysis {name}": f"usage: python -m analysis {name} [-h]"
@@ -113,4 +113,7 @@ def test_a_finished_sweep(tmp_path: Path) -> None:
     assert not imported & SLOW
     code, first, imported = start(tmp_path, "sweeps.status", f"store={folder}")
     assert code == 0 and first.split()[:2] == ["study", "state"]
+    assert not imported & SLOW
+    code, first, imported = start(tmp_path, "sweeps.status", f"store={folder}", "--watch")
+    assert (code, first) == (0, "4/4 studies, 8/8 trials")
     assert not imported & SLOW

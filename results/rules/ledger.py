@@ -41,7 +41,12 @@ class Ledger(NamedTuple):
     @property
     def unfinished(self) -> bool:
         """Whether asking for the study again would run something."""
-        return bool(self.missing or any(getattr(self, reason) for reason in REASONS_TO_RERUN))
+        return self.settled < self.planned
+
+    @property
+    def settled(self) -> int:
+        """Trials that need no other run."""
+        return self.planned - self.missing - sum(getattr(self, reason) for reason in REASONS_TO_RERUN)
 
 
 def settled_ids(endings: Mapping[int, TrialEnding]) -> frozenset[int]:

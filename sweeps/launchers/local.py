@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from harness import processors
+from harness.run_progress import RunProgress
 from harness.runners import RUNNERS
 from harness.settings import Settings
 from results.plans.kinds import KINDS
@@ -27,10 +28,12 @@ from results.plans.plan import Plan
 from sweeps.launchers import worker
 from sweeps.launchers.worker import Failure
 from sweeps.run import RunSummary, record_failure
+from sweeps.speeds import step_cost
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
 ATTEMPTS = 2  # a study whose worker died is run once more
+WAIT_SECONDS = 1.0  # between looks at a sweep of which nothing is heard
 END_SECONDS = 9.0  # that a worker has to hand over what has finished before it is killed
 
 
@@ -43,11 +46,11 @@ class StudyOutcome(NamedTuple):
 
 
 class StudyUpdate(NamedTuple):
-    """An update on a study: ``settled`` counts its settled trials (or epochs); ``outcome`` is set once it has ended."""
+    """An update on a study: its progress, None if it has to wait again; ``outcome`` is set once it has ended."""
 
     study: Plan
-    settled: int
-    outcome: StudyOutcome | None
+    progress: RunProgress | None
+    outcome: StudyOutcome | None = None
 
 
 @dataclasses.dataclass
@@ -115,11 +118,8 @@ def slot_alone(cores: int | None) -> Slot:
 
 
 def cost(study: Plan) -> float:
-    """The maximal cost of a study, in arbitrary units: the steps of its budget times the cost of a step.
-
-    A step costs its examples and, as measured on a small network, about as much as 8 more.
-    """
-    return study.request.planned * study.budget_steps * ((study.batch_size or 0) + 8.0)
+    """The maximal cost of a study, in arbitrary units: the steps of its budget times the cost of a step."""
+    return study.request.planned * study.budget_steps * step_cost(study)
 
 
 def run_all(
@@ -128,6 +128,7 @@ def run_all(
     settings: Settings,
     workers: int | None,
     on_progress: Callable[[StudyUpdate], None] = lambda progress: None,
+    on_wait: Callable[[], None] = lambda: None,
     *,
     sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> list[StudyOutcome]:
@@ -142,6 +143,7 @@ def run_all(
       settings: how.
       workers: how many processes; None: one per physical core or accelerator.
       on_progress: told of everything that happens.
+      on_wait: called every second in which nothing happens.
       sources: of studies, by their names; see ``sweeps.planning.Request``.
 
     Returns:
@@ -151,14 +153,14 @@ def run_all(
         outcomes = []
         for study in studies:
             outcomes.append(outcome := record_failed(store, study, "failed", Failure(why)))
-            on_progress(_end(study, outcome))
+            on_progress(StudyUpdate(study, None, outcome))
         return outcomes
     together = [study for study in studies if not KINDS[study.kind].alone]
     orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
-    outcomes = _run(store, together, orders, slots(workers), on_progress) if together else []
+    outcomes = _run(store, together, orders, slots(workers), on_progress, on_wait) if together else []
     for study in studies:
         if KINDS[study.kind].alone:
-            outcomes += _run(store, [study], orders, [slot_alone(study.devices)], on_progress)
+            outcomes += _run(store, [study], orders, [slot_alone(study.devices)], on_progress, on_wait)
     return outcomes
 
 
@@ -168,6 +170,7 @@ def _run(
     orders: Mapping[str, worker.Order],
     slots: Sequence[Slot],
     on_progress: Callable[[StudyUpdate], None],
+    on_wait: Callable[[], None],
 ) -> list[StudyOutcome]:
     """Runs studies with one worker per slot, or fewer if there are fewer studies."""
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
@@ -176,7 +179,7 @@ def _run(
 
     def end(study: Plan, outcome: StudyOutcome) -> None:
         outcomes.append(outcome)
-        on_progress(_end(study, outcome))
+        on_progress(StudyUpdate(study, None, outcome))
 
     pool = [start(i, *slot) for i, slot in enumerate(slots[: len(studies)])]
 
@@ -188,6 +191,7 @@ def _run(
         RUNNERS[dead.study.kind].after_death(dead.study)
         if attempts[dead.study.name] < ATTEMPTS:
             queue.append(dead.study)
+            on_progress(StudyUpdate(dead.study, None))
         else:
             why = f"its process died {ATTEMPTS} times, last {exit_description(dead.process.exitcode)}"
             end(dead.study, record_failed(store, dead.study, "lost", Failure(why)))
@@ -198,8 +202,12 @@ def _run(
                 idle.study = _next(queue, {_programs(w.study) for w in pool if w.study is not None})
                 attempts[idle.study.name] += 1
                 idle.send(orders[idle.study.name])
+                on_progress(StudyUpdate(idle.study, RunProgress()))
             busy = {w.orders: w for w in pool if w.study is not None}
-            for ready in multiprocessing.connection.wait(list(busy)):
+            heard = multiprocessing.connection.wait(list(busy), WAIT_SECONDS)
+            if not heard:
+                on_wait()
+            for ready in heard:
                 which = busy[ready]  # type: ignore[index]
                 assert which.study is not None
                 news = which.hear()
@@ -207,7 +215,7 @@ def _run(
                     died(which)
                     continue
                 if news.kind == "progress":
-                    on_progress(StudyUpdate(which.study, news.value, None))
+                    on_progress(StudyUpdate(which.study, news.value))
                     continue
                 study, which.study = which.study, None
                 if news.kind == "done":
@@ -261,10 +269,6 @@ def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, An
     trials, repeats = study.request
     how = dataclasses.asdict(settings)
     return worker.Order(str(store), study.plan(), trials, tuple(repeats), how, None if source is None else dict(source))
-
-
-def _end(study: Plan, outcome: StudyOutcome) -> StudyUpdate:
-    return StudyUpdate(study, RUNNERS[study.kind].settled(study, outcome.summary.ran), outcome)
 
 
 def _programs(study: Plan) -> Hashable:

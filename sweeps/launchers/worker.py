@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 class News(NamedTuple):
-    """A worker's report on its study: ``progress`` (a count), ``done`` (RunSummary) or ``failed`` (Failure)."""
+    """A worker's report on its study: ``progress`` (RunProgress), ``done`` (RunSummary) or ``failed`` (Failure)."""
 
     kind: str
     value: Any
@@ -87,7 +87,7 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
             Path(order.store),
             study,
             settings,
-            on_progress=lambda settled: _tell(orders, News("progress", settled), shutdown),
+            on_progress=lambda progress: _tell(orders, News("progress", progress), shutdown),
             source=order.source,
             shutdown=shutdown,
         )

@@ -65,7 +65,7 @@ def test_a_killed_worker_of_the_engine_changes_no_result(
 @pytest.mark.attack
 @pytest.mark.parametrize("pruning", ["off", "exact"])
 @pytest.mark.parametrize(
-    "moment", [".lock", "claim-000001.json", "part-000000-*", "part-000002-*", "trials-*", "commit-*"]
+    "moment", [".lock", ".tmp-heartbeat", "claim-000001.json", "part-000000-*", "part-000002-*", "trials-*", "commit-*"]
 )
 def test_a_killed_sweep_goes_on_with_the_same_command(tmp_path: Path, pruning: str, moment: str) -> None:
     line = f"task=digits_fc optimizer=sgd batch_size=16 trials=6 pruning={pruning} lanes=2 task.budget.steps=3000"

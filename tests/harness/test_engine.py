@@ -1,4 +1,5 @@
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 from harness import engine, lanes, search
 from harness.record import Record
+from harness.run_progress import COMPILING, TRAINING, RunProgress
 from harness.settings import STRATEGIES, Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
@@ -45,6 +47,22 @@ def test_lanes_change_no_bit(make_study: Callable[..., BatchStudy], whole: Recor
 def test_the_order_of_trials_changes_no_bit(make_study: Callable[..., BatchStudy], whole: Record) -> None:
     study = make_study()
     assert same(engine.run(study, search.draw(study, [5, 0, 7, 2, 1, 6, 3, 4]), FEW), whole)
+
+
+@pytest.mark.parametrize("pruning", ["off", "exact"])
+def test_progress_counts_every_trial_and_every_step(make_study: Callable[..., BatchStudy], pruning: str) -> None:
+    study = make_study(pruning=pruning)
+    told: list[RunProgress] = []
+    record = engine.run(study, search.draw(study, range(8)), FEW, on_progress=told.append)
+    assert [progress.doing for progress in told[:3]] == [COMPILING, TRAINING, TRAINING]
+    for progress in told:
+        assert progress.steps == sum(s * n for counts in (progress.ended, progress.live) for s, n in counts.items())
+        assert progress.trials_ended + sum(progress.live.values()) <= 8
+        assert sum(progress.live.values()) <= 3
+    assert told == sorted(told, key=lambda progress: (progress.steps, progress.seconds))
+    assert told[-1].ended == Counter(end.steps for end in record.outcomes.values())
+    assert (told[-1].steps, told[-1].train_seconds) == (record.trial_steps, record.train_seconds)
+    assert not told[-1].live
 
 
 def test_one_trial_alone_is_the_trial_in_company(make_study: Callable[..., BatchStudy], whole: Record) -> None:

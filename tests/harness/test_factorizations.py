@@ -14,6 +14,7 @@ import pytest
 from harness import compile_cache, factorizations, search
 from harness.checkpoints import Checkpoint, Checkpoints
 from harness.record import Record
+from harness.run_progress import COMPILING, TRAINING, RunProgress
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from tests.workloads.graphs import ratings
@@ -75,10 +76,13 @@ def assert_same(one: Record, other: Record) -> None:
 def calm(study: Factorization, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Record], Kept]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SCALING_LIMITS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        told: list[int] = []
+        told: list[RunProgress] = []
         records, kept = run(study, [0, 1], Path("calm"), on_progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == 2 * EPOCHS
+    assert [progress.doing for progress in told[:2]] == [COMPILING, TRAINING]
+    assert [progress.steps for progress in told[2:]] == list(range(1, 2 * EPOCHS + 1))
+    assert [dict(progress.live) for progress in told[2:4]] == [{1: 1}, {2: 1}]
+    assert dict(told[-1].ended) == {EPOCHS: 2} and told[-1].trials_ended == 2
+    assert 0 < told[-1].train_seconds < told[-1].seconds
     assert not kept.folder.exists()
     return records, kept
 

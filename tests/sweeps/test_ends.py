@@ -23,11 +23,15 @@ from results import command_line, store
 from sweeps import planning, overrides
 from sweeps.launchers import local
 
+def show(update):
+    if update.progress is not None:
+        print(update.progress.trials_ended, flush=True)
+
 def cli(argv):
     request = planning.request(overrides.command_line(argv))
     for study in request.studies:
         store.ask(request.store, study)
-    local.run_all(request.store, request.studies, request.settings, 1, lambda p: print(p.settled, flush=True))
+    local.run_all(request.store, request.studies, request.settings, 1, show)
     return 0
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from harness.record import Record
+from harness.run_progress import TRAINING, RunProgress
 from harness.runners import Job
 from harness.scheduler import TrialOutcome
 
@@ -29,5 +30,5 @@ def run(job: Job) -> Mapping[int, TrialOutcome]:
         steps_per_epoch=None,
     )
     job.on_finished(record)
-    job.on_progress(len(ended))
+    job.on_progress(RunProgress(TRAINING, {len(steps): len(ended)}, {}, len(step), 1.0, 2.0))
     return ended

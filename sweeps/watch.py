@@ -1,0 +1,130 @@
+"""Watching a store while sweeps run: a table that is drawn anew every second, or lines where there is no terminal."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from results import command_line, store
+from results.bad_input import printable
+from results.progress import SECONDS
+from results.rules.ledger import Ledger
+from results.storage import heartbeat
+from results.storage.heartbeat import Heartbeat
+from sweeps.display import clock, cut, short_names
+
+LOOK_SECONDS = 1.0  # between looks
+QUIET_LOOKS = 3  # in a row at which nothing runs, after which the sweep is over
+
+
+class Study(NamedTuple):
+    """A study as it is now; its state is running, unfinished or done, and only one that runs has a heartbeat."""
+
+    name: str
+    state: str
+    ledger: Ledger
+    beat: Heartbeat | None
+
+    @property
+    def settled(self) -> int:
+        """Trials that need no other run."""
+        return self.beat.settled(self.ledger) if self.beat else self.ledger.settled
+
+
+def watch(folder: Path, row: Callable[[str], tuple]) -> int:
+    """Shows what runs in a store until nothing does; the exit code, 1 if studies are unfinished then.
+
+    Args:
+      folder: of the store.
+      row: gives the name, the state and the ledger of a study by its name.
+    """
+    screen, looks, quiet = _Screen(), _Looks(folder, row), 0
+    try:
+        while True:
+            studies = looks.studies()
+            running = [study for study in studies if study.state == "running"]
+            unfinished = sum(study.state != "done" for study in studies)
+            quiet = 0 if running else quiet + 1
+            over = quiet >= QUIET_LOOKS or not unfinished
+            screen.show(_lines(studies, running, unfinished, over), last=over)
+            if over:
+                return 1 if unfinished else 0
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+class _Looks:
+    """Looks at a store; what is not running and whose folder has not changed is not read again."""
+
+    def __init__(self, folder: Path, row: Callable[[str], tuple]):
+        self._folder, self._row = folder, row
+        self._known: dict[str, tuple[int, tuple]] = {}
+
+    def studies(self) -> list[Study]:
+        """All studies now, sorted by name."""
+        return [self._study(name) for name in store.names(self._folder)]
+
+    def _study(self, name: str) -> Study:
+        changed = os.stat(self._folder / name).st_mtime_ns
+        before, row = self._known.get(name, (None, ()))
+        beat = heartbeat.read(self._folder / name)
+        if before != changed or beat is not None or store.is_running(self._folder, name):
+            row = self._row(name)
+        self._known[name] = changed, row
+        state = "running" if beat else row[1].split()[0]
+        return Study(name, state, Ledger(*row[2:]), beat)
+
+
+def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, over: bool) -> list[str]:
+    """The first line tells of all studies, the others are a table of those that run."""
+    done, settled = len(studies) - unfinished, sum(study.settled for study in studies)
+    planned = sum(study.ledger.planned for study in studies)
+    about = [f"{done:,}/{len(studies):,} studies", f"{settled:,}/{planned:,} trials"]
+    if over and unfinished:
+        return [f"{', '.join(about)}; nothing runs, and {unfinished:,} are unfinished"]
+    if not running:
+        return [", ".join(about)]
+    ends = [study.beat.sweep_ends for study in running if study.beat and study.beat.sweep_ends is not None]
+    if ends:
+        about.append(f"{clock(max(0.0, max(ends) - time.time()))} left")
+    names = short_names({study.name: study.name.rpartition("-")[0] for study in studies})
+    rows = [(names[study.name], *_cells(study)) for study in running]
+    table = command_line.table(("running", "doing", "trials", "steps", "speed"), rows, left=("running", "doing"))
+    return [", ".join(about), *table.split("\n")]
+
+
+def _cells(study: Study) -> tuple[str, str, str, str]:
+    trials, beat = f"{study.settled:,}/{study.ledger.planned:,}", study.beat
+    if beat is None:
+        return "", trials, "", ""
+    rate = f"{beat.steps_per_second:,.0f}" if beat.steps_per_second >= 10 else f"{beat.steps_per_second:.2g}"
+    return beat.doing, trials, *((f"{beat.steps:,}", f"{rate} {beat.unit}s/s") if beat.steps else ("", ""))
+
+
+class _Screen:
+    """Standard output: on a terminal the lines replace those before; elsewhere the first is printed now and then."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._drawn = 0
+        self._line, self._due = "", 0.0
+
+    def show(self, lines: Sequence[str], *, last: bool) -> None:
+        """Shows lines; the last time whatever was shown before."""
+        lines = [printable(line) for line in lines]
+        now = time.monotonic()
+        if self._terminal:
+            columns, rows = shutil.get_terminal_size()
+            if len(lines) > rows - 1:
+                lines = [*lines[: max(1, rows - 2)], f"and {len(lines) - max(1, rows - 2)} more"]
+            up = f"\x1b[{self._drawn}F" if self._drawn else ""
+            print(up + "".join(f"{cut(line, columns)}\x1b[K\n" for line in lines) + "\x1b[J", end="", flush=True)
+            self._drawn = len(lines)
+        elif last or (now >= self._due and lines[0] != self._line):
+            print(lines[0], flush=True)
+            self._line, self._due = lines[0], now + SECONDS

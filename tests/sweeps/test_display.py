@@ -1,0 +1,150 @@
+"""What a sweep shows while it runs, on a real terminal and elsewhere, and what whoever watches its store sees."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from results import store
+from results.plans.batch_study import BatchStudy
+from results.storage import heartbeat
+from results.storage.heartbeat import FILE, Heartbeat
+from sweeps.display import clock, cut, short_names
+
+from ..terminal import Terminal, screen
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+LINE = [
+    "task=digits_fc",
+    "optimizer=sgd,momentum",
+    "batch_size=32",
+    "trials=8",
+    "pruning=off",
+    "launcher.workers=1",
+    "-m",
+]
+
+
+def test_names_are_as_short_as_they_can_be() -> None:
+    slugs = {name: f"digits-fc-{name}" for name in ("sgd-b1", "sgd-b16", "adam-b16")}
+    assert list(short_names(slugs).values()) == ["sgd b1", "sgd b16", "adam b16"]
+    assert short_names({"x": "digits-fc-sgd-b1"}) == {"x": "digits fc sgd b1"}
+    assert short_names({"x": "digits-fc-b1", "y": "digits-fc-b1"}) == {"x": "b1", "y": "b1"}
+    assert short_names({"x": "a", "y": "a-b"}) == {"x": "a", "y": "b"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0:00"), (0.1, "0:01"), (59.5, "1:00"), (83, "1:23"), (3600, "1:00:00"), (7384, "2:03:04")],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert clock(seconds) == words
+
+
+def test_cutting() -> None:
+    assert [cut("abcdef", width) for width in (6, 5, 1, 0, -3)] == ["abcdef", "abcd…", "…", "…", "…"]
+
+
+def test_the_screen_of_these_tests() -> None:
+    assert screen("ab\rc\r\nde\x1b[1F\x1b[Kx\n", 80) == ["x", "de"]
+    assert screen("one\r\ntwo\r\n\x1b[2Fnew\x1b[K\r\n\x1b[J", 80) == ["new", ""]
+    assert screen("abcdef", 4) == ["abcd", "ef"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a pseudo-terminal of Linux")
+@pytest.mark.slow
+def test_a_bar_of_one_line_names_what_runs_and_a_watcher_sees_it(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    environment = ENVIRONMENT | {"SCALING_LIMITS_CACHE": str(tmp_path / "cache")}
+    sweep = Terminal(
+        [sys.executable, "-m", "sweeps", *LINE, f"store={folder}"], columns=72, folder=tmp_path, environment=environment
+    )
+    watchers = []
+    try:
+        assert sweep.wait_for(r"0/2 studies: starting (sgd|momentum) b32", 60), sweep.text
+        watch = [sys.executable, "-m", "sweeps.status", f"store={folder}", "--watch"]
+        watchers.append(Terminal(watch, columns=120, folder=tmp_path, environment=environment))
+        assert watchers[0].wait_for(r"^(sgd|momentum) b32 +(starting|compiling) +0/8$", 60), watchers[0].text
+        assert sweep.wait_for(r"\| 0/2 studies: compiling \w+ b32 \(program 1 of 1\)$", 60), sweep.text
+        assert sweep.wait(120) == 0, sweep.text
+        assert watchers[0].wait(30) == 0, watchers[0].text
+    finally:
+        for each in (sweep, *watchers):
+            each.close()
+    assert re.search(r"\| [01]/2 studies, \d:\d\d left: (sgd|momentum) b32", sweep.text), sweep.text
+    assert "100%" in sweep.text
+    bars = [line for line in sweep.screen() if "studies" in line and "|" in line]
+    assert len(bars) == 1  # drawn over and over again, on one line
+    assert all(len(piece) <= 72 for piece in re.split(r"[\r\n]", sweep.text) if "|" in piece)
+    watched = watchers[0]
+    assert "Traceback" not in watched.text
+    assert watched.screen() == ["2/2 studies, 16/16 trials", ""]
+    assert re.search(r"training +[0-8]/8 +[\d,]+ +[\d,.]+ steps/s", watched.text), watched.text
+    assert not list(folder.rglob(".tmp-*"))
+
+
+@pytest.fixture
+def running(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> BatchStudy:
+    """A study that this process is about to run in ``tmp_path``, as it says, with another that nobody runs."""
+    study = make_study(trials=8)
+    store.ask(tmp_path, study)
+    store.ask(tmp_path, make_study(trials=4, batch_size=16))
+    return study
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a pseudo-terminal of Linux")
+def test_watching_ends_by_an_interrupt_and_by_itself(tmp_path: Path, running: BatchStudy) -> None:
+    command = [sys.executable, "-m", "sweeps.status", f"store={tmp_path}"]
+    watchers = [Terminal([*command, way], columns=60, environment=ENVIRONMENT) for way in ("--watch", "watch=true")]
+    try:
+        with store.lock(tmp_path, running.name):
+            heartbeat.write(
+                tmp_path / running.name, Heartbeat("training", 8, 3, "step", 4312, 1200.4, time.time() + 90)
+            )
+            for each in watchers:
+                assert each.wait_for(r"0/2 studies, 3/12 trials, 1:\d\d left$", 30), each.text
+                assert each.wait_for(r"^b64 +training +3/8 +4,312 +1,200 steps/s$", 5), each.text
+            heartbeat.write(
+                tmp_path / running.name, Heartbeat("training", 8, 5, "step", 5312, 1200.4, time.time() + 30)
+            )
+            for each in watchers:
+                assert each.wait_for(r"0/2 studies, 5/12 trials, 0:\d\d left$", 5), each.text
+            watchers[0].interrupt()
+            assert watchers[0].wait(10) == 130
+            heartbeat.remove(tmp_path / running.name)
+        assert watchers[1].wait(20) == 1
+    finally:
+        for each in watchers:
+            each.close()
+    for each in watchers:
+        assert "Traceback" not in each.text
+        assert all(len(line) <= 60 for line in each.screen())
+        assert len([line for line in each.screen() if "studies" in line]) == 1
+    assert watchers[1].screen() == ["0/2 studies, 0/12 trials; nothing runs, and 2 are unfinished", ""]
+
+
+def test_a_live_count_in_the_table_and_in_lines(tmp_path: Path, running: BatchStudy) -> None:
+    command = [sys.executable, "-m", "sweeps.status", f"store={tmp_path}"]
+
+    def status(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *words], capture_output=True, text=True, check=False, env=ENVIRONMENT)
+
+    beat = Heartbeat("training", 8, 3, "step", 4312, 1200.4, None)
+    heartbeat.write(tmp_path / running.name, beat)
+    with store.lock(tmp_path, running.name):
+        assert f"{running.name}  running 3/8" in status().stdout
+        (tmp_path / running.name / FILE).write_text("{")  # nothing of it is believed
+        assert f"{running.name}  running  " in re.sub(" +", "  ", status().stdout)
+    heartbeat.remove(tmp_path / running.name)
+    watched = status("--watch")
+    told = ["0/2 studies, 0/12 trials", "0/2 studies, 0/12 trials; nothing runs, and 2 are unfinished"]
+    assert (watched.returncode, watched.stdout.splitlines(), watched.stderr) == (1, told, "")
+    wrong = status("--wach")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "error: unknown argument '--wach'; there are store=DIR and --watch\n"
