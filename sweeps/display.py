@@ -22,7 +22,7 @@ from sweeps.launchers.local import StudyUpdate
 BAR_SECONDS = 0.25  # between two pictures of the bar
 FORECAST_SECONDS = 1.0  # between forecasts, which take a while in large sweeps
 HEARTBEAT_SECONDS = 3.0
-BAR_COLUMNS = 22  # of a line: the bar, its share and what is around them
+BAR_COLUMNS = 17  # of a line: the bar, its share and what is around them
 
 
 class Display:
@@ -45,7 +45,7 @@ class Display:
         self._beats: dict[str, float] = {}  # when the heartbeat of a study is due
         self._doing: dict[str, str] = {}  # what a study did when it was last heard of
         layout, silent = "{percentage:3.0f}%|{bar}| {desc}", not sys.stderr.isatty()
-        self._bar = tqdm(total=1.0, bar_format=layout, dynamic_ncols=True, disable=silent)
+        self._bar = tqdm(desc="starting workers", total=1.0, bar_format=layout, dynamic_ncols=True, disable=silent)
 
     def __enter__(self) -> "Display":
         return self

@@ -187,17 +187,20 @@ class Forecast:
         return lambda run: work(run.pace, run.trials, run.progress) if run.progress else waiting(run.pace, run.trials)
 
     def _still(self, run: StudyRun, seconds: float, builds: bool, now: float) -> float:
-        """The seconds of a study from now, with those of starting, compiling and storing."""
+        """The seconds of a study from now, with those of starting, compiling and storing.
+
+        What has taken longer than expected is expected to go on for as long as it is late.
+        """
         doing, kind = _progress(run).doing, run.study.kind
         spent = now - run.heard if run.progress else 0.0
         if doing == TRAINING:
-            return max(0.0, seconds - spent) + self._ends.value
+            return abs(seconds - spent) + self._ends.value
         compiling = self._compilations[kind, run.builds if doing == COMPILING else builds].value
         if doing == COMPILING:
-            return max(0.0, compiling - spent) + seconds + self._ends.value
+            return abs(compiling - spent) + seconds + self._ends.value
         # Processes that run several studies were started at the beginning.
         starting = self._starts[kind].value if KINDS[kind].alone else 0.0
-        return max(0.0, starting - spent) + compiling + seconds + self._ends.value
+        return abs(starting - spent) + compiling + seconds + self._ends.value
 
     def _passed(self, run: StudyRun, doing: str, seconds: float) -> None:
         """Takes in how long a study took to start, or to compile."""
