@@ -23,8 +23,8 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 LINE = [
     "task=digits_fc",
     "optimizer=sgd,momentum",
-    "batch_size=32",
-    "trials=8",
+    "batch_size=8",
+    "trials=64",
     "pruning=off",
     "launcher.workers=1",
     "-m",
@@ -67,25 +67,25 @@ def test_a_bar_of_one_line_names_what_runs_and_a_watcher_sees_it(tmp_path: Path)
     )
     watchers = []
     try:
-        assert sweep.wait_for(r"0/2 studies: starting (sgd|momentum) b32", 60), sweep.text
+        assert sweep.wait_for(r"0/2 studies: starting (sgd|momentum) b8", 60), sweep.text
         watch = [sys.executable, "-m", "sweeps.status", f"store={folder}", "--watch"]
         watchers.append(Terminal(watch, columns=120, folder=tmp_path, environment=environment))
-        assert watchers[0].wait_for(r"^(sgd|momentum) b32 +(starting|compiling) +0/8$", 60), watchers[0].text
-        assert sweep.wait_for(r"\| 0/2 studies: compiling \w+ b32 \(program 1 of 1\)$", 60), sweep.text
+        assert watchers[0].wait_for(r"^(sgd|momentum) b8 +(starting|compiling) +0/64$", 60), watchers[0].text
+        assert sweep.wait_for(r"\| 0/2 studies: compiling \w+ b8 \(program 1 of 1\)$", 60), sweep.text
         assert sweep.wait(120) == 0, sweep.text
         assert watchers[0].wait(30) == 0, watchers[0].text
     finally:
         for each in (sweep, *watchers):
             each.close()
-    assert re.search(r"\| [01]/2 studies, \d:\d\d left: (sgd|momentum) b32", sweep.text), sweep.text
+    assert re.search(r"\| [01]/2 studies, \d:\d\d left: (sgd|momentum) b8", sweep.text), sweep.text
     assert "100%" in sweep.text
     bars = [line for line in sweep.screen() if "studies" in line and "|" in line]
     assert len(bars) == 1  # drawn over and over again, on one line
     assert all(len(piece) <= 72 for piece in re.split(r"[\r\n]", sweep.text) if "|" in piece)
     watched = watchers[0]
     assert "Traceback" not in watched.text
-    assert watched.screen() == ["2/2 studies, 16/16 trials", ""]
-    assert re.search(r"training +[0-8]/8 +[\d,]+ +[\d,.]+ steps/s", watched.text), watched.text
+    assert watched.screen() == ["2/2 studies, 128/128 trials", ""]
+    assert re.search(r"training +\d+/64 +[\d,]+ +[\d,.]+ steps/s", watched.text), watched.text
     assert not list(folder.rglob(".tmp-*"))
 
 

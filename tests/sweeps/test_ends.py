@@ -24,7 +24,7 @@ from sweeps import planning, overrides
 from sweeps.launchers import local
 
 def show(update):
-    if update.progress is not None:
+    if update.progress is not None and update.progress.steps:  # after an evaluation
         print(update.progress.trials_ended, flush=True)
 
 def cli(argv):
