@@ -7,19 +7,24 @@ import typing
 from pathlib import Path
 from typing import Any
 
+import jax
+import pandas
+import upath
 from sphinx.application import Sphinx
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-# Some modules import the types in their signatures for type checkers alone. Packages of others do so too, and plans
-# declare for type checkers what their dataclasses have: all of these are imported before.
-for name in ("fsspec", "jax", "matplotlib.figure", "pandas", "pyarrow.parquet", "upath.core", "results.plans.kinds"):
-    importlib.import_module(name)
-typing.TYPE_CHECKING = True
-for name in ("results.store", "workloads.factorization.fused", "analysis.figures.registry"):
-    importlib.import_module(name)
+importlib.import_module("analysis.plotting.picture")  # and the modules it imports
+typing.TYPE_CHECKING = True  # the registry of figures imports the types in its signatures for type checkers alone
+importlib.import_module("analysis.figures.registry")
 typing.TYPE_CHECKING = False
+importlib.import_module("workloads.factorization.fused")
+# Names of packages that start slowly are imported for type checkers alone, too.
+SLOW = {"Array": jax.Array, "UPath": upath.UPath, "pd": pandas}
+for name, module in list(sys.modules.items()):
+    if name.split(".")[0] in ("results", "workloads"):
+        vars(module).update({name: SLOW[name] for name in SLOW.keys() - vars(module).keys()})
 
 project = "scaling-limits"
 author = "The scaling-limits authors"
