@@ -1,5 +1,5 @@
-// Charts: each is drawn once it comes near the window, and again when the selection changes. A point has the same
-// description under the pointer, under a finger, and at the keyboard's focus.
+// Charts: each is drawn once it comes near the window or is printed, and again when the selection changes. A point has
+// the same description under the pointer, under a finger, and at the keyboard's focus.
 window.reportCharts = (() => {
   "use strict";
   const tip = document.getElementById("tip");
@@ -14,15 +14,18 @@ window.reportCharts = (() => {
     return members.length === 1 ? members[0] : null;
   }
 
+  // The rows that a chart shows, by the name of their data. Vega gets copies: it writes a number into every row, and takes
+  // a row that has one already, or a copy of such a row, for the row it has drawn before.
   function rows(chart) {
     const one = only(chart);
     const found = {};
-    for (const [name, all] of Object.entries(chart.always))
-      found[name] = all
-        .filter((row) => row.w === undefined || shown.has(row.w))
-        .map((row) => (one === null || row.w === one ? row : { ...row, dim: true }));
-    for (const [name, all] of Object.entries(chart.several || {})) found[name] = one === null ? all.filter((row) => row.w < 0 || shown.has(row.w)) : [];
-    for (const [name, all] of Object.entries(chart.focused || {})) found[name] = one === null ? [] : all.filter((row) => row.w === one);
+    const take = (own, wanted, dim) => {
+      for (const [name, all] of Object.entries(own || {})) found[name] = all.filter(wanted).map((row) => ({ ...row, dim: dim(row) }));
+    };
+    const never = () => false;
+    take(chart.always, (row) => row.w === undefined || shown.has(row.w), (row) => one !== null && row.w !== one);
+    take(chart.several, (row) => one === null && (row.w < 0 || shown.has(row.w)), never);
+    take(chart.focused, (row) => row.w === one, never);
     return found;
   }
 
@@ -32,7 +35,8 @@ window.reportCharts = (() => {
     views.set(at, null);
     const chart = data.charts[at];
     const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, tooltip: false, defaultStyle: false, config: data.config };
-    const made = await window.vegaEmbed(place, { ...chart.spec, datasets: rows(chart) }, options);
+    const spec = { ...chart.spec, description: place.getAttribute("aria-label"), datasets: rows(chart) };
+    const made = await window.vegaEmbed(place, spec, options);
     views.set(at, made.view);
     place.dataset.drawn = "";
     reachable(place);
@@ -133,7 +137,7 @@ window.reportCharts = (() => {
     place.addEventListener("keydown", moved);
   }
 
-  // Draws whatever is near the window; before it is printed, everything.
+  // Draws whatever is near the window.
   function watch() {
     const near = new IntersectionObserver(
       (entries) => {
@@ -146,7 +150,6 @@ window.reportCharts = (() => {
       { rootMargin: "800px 0px" },
     );
     places.forEach((place) => near.observe(place));
-    window.addEventListener("beforeprint", () => places.forEach(embed));
     window.addEventListener("scroll", scrolled, { passive: true });
   }
 
@@ -161,6 +164,8 @@ window.reportCharts = (() => {
       tip.hidden = true;
       return Promise.all([...views.keys()].map(redraw));
     },
+    drawAll: () => Promise.all(places.map(embed)),
+    fit: () => window.dispatchEvent(new Event("resize")), // what Vega measures its places on
     only,
   };
 })();

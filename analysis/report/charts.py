@@ -109,7 +109,8 @@ def _measured(own: Channels) -> list[dict[str, Any]]:
     fill = {"condition": {"test": "datum.open", "value": PAPER}, **own.tone}
     mark_channels = {"shape": own.form, "fill": fill, "stroke": own.tone}
     return [
-        layer(POINTS, {"type": "rule", "strokeWidth": 2}, **own.bar, opacity=DIMMED) | {"name": "intervals"},
+        layer(POINTS, {"type": "rule", "strokeWidth": 2, "clip": True}, **own.bar, opacity=DIMMED)
+        | {"name": "intervals"},
         layer(POINTS, {"type": "text", "dy": -13, "fontSize": 14}, **own.at, text=arrow, opacity=DIMMED)
         | {"name": "arrows"},
         layer(POINTS, MARK, **own.at, **mark_channels, opacity=DIMMED, description=LINES),
@@ -186,8 +187,9 @@ def quantity(field: str, title: str, ends: tuple[float, float]) -> dict[str, Any
 
 
 def layer(data: str, mark: Mapping[str, Any], **encoding: Any) -> dict[str, Any]:
-    """A layer that draws the named data."""
-    return {"name": data, "data": {"name": data}, "mark": dict(mark), "encoding": encoding}
+    """A layer that draws the named data; a screen reader is told of marks with a description, and of no others."""
+    aria = "description" in encoding
+    return {"name": data, "data": {"name": data}, "mark": {**mark, "aria": aria}, "encoding": encoding}
 
 
 def sizing(height: int) -> dict[str, Any]:

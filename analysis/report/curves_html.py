@@ -2,17 +2,47 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 
-from analysis.fitting import curve_fits, fits
-from analysis.fitting.assumptions import Check
+from analysis.fitting import assumptions, curve_fits, fits
 from analysis.fitting.fits import PointsFit
+from analysis.fitting.shapes import Check, CheckOutcome
 from analysis.report import marks, workload_rows
-from analysis.report.markup import Cell, Html, join, number, row, section, table, tag
+from analysis.report.markup import Cell, Html, chart_name, join, number, row, section, table, tag
 from analysis.report.steps_charts import StepsChart
 from analysis.report.workload_rows import WorkloadRow
 
-OUTCOMES = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
+OUTCOMES: dict[CheckOutcome, tuple[str, str]] = {
+    "pass": ("✓", "borne out"),
+    "doubt": ("✗", "in doubt"),
+    "cannot tell": ("?", "cannot be told"),
+}
+# Of ``assumptions.ASSUMPTIONS``: what is in doubt, and what was seen.
+DOUBTS = {
+    "slope": ("slope at small batch sizes", "twice the batch does not take half the steps there"),
+    "plateau": ("plateau at large batch sizes", "steps do not become level there"),
+    "knee": ("shape of the bend", "it is sharper on one side than on the other"),
+    "residuals": ("scatter about the curve", "neighbouring points err alike, more than luck explains"),
+    "batch sizes": (
+        "range of batch sizes",
+        f"fewer than {assumptions.FEWEST} batch sizes, or under {assumptions.ROOM:g} doublings on a side of the bend",
+    ),
+    "trials": ("number of trials", "some batch size had more than twice as many as another"),
+    "points": ("independence of the searches", "batch sizes tried the same metaparameters, and share their luck"),
+    "search": (
+        "difficulty of the search",
+        "good metaparameters are not as easily found at every batch size, which moves the critical batch size",
+    ),
+    "space": (
+        "edge of the search space",
+        "the best trials crowd at an end of a range that was searched; better ones may lie beyond it",
+    ),
+    "evaluations": (
+        "spacing of evaluations",
+        f"at the largest batch size they are more than a factor {assumptions.FINE:g} apart",
+    ),
+}
 WORKLOADS = (
     "workload",
     "batch sizes#",
@@ -50,14 +80,7 @@ def curves(charts: Sequence[StepsChart]) -> Html:
 def _panel(i: int, one: StepsChart) -> Html:
     """A panel; its charts are the i-th of the page, and the next."""
     several = len(one.charts) > 1
-    figures = [
-        tag(
-            "figure",
-            tag("figcaption", name) if several else "",
-            tag("div", class_="chart", data_chart=str(at), role="group", aria_label=f"{one.title}, {name}, {one.goal}"),
-        )
-        for at, name in enumerate(one.charts, i)
-    ]
+    figures = [_figure(at, one, name if several else None) for at, name in enumerate(one.charts, i)]
     chips = [
         tag(
             "button",
@@ -91,6 +114,14 @@ def _panel(i: int, one: StepsChart) -> Html:
     )
 
 
+def _figure(at: int, one: StepsChart, name: str | None) -> Html:
+    """A chart, with a caption where its panel has several."""
+    of = f", {name} answers" if name else ""
+    label = chart_name(f"{TITLE.lower()}, {one.title}{of}", one.goal)
+    chart = tag("div", class_="chart", data_chart=str(at), role="group", aria_label=label)
+    return tag("figure", tag("figcaption", name), chart) if name else chart
+
+
 def _detail(group_number: int, goal: WorkloadRow) -> Html:
     """Details of a workload that is looked at."""
     answers = workload_rows.answers(goal)
@@ -107,24 +138,33 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
     return tag("div", tag("h4", goal.series), *paragraphs, class_="detail", data_detail=str(group_number), hidden="")
 
 
-def _regimes(points_fit: PointsFit) -> Html:
-    """The regimes of a fit in their colours."""
+def _regimes(points_fit: PointsFit, name: str = "") -> Html:
+    """The regimes of a fit in their colours, after the name of its answers."""
     runs = [
-        tag("span", words, class_=f"regime r{regime}") for regime, words in workload_rows.regimes_in_words(points_fit)
+        tag("span", words, class_=f"regime r{group_number}")
+        for group_number, words in workload_rows.regimes_in_words(points_fit)
     ]
-    return tag("div", *runs, class_="regimes") if runs else Html("")
+    return tag("div", *([tag("b", name)] if name else []), *runs, class_="regimes") if runs else Html("")
 
 
 def _checks(checks: Sequence[Check]) -> list[Html]:
     if not checks:
         return []
-    counts = ", ".join(
-        f"{sum(check.outcome == outcome for check in checks)} {outcome}"
-        for outcome in OUTCOMES
-        if any(check.outcome == outcome for check in checks)
-    )
-    items = [tag("li", f"{OUTCOMES[check.outcome]} {check.assumption}: {check.seen}") for check in checks]
-    return [tag("details", tag("summary", f"What the fit assumes: {counts}"), tag("ul", *items, class_="checks"))]
+    counts = Counter(check.outcome for check in checks)
+    sums = ", ".join(f"{counts[outcome]} {words}" for outcome, (_, words) in OUTCOMES.items() if counts[outcome])
+    items = [tag("li", *_check(check)) for check in checks]
+    return [tag("details", tag("summary", f"What the fit assumes: {sums}"), tag("ul", *items, class_="checks"))]
+
+
+def _check(check: Check) -> list[str]:
+    """An assumption in words, and what was seen of it."""
+    sign, words = OUTCOMES[check.outcome]
+    assumed = f"{check.assumption}: {assumptions.ASSUMPTIONS[check.assumption]}"
+    return [
+        tag("span", sign, aria_hidden="true"),
+        tag("b", f" {words} "),
+        f"{assumed} ({check.seen.replace('_', ' ')})",
+    ]
 
 
 def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
@@ -137,10 +177,24 @@ def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
     return section(
         "workloads",
         "Workloads and verdicts",
-        table(WORKLOADS, rows, look="workloads"),
+        _legend([points_fit for _, goal in goals for _, points_fit in workload_rows.answers(goal)]),
+        table("Workloads", WORKLOADS, rows, look="workloads"),
         about=OF_WORKLOADS,
         groups=[p for p, _ in goals],
     )
+
+
+def _legend(fitted: Sequence[PointsFit]) -> Html:
+    """The meaning of every doubt in the table."""
+    found = {name for points_fit in fitted for name in fits.doubts(points_fit)}
+    pairs = [(words, meaning) for name, (words, meaning) in DOUBTS.items() if name in found]
+    if not pairs:
+        return Html("")
+    listed = tag(
+        "dl", *(tag("div", tag("dt", words), tag("dd", meaning)) for words, meaning in pairs), class_="meanings"
+    )
+    about = "“In doubt” beside a number names an assumption of its fit that the data do not bear out:"
+    return Html(tag("p", about, class_="note") + listed)
 
 
 def _workload(group_number: int, goal: WorkloadRow, ends: tuple[float, float]) -> Html:
@@ -158,7 +212,7 @@ def _workload(group_number: int, goal: WorkloadRow, ends: tuple[float, float]) -
     notes = [*workload_rows.shortcomings(goal), workload_rows.best_in_words(goal)]
     notes += [workload_rows.reason(goal, points_fit)] if points_fit and not points_fit.fit else []
     fits_of = dict(workload_rows.answers(goal))
-    runs = [_regimes(each) for each in fits_of.values()]
+    runs = [_regimes(each, name if len(fits_of) > 1 else "") for name, each in fits_of.items()]
     cells: list[Cell | str] = [
         Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
         number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
@@ -166,7 +220,7 @@ def _workload(group_number: int, goal: WorkloadRow, ends: tuple[float, float]) -
         *(_critical(fits_of.get(name), ends) for name in curve_fits.ANSWERS),
         Cell(join([*runs, *(tag("p", words) for words in notes if words)]), "", "words"),
     ]
-    return row(cells, WORKLOADS, data_groups=str(group_number), data_look=str(group_number))
+    return row(cells, data_groups=str(group_number), data_look=str(group_number))
 
 
 def _critical(points_fit: PointsFit | None, ends: tuple[float, float]) -> Cell:
@@ -176,7 +230,7 @@ def _critical(points_fit: PointsFit | None, ends: tuple[float, float]) -> Cell:
     fit, verdict = points_fit.fit, points_fit.verdict.replace("_", " ")
     middle = fit.critical_batch_size if fit and math.isfinite(fit.critical_batch_size) else None
     words = fits.critical_in_words(points_fit) if points_fit.verdict != "not_identified" else ""
-    doubts = fits.doubts(points_fit)
+    doubts = [DOUBTS[name][0] for name in fits.doubts(points_fit)]
     parts = [tag("span", words), _extent(points_fit, ends), tag("b", verdict, class_=f"verdict {points_fit.verdict}")]
     parts += [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
     return Cell(join(parts), middle or "", "number")
@@ -190,7 +244,13 @@ def _extent(points_fit: PointsFit, ends: tuple[float, float]) -> Html:
     low, middle, high = extent
     bar = [tag("i", style=f"left:{low:.2%};width:{high - low:.2%}")]
     bar += [tag("b", style=f"left:{middle:.2%}")] if middle is not None else []
-    return tag("div", *bar, class_="extent", title=f"between batch sizes {ends[0]:,} and {ends[1]:,}, in octaves")
+    return tag(
+        "div",
+        *bar,
+        class_="extent",
+        aria_hidden="true",
+        title=f"between batch sizes {ends[0]:,} and {ends[1]:,}, in octaves",
+    )
 
 
 def _trials(goal: WorkloadRow) -> int:

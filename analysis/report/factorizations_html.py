@@ -11,7 +11,7 @@ from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import labels
 from analysis.report import core_charts, marks
 from analysis.report.core_charts import CoreChart
-from analysis.report.markup import Cell, Html, number, row, section, table, tag
+from analysis.report.markup import Cell, Html, chart_name, number, row, section, table, tag
 
 TITLE = "Factorizations over cores"
 FACTORIZATIONS = (
@@ -46,7 +46,7 @@ def factorizations(
     values = epochs.table(measured).to_dict("records")
     rows = [_row(group_number, one, own) for (group_number, one), own in zip(studies, values, strict=True)]
     notes = [tag("p", words, class_="note") for words in core_charts.notes(measured)]
-    content = [tag("div", *panels, class_="panels"), *notes, table(FACTORIZATIONS, rows)]
+    content = [tag("div", *panels, class_="panels"), *notes, table("Factorizations", FACTORIZATIONS, rows)]
     return section("factorizations", TITLE, *content, about=OF_CORES, groups=group_numbers.values())
 
 
@@ -56,7 +56,9 @@ def _panel(i: int, chart: CoreChart, group_numbers: Mapping[str, int]) -> Html:
         "article",
         tag("h3", chart.title),
         tag("p", chart.goal, class_="goal"),
-        tag("div", class_="chart small", data_chart=str(i), role="group", aria_label=chart.title),
+        tag(
+            "div", class_="chart small", data_chart=str(i), role="group", aria_label=chart_name(chart.title, chart.goal)
+        ),
         tag("div", *keys, class_="chips"),
         tag("ul", *(tag("li", words) for words in chart.conclusions), class_="said"),
         class_="panel",
@@ -86,7 +88,7 @@ def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable
         number(one.ledger.complete + one.ledger.infeasible),
         str(values["device_kind"] or ""),
     ]
-    return row(cells, FACTORIZATIONS, data_groups=str(group_number))
+    return row(cells, data_groups=str(group_number))
 
 
 def _seconds(value: Callable[[str], float | None]) -> Cell:

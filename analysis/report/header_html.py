@@ -25,7 +25,7 @@ def header(contents: PageContents) -> Html:
         (f"{measurements:,}", "measurements"),
     ]
     cards = [tag("div", tag("dt", noun), tag("dd", count)) for count, noun in facts]
-    theme = tag("button", "Dark", type="button", id="theme", aria_label="switch between dark and light")
+    theme = tag("button", "Dark theme", type="button", id="theme")
     return tag(
         "header",
         tag("div", tag("p", "scaling-limits", class_="brand"), theme, class_="top"),
@@ -46,7 +46,7 @@ def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> st
         when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"
         where = f" on {', '.join(devices)}" if devices else ""
         what = f" with scaling-limits {', '.join(versions)}" if versions else ""
-        words += f" MeasuredFactorization {when}{where}{what}."
+        words += f" Measured {when}{where}{what}."
     return words
 
 
@@ -73,6 +73,11 @@ def filters(groups: Sequence[FilterGroup]) -> Html:
     count = tag("output", "", id="count", aria_live="polite")
     reset = tag("button", "Reset", type="reset")
     return tag("form", *fields, tag("div", count, reset, class_="outcome"), id="filter", aria_label="Filter")
+
+
+def no_match() -> Html:
+    """A place for the words of a search that finds nothing, which page.js fills."""
+    return tag("p", id="nothing", hidden="")
 
 
 def noscript() -> Html:

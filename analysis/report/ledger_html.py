@@ -39,27 +39,27 @@ def ledger(groups: Sequence[FilterGroup]) -> Html:
     shown = [field for field in Ledger._fields if field in ("planned", "complete", "missing") or getattr(total, field)]
     words = ["workload", "studies", *(field.replace("_", " ") for field in shown)]
     heads = [words[0], *(f"{word}#" for word in words[1:])]
-    rows = [_ledger_row(str(i), group, shown, heads) for i, group in enumerate(groups)]
+    rows = [_ledger_row(str(i), group, shown) for i, group in enumerate(groups)]
     studies = sum(len(group.commits) + len(group.waiting) for group in groups)
     counts = [number(getattr(total, field)) for field in shown]
     foot = [
-        row([Cell("all"), number(studies), *counts], heads, class_="total"),
-        row([Cell("shown")] + [number(0)] * (len(heads) - 1), heads, class_="shown", hidden=""),
+        row([Cell("all"), number(studies), *counts], class_="total"),
+        row([Cell("shown")] + [number(0)] * (len(heads) - 1), class_="shown", hidden=""),
     ]
     never = [field.replace("_", " ") for field in Ledger._fields if field not in shown]
     notes = [tag("p", _sum(total), class_="sum"), _meanings(shown)]
-    notes += [tag("p", f"None of the trials is {_or(never)}.", class_="note")] if never else []
-    return section("ledger", "Ledger", *notes, table(heads, rows, foot, look="ledger"), about=LEDGER)
+    notes += [tag("p", f"No trial counts as {_or(never)}.", class_="note")] if never else []
+    return section("ledger", "Ledger", *notes, table("Ledger", heads, rows, foot, look="ledger"), about=LEDGER)
 
 
-def _ledger_row(group_number: str, group: FilterGroup, shown: Sequence[str], heads: Sequence[str]) -> Html:
+def _ledger_row(group_number: str, group: FilterGroup, shown: Sequence[str]) -> Html:
     name = tag("span", tag("b", group.optimizer), tag("span", f"{group.dataset} · {group.model}"), class_="name")
     if group.waiting:
         name = Html(name + tag("small", f"{len(group.waiting):,} asked for, and not run yet"))
     own = group.ledger
     cells = [Cell(name, group.key, "title"), number(len(group.commits) + len(group.waiting))]
     cells += [number(getattr(own, field)) for field in shown]
-    return row(cells, heads, data_groups=group_number)
+    return row(cells, data_groups=group_number)
 
 
 def _sum(total: Ledger) -> str:
@@ -96,7 +96,7 @@ def provenance(contents: PageContents) -> Html:
     words += ["Results of different comparable versions are not to be put into one curve."] * (len(comparable) > 1)
     words += [f"{len(recorded):,} studies are published by others."] if recorded else []
     content = [tag("p", " ".join(words))]
-    content += [table(RUNS, rows)] if rows else []
+    content += [table("Runs", RUNS, rows)] if rows else []
     return section("provenance", "Provenance", *content, _files(contents))
 
 
@@ -111,7 +111,7 @@ def _runs_row(key: tuple[str, str, str], runs: Sequence[dict[str, Any]]) -> Html
         *([Cell(day, None, "when") for day in (days[0], days[-1])] if days else ["", ""]),
         number(seconds / 3600, f"{seconds / 3600:.2f}" if seconds else ""),
     ]
-    return row(cells, RUNS)
+    return row(cells)
 
 
 def _code(run: dict[str, Any]) -> str:
@@ -153,7 +153,7 @@ def _files(contents: PageContents) -> Html:
         for commit in group.commits
     ]
     summary = tag("summary", f"Every study with the sha256 of its tables ({len(rows):,})")
-    return tag("details", summary, table(FILES, rows, look="files"))
+    return tag("details", summary, table("Studies with hashes", FILES, rows, look="files"))
 
 
 def _file_row(group_number: str, commit: Commit, run: dict[str, Any]) -> Html:
@@ -169,7 +169,7 @@ def _file_row(group_number: str, commit: Commit, run: dict[str, Any]) -> Html:
         Cell((run.get("git_commit") or "")[:12], None, "hash"),
         Cell(Html("".join(hashes)), "", "hashes"),
     ]
-    return row(cells, FILES, data_groups=group_number, data_study="")
+    return row(cells, data_groups=group_number, data_study="")
 
 
 def terms(commits: Iterable[Commit]) -> Html:
@@ -184,8 +184,8 @@ def terms(commits: Iterable[Commit]) -> Html:
         cite = own.citation or (
             "CITATION.cff of this software, and of the release" if own.source == licences.OWN else ""
         )
-        rows.append(row([own.source, number(count), Cell(licence), cite], heads))
-    return section("licences", "Licences and citations", table(heads, rows))
+        rows.append(row([own.source, number(count), Cell(licence), cite]))
+    return section("licences", "Licences and citations", table("Licences", heads, rows))
 
 
 def kinds(groups: Sequence[FilterGroup]) -> list[tuple[str, str]]:

@@ -37,10 +37,16 @@ def join(children: Iterable[str]) -> Html:
 def section(
     name: str, title: str, *content: str, about: str | None = None, groups: Iterable[int] | None = None
 ) -> Html:
-    """A section of the page; it is there while any of ``groups`` is shown."""
+    """A section of the page, which can be folded; it is there while any of ``groups`` is shown."""
     paragraphs = [tag("p", about, class_="about")] if about else []
     shown = None if groups is None else " ".join(dict.fromkeys(map(str, groups)))
-    return tag("section", tag("h2", title), *paragraphs, *content, id=name, aria_label=title, data_groups=shown or None)
+    fold = tag("details", tag("summary", tag("h2", title)), *paragraphs, *content, class_="fold", open="")
+    return tag("section", fold, id=name, aria_label=title, data_groups=shown or None)
+
+
+def chart_name(title: str, goal: str) -> str:
+    """The name of a chart for a screen reader, and how its points are reached."""
+    return f"Chart: {title}; {goal}. Arrow keys go from point to point."
 
 
 def number(value: float | None, shown: str | None = None) -> Cell:
@@ -50,22 +56,32 @@ def number(value: float | None, shown: str | None = None) -> Cell:
     return Cell(f"{value:,}" if shown is None else shown, value, "number")
 
 
-def table(heads: Sequence[str], rows: Sequence[Html], foot: Sequence[Html] = (), look: str | None = None) -> Html:
-    """A table whose columns can be sorted; ``heads`` with a trailing # are of numbers."""
+def table(
+    name: str, heads: Sequence[str], rows: Sequence[Html], foot: Sequence[Html] = (), look: str | None = None
+) -> Html:
+    """A table whose columns can be sorted, in a box of its own that scrolls.
+
+    Args:
+      name: what a screen reader calls it.
+      heads: of the columns; those with a trailing # are of numbers.
+      rows, foot: of ``row``.
+      look: its class.
+    """
     columns = [
         tag("th", tag("button", head.rstrip("#"), type="button"), scope="col", class_="number" if "#" in head else None)
         for head in heads
     ]
     parts = [tag("thead", tag("tr", *columns)), tag("tbody", *rows)]
     parts += [tag("tfoot", *foot)] if foot else []
-    return tag("div", tag("table", *parts, class_=look), class_="scroll", tabindex="0")
+    named = tag("table", *parts, class_=look, aria_label=name)
+    return tag("div", named, class_="scroll", tabindex="0", role="group", aria_label=f"{name}, scrolls sideways")
 
 
-def row(cells: Sequence[Cell | str], heads: Sequence[str], **attributes: str | None) -> Html:
-    """A row of a table; each cell knows its head, which stands beside it on a phone."""
+def row(cells: Sequence[Cell | str], **attributes: str | None) -> Html:
+    """A row of a table."""
     columns = []
-    for cell, head in zip(cells, heads, strict=True):
+    for cell in cells:
         one = cell if isinstance(cell, Cell) else Cell(cell)
         value = None if one.value is None else str(one.value)
-        columns.append(tag("td", one.shown, class_=one.look, data_value=value, data_head=head.rstrip("#")))
+        columns.append(tag("td", one.shown, class_=one.look, data_value=value))
     return tag("tr", *columns, **attributes)

@@ -9,8 +9,15 @@
   let focus = null;
   let started = false;
 
+  const folds = [...document.querySelectorAll(".fold")];
+  const narrow = window.matchMedia("(max-width: 46rem)"); // as in page.css
+
   const still = window.matchMedia("(prefers-reduced-motion: reduce)");
-  const go = (place) => place.scrollIntoView({ behavior: still.matches ? "auto" : "smooth", block: "start" });
+  function go(place) {
+    const fold = place.closest(".fold") || place.querySelector(".fold");
+    if (fold) fold.open = true;
+    place.scrollIntoView({ behavior: still.matches ? "auto" : "smooth", block: "start" });
+  }
   const asked = (name) => form.elements[name].value;
 
   function shown() {
@@ -46,8 +53,12 @@
     const studies = [...document.querySelectorAll("[data-study]")];
     const visible = studies.filter((row) => !row.hidden).length;
     const number = (value) => value.toLocaleString("en");
-    document.getElementById("count").textContent =
-      `${number(groups.size)} of ${number(data.groups.length)} workloads, ${number(visible)} of ${number(studies.length)} studies`;
+    document.getElementById("count").textContent = groups.size
+      ? `${number(groups.size)} of ${number(data.groups.length)} workloads, ${number(visible)} of ${number(studies.length)} studies`
+      : "no workload matches";
+    const nothing = document.getElementById("nothing");
+    nothing.hidden = groups.size > 0;
+    nothing.textContent = `No workload matches ${wanted()}. Reset shows all ${number(data.groups.length)} again.`;
     const ledger = document.querySelector("table.ledger");
     const sums = ledger.querySelector("tr.shown");
     sums.hidden = groups.size === data.groups.length;
@@ -55,6 +66,13 @@
       const rows = [...ledger.tBodies[0].rows].filter((row) => !row.hidden);
       cell.textContent = number(rows.reduce((sum, row) => sum + Number(row.cells[i + 1].dataset.value), 0));
     });
+  }
+
+  // All that is asked for, in words.
+  function wanted() {
+    const label = (field) => field.closest("label").firstChild.textContent;
+    const words = (field) => (field.options ? `${label(field)} “${field.selectedOptions[0].textContent}”` : `the search “${field.value.trim()}”`);
+    return fields.filter((name) => asked(name).trim()).map((name) => words(form.elements[name])).join(" and ");
   }
 
   function address() {
@@ -109,13 +127,40 @@
     const button = document.getElementById("theme");
     const system = window.matchMedia("(prefers-color-scheme: dark)");
     const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-    const name = () => (button.textContent = dark() ? "Light" : "Dark");
+    const name = () => (button.textContent = dark() ? "Light theme" : "Dark theme");
     button.addEventListener("click", () => {
       root.dataset.theme = dark() ? "light" : "dark";
       name();
     });
     system.addEventListener("change", name);
     name();
+  }
+
+  // A narrow window shows the sections by their titles, as all of them are many screens long.
+  function fold() {
+    for (const one of folds) one.open = !narrow.matches;
+    narrow.addEventListener("change", () => {
+      if (!narrow.matches) for (const one of folds) one.open = true;
+    });
+    for (const one of folds) one.addEventListener("toggle", () => one.open && charts.fit());
+  }
+
+  // On paper every section is open, and every chart drawn as wide as the paper.
+  function print() {
+    const paper = document.documentElement.classList;
+    let closed = [];
+    window.addEventListener("beforeprint", () => {
+      closed = folds.filter((one) => !one.open);
+      for (const one of folds) one.open = true;
+      paper.add("paper");
+      charts.fit();
+      charts.drawAll();
+    });
+    window.addEventListener("afterprint", () => {
+      paper.remove("paper");
+      for (const one of closed) one.open = false;
+      charts.fit();
+    });
   }
 
   form.addEventListener("input", show);
@@ -142,5 +187,7 @@
   });
   window.addEventListener("hashchange", restore);
   theme();
+  fold();
+  print();
   restore();
 })();

@@ -73,7 +73,7 @@ def render(contents: PageContents, bundle: str) -> str:
         ledger_html.terms(contents.commits),
     ]
     links = [(name, words) for name, words in SECTIONS.items() if contents.factorizations or name != "factorizations"]
-    main = tag("main", *body, id="main")
+    main = tag("main", header_html.no_match(), *body, id="main")
     parts = [
         header_html.header(contents),
         header_html.noscript(),

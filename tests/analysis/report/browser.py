@@ -1,5 +1,6 @@
 """A browser that opens a page, without a head, and tells what the page asked for."""
 
+import base64
 import contextlib
 import json
 import shutil
@@ -57,6 +58,12 @@ class Browser(NamedTuple):
         self.wait("return document.getElementById('count')?.value")  # the driver may be back before the scripts ran
         self.run("window.dispatchEvent(new Event('beforeprint'))")
         self.wait("return [...document.querySelectorAll('.chart')].every((chart) => 'drawn' in chart.dataset)")
+        self.run("window.dispatchEvent(new Event('afterprint'))")
+
+    def print(self) -> bytes:
+        """The page as a PDF of A4 sheets."""
+        sheet = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": False}
+        return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", sheet)["data"])
 
     def points(self, chart: int = 0) -> int:
         return self.run(f"return document.querySelectorAll('[data-chart=\"{chart}\"] {POINTS}').length")

@@ -1,5 +1,6 @@
 """The page in a browser: charts are drawn, nothing is asked for; it works by keyboard, on a phone and in the dark."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from analysis.report import page
 
-from .browser import MISSING, POINTS, Browser, asked_for, opened
+from .browser import MISSING, POINTS, SECONDS, Browser, asked_for, opened
 
 pytestmark = MISSING
 
@@ -93,6 +94,163 @@ def test_a_chip_looks_at_one_workload_and_a_second_press_at_all(browser: Browser
     assert browser.run("return location.hash") == ""
 
 
+def test_a_choice_fades_the_other_curves(browser: Browser) -> None:
+    opacities = """
+      const found = {};
+      for (const layer of ["points", "intervals", "fits"])
+        for (const mark of document.querySelectorAll(
+          `[data-chart="0"] g.${layer}_marks > *, [data-chart="0"] g.${layer}_pathgroup path`)) {
+          const series = mark.__data__ && mark.__data__.datum.series;
+          if (!series || !mark.hasAttribute("opacity")) continue;
+          const own = (found[layer] ||= {});
+          own[series] = [...new Set([...(own[series] || []), getComputedStyle(mark).opacity])];
+        }
+      return found"""
+
+    def seen(chosen: str | None) -> dict[str, dict[str, list[str]]]:
+        names = ("momentum", "nesterov", "sgd")
+        own = {name: ["1" if chosen in (None, name) else "0.16"] for name in names}
+        return dict.fromkeys(("points", "intervals", "fits"), own)
+
+    def press(name: str) -> None:
+        browser.run(
+            "[...document.querySelectorAll('.chip')].find((one) => one.innerText.startsWith(arguments[0])).click()",
+            name,
+        )
+
+    def settles(chosen: str | None) -> None:
+        expected = seen(chosen)
+        late = time.monotonic() + SECONDS
+        while (found := browser.run(opacities)) != expected:
+            assert time.monotonic() < late, found
+            time.sleep(0.05)
+
+    browser.open()
+    settles(None)
+    stops = (
+        "[...document.querySelectorAll('[data-chart=\"0\"] path[tabindex]')].map((one) => one.__data__.datum.series)"
+    )
+    for name in ("sgd", "momentum"):  # from all to one, and from one to another
+        press(name)
+        settles(name)
+        browser.wait(f"const own = {stops}; return own.length === 11 && own.every((one) => one === '{name}')")
+    press("momentum")
+    settles(None)
+    assert len(browser.run(f"return {stops}")) == 33
+    browser.open(look="digits/fully_connected_64/nesterov")  # a link draws it at once
+    settles("nesterov")
+
+
+def test_a_search_without_a_hit_says_so_and_how_to_undo_it(browser: Browser) -> None:
+    browser.open(dataset="digits", q="zebra")
+    said = browser.run("return document.getElementById('nothing').innerText")
+    assert said == "No workload matches data set “digits” and the search “zebra”. Reset shows all 7 again."
+    count = "return [document.getElementById('count').value, document.getElementById('count').ariaLive]"
+    assert browser.run(count) == ["no workload matches", "polite"]
+    assert browser.run("return document.getElementById('nothing').checkVisibility()")
+    browser.run("document.querySelector('#filter button[type=reset]').click()")
+    browser.wait("return document.getElementById('nothing').hidden")
+    assert browser.run(count)[0].startswith("7 of 7 workloads, ")
+
+
+AUDIT = """
+  const found = [];
+  const shown = (one) => one.checkVisibility({ visibilityProperty: true });
+  const name = (one) => (one.getAttribute("aria-label") || one.innerText || "").trim();
+  const about = (one) => `${one.tagName} ${one.getAttribute("class") || one.id} ${name(one).slice(0, 40)}`;
+  for (const one of document.querySelectorAll("button, a[href], summary, table, section, nav, [tabindex='0'], .chart"))
+    if (shown(one) && !name(one)) found.push(`no name: ${about(one)}`);
+  for (const one of document.querySelectorAll("input, select"))
+    if (!one.labels.length) found.push(`no label: ${one.name}`);
+  for (const one of document.querySelectorAll("figure")) if (!one.querySelector("figcaption")) found.push("figure");
+  for (const one of document.querySelectorAll("svg"))
+    if (!one.closest("[aria-hidden=true], .chart[role][aria-label^='Chart: ']"))
+      found.push(`svg: ${about(one.parentNode)}`);
+  let level = 0;
+  for (const one of document.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+    if (shown(one) && Number(one.tagName[1]) > level + 1) found.push(`heading: ${about(one)}`);
+    if (shown(one)) level = Number(one.tagName[1]);
+  }
+  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+  if (new Set(ids).size < ids.length) found.push("an id twice");
+  const pixel = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d");
+  const rgba = (colour) => {
+    pixel.clearRect(0, 0, 1, 1);
+    pixel.fillStyle = colour;
+    pixel.fillRect(0, 0, 1, 1);
+    return [...pixel.getImageData(0, 0, 1, 1).data];
+  };
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const colour = rgba(getComputedStyle(one).backgroundColor);
+      if (colour[3] === 255) return colour;
+    }
+  };
+  const linear = (value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const luminance = (c) => 0.2126 * linear(c[0] / 255) + 0.7152 * linear(c[1] / 255) + 0.0722 * linear(c[2] / 255);
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const one = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !shown(one) || one.closest("[opacity='0.16']")) continue;
+    const style = getComputedStyle(one);
+    const ink = luminance(rgba(one.closest("svg") ? style.fill : style.color));
+    const paper = luminance(behind(one));
+    if ((Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05) < 4.5) found.push(`contrast: ${about(one)}`);
+  }
+  return found"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_everything_has_a_name_an_order_and_contrast(browser: Browser, scheme: str, width: int) -> None:
+    browser.emulate(scheme)
+    browser.narrow(width)
+    try:
+        browser.open(look="digits/fully_connected_64/momentum")
+        browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert browser.run(AUDIT) == []
+        worse = "document.querySelector('.about').style.color = 'color-mix(in srgb, var(--paper), gray 50%)';"
+        browser.run(worse + "document.querySelector('select').labels[0].replaceWith(document.querySelector('select'))")
+        assert [line.partition(":")[0] for line in browser.run(AUDIT)] == ["no label", "contrast"]
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.emulate("light")
+
+
+def test_a_screen_reader_is_told_of_charts_points_and_landmarks(browser: Browser) -> None:
+    browser.open()
+    nodes = browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    names: dict[str, list[str]] = {}
+    for node in nodes:
+        if not node["ignored"]:
+            names.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
+    charts = browser.run("return document.querySelectorAll('.chart').length")
+    assert len(set(names["graphics-document"])) == len(names["graphics-document"]) == charts
+    assert all(name.startswith("Chart: ") for name in names["graphics-document"])
+    points = [name for name in names["graphics-symbol"] if "study" in name]
+    others = [name for name in names["graphics-symbol"] if "study" not in name]
+    assert len(points) == sum(browser.points(i) for i in range(charts))
+    assert all("axis titled" in name or "legend" in name for name in others)
+    assert {"banner", "navigation", "main", "contentinfo", "form", "status"} <= names.keys()
+    assert [name for name in names["heading"] if name in ("Ledger", "Provenance")] == ["Ledger", "Provenance"]
+    assert "steps" not in names["columnheader"] and "studies" in names["columnheader"]
+    assert browser.run("return document.documentElement.lang") == "en"
+
+
+def test_the_tabulator_reaches_all_that_can_be_pressed(browser: Browser) -> None:
+    browser.open()
+    pressed = "a[href], button, input, select, summary, .scroll, path[tabindex='0']"
+    wanted = (
+        f'return window.wanted = [...document.querySelectorAll("{pressed}")].filter((one) => one.checkVisibility())'
+    )
+    count = browser.run(f"{wanted}, window.wanted.length")
+    reached = set()
+    for _ in range(count + 1):
+        browser.keys("TAB")
+        reached.add(browser.run("return window.wanted.indexOf(document.activeElement)"))
+    assert set(range(count)) <= reached
+
+
 def test_points_tell_by_keyboard_what_they_tell_by_pointer(browser: Browser) -> None:
     browser.open()
     tip = "const tip = document.getElementById('tip'); return tip.hidden ? null : tip.innerText"
@@ -145,6 +303,80 @@ def test_no_width_scrolls_sideways(browser: Browser, width: int) -> None:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_a_phone_folds_the_sections_and_a_table_scrolls_in_its_box(browser: Browser) -> None:
+    browser.narrow(390)
+    try:
+        browser.open()
+        folds = "return [...document.querySelectorAll('.fold')].map((one) => one.open)"
+        assert browser.run(folds) == [False] * 6
+        assert browser.run("return document.documentElement.scrollHeight") < 2000
+        browser.run("document.querySelector('nav a[href=\"#ledger\"]').click()")
+        assert browser.run(folds) == [False, False, False, True, False, False]
+        browser.run("document.querySelector('#workloads summary').focus()")
+        browser.keys("ENTER")
+        assert browser.run(folds)[1]
+        browser.run("document.querySelector('#workloads .show').click()")
+        browser.wait("return document.querySelector('#curves .fold').open")
+        browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert browser.run("return document.documentElement.scrollWidth") <= 390
+        table = browser.run(
+            "const box = document.querySelector('#workloads .scroll'); box.scrollLeft = 200;"
+            "const left = (one) => one.getBoundingClientRect().left;"
+            "const [head, first] = [left(box.querySelector('th')), left(box.querySelector('td'))];"
+            "return [box.scrollWidth > box.clientWidth, box.scrollLeft, head - left(box) < 2, first === head]"
+        )
+        assert table == [True, 200, True, True]
+        browser.wait(
+            "const charts = [...document.querySelectorAll('.chart svg')];"
+            "return charts.every((one) => one.getBoundingClientRect().width > 300)"
+        )
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.open()
+        assert browser.run(folds) == [True] * 6
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+SHEET = """
+  window.matchMedia("print").addEventListener("change", (event) => {
+    if (!event.matches) return;
+    const all = (selector) => [...document.querySelectorAll(selector)];
+    const widest = Math.max(...all(".chart svg, table").map((one) => one.getBoundingClientRect().right));
+    window.sheet = {
+      open: all(".fold").every((one) => one.open),
+      charts: all(".chart svg").length,
+      controls: all("#filter, nav, #theme, .hint, .skip").filter((one) => one.checkVisibility()).length,
+      fits: widest <= document.querySelector("main").getBoundingClientRect().right + 0.5,
+      ink: getComputedStyle(document.body).color,
+      paper: getComputedStyle(document.documentElement).backgroundColor,
+      text: getComputedStyle(document.querySelector(".chart text")).fill,
+    };
+  })"""
+
+
+def test_paper_has_every_section_and_chart_black_on_white_and_no_controls(browser: Browser) -> None:
+    browser.emulate("dark")
+    browser.narrow(390)
+    try:
+        browser.driver.get("about:blank")
+        browser.driver.get(browser.address)
+        browser.wait("return document.getElementById('count')?.value")
+        assert browser.run("return document.querySelectorAll('.chart svg').length") == 0  # all are folded away
+        browser.run(SHEET)
+        pages = browser.print().count(b"/Type /Page\n")
+        sheet = browser.wait("return window.sheet")
+        charts = browser.run("return document.querySelectorAll('.chart').length")
+        assert (sheet["open"], sheet["charts"], sheet["controls"]) == (True, charts, 0)
+        assert sheet["fits"]
+        assert (sheet["ink"], sheet["paper"]) == ("rgb(0, 0, 0)", "rgb(255, 255, 255)")
+        assert sheet["text"] in ("rgb(0, 0, 0)", "rgb(51, 51, 51)")
+        assert pages > 3
+        assert browser.run("return [...document.querySelectorAll('.fold')].some((one) => one.open)") is False
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.emulate("light")
+
+
 def test_dark_and_light_have_their_own_colours_and_a_button(browser: Browser) -> None:
     colours = "const at = (one) => getComputedStyle(document.querySelector(one));"
     colours += f"return [at('html').backgroundColor, at('.chart text').fill, at('[data-chart=\"0\"] {POINTS}').fill]"
@@ -157,7 +389,7 @@ def test_dark_and_light_have_their_own_colours_and_a_button(browser: Browser) ->
     browser.run("document.getElementById('theme').click()")
     assert browser.run(colours) == seen[0]
     browser.emulate("light")
-    assert browser.run("return document.getElementById('theme').textContent") == "Dark"
+    assert browser.run("return document.getElementById('theme').textContent") == "Dark theme"
 
 
 def test_without_scripts_all_tables_are_there(browser: Browser) -> None:

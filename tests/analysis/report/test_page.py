@@ -78,7 +78,7 @@ def test_the_ledger_adds_up_and_counts_what_has_not_run(paged: Paged, folder: Pa
     assert total[:3] == (7, 5, 1)
     assert "19 planned = 5 complete + 1 infeasible + 13 missing. It adds up." in made.said()
     assert "1 asked for, and not run yet" in made.said()
-    assert "None of the trials is pruned, time limit, lost, failed or unstated." in made.said()
+    assert "No trial counts as pruned, time limit, lost, failed or unstated." in made.said()
     assert [group["optimizer"] for group in made.data["groups"]] == ["sgd", "momentum"]
 
 
@@ -90,6 +90,18 @@ def test_what_was_not_reached_is_said_and_open(paged: Paged, several: Path) -> N
     assert [bool(points[size].get("open")) for size in (1, 2, 4)] == [True, True, False]
     assert (points[2]["y"], points[2]["arrow"]) == (64, "↑")
     assert "steps to target: more than 64: not reached within the budget" in points[2]["told"]
+
+
+def test_every_row_has_as_many_cells_as_its_table_has_columns(paged: Paged, several: Path) -> None:
+    counts: list[list[int]] = []  # of each table the cells of every row
+    for name, _ in paged(several).elements:
+        if name == "table":
+            counts.append([])
+        elif name == "tr":
+            counts[-1].append(0)
+        elif name in ("th", "td"):
+            counts[-1][-1] += 1
+    assert len(counts) == 6 and all(len(set(rows)) == 1 and len(rows) > 1 for rows in counts)
 
 
 def test_emulated_cores_are_named_and_on_no_curve(paged: Paged, several: Path) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from analysis.cores import factorizations
+from analysis.fitting import assumptions
+from analysis.fitting.shapes import Check
 from analysis.plotting import ticks
-from analysis.report import charts, core_charts, ledger_html, marks, workload_rows
+from analysis.report import charts, core_charts, curves_html, ledger_html, marks, workload_rows
 from analysis.report.markup import Html, join, number, row, table, tag
 
 
@@ -22,10 +24,24 @@ def test_text_is_escaped_once_and_markup_is_not() -> None:
 def test_cells_know_what_they_are_sorted_by() -> None:
     assert number(1234)[:2] == ("1,234", 1234)
     assert number(None)[:2] == ("", "")
-    made = table(["name", "steps#"], [row(["a", number(1000)], ["name", "steps#"], data_groups="3")])
-    assert '<td class="number" data-value="1000" data-head="steps">1,000</td>' in made
+    made = table("Steps", ["name", "steps#"], [row(["a", number(1000)], data_groups="3")])
+    assert '<td class="number" data-value="1000">1,000</td>' in made
     assert '<tr data-groups="3">' in made
     assert '<th scope="col" class="number"><button type="button">steps</button></th>' in made
+
+
+def test_every_doubt_is_in_words_and_explained_once(swept: Path) -> None:
+    assert list(curves_html.DOUBTS) == list(assumptions.ASSUMPTIONS)
+    (_, points_fit), *_ = workload_rows.answers(workload_rows.read_goals(swept)[0])
+    for name, (words, meaning) in curves_html.DOUBTS.items():
+        doubted = points_fit._replace(checks=(Check(name, "learning_rate", "doubt"), Check("knee", "1", "cannot tell")))
+        assert f"in doubt: {words}<" in curves_html._critical(doubted, (1, 1024)).shown
+        legend = curves_html._legend([doubted, points_fit, doubted])
+        assert legend.count(f"<dt>{words}</dt><dd>{meaning}</dd>") == legend.count("<dt>") == 1
+        (listed,) = curves_html._checks(doubted.checks)
+        assert "What the fit assumes: 1 in doubt, 1 cannot be told" in listed
+        assert f"<b> in doubt </b>{name}: {assumptions.ASSUMPTIONS[name]} (learning rate)" in listed
+    assert curves_html._legend([points_fit._replace(checks=())]) == ""
 
 
 @pytest.mark.parametrize("packages", ["no JSON", "[1, 2]", "7", "[" * 100_000])
@@ -73,6 +89,7 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
         assert all(set(layer["data"]) == {"name"} for layer in spec["layer"])
         assert [layer["name"] for layer in spec["layer"]].count(charts.POINTS) == 1
         assert len({layer["name"] for layer in spec["layer"]}) == len(spec["layer"])
+        assert [layer["name"] for layer in spec["layer"] if layer["mark"]["aria"]] == [charts.POINTS]
     assert charts.steps(looks, (1, 8), (1, 8), 500)["height"] == 500
 
 
