@@ -7,9 +7,6 @@ import typing
 from pathlib import Path
 from typing import Any
 
-import jax
-import pandas
-import upath
 from sphinx.application import Sphinx
 
 HERE = Path(__file__).resolve().parent
@@ -19,12 +16,6 @@ importlib.import_module("analysis.plotting.picture")  # and the modules it impor
 typing.TYPE_CHECKING = True  # the registry of figures imports the types in its signatures for type checkers alone
 importlib.import_module("analysis.figures.registry")
 typing.TYPE_CHECKING = False
-importlib.import_module("workloads.factorization.fused")
-# Names of packages that start slowly are imported for type checkers alone, too.
-SLOW = {"Array": jax.Array, "UPath": upath.UPath, "pd": pandas}
-for name, module in list(sys.modules.items()):
-    if name.split(".")[0] in ("results", "workloads"):
-        vars(module).update({name: SLOW[name] for name in SLOW.keys() - vars(module).keys()})
 
 project = "scaling-limits"
 author = "The scaling-limits authors"
@@ -68,8 +59,10 @@ EXTERNAL += "|optax|pandas|pathlib|polars|pyarrow|types|typing|upath"
 BUILT_IN = "bool|bytes|dict|float|frozenset|int|list|object|set|slice|str|tuple|type|None"
 BUILT_IN += "|Exception|FileNotFoundError|RuntimeError|ValueError"
 TYPE_VARIABLE = r"(.*\.)?[A-Z]"
-ALIAS = "Pictures"  # of analysis.plotting.picture: an iterator of its Picture and Skipped
-nitpick_ignore_regex = [("py:class", f"{TYPE_VARIABLE}|{ALIAS}"), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
+ALIASES = "Pictures"  # of analysis.plotting.picture: an iterator of its Picture and Skipped
+# Types that modules import for type checkers alone stay as they are written, and so do all names beside them.
+ALIASES += r"|Array|Folder|Path|UPath|np\.ndarray|pd\.DataFrame"
+nitpick_ignore_regex = [("py:class", f"{TYPE_VARIABLE}|{ALIASES}"), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
 
 
 def setup(app: Sphinx) -> None:
