@@ -126,8 +126,8 @@ def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: l
     moved = curve_fits.moves(fitted).dropna(subset="octaves")
     assert (
         f"{said['ratio']:.2f} times as many steps, in the median over all {said['studies']:.0f} studies that were "
-        f"confirmed ({said['small']:.2f} up to batch size 16, {said['large']:.2f} above); in {said['never']:.0f} studies, at least half of "
-        "the repeats never reached the target"
+        f"confirmed ({said['small']:.2f} up to batch size 16, {said['large']:.2f} above); in {said['never']:.0f} "
+        "studies, at least half of the repeats never reached the target"
     ) in text("README.md")
     assert (
         f"Of {len(moved)} critical batch sizes that are identified both ways {(moved['octaves'] > 0).sum()} are larger "

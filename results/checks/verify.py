@@ -165,7 +165,7 @@ def summary(everything: Iterable[Findings]) -> str:
             in_words(whole),
             *(f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())),
             *([f"{believed:,} envelopes trusted by their hashes (--full rebuilds all)"] if believed else []),
-            f"{faults:,} faults" if faults else "no faults",
+            number_of(faults, "fault") if faults else "no faults",
         ]
     )
 
