@@ -80,7 +80,8 @@ def _skip(app: Sphinx, what: str, name: str, thing: object, skip: bool, options:
 
 
 def _keep_verbatim(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """Shows indented text under a blank line verbatim, and keeps text before a colon from being read as a type."""
+    """Shows indented text under a blank line verbatim, and keeps text from being read as a type or an address."""
+    lines[:] = [re.sub(r"(?<=[a-z])@(?=\d)", r"\\@", line) for line in lines]  # Recall@20 is no address
     for i in range(len(lines) - 1, 1, -1):
         if lines[i].startswith("    ") and not lines[i - 1] and lines[i - 2] and not lines[i - 2].startswith(" "):
             lines[i - 1 : i] = ["", "::", ""]

@@ -188,3 +188,4 @@ def test_the_documentation_builds_without_a_warning_and_needs_no_network(tmp_pat
     for path in built:
         page = (tmp_path / "html" / path).read_text()
         assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(https?:)?//", page), path
+        assert "mailto:" not in page, path
