@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 CODE = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
@@ -86,17 +87,23 @@ def test_a_recipe_does_what_it_says(name: str, tmp_path: Path) -> None:
     for folder in CODE:
         without = shutil.ignore_patterns("__pycache__", "local", "published", "mlperf", "notebooks")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=without)
-    follow(name, page, tmp_path)
+    written = follow(name, page, tmp_path)
     if name == "figure":
         run(tmp_path, "sweeps", ["store=results/spirals", "pruning=off", *SMALL])
+    lint(tmp_path, written)
     for command in re.findall(r"^    python -m (.+)$", page.partition("Try it\n")[2].replace("\\\n", " "), re.M):
         program, *words = shlex.split(command)
         if program != "pytest":
             run(tmp_path, program, small(words) if program == "sweeps" and name not in OF_NO_NETWORK else words)
+    if name == "figure":
+        (drawn,) = (tmp_path / "figures").glob("diverged*.png")
+        with Image.open(drawn) as picture:
+            assert len(set(picture.convert("RGB").getdata())) > 20  # lines, points and letters, not a blank page
 
 
-def follow(name: str, page: str, copy: Path) -> None:
-    """Does to a copy of the code what a page says."""
+def follow(name: str, page: str, copy: Path) -> list[Path]:
+    """Does to a copy of the code what a page says, and lists the files it adds, from the root of the copy."""
+    written = []
     for file, line, instead in REPLACED.get(name, []):
         text = (copy / file).read_text()
         assert text.count(line) == 1, line
@@ -109,12 +116,24 @@ def follow(name: str, page: str, copy: Path) -> None:
         elif named:
             (copy / named[-1]).parent.mkdir(exist_ok=True)
             (copy / named[-1]).write_text(block)
+            written.append(Path(named[-1]))
         else:
             file, line = next(places)
             text = (copy / file).read_text()
             assert text.count(line) == 1, line
             (copy / file).write_text(text.replace(line, line + block))
     assert next(places, None) is None
+    return written
+
+
+def lint(copy: Path, written: list[Path]) -> None:
+    """Checks the code of a copy as `make check` does ours: files of the page as they are, others once formatted."""
+    named = [str(path) for path in written if path.suffix == ".py"]
+    others = [["check", "--fix", "--select=I", "--quiet", *CODE], ["format", "--quiet", *CODE], ["check", *CODE]]
+    for words in [*([["check", *named], ["format", "--check", *named]] if named else []), *others]:
+        command = [sys.executable, "-m", "ruff", *words, "--no-cache", "--config", str(ROOT / "pyproject.toml")]
+        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 def small(words: list[str]) -> list[str]:
