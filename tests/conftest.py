@@ -5,12 +5,15 @@ import hashlib
 import importlib.util
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import ModuleType
 
 os.environ["JAX_PLATFORMS"] = "cpu"  # whose promises the tests are about; worker processes inherit it
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as shells have it for what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt would ignore it, too
 
 import jax
 import numpy as np
