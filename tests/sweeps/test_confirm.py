@@ -110,8 +110,8 @@ from results.plans.trial_request import TrialRequest, Repeats
 from results.plans.batch_study import BatchStudy
 from sweeps.run import run_study
 
-def told(settled):
-    if settled == int(sys.argv[4]):
+def told(progress):
+    if progress.trials_ended == int(sys.argv[4]):
         os.kill(os.getpid(), signal.SIGKILL)
 
 study = BatchStudy.from_plan(json.loads(sys.argv[2]), TrialRequest(6, Repeats(confirm=int(sys.argv[3]))))
