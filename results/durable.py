@@ -144,8 +144,15 @@ def make_folder(folder: Folder) -> None:
 
 def seal(record: Mapping[str, Any]) -> bytes:
     """A record as JSON text whose last member is the sha256 of the text without it."""
-    body = _text(record, "\n")
-    return f'{body[:-2]},\n "sha256": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'.encode()
+    return _sealed(_text(record, "\n").encode())
+
+
+def _sealed(body: bytes) -> bytes:
+    """The text of a record with the hash of it as its last member."""
+    return b'%b,\n "sha256": "%b"\n}\n' % (body[:-2], hashlib.sha256(body).hexdigest().encode())
+
+
+_SEAL_BYTES = len(_sealed(b"{\n}")) - len(b"{")  # that it takes the place of the end of the text
 
 
 def _text(value: Any, margin: str) -> str:
@@ -169,15 +176,14 @@ _QUOTED = json.encoder.encode_basestring_ascii  # texts as json.dumps writes the
 def unseal(data: bytes, path: Folder) -> dict[str, Any]:
     """The record that ``seal`` wrote; Damaged, naming ``path``, unless every byte is as it was written."""
     try:
-        record = _DECODER.decode(data.decode())
+        if data != _sealed(data[:-_SEAL_BYTES] + b"\n}"):
+            raise ValueError
+        record: dict[str, Any] = _DECODER.decode(data.decode())
         check_depth(record, MOST_DEPTH)
         del record["sha256"]
-        intact = seal(record) == data
+        return record
     except (ValueError, KeyError, TypeError, RecursionError):
-        intact = False
-    if not intact:
-        raise Damaged(f"{path} is not what was written; check all of it with `python -m results verify`")
-    return record
+        raise Damaged(f"{path} is not what was written; check all of it with `python -m results verify`") from None
 
 
 def check_depth(value: object, most: int) -> None:

@@ -265,13 +265,15 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
 def is_running(store: Folder, name: str) -> bool:
     """Whether a process of this machine has the study now."""
     path = store / name / ".lock"
-    if not isinstance(path, Path) or not path.exists():
+    if not isinstance(path, Path):
         return False
-    with _open_lock(path, os.O_RDONLY) as handle:
-        try:
+    try:
+        with _open_lock(path, os.O_RDONLY) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
     return False
 
 

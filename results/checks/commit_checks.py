@@ -22,7 +22,7 @@ from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import TrialEnding
-from results.storage import envelope, migrations
+from results.storage import envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.entries import Entry
@@ -224,9 +224,10 @@ def content_faults(
       runs: numbers of the claims that runs can have; None if nothing tells.
       rebuild: whether to rebuild the envelope and compare.
     """
-    faults = _tables(commit, study, record, sources, endings, runs)
+    rows: dict[str, Rows] = {}
+    faults = _tables(commit, study, record, sources, rows, endings, runs)
     if "envelope" in sources and not faults:
-        faults = _envelope(commit, study, sources, rebuild)
+        faults = _envelope(commit, study, sources["envelope"], rows if rebuild else None)
     return faults
 
 
@@ -235,19 +236,19 @@ def _tables(
     study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
+    rows: dict[str, Rows],
     endings: dict[int, TrialEnding],
     runs: frozenset[int] | None,
 ) -> list[Fault]:
-    rows: dict[str, Rows] = {}
+    """Faults of the tables of a commit whose files are as listed; ``rows`` and ``endings`` take what is in them."""
     faults = []
     for table in TABLES:
         file = commit.files[table]
         try:
             parquet = _open(sources[table])
             _check_rows(commit, study, table, parquet.metadata.num_rows)
-            rows[table] = (table_checks.cached_parquet_rows if table == "trials" else table_checks.parquet_rows)(
-                parquet
-            )
+            is_small = table == "trials" or isinstance(sources[table], pa.Buffer)
+            rows[table] = (table_checks.cached_parquet_rows if is_small else table_checks.parquet_rows)(parquet)
         except Damaged as error:
             faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
             continue
@@ -284,9 +285,12 @@ def _check_rows(commit: Commit, study: Plan, table: str, rows: int) -> None:
             raise Damaged(f"{file.path} claims {rows:,} rows, but at most {most:,} were planned")
 
 
-def _envelope(commit: Commit, study: Plan, sources: Mapping[str, Source], rebuild: bool) -> list[Fault]:
-    """Faults of the envelope of a commit whose files are as listed and whose tables are valid."""
-    file, source = commit.files["envelope"], sources["envelope"]
+def _envelope(commit: Commit, study: Plan, source: Source, rows: Mapping[str, Rows] | None) -> list[Fault]:
+    """Faults of the envelope of a commit whose files are as listed and whose tables, ``rows``, are valid.
+
+    It is not made again and compared if ``rows`` are None.
+    """
+    file = commit.files["envelope"]
     try:
         hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
         table = pa.ipc.open_stream(source if isinstance(source, pa.Buffer) else source.read_bytes()).read_all()
@@ -297,8 +301,10 @@ def _envelope(commit: Commit, study: Plan, sources: Mapping[str, Source], rebuil
             return [Fault(file.path, f"has the unknown format {head['format']} or schema {head['schema']}")]
         if envelope.has_empty_interval(table):
             return [Fault(file.path, "has an empty interval, which no trial can have")]
-        if rebuild:
-            rebuilt, _ = envelope.build(study, Piece(*(_read(commit, t, sources[t]) for t in TABLES)), hashes)
+        if rows is not None:
+            columns = {t: [name for name in rows[t].schema.names if name in envelope.NEEDED[t]] for t in TABLES}
+            whole = Piece(*(table_checks.needed(t, rows[t], columns[t]) for t in TABLES))
+            rebuilt, _ = envelope.build(study, whole, hashes)
             if not envelope.is_same(rebuilt, table):
                 return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
     except Exception as error:  # an untrusted file can raise anything in its reader
@@ -313,10 +319,6 @@ def outcomes(rows: Rows) -> dict[int, TrialEnding]:
     roles = columns.get("role") or [SEARCH] * len(columns["trial"])  # there was none before schema 3
     ways = zip(columns["trial"], roles, columns["status"], columns["reason"], strict=True)
     return {trial: TrialEnding(*how) for trial, *how in ways}
-
-
-def _read(commit: Commit, table: str, source: Source) -> pa.Table:
-    return migrations.upgrade(table, _open(source).read(use_threads=False), commit.files[table].path)
 
 
 def _open(source: Source) -> pq.ParquetFile:

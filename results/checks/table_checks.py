@@ -55,7 +55,7 @@ def table_rows(table: pa.Table) -> Rows:
 
 
 def cached_parquet_rows(file: pq.ParquetFile) -> Rows:
-    """A Parquet file whose columns are read once, when they are first asked for."""
+    """A small Parquet file, of which each column is read once, when it is first asked for."""
     columns: dict[str, pa.ChunkedArray] = {}
 
     def read(names: Sequence[str]) -> Iterator[pa.Table]:
@@ -63,12 +63,7 @@ def cached_parquet_rows(file: pq.ParquetFile) -> Rows:
         columns.update(zip(new, file.read(new, use_threads=False).columns if new else (), strict=True))
         yield pa.table({name: columns[name] for name in names}, metadata=file.schema_arrow.metadata)
 
-    return Rows(
-        file.schema_arrow,
-        file.metadata.num_rows,
-        read,
-        lambda column: set(next(read([column]))[column].unique().to_pylist()),
-    )
+    return parquet_rows(file)._replace(read=read)
 
 
 def parquet_rows(file: pq.ParquetFile) -> Rows:
@@ -115,8 +110,8 @@ def flaws(
         return
     recorded = KINDS[study.kind].recorded
     metaparameters = [] if recorded else tables["trials"].schema.names[len(schema.TRIALS) :]
-    studies = _needed("studies", tables["studies"], _TOLD)
-    trials = _needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *metaparameters])
+    studies = needed("studies", tables["studies"], _TOLD)
+    trials = needed("trials", tables["trials"], [*(column.name for column in schema.TRIALS), *metaparameters])
     names = {"studies": set(studies["study"].unique().to_pylist()), "trials": set(trials["study"].unique().to_pylist())}
     names["measurements"] = tables["measurements"].values("study")
     for table, stored in names.items():
@@ -142,9 +137,9 @@ def flaws(
         yield from (Flaw("trials", what) for what in _ends(trials, curves))
 
 
-def _needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
-    """The rows of a small table, in today's schema, with the columns that are looked at."""
-    today = schema.version(rows.schema) == schema.SCHEMA_VERSION
+def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
+    """The rows of a table, in today's schema, with the columns that are looked at."""
+    today = schema.is_of_today(rows.schema)
     content = (
         pa.concat_tables(rows.read(columns if today else rows.schema.names))
         if rows.length
@@ -207,7 +202,7 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}
     fields = written
-    if (written.metadata or {}).get(schema.VERSION_KEY) != str(schema.SCHEMA_VERSION).encode():
+    if not schema.is_of_today(written):
         fields = migrations.upgrade(table, written.empty_table(), table).schema
     if [(field.name, field.type) for field in fields][: len(columns)] != [column[:2] for column in columns]:
         for column, field in zip(columns, fields, strict=False):

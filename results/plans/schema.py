@@ -128,6 +128,11 @@ def version(schema: pa.Schema) -> int:
     return int((schema.metadata or {}).get(VERSION_KEY, b"0"))
 
 
+def is_of_today(schema: pa.Schema) -> bool:
+    """Whether a file was written under today's schema version."""
+    return bool((schema.metadata or {}).get(VERSION_KEY) == str(SCHEMA_VERSION).encode())
+
+
 def check_number(path: object, number: int) -> None:
     """Raises BadInput unless ``number`` is the version of a schema that this software reads."""
     if number < 1:

@@ -34,6 +34,11 @@ OLDEST_SCHEMA = 2  # of tables whose envelopes say what they say today
 BATCHES = {"minimum": 1, "released": 2}  # of the stream, from its start, that a rule takes
 KEY = b"scaling_limits_envelope"
 HASHED = ("trials", "measurements")  # what it is made from
+NEEDED = {  # columns that it is made of; the others may be left out
+    "studies": {"seconds_per_epoch", "emulated"},
+    "trials": {"trial", "role", "status"},
+    "measurements": {"trial", "step", *METRICS},
+}
 COLUMNS = ("trial", "rank", "step_before", "step")  # then the metrics, in their own types
 NOT_COMPLETE = -1  # as a rank; the others count the COMPLETE trials from 0
 MOST_EDGES = 256  # of a study's steps, where rows are compared; if it has more, rows are kept that need not be
@@ -56,7 +61,7 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
 
     Args:
       study: the plan.
-      whole: its merged tables.
+      whole: its merged tables; the columns that are ``NEEDED`` are enough.
       hashes: sha256 of the files they are in, by table.
     """
     rows, whole = len(whole.measurements), _without_repeats(whole)

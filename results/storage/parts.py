@@ -87,12 +87,12 @@ def _digits(number: int) -> str:
     return f"{number:06d}"
 
 
-_KINDS = {
-    "plans": re.compile(r"plan-([0-9]{9})\.json"),
-    "confirms": re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json"),
-    "claims": re.compile(r"claim-([0-9]{6})\.json"),
-    "commits": re.compile(r"commit-([0-9]{6})\.json"),
-    "parts": re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows"),
+_KINDS = {  # by how a name begins
+    "plan": ("plans", re.compile(r"plan-([0-9]{9})\.json")),
+    "confirm": ("confirms", re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json")),
+    "claim": ("claims", re.compile(r"claim-([0-9]{6})\.json")),
+    "commit": ("commits", re.compile(r"commit-([0-9]{6})\.json")),
+    "part": ("parts", re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows")),
 }
 _OF_COMMIT = re.compile(r"(?:commit|studies|trials|measurements|envelope)-([0-9]{6})\.(?:json|parquet|arrow)")
 
@@ -105,15 +105,14 @@ _MADE_OF: dict[str, Callable[..., Any]] = {
 
 def listing(names: Iterable[str]) -> Listing:
     """Sorts the names of a study's folder by what they stand for."""
-    by_kind: dict[str, list] = {kind: [] for kind in (*_KINDS, "others")}
+    by_kind: dict[str, list] = {kind: [] for kind in Listing._fields}
     for name in sorted(names):
-        for kind, pattern in _KINDS.items():
-            if match := pattern.fullmatch(name):
-                numbers = [int(digits) for digits in match.groups() if digits]
-                by_kind[kind].append(_MADE_OF[kind](*numbers) if kind in _MADE_OF else numbers[0])
-                break
-        else:
+        kind, pattern = _KINDS.get(name.partition("-")[0], ("others", None))
+        if pattern is None or (match := pattern.fullmatch(name)) is None:
             by_kind["others"].append(name)
+            continue
+        numbers = [int(digits) for digits in match.groups() if digits]
+        by_kind[kind].append(_MADE_OF[kind](*numbers) if kind in _MADE_OF else numbers[0])
     return Listing(**{kind: tuple(members) for kind, members in by_kind.items()})
 
 
