@@ -264,9 +264,10 @@ def _decode(table: str, path: Folder, file: Any, size: int, columns: Sequence[st
     """
     parquet = pq.ParquetFile(file)  # unlike pq.read_table, imports neither data sets nor pandas
     check_rows(table, path, size, parquet.metadata.num_rows)
-    is_part = columns is not None and schema.is_of_today(parquet.schema_arrow)
+    written = parquet.schema_arrow
+    is_part = columns is not None and schema.is_of_today(written)
     content = migrations.upgrade(table, parquet.read(columns if is_part else None, use_threads=not is_part), path)
-    fields = [(field.name, field.type) for field in (parquet.schema_arrow if is_part else content.schema)]
+    fields = [(field.name, field.type) for field in (written if is_part else content.schema)]
     known = [(column.name, column.type) for column in schema.COLUMNS[table]]
     others = [kind for _, kind in fields[len(known) :]]  # metaparameters and metrics
     names = {name for name, _ in fields}
