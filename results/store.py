@@ -92,13 +92,21 @@ def with_stored_name(store: Folder, study: T) -> T:
 
     A name ends in digits of the plan's hash. Older ones have fewer: a study that is stored under such a name keeps it,
     and another plan that its digits fit as well gets today's.
+
+    Raises:
+      BadInput: today's name is taken by another plan.
     """
-    names = [dataclasses.replace(study, digits=digits) for digits in DIGITS]
-    plans = [(each, stored_plan(store, each.name)) for each in names]
-    for each, stored in plans:
+    names = [study if digits == study.digits else dataclasses.replace(study, digits=digits) for digits in DIGITS]
+    plans = [stored_plan(store, each.name) for each in names]
+    for each, stored in zip(names, plans, strict=True):
         if stored is not None and stored.plan_json == study.plan_json:
             return each
-    return study if (study, None) in plans else names[-1]
+    for each, stored in zip(names, plans, strict=True):
+        if each is study and stored is None:
+            return study
+    if plans[-1] is not None:
+        raise _taken(store, names[-1], plans[-1])
+    return names[-1]
 
 
 def ask(store: Folder, study: Plan) -> None:
@@ -117,13 +125,16 @@ def ask(store: Folder, study: Plan) -> None:
 def check_same_plan(store: Folder, study: Plan) -> None:
     """Raises BadInput if the store holds another plan under this study's name."""
     stored = stored_plan(store, study.name)
-    if stored is None:
-        return
+    if stored is not None and stored.plan_json != study.plan_json:
+        raise _taken(store, study, stored)
+
+
+def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
+    """The error that a study's name stands for another plan, ``stored``."""
     ours, theirs = study.plan(), stored.plan()
-    differing = [k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k)]
-    if differing:
-        changes = ", ".join(f"{k}: stored {theirs.get(k)!r}, asked {ours.get(k)!r}" for k in sorted(differing))
-        raise BadInput(f"{store / study.name} holds another plan ({changes}); use another store=DIR")
+    differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
+    changes = ", ".join(f"{k}: stored {theirs.get(k)!r}, asked {ours.get(k)!r}" for k in differing)
+    return BadInput(f"{store / study.name} holds another plan ({changes}); use another store=DIR")
 
 
 def check_destination(store: Folder) -> None:

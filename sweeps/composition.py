@@ -1,6 +1,5 @@
 """Composition: from a command line to the configuration of every study it asks for; errors are one line."""
 
-import copy
 import dataclasses
 import functools
 import itertools
@@ -77,7 +76,7 @@ class _Model:
 
     def with_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The point with other values."""
-        plain = copy.deepcopy(self.plain)
+        plain = _copied(self.plain)
         for key, value in values.items():
             *sections, name = key.split(".")
             functools.reduce(dict.__getitem__, sections, plain)[name] = value
@@ -168,7 +167,14 @@ def _points(
             config = _with(base, own)
             plain = _plain(config, base.kind)
             models.setdefault(like, _Model.of(config, plain, own))
-            yield copy.deepcopy(plain)
+            yield _copied(plain)
+
+
+def _copied(plain: Any) -> Any:
+    """A copy of plain data, in less time than ``copy.deepcopy`` takes, which allows for anything."""
+    if isinstance(plain, dict):
+        return {key: _copied(value) for key, value in plain.items()}
+    return [_copied(value) for value in plain] if isinstance(plain, list) else plain
 
 
 def _choices(point: Iterable[Override]) -> tuple[str, ...]:

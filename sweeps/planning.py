@@ -61,8 +61,6 @@ def request(line: overrides.CommandLine) -> Request:
     folder = Path(first["store"]).expanduser()
     store.check_destination(folder)
     stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
-    for study in stored.values():
-        store.check_same_plan(folder, study)
     workers = _positive("launcher.workers", first["launcher"])
     of_name = {stored[plan].name: source for plan, source in sources.items()}
     return Request(tuple(stored.values()), of_name, _settings(first), folder, workers)

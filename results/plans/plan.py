@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -135,7 +136,7 @@ class Plan(Protocol):
     @functools.cached_property
     def name(self) -> str:
         """A readable slug and ``digits`` of the plan's sha256; the study's folder in a store."""
-        return f"{self.slug}-{digest(self.plan())[: self.digits]}"
+        return f"{self.slug}-{hashlib.sha256(self.plan_json.encode()).hexdigest()[: self.digits]}"
 
     @functools.cached_property
     def plan_json(self) -> str:
