@@ -1,25 +1,30 @@
-"""Do commands start at once? CPU seconds of help, mistakes, plans, finished sweeps, the ledger and compositions.
+"""Do commands start at once, and how do they grow? CPU seconds of help, mistakes, plans, finished sweeps, the ledger,
+verification and compositions.
 
     python benchmarks/commands.py [--studies N] [--json FILE] [--smoke]
 
 Each command is a process of its own, and what is told is its processor time, that of Python's own start included, the
-least of three runs. The store holds N finished studies of two trials without measurements (1,200 unless told; the first
-500 of them are also asked for as a sweep). A composition is of points over optimizers, batch sizes and seeds, each
-read, checked and looked for in a store. Exponents are how the time of status and of compositions grows from the
-first quarter to all, without the start of Python.
+least of three runs. Stores hold finished studies of two trials, each measured eight times: 300, 1,200 and N of them
+(10,000 unless told). They are asked for their status, the first 500 of 1,200 as a sweep, and the first two are
+verified, with all envelopes rebuilt. Compositions are of points over optimizers, batch sizes and seeds, each read,
+checked and looked for in a store. Exponents are how processor time grows from the least to the most, without that of
+the same command on eight studies, which is start-up.
 """
 
 import datetime
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from report import ROOT, BenchmarkReport, open_report
+from tqdm import tqdm
 
 from harness import provenance, search
 from harness.record import Record
@@ -31,10 +36,13 @@ from sweeps.rows import tables
 
 RUNS = 3
 START = 1.0  # CPU seconds that help, a mistake or a plan may take
-STUDIES, ASKED, POINTS = 1200, 500, 5000
+SIZES, STUDIES = (8, 300, 1200), 10_000  # studies in stores; of the last there are as many as told
+ASKED, POINTS = 500, (300, 5000)
 MEASURED = 8  # evaluations of a trial
-FINISHED, STATUS, COMPOSED = 3.0, 2.0, 15.0  # CPU seconds of these
+FINISHED, COMPOSED, VERIFIED = 3.0, 15.0, 15.0  # CPU seconds of a finished sweep, of 5,000 points, of 1,200 studies
+STATUS = {1200: 2.0, 10_000: 15.0}  # CPU seconds, by studies
 EXPONENT = 1.1
+RESOLUTION = 0.01  # CPU seconds, of the system's clock of processes
 COMMANDS = (
     "sweeps --help",
     "sweeps taks=digits_fc",
@@ -62,18 +70,28 @@ def cpu_seconds(words: Sequence[str], codes: Sequence[int] = (0,)) -> float:
 
 def line(folder: Path, points: int) -> list[str]:
     """The command line of a sweep of so many points, rounded up to eights."""
-    seeds = ",".join(map(str, range(-(-points // 8))))
-    return ["optimizer=sgd,momentum", "batch_size=4,16,64,256", f"seed={seeds}", "trials=2", f"store={folder}", "-m"]
+    axes = ["optimizer=sgd,momentum", "batch_size=4,16,64,256", f"seed={','.join(map(str, range(-(-points // 8))))}"]
+    return [*axes, "pruning=off", "trials=2", f"store={folder}", "-m"]
 
 
-def write(folder: Path, studies: int) -> None:
-    """Writes finished studies, with real plans, claims, commit records and envelopes."""
+def write(folder: Path, studies: int) -> list[str]:
+    """Writes finished studies, with real plans, claims, commit records and envelopes; their names, by their seeds."""
     about = provenance.software() | {"started_at": datetime.datetime.now(datetime.UTC).isoformat()}
-    for study in planning.request(overrides.command_line(line(folder, studies))).studies:
-        store.ask(folder, study)
-        with store.claim(folder, study.name) as claim:
-            claim.write(tables(study, measured(study), about))
-            claim.commit(study)
+    plans = planning.request(overrides.command_line(line(folder, studies))).studies
+    with mock.patch.object(os, "fsync"):  # no machine goes down here
+        for study in tqdm(plans, desc="writing studies", disable=None):
+            store.ask(folder, study)
+            with store.claim(folder, study.name) as claim:
+                claim.write(tables(study, measured(study), about))
+                claim.commit(study)
+    return [study.name for study in sorted(plans, key=lambda study: study.seed)]
+
+
+def link(folder: Path, names: Sequence[str], to: Path) -> Path:
+    """A store of some studies of another, whose files are links to the same bytes."""
+    for name in names:
+        shutil.copytree(folder / name, to / name, copy_function=os.link)
+    return to
 
 
 def measured(study: BatchStudy) -> Record:
@@ -94,32 +112,53 @@ def composing(folder: Path, points: int) -> float:
     return time.process_time() - began
 
 
-def exponent(few: float, many: float) -> float:
-    """The power of the size by which a time grows, from a quarter to all."""
-    return math.log(many / few) / math.log(4)
+def exponent(times: Mapping[int, float], start: float) -> float:
+    """The power of the size by which times grow, from the smallest size to the largest, beyond that of the start."""
+    least, most = min(times), max(times)
+    grown = [max(times[size] - start, RESOLUTION) for size in (least, most)]
+    return math.log(grown[1] / grown[0]) / math.log(most / least)
+
+
+def add(report: BenchmarkReport, what: str, allowed: float | None, taken: float) -> None:
+    """Adds how many times as long a command may take as it took; of no target, the CPU seconds alone."""
+    if allowed is None:
+        report.add(f"{what}: CPU seconds", taken, "s")
+    else:
+        report.add(f"{what}: {allowed:g} s / CPU seconds ({taken:.2f})", allowed / taken, "×", 1)
 
 
 def main(report: BenchmarkReport) -> None:
     """Adds all figures of commands to a report."""
     runs = 1 if report.smoke else RUNS
     for words in COMMANDS[:4] if report.smoke else COMMANDS:
-        least = min(cpu_seconds(words.split(), (0, 2)) for _ in range(runs))
-        report.add(f"{words}: {START:g} s / CPU seconds ({least:.2f})", START / least, "×", 1)
-    studies, asked, points = (16, 8, 64) if report.smoke else (report.options.studies, ASKED, POINTS)
-    few, many = report.folder / "few", report.folder / "many"
-    write(few, studies // 4)
-    write(many, studies)
-    least = min(cpu_seconds(["sweeps", *line(many, asked)]) for _ in range(runs))
-    report.add(f"a finished sweep of {asked}: {FINISHED:g} s / CPU seconds ({least:.2f})", FINISHED / least, "×", 1)
-    start = min(cpu_seconds(["sweeps.status", "--help"]) for _ in range(runs))
-    quarter, whole = (min(cpu_seconds(["sweeps.status", f"store={f}"]) for _ in range(runs)) for f in (few, many))
-    allowed = STATUS * max(1.0, 0.75 * studies / STUDIES)  # 15 s for 10,000, of which more is not start
-    report.add(f"status of {studies}: {allowed:g} s / CPU seconds ({whole:.2f})", allowed / whole, "×", 1)
-    report.add("status: exponent, from a quarter to all", exponent(quarter - start, whole - start), "")
-    quarter, whole = (min(composing(few, n) for _ in range(runs)) for n in (points // 4, points))
-    report.add(f"{points} points: {COMPOSED:g} s / CPU seconds ({whole:.2f})", COMPOSED / whole, "×", 1)
-    grows = exponent(quarter, whole)
-    report.add(f"{points} points: {EXPONENT:g} - exponent ({grows:.2f})", EXPONENT - grows, "", 0)
+        add(report, words, START, min(cpu_seconds(words.split(), (0, 2)) for _ in range(runs)))
+    sizes, asked, points = (
+        ((8, 16, 32, 64), 8, (64, 128)) if report.smoke else ((*SIZES, report.options.studies), ASKED, POINTS)
+    )
+    names = write(report.folder / "whole", sizes[-1])
+    stores = {size: link(report.folder / "whole", names[:size], report.folder / f"of-{size}") for size in sizes}
+    small, *others = sizes
+    taken = min(cpu_seconds(["sweeps", *line(stores[others[-2]], asked)]) for _ in range(runs))
+    add(report, f"a finished sweep of {asked} of {others[-2]:,} studies", FINISHED, taken)
+    for words, targets, among in (
+        (["sweeps.status"], STATUS, others),
+        (["results", "verify"], {1200: VERIFIED}, others[:-1]),
+    ):
+        times = {}
+        for size in (small, *among):
+            store_words = [f"store={stores[size]}"] if words[0] == "sweeps.status" else ["--store", str(stores[size])]
+            times[size] = min(cpu_seconds([*words, *store_words]) for _ in range(runs))
+            add(report, f"{' '.join(words)}: {size:,} studies", targets.get(size), times[size])
+        start = times.pop(small)
+        add_exponent(report, f"{' '.join(words)}: {among[0]:,} to {among[-1]:,} studies", exponent(times, start))
+    times = {n: min(composing(stores[small], n) for _ in range(runs)) for n in points}
+    add(report, f"{points[-1]:,} points", COMPOSED, times[points[-1]])
+    add_exponent(report, f"{points[0]:,} to {points[-1]:,} points", exponent(times, 0.0))
+
+
+def add_exponent(report: BenchmarkReport, what: str, grows: float) -> None:
+    """Adds by how much an exponent is less than it may be."""
+    report.add(f"{what}: {EXPONENT:g} - exponent ({grows:.2f})", EXPONENT - grows, "", 0)
 
 
 if __name__ == "__main__":
