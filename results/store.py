@@ -33,6 +33,7 @@ from results.storage import claims
 from results.storage.commits import (
     Commit,
     Tables,
+    check_intact,
     list_study,
     newest_commit,
     read_table,
@@ -227,10 +228,17 @@ class StudyProgress(NamedTuple):
 
 
 def progress(store: Folder, study: Plan) -> StudyProgress:
-    """The progress of a study, counting parts that no commit record lists yet."""
+    """The progress of a study, counting parts that no commit record lists yet.
+
+    Of a study that is finished the commit record tells it, whose hash of its trials tells of damage to them.
+    """
 
     def look() -> StudyProgress:
         base, parts = claims.state(store, study.name)[1:]
+        if base is not None:
+            check_intact(base, "trials")
+            if not parts and base.request == study.request and not base.ledger.unfinished:
+                return StudyProgress(True, base.ledger, 0)
         trials = claims.outcomes(store / study.name, base, parts)
         settled = ledger.settled_ids(trials)
         searching = sum(i not in settled for i in range(study.trials))

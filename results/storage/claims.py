@@ -19,11 +19,9 @@ from results.plans.trial_request import largest_request
 from results.rules import ledger
 from results.rules.ledger import TrialEnding
 from results.storage import compaction, envelope, parts
-from results.storage.commits import Commit, Tables, list_study, newest_commit, read_columns, read_table, retry, to_frame
+from results.storage.commits import Commit, Tables, list_study, newest_commit, read_table, retry, to_frame
 from results.storage.compaction import TABLES, Piece
 from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number
-
-ENDINGS = ("trial", *TrialEnding._fields)  # columns of trials
 
 
 class TakenOver(Exception):
@@ -241,7 +239,7 @@ def _frames(stored: list[Piece]) -> Tables:
 
 def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> dict[int, TrialEnding]:
     """How every stored trial ended, by its id; of a trial in several places the last counts."""
-    tables = [read_columns(base, "trials", ENDINGS)] if base else []
+    tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
     return _join_endings(tables)
 
@@ -249,7 +247,7 @@ def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> dict[int
 def _join_endings(tables: Iterable[pa.Table]) -> dict[int, TrialEnding]:
     endings: dict[int, TrialEnding] = {}
     for table in tables:
-        columns = table.select(ENDINGS).to_pydict()
+        columns = table.select(["trial", *TrialEnding._fields]).to_pydict()
         for trial, *how in zip(*columns.values(), strict=True):
             endings.pop(trial, None)  # what was stored last comes last
             endings[trial] = TrialEnding(*how)

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -219,61 +219,30 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     """
     path = commit.files[table].path
     durable.check_file(path)
-    with _reading(path), path.open("rb") as file:
-        return _decode(table, path, file, file.seek(0, os.SEEK_END))
-
-
-def read_columns(commit: Commit, table: str, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a small table of a visible study, likewise, of a file whose every byte is as it was written.
-
-    Its hash tells that, as damage to the columns that are not decoded would go unnoticed.
-
-    Raises:
-      BadInput: it was written under a newer schema.
-      Damaged: the file is not the one that the commit lists, or cannot be read.
-    """
-    path = commit.files[table].path
-    data = durable.read(path)
-    if hashlib.sha256(data).hexdigest() != commit.files[table].sha256:
-        raise Damaged(f"{path} is not what was written; check all of it with `python -m results verify`")
-    with _reading(path):
-        return _decode(table, path, pa.BufferReader(data), len(data), columns).select(columns)
-
-
-@contextlib.contextmanager
-def _reading(path: Folder) -> Iterator[None]:
-    """Raises Damaged for whatever a reader of tables raises of a file that is not one."""
     try:
-        yield
+        with path.open("rb") as file:
+            parquet = pq.ParquetFile(file)  # unlike pq.read_table, imports neither data sets nor pandas
+            check_rows(table, path, file.seek(0, os.SEEK_END), parquet.metadata.num_rows)
+            content = migrations.upgrade(table, parquet.read(), path)
+        columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = str(error).splitlines()[0]
         raise Damaged(f"{path} cannot be read ({reason}); check all of it with `python -m results verify`") from None
-
-
-def _decode(table: str, path: Folder, file: Any, size: int, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table in today's schema, or at least some of its columns; Damaged unless it has the columns it must.
-
-    Args:
-      table: studies, trials or measurements.
-      path: of its file, for errors.
-      file: open, or in memory.
-      size: of it, bytes.
-      columns: those that are needed; None: all, in several threads.
-    """
-    parquet = pq.ParquetFile(file)  # unlike pq.read_table, imports neither data sets nor pandas
-    check_rows(table, path, size, parquet.metadata.num_rows)
-    written = parquet.schema_arrow
-    is_part = columns is not None and schema.is_of_today(written)
-    content = migrations.upgrade(table, parquet.read(columns if is_part else None, use_threads=not is_part), path)
-    fields = [(field.name, field.type) for field in (written if is_part else content.schema)]
     known = [(column.name, column.type) for column in schema.COLUMNS[table]]
-    others = [kind for _, kind in fields[len(known) :]]  # metaparameters and metrics
-    names = {name for name, _ in fields}
-    if fields[: len(known)] != known or len(names) < len(fields) or not all(map(_is_number, others)):
+    others = [kind for _, kind in columns[len(known) :]]  # metaparameters and metrics
+    names = {name for name, _ in columns}
+    if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
         raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")
     return content
+
+
+def check_intact(commit: Commit, table: str) -> None:
+    """Raises Damaged unless every byte of a table of a visible study is as it was written."""
+    file = commit.files[table]
+    if hashlib.sha256(durable.read(file.path)).hexdigest() != file.sha256:
+        raise Damaged(f"{file.path} is not what was written; check all of it with `python -m results verify`")
 
 
 def _is_number(kind: pa.DataType) -> bool:

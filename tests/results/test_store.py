@@ -166,27 +166,29 @@ def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[.
         store.stored_plan(tmp_path, study.name)
 
 
+@pytest.mark.parametrize("asked", [1, 2], ids=["finished", "unfinished"])
 def test_progress_tells_of_every_byte_of_a_table_of_trials_that_has_changed(
-    tmp_path: Path, make_study: Callable[..., BatchStudy]
+    tmp_path: Path, make_study: Callable[..., BatchStudy], asked: int
 ) -> None:
-    """Few of its columns are decoded, and in those few most changed bytes are values like any other."""
     study = make_study(trials=1)
     store.ask(tmp_path, study)
     run_and_commit(tmp_path, study, [0], TrialOutcome("COMPLETE", None, 2))
+    study = make_study(trials=asked)
     (path,) = (tmp_path / study.name).glob("trials-*.parquet")
     whole = path.read_bytes()
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(Damaged, match="trials-.* is not what was written"):
+        with pytest.raises(Damaged, match=r"trials-.* is not what was written"):
             store.progress(tmp_path, study)
     path.write_bytes(whole[:-1])
-    with pytest.raises(Damaged, match="trials-.* is not what was written"):
+    with pytest.raises(Damaged, match=r"trials-.* is not what was written"):
         store.progress(tmp_path, study)
     path.unlink()
-    with pytest.raises(Damaged, match="trials-.* is missing"):
+    with pytest.raises(Damaged, match=r"trials-.* is missing"):
         store.progress(tmp_path, study)
     path.write_bytes(whole)
-    assert store.progress(tmp_path, study) == (True, Ledger(1, 1, 0, 0, 0, 0, 0, 0, 0), 0)
+    missing = asked - 1
+    assert store.progress(tmp_path, study) == (True, Ledger(asked, 1, 0, 0, 0, 0, 0, 0, missing), missing)
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
