@@ -5,9 +5,8 @@ for the end of the parent process.
 """
 
 import contextlib
-import multiprocessing
-import multiprocessing.connection
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -50,20 +49,24 @@ class Shutdown:
         finally:
             os._exit(CODE)
 
-    def watch(self) -> None:
+    def watch(self, parent: int) -> None:
         """Starts to watch for SIGTERM and for the end of the parent, either of which ends the process.
 
         For the main thread of a child process.
+
+        Args:
+          parent: descriptor of a pipe whose other end only the parent has, and never writes to.
         """
-        parent = multiprocessing.parent_process()
-        assert parent is not None
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # what counts is the byte in the pipe
 
         def wait() -> None:
-            multiprocessing.connection.wait([reader, parent.sentinel])
+            waiting = select.poll()  # select takes no descriptor beyond 1,023
+            for each in (reader, parent):
+                waiting.register(each, select.POLLIN)
+            waiting.poll()
             self.end()
 
         threading.Thread(target=wait, daemon=True).start()

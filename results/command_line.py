@@ -8,16 +8,23 @@ import contextlib
 import functools
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, ParamSpec
 
-from results.bad_input import BadInput, nearest, printable
+from results.bad_input import BadInput, check_choice, nearest, printable
 
 P = ParamSpec("P")
+
+_OURS = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
+_INSTALLED = "in a checkout make quickstart installs everything into .venv; elsewhere pip install scaling-limits does"
+
+_names: dict[str, str] = {}  # of commands, in place of those that texts have; see ``rename``
 
 
 class _Terminated(BaseException):
@@ -48,19 +55,78 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
     return wrapped
 
 
-def run(module: str) -> NoReturn:
-    """Ends the process with the exit code of a module's ``main``; importing the module is guarded, too."""
+def run(module: str, words: Sequence[str] | None = None) -> NoReturn:
+    """Ends the process with the exit code of a module's ``main``; importing the module is guarded, too.
+
+    Args:
+      module: of the command.
+      words: that ``main`` gets; None: those of this process.
+    """
 
     @guarded
     def main() -> int:
-        code: int = importlib.import_module(module).main(sys.argv[1:])
+        code: int = importlib.import_module(module).main(sys.argv[1:] if words is None else [*words])
         return code
 
     sys.exit(main())
 
 
+def rename(names: Mapping[str, str]) -> None:
+    """Has everything that is printed call commands by other names: such as `python -m sweeps` by `scaling-limits sweep`."""
+    _names.update(names)
+
+
+def renamed(text: str) -> str:
+    """A text with the names that ``rename`` gave."""
+    if not _names:
+        return text
+    longest_first = sorted(_names, key=len, reverse=True)
+    return re.sub(rf"({'|'.join(map(re.escape, longest_first))})(?![\w.])", lambda found: _names[found[1]], text)
+
+
+def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
+    """Words of a command that takes KEY=VALUE, with those of the form --KEY VALUE or --KEY=VALUE written so, too.
+
+    Args:
+      words: of its command line.
+      flags: options without a value, such as --multirun; left as they are.
+
+    Raises:
+      BadInput: an option without its value.
+    """
+    left, pairs = iter(words), []
+    for word in left:
+        if not word.startswith("--") or word in flags:
+            pairs.append(word)
+            continue
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            value = next(left, "")
+            if not value or value.startswith("-"):
+                check_choice("option", word, [word] if value else [*flags, f"{word}=VALUE"])
+                raise BadInput(f"{word} has no value; write {word} VALUE, or {key}=VALUE")
+        pairs.append(f"{key.replace('-', '_')}={value}")
+    return pairs
+
+
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that raises BadInput where argparse prints its usage."""
+    """An argument parser that takes KEY=VALUE for --KEY VALUE, and raises BadInput where argparse prints its usage."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As of argparse."""
+        words, takes_next = [], False
+        for word in sys.argv[1:] if args is None else args:
+            key, equals, _ = word.partition("=")
+            option = f"--{key.replace('_', '-')}"
+            is_pair = equals and not takes_next and option in self._option_string_actions
+            words.append(f"{option}{word[len(key) :]}" if is_pair else word)
+            named = self._option_string_actions.get(word)
+            takes_next = named is not None and named.nargs is None
+        return super().parse_known_args(words, namespace)
+
+    def format_help(self) -> str:
+        """As of argparse, with commands by their names."""
+        return renamed(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         """Raises BadInput with what is wrong."""
@@ -83,14 +149,27 @@ def location(text: str) -> Any:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def path(text: str) -> Path:
+    """The type of an argument of a ``CommandParser`` that is a local path; ~ is the home folder."""
+    from results import durable
+
+    try:
+        return durable.local(text)
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+path.__name__ = "local path"  # as argparse calls it
+
+
 def answer(lines: str) -> None:
     """Prints the result of a command."""
-    print("\n".join(map(printable, lines.split("\n"))), flush=True)
+    print("\n".join(map(printable, renamed(lines).split("\n"))), flush=True)
 
 
 def say(line: str) -> None:
     """Prints a line to the user that is not part of the result."""
-    print(printable(line), file=sys.stderr, flush=True)
+    print(printable(renamed(line)), file=sys.stderr, flush=True)
 
 
 def report_some(lines: Sequence[str], report: Callable[[str], None], most: int = 10) -> None:
@@ -132,6 +211,12 @@ def _exit_code(main: Callable[[], int | None]) -> int:
         return int(exiting.code or 0)
     except BadInput as error:
         say(f"error: {error}")
+        return 2
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if error.name is None or package in _OURS:
+            raise
+        say(f"error: the package {package} is not installed for {sys.executable}; {_INSTALLED}")
         return 2
     except BrokenPipeError:
         raise

@@ -37,10 +37,18 @@ class Damaged(BadInput):
     """A durable file whose bytes are not those that were written."""
 
 
+def local(text: str | Path) -> Path:
+    """A local path, in which ~ is the home folder; BadInput if there is none."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # no such user, or one without a home
+        raise BadInput(f"{text}: there is no such home folder; write the whole path") from None
+
+
 def location(text: str | Path) -> Folder:
     """A local path, also of file://, or an fsspec path if ``text`` is a URL such as gs://bucket/folder."""
     if "://" not in str(text):
-        return Path(text).expanduser()
+        return local(text)
     from upath import UPath
 
     try:

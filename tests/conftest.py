@@ -94,6 +94,26 @@ def whole(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def children() -> Callable[[int], list[int]]:
+    """Gives the worker processes of a process."""
+    return _children
+
+
+def _children(parent: int) -> list[int]:
+    """Worker processes of a sweep: its children that run the program of a worker, by the kernel's own list."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rsplit(")", 1)[1].split()
+            command = (entry.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(fields[1]) == parent and b"sweeps.launchers" in command:
+            found.append(int(entry.parent.name))
+    return found
+
+
 def _module(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

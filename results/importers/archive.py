@@ -25,7 +25,7 @@ from results.importers.untrusted import Unusable
 
 AHEAD = 8  # chunks that are decoded before they are asked for
 DECODERS = 8  # threads at most: more would only wait for the reader, and each holds decoded data
-DECODE = ("-m", "results.importers.bunzip")
+DECODE = ("-P", bunzip.__file__)  # a file, so that no folder is searched for it
 DEEPEST = 12  # folders within folders
 # Text of numbers shrinks to a fifth; what grows more than this was made to fill a disk or a memory.
 MOST_GROWTH, SMALL = 300, 64 << 20

@@ -1,6 +1,6 @@
 """Decoding of bzip2, for a process of its own: it neither takes nor waits for the interpreter's lock of the reader.
 
-    python -m results.importers.bunzip FILE THREADS
+    python results/importers/bunzip.py FILE THREADS
 
 writes to standard output, again and again: how many bytes of FILE have been read, how many follow, and these.
 """

@@ -6,15 +6,16 @@ own on as many cores as its plan says. Never initialises JAX.
 
 import contextlib
 import dataclasses
+import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -35,6 +36,13 @@ Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processo
 ATTEMPTS = 2  # a study whose worker died is run once more
 WAIT_SECONDS = 1.0  # between looks at a sweep of which nothing is heard
 END_SECONDS = 9.0  # that a worker has to hand over what has finished before it is killed
+# The program of a worker: it imports what its parent would, and searches no other folder.
+PROGRAM = """
+import json, sys
+descriptor, cpus, sys.path[:] = json.loads(sys.argv[1])
+from sweeps.launchers import worker
+worker.main(descriptor, cpus)
+"""
 
 
 class StudyOutcome(NamedTuple):
@@ -58,7 +66,7 @@ class Worker:
     """A worker process as seen by its parent: the pipe for orders, and the study it runs."""
 
     slot: int
-    process: BaseProcess
+    process: subprocess.Popen[bytes]
     orders: Connection
     study: Plan | None = None
 
@@ -74,6 +82,11 @@ class Worker:
         except (EOFError, OSError):
             return None
         return news
+
+    def bury(self) -> None:
+        """Waits for its end, and closes what is left of it."""
+        with self.process:  # closes its standard input, and waits
+            self.orders.close()
 
 
 def slots(workers: int | None) -> list[Slot]:
@@ -149,12 +162,6 @@ def run_all(
     Returns:
       An outcome per study, in the order they ended.
     """
-    if why := cannot_start():
-        outcomes = []
-        for study in studies:
-            outcomes.append(outcome := record_failed(store, study, "failed", Failure(why)))
-            on_progress(StudyUpdate(study, None, outcome))
-        return outcomes
     together = [study for study in studies if not KINDS[study.kind].alone]
     orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
     outcomes = _run(store, together, orders, slots(workers), on_progress, on_wait) if together else []
@@ -184,7 +191,7 @@ def _run(
     pool = [start(i, *slot) for i, slot in enumerate(slots[: len(studies)])]
 
     def died(dead: Worker) -> None:
-        dead.process.join()
+        dead.bury()
         pool[dead.slot] = start(dead.slot, *slots[dead.slot])
         if dead.study is None:
             return
@@ -193,7 +200,7 @@ def _run(
             queue.append(dead.study)
             on_progress(StudyUpdate(dead.study, None))
         else:
-            why = f"its process died {ATTEMPTS} times, last {exit_description(dead.process.exitcode)}"
+            why = f"its process died {ATTEMPTS} times, last {exit_description(dead.process.returncode)}"
             end(dead.study, record_failed(store, dead.study, "lost", Failure(why)))
 
     try:
@@ -236,18 +243,9 @@ def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyO
         return StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
 
 
-def cannot_start() -> str | None:
-    """The reason why no worker process can be started; None if one can."""
-    main = sys.modules["__main__"]
-    script = getattr(main, "__file__", None)
-    if getattr(main, "__spec__", None) is not None or script is None or os.path.exists(script):
-        return None
-    return f"worker processes run the main script again, but {script} is not a file; save the script to a file"
-
-
-def exit_description(exitcode: int | None) -> str:
+def exit_description(exitcode: int) -> str:
     """The end of a process in words."""
-    if exitcode is None or exitcode >= 0:
+    if exitcode >= 0:
         return f"with exit code {exitcode}"
     hint = ", as the system does when memory runs out" if -exitcode == signal.SIGKILL else ""
     return f"by signal {-exitcode} ({signal.strsignal(-exitcode)}){hint}"
@@ -260,9 +258,10 @@ def end_all(workers: Sequence[Worker]) -> None:
         one.process.terminate()
     deadline = time.monotonic() + END_SECONDS
     for one in workers:
-        one.process.join(max(0.0, deadline - time.monotonic()))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            one.process.wait(max(0.0, deadline - time.monotonic()))
         one.process.kill()
-        one.process.join()
+        one.bury()
 
 
 def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, Any] | None) -> worker.Order:
@@ -284,12 +283,21 @@ def _next(queue: list[Plan], in_use: set) -> Plan:
 
 
 def start(slot: int, cpus: tuple[int, ...], environment: dict[str, str]) -> Worker:
-    """Starts a process bound to ``cpus``, if there are any, with ``environment`` before it imports JAX."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=worker.main, args=(theirs, cpus, environment), daemon=True)
-    process.start()
-    theirs.close()
+    """Starts a process bound to ``cpus``, if there are any, with ``environment`` before it imports JAX.
+
+    It is a program of its own, so that the main script of this process, which may be a notebook, is not run again. Its
+    standard input closes when this process is gone, however that ended.
+    """
+    ours, theirs = multiprocessing.Pipe()
+    with theirs:
+        about = json.dumps([theirs.fileno(), cpus, sys.path])
+        warned = [f"-W{each}" for each in sys.warnoptions]
+        process = subprocess.Popen(
+            [sys.executable, "-P", *warned, "-c", PROGRAM, about],
+            stdin=subprocess.PIPE,
+            env=os.environ | environment,
+            pass_fds=[theirs.fileno()],
+        )
     return Worker(slot, process, ours)
 
 

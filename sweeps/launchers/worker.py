@@ -5,8 +5,9 @@ Imports nothing that initialises JAX until it is bound.
 
 import os
 import signal
+import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,19 +45,18 @@ class News(NamedTuple):
     value: Any
 
 
-def main(orders: Connection, cpus: tuple[int, ...], environment: Mapping[str, str]) -> None:
-    """Runs studies until the other end of ``orders`` closes.
+def main(descriptor: int, cpus: Sequence[int]) -> None:
+    """Runs studies until its parent, which has the other end of its standard input, is gone.
 
     Args:
-      orders: gives ``Order``s and takes ``News``.
+      descriptor: of the connection that gives ``Order``s and takes ``News``.
       cpus: logical processors to be bound to; empty for no binding.
-      environment: set before JAX is imported.
     """
+    orders = Connection(descriptor)
     for each in (signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # the parent decides what an interrupt means
     shutdown = Shutdown()
-    shutdown.watch()
-    os.environ.update(environment)
+    shutdown.watch(sys.stdin.fileno())
     if cpus and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cpus)
     while True:

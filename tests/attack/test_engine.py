@@ -1,6 +1,5 @@
 """The real engine and the real sweep, killed on the way and run again: no result changes."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -38,7 +37,11 @@ def assert_same(one: Path, other: Path, study: BatchStudy) -> None:
 @pytest.mark.attack
 @pytest.mark.parametrize(("pruning", "moment"), [("exact", "claim-000002.json"), ("off", "part-000001-*")])
 def test_a_killed_worker_of_the_engine_changes_no_result(
-    tmp_path: Path, make_study: Callable[..., BatchStudy], pruning: str, moment: str
+    tmp_path: Path,
+    make_study: Callable[..., BatchStudy],
+    children: Callable[[int], list[int]],
+    pruning: str,
+    moment: str,
 ) -> None:
     """Killed when all trials are stored and about to be committed, or when some are stored and others under way."""
     study = make_study(pruning=pruning, batch_size=16, budget_steps=1500, trials=6)
@@ -51,9 +54,8 @@ def test_a_killed_worker_of_the_engine_changes_no_result(
     launcher.start()
     while not reached(killed / study.name, moment) and launcher.is_alive():
         time.sleep(0.001)
-    (worker,) = multiprocessing.active_children()
-    assert worker.pid
-    os.kill(worker.pid, signal.SIGKILL)
+    (worker,) = children(os.getpid())
+    os.kill(worker, signal.SIGKILL)
     too_late = reached(killed / study.name, "commit-*")  # on a machine that is busy
     run_study(calm, study, settings)
     launcher.join()
