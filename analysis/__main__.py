@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from analysis import arguments, columns
 from results.bad_input import BadInput, printable
-from results.command_line import answer, say
+from results.command_line import answer, quoted, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,7 @@ def _steps(options: argparse.Namespace) -> None:
         as_text = functools.partial(steps.as_text, rule=rule)
     for note in notes:
         say(f"note: {note}")
-    then = f"fit --store {options.store}"
+    then = f"fit --store {quoted(options.store)}"
     _print(options, table[list(names)], lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
 
 
@@ -117,7 +117,7 @@ def _fit(options: argparse.Namespace) -> None:
     else:
         named_fits = curve_fits.rows(curve_fits.of_store(options.store, target))
     table = fits.checks(*named_fits) if options.checks else fits.table(*named_fits)
-    then = f"\nnext: python -m analysis figures --store {options.store} --out figures" if options.store else ""
+    then = f"\nnext: python -m analysis figures --store {quoted(options.store)} --out figures" if options.store else ""
     _print(
         options,
         table,
@@ -153,7 +153,8 @@ def _epochs(options: argparse.Namespace) -> None:
     for note in epochs.notes(measured, factorizations.waiting_names(options.store, measured)):
         say(f"note: {note}")
     core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measured)] if options.fit else []
-    then = f"figures --store {options.store} --out figures" if options.fit else f"epochs --store {options.store} --fit"
+    folder = quoted(options.store)
+    then = f"figures --store {folder} --out figures" if options.fit else f"epochs --store {folder} --fit"
     shown_table = core_counts.table(core_fits) if options.fit else table
     words = core_counts.as_text(core_fits) if options.fit else epochs.as_text(table)
     _print(options, shown_table, lambda: f"{words}\n\nnext: python -m analysis {then}")

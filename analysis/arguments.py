@@ -2,10 +2,9 @@
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
 from analysis import columns, manual
-from results.command_line import CommandParser, location
+from results.command_line import CommandParser, location, path
 from results.rules.answers import RULES
 
 
@@ -65,7 +64,7 @@ def _fit_arguments(sub: CommandParser) -> None:
     sub.description = manual.FIT + manual.meanings(columns.PAIRS | columns.FITS) + manual.FIT_LIMITS
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
-    source.add_argument("--points", type=Path, metavar="FILE", help="CSV file of points instead of a store")
+    source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
     sub.add_argument(
         "--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials instead, a row for each K"
     )
@@ -98,7 +97,7 @@ def _figures_arguments(sub: CommandParser) -> None:
     sub.description = manual.FIGURES
     sub.add_argument("--list", action="store_true", help="name the figures and stop")
     sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
-    sub.add_argument("--out", type=Path, metavar="DIR", help="folder to write to; made if it is not there")
+    sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to; made if it is not there")
     sub.add_argument("--name", metavar="NAME", help="draw this figure only, or those of this paper")
     sub.add_argument("--kind", metavar="KIND", help="draw a kind of figure of the studies that --where asks for")
     sub.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE,...", help="goes with --kind")
@@ -115,4 +114,4 @@ def _figures_arguments(sub: CommandParser) -> None:
 
 def _report_arguments(sub: CommandParser) -> None:
     sub.description = manual.REPORT
-    sub.add_argument("--out", type=Path, required=True, metavar="FILE", help="the page; what is there is replaced")
+    sub.add_argument("--out", type=path, required=True, metavar="FILE", help="the page; what is there is replaced")

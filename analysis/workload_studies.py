@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from analysis import presentations, text
 from results import store
 from results.bad_input import BadInput, nearest
-from results.durable import Folder
+from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.plan import Plan
 from results.plans.study import canonical, digest
@@ -52,6 +52,7 @@ class WorkloadStudies(NamedTuple):
         return kinds.KINDS[self.commits[0].kind].recorded
 
 
+@located
 def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]:
     """The workloads of a store or a release over batch sizes, sorted.
 

@@ -9,6 +9,7 @@ import functools
 import importlib
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, ParamSpec
 
-from results.bad_input import BadInput, check_choice, nearest, printable
+from results.bad_input import BadInput, nearest, printable
 
 P = ParamSpec("P")
 
@@ -72,7 +73,7 @@ def run(module: str, words: Sequence[str] | None = None) -> NoReturn:
 
 
 def rename(names: Mapping[str, str]) -> None:
-    """Has everything that is printed call commands by other names: such as `python -m sweeps` by `scaling-limits sweep`."""
+    """Has everything that is printed call commands by other names, such as `scaling-limits sweep`."""
     _names.update(names)
 
 
@@ -103,14 +104,18 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
         if not equals:
             value = next(left, "")
             if not value or value.startswith("-"):
-                check_choice("option", word, [word] if value else [*flags, f"{word}=VALUE"])
-                raise BadInput(f"{word} has no value; write {word} VALUE, or {key}=VALUE")
+                others = f"; options without one: {', '.join(flags)}" if flags else ""
+                raise BadInput(f"{word} has no value; write {word} VALUE or {key}=VALUE{others}")
         pairs.append(f"{key.replace('-', '_')}={value}")
     return pairs
 
 
 class CommandParser(argparse.ArgumentParser):
     """An argument parser that takes KEY=VALUE for --KEY VALUE, and raises BadInput where argparse prints its usage."""
+
+    def __init__(self, *args: Any, **named: Any):
+        super().__init__(*args, **named)
+        self.prog = renamed(self.prog)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As of argparse."""
@@ -160,6 +165,11 @@ def path(text: str) -> Path:
 
 
 path.__name__ = "local path"  # as argparse calls it
+
+
+def quoted(folder: Any) -> str:
+    """A path or URL as a word of a command line, in quotes if a shell needs them."""
+    return shlex.quote(str(folder))
 
 
 def answer(lines: str) -> None:

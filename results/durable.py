@@ -9,6 +9,7 @@ rename, and a new folder takes its name in the same way.
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -16,9 +17,9 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Union
 
 from results.bad_input import BadInput
 
@@ -31,6 +32,9 @@ MOST_DEPTH = 64  # of lists and objects within each other, in a record
 _WRITES = 100  # of one file, whose temporary file somebody keeps removing
 
 Folder: TypeAlias = Union[Path, "UPath"]
+Location: TypeAlias = Union[str, Path, "UPath"]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Damaged(BadInput):
@@ -38,16 +42,20 @@ class Damaged(BadInput):
 
 
 def local(text: str | Path) -> Path:
-    """A local path, in which ~ is the home folder; BadInput if there is none."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:  # no such user, or one without a home
-        raise BadInput(f"{text}: there is no such home folder; write the whole path") from None
+    """A local path. At the start of a text ~ is the home folder, as in a shell; BadInput if there is none."""
+    if isinstance(text, Path):
+        return text
+    expanded = os.path.expanduser(text)
+    if expanded.partition("/")[0] == "~":
+        raise BadInput(f"{text}: this user has no home folder; set HOME, or write the whole path")
+    return Path(expanded)
 
 
-def location(text: str | Path) -> Folder:
+def location(text: "Location") -> Folder:
     """A local path, also of file://, or an fsspec path if ``text`` is a URL such as gs://bucket/folder."""
-    if "://" not in str(text):
+    if not isinstance(text, str):
+        return text
+    if "://" not in text:
         return local(text)
     from upath import UPath
 
@@ -56,6 +64,16 @@ def location(text: str | Path) -> Folder:
         return Path(path.path) if path.protocol in ("file", "local") else path
     except (ValueError, ImportError) as error:
         raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
+
+
+def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
+    """Lets a function of a folder take a text, too, as ``location`` reads it."""
+
+    @functools.wraps(function)
+    def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:
+        return function(location(folder), *args, **named)
+
+    return wrapper
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:

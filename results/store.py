@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from results import durable
 from results.bad_input import BadInput
+from results.command_line import quoted
 from results.durable import Damaged, Folder
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
@@ -51,6 +52,7 @@ _NO_LOCK = "should be an empty file but is a link, a folder or a pipe; remove it
 # What was asked for
 
 
+@durable.located
 def check_writable(store: Folder) -> None:
     """Raises BadInput unless files can be created in ``store``, or where it would be created. Leaves nothing."""
     if not isinstance(store, Path):
@@ -68,16 +70,18 @@ def check_writable(store: Folder) -> None:
         raise BadInput(f"store={store} cannot be written ({error.strerror}); choose another with store=DIR") from None
 
 
+@durable.located
 def names(store: Folder) -> list[str]:
     """Names of the studies that were asked for in this store, or that a release holds, sorted."""
     commits = released_commits(store)
     if commits is not None:
         return [commit.name for commit in commits]
     if not store.is_dir():
-        raise BadInput(f"no store at {store}; create one with `python -m sweeps store={store}`, or name another")
+        raise _no_store(store)
     return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and list_study(f).plans)
 
 
+@durable.located
 def stored_plan(store: Folder, name: str) -> Plan | None:
     """The study as last asked for (with the most trials, and repeats of the best), or None if it never was."""
     listing = list_study(store / name)
@@ -88,6 +92,7 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
     return from_plan(record["plan"], record["trials"], max(listing.confirms, default=NO_REPEATS), name)
 
 
+@durable.located
 def with_stored_name(store: Folder, study: T) -> T:
     """The study under the name that it has in a store, or would get there.
 
@@ -110,6 +115,7 @@ def with_stored_name(store: Folder, study: T) -> T:
     return names[-1]
 
 
+@durable.located
 def ask(store: Folder, study: Plan) -> None:
     """Records that ``study`` is wanted; refuses a name that stands for another plan, and says what differs."""
     check_same_plan(store, study)
@@ -123,6 +129,7 @@ def ask(store: Folder, study: Plan) -> None:
         durable.create(folder / confirm_file(repeats), durable.seal(repeats.record()))
 
 
+@durable.located
 def check_same_plan(store: Folder, study: Plan) -> None:
     """Raises BadInput if the store holds another plan under this study's name."""
     stored = stored_plan(store, study.name)
@@ -138,6 +145,7 @@ def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
     return BadInput(f"{store / study.name} holds another plan ({changes}); use another store=DIR")
 
 
+@durable.located
 def check_destination(store: Folder) -> None:
     """Raises BadInput unless studies can be written to this store, which may be a URL."""
     if isinstance(store, Path):
@@ -145,6 +153,7 @@ def check_destination(store: Folder) -> None:
     check_is_store(store)
 
 
+@durable.located
 def check_is_store(store: Folder) -> None:
     """Raises BadInput if this is no store to write to: a release, or written by software too new or too old."""
     if released_commits(store) is not None:
@@ -156,29 +165,36 @@ def check_is_store(store: Folder) -> None:
         catalogue(store)
 
 
+def _no_store(store: Folder) -> BadInput:
+    return BadInput(f"no store at {store}; create one with `python -m sweeps store={quoted(store)}`, or name another")
+
+
 def _check_layout(store: Folder) -> None:
     if next(iter(store.glob("*/[0-9]*/studies.parquet")), None):
         raise BadInput(
-            f"{store} has schema 1, without hashes; convert it with `python -m results merge {store} --store DIR`"
+            f"{store} has schema 1, without hashes; "
+            f"convert it with `python -m results merge {quoted(store)} --store DIR`"
         )
 
 
 # Reading
 
 
+@durable.located
 def catalogue(store: Folder) -> list[Commit]:
     """The visible studies of a store or a release, sorted by name."""
     commits = released_commits(store)
     if commits is not None:
         return commits
     if not store.is_dir():
-        raise BadInput(f"no store at {store}; create one with `python -m sweeps store={store}`, or name another")
+        raise _no_store(store)
     studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
     if not any(studies):
         _check_layout(store)
     return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
 
 
+@durable.located
 def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TABLES) -> Tables:
     """Reads the visible studies of a store or a release, or one of them, into pandas.
 
@@ -227,6 +243,7 @@ class StudyProgress(NamedTuple):
     to_run: int
 
 
+@durable.located
 def progress(store: Folder, study: Plan) -> StudyProgress:
     """The progress of a study, counting parts that no commit record lists yet.
 
@@ -252,6 +269,7 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
     return retry(look)
 
 
+@durable.located
 def settled_ids(store: Folder, name: str) -> frozenset[int]:
     """Ids of the trials of a study that need no other run, counting parts that no commit record lists yet."""
 
@@ -262,12 +280,14 @@ def settled_ids(store: Folder, name: str) -> frozenset[int]:
     return retry(look)
 
 
+@durable.located
 def missing_trials(store: Folder, study: Plan) -> list[int]:
     """Ids of the trials of the search of ``study`` that are still to be run, in order."""
     settled = settled_ids(store, study.name)
     return [i for i in range(study.trials) if i not in settled]
 
 
+@durable.located
 @contextlib.contextmanager
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
     """Takes a study for writing, once no other process of this machine has it.
@@ -281,6 +301,7 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
         yield claims.Claim(store, name)
 
 
+@durable.located
 def is_running(store: Folder, name: str) -> bool:
     """Whether a process of this machine has the study now."""
     path = store / name / ".lock"
@@ -296,6 +317,7 @@ def is_running(store: Folder, name: str) -> bool:
     return False
 
 
+@durable.located
 @contextlib.contextmanager
 def lock(store: Folder, name: str) -> Iterator[None]:
     """Keeps other processes of this machine from the study, waiting for them; ends with the process."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from results.bad_input import number_of
-from results.command_line import say
+from results.command_line import answer, quoted, say
 from sweeps import manual
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     stored = sum(study.request.planned for study in request.studies) - sum(missing.values())
     if not to_run:
         present = f"{number_of(len(request.studies), 'study')} with {number_of(stored, 'trial')}"
-        print(f"nothing to train: {present} stored in {request.store} already")
+        answer(f"nothing to train: {present} stored in {request.store} already")
         return 0
     for kind, reader in READERS.items():
         reader.make_ready([ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(to_run, kind)], say)
@@ -57,8 +57,8 @@ def main(argv: list[str]) -> int:
         say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
         return 1
     reading = {READERS[study.kind].command for study in request.studies}
-    commands = [f"python -m analysis {command} --store {request.store}" for command in sorted(reading)]
-    print(f"stored in {request.store}; next: {', or '.join(commands)}")
+    commands = [f"python -m analysis {command} --store {quoted(request.store)}" for command in sorted(reading)]
+    answer(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import re
+import shlex
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -127,7 +128,7 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
         bases = {_choices(fixed): _base(_choices(fixed))}
         axes = {k: v for k, v in bases[_choices(fixed)].axes.items() if k not in spoken_for}
         if axes and not line.multirun:
-            command = " ".join(line.overrides)
+            command = shlex.join((*line.overrides, *([] if line.store is None else [f"store={line.store}"])))
             raise BadInput(f"this preset is a sweep over {', '.join(axes)}; run `python -m sweeps {command} -m`")
         preset = overrides.parse([f"{key}={value}" for key, value in axes.items()])
         for override in preset:

@@ -11,16 +11,24 @@ from omegaconf import OmegaConf
 
 import conf
 from results.bad_input import BadInput, check_choice
+from results.command_line import as_pairs
 from sweeps.schema import StudyConfig
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 
+FLAGS = ("-m", "--multirun", "-h", "--help")
+
+
 class CommandLine(NamedTuple):
-    """The words after `python -m sweeps`: overrides in Hydra's grammar, and whether to sweep."""
+    """The words after `python -m sweeps`: overrides in Hydra's grammar, whether to sweep, and the store, if named.
+
+    The store is no override: any letters may be in the name of a folder, and Hydra's grammar gives many a meaning.
+    """
 
     overrides: tuple[str, ...]
     multirun: bool
+    store: str | None = None
 
 
 def options(group: str) -> list[str]:
@@ -40,11 +48,19 @@ def tasks(kind: str) -> list[str]:
 
 
 def command_line(argv: Sequence[str]) -> CommandLine:
-    """Splits flags from overrides; unknown flags are BadInput."""
-    flags = [arg for arg in argv if arg.startswith("-")]
+    """Splits flags and the store from overrides; unknown flags are BadInput."""
+    words = as_pairs(argv, FLAGS)
+    flags = [word for word in words if word.startswith("-")]
     for flag in flags:
-        check_choice("option", flag, ("-m", "--multirun", "-h", "--help"))
-    return CommandLine(tuple(arg for arg in argv if not arg.startswith("-")), bool(flags))
+        check_choice("option", flag, FLAGS)
+    stores = [word.partition("=")[2] for word in words if word.startswith("store=")]
+    others = tuple(word for word in words if not word.startswith(("-", "store=")))
+    return CommandLine(others, bool(flags), _unquoted(stores[-1]) if stores else None)
+
+
+def _unquoted(text: str) -> str:
+    """A text without the quotes around it, as Hydra's grammar has them."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:

@@ -40,7 +40,7 @@ def request(line: overrides.CommandLine) -> Request:
       BadInput: for the first thing wrong with any study of the sweep.
     """
     configs = composition.compose_all(line)
-    from results import store  # once the line has been read
+    from results import durable, store  # once the line has been read
 
     first = configs[0]
     for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
@@ -56,9 +56,10 @@ def request(line: overrides.CommandLine) -> Request:
         studies[study.plan_json] = (
             study if earlier is None else earlier.with_request(largest_request([earlier.request, study.request]))
         )
-    if not first["store"].strip():
+    named = first["store"] if line.store is None else line.store
+    if not named.strip():
         raise BadInput("store= names no folder; give one, or store=. for this one")
-    folder = Path(first["store"]).expanduser()
+    folder = durable.local(named)
     store.check_destination(folder)
     stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
     workers = _positive("launcher.workers", first["launcher"])

@@ -30,13 +30,16 @@ def main(argv: list[str]) -> int:
     if {"-h", "--help"} & set(argv):
         answer((__doc__ or "").strip())
         return 0
-    folder, watching = Path("results/local"), False
-    for arg in argv:
+    from results import durable
+
+    folder = Path("results/local")
+    watching = False
+    for arg in command_line.as_pairs(argv, ("--watch",)):
         key, equals, value = arg.partition("=")
         if arg == "--watch" or (key == "watch" and value in ("true", "false")):
             watching = value != "false"
         elif key == "store" and equals:
-            folder = Path(value).expanduser()
+            folder = durable.local(value)
         else:
             raise BadInput(f"unknown argument {arg!r}; there are store=DIR and --watch")
     from results import store

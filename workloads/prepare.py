@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from results.bad_input import BadInput, check_choice
-from results.command_line import CommandParser, say
+from results.command_line import CommandParser, path, say
 from workloads.datasets.array_records import data_dir
 from workloads.factorization.memory import size_text
 from workloads.preparable import Preparable, names, preparable
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check_needless(arguments.name)
         print(f"{arguments.name} needs no preparation")
         return 0
-    return _prepare(arguments.name, (arguments.data_dir or data_dir()).expanduser())
+    return _prepare(arguments.name, arguments.data_dir or data_dir())
 
 
 def _parser() -> CommandParser:
@@ -50,7 +50,7 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
-        type=Path,
+        type=path,
         help="where to write; by default $TFDS_DATA_DIR or ~/tensorflow_datasets, where training looks too",
     )
     return parser

@@ -13,7 +13,8 @@ from analysis import text
 from results import store
 from results.als import DTYPES, SOLVERS
 from results.bad_input import BadInput
-from results.durable import Folder
+from results.command_line import quoted
+from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.factorization import Factorization
 from results.rules.ledger import Ledger
@@ -105,6 +106,7 @@ class MeasuredFactorization:
         return self.hardware_by_run.get(self.trials["run"].to_dict()[self.chosen])
 
 
+@located
 def load(folder: Folder) -> list[MeasuredFactorization]:
     """The studies of kind ``cores`` that have run, of a store or a release; the tables of others are not opened.
 
@@ -121,6 +123,7 @@ def load(folder: Folder) -> list[MeasuredFactorization]:
     return retry(read)
 
 
+@located
 def waiting_names(folder: Folder, ran: Sequence[MeasuredFactorization]) -> list[str]:
     """Names of the studies of kind ``cores`` that were asked for and are not visible yet."""
     others = set(store.names(folder)) - {one.study.name for one in ran}
@@ -134,7 +137,7 @@ def no_factorization(folder: Folder) -> BadInput:
     names = waiting_names(folder, [])
     if names:
         return BadInput(f"no factorization in {folder} has run yet; planned: {text.first_few(names)}")
-    fill = f"python -m sweeps +experiment=alx2022/quickstart store={folder} -m"
+    fill = f"python -m sweeps +experiment=alx2022/quickstart store={quoted(folder)} -m"
     return BadInput(f"no study of kind cores in {folder}; fill it with `{fill}`")
 
 

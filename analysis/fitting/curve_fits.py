@@ -16,7 +16,7 @@ from analysis.fitting.curves import Curve, Points, TrialFilter
 from analysis.fitting.fits import PointsFit
 from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
-from results.durable import Folder
+from results.durable import Folder, located
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
 
@@ -82,6 +82,7 @@ class CurveFits(NamedTuple):
         return float(middle[position[0]]) if len(position) else math.nan
 
 
+@located
 def of_store(folder: Folder, request: tuple[str, float] | None = None) -> list[CurveFits]:
     """The curves of a store with their fits; ``request``: metric and value of a target other than the studies' own."""
     return [of_curve(curve) for curve in curves.of_store(*steps.load(folder, request))]
@@ -157,6 +158,7 @@ def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
     return naming([row[:3] for row in answer_rows]), [points_fit for *_, points_fit in answer_rows]
 
 
+@located
 def table(folder: Folder, request: tuple[str, float] | None = None) -> pd.DataFrame:
     """The fits of a store, a row for every answer of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
     return fits.table(*rows(of_store(folder, request)))

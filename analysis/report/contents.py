@@ -11,7 +11,8 @@ from analysis.report import workload_rows
 from analysis.report.workload_rows import WorkloadRow
 from results import progress, store
 from results.bad_input import BadInput, check_choice
-from results.durable import Folder
+from results.command_line import quoted
+from results.durable import Folder, located
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger, tally
 from results.storage.commits import Commit, read_table
@@ -65,6 +66,7 @@ class PageContents(NamedTuple):
     runs: Sequence[dict[str, Any]]
 
 
+@located
 def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[str], None]) -> PageContents:
     """Reads a store or a release.
 
@@ -78,7 +80,7 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
     """
     visible = store.catalogue(folder)
     if not visible:
-        raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
+        raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={quoted(folder)}`")
     if target:
         check_choice("metric", target[0], sorted({metric for commit in visible for metric in commit.metrics}))
     with progress.show_progress("report", len(visible), " studies", report) as move:

@@ -10,7 +10,7 @@ from analysis import presentations, text
 from analysis.columns import STEPS as COLUMNS
 from results import command_line, store
 from results.bad_input import BadInput, check_choice
-from results.durable import Folder
+from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.study import Target
@@ -21,6 +21,7 @@ from results.rules.descriptions import StudyDescription
 from results.storage.commits import read_table
 
 
+@located
 def load(
     folder: Folder, request: tuple[str, float] | None = None, rule: Rule = MINIMUM
 ) -> tuple[Overview, Target | None]:
@@ -40,7 +41,8 @@ def load(
     if descriptions and not overview.descriptions:
         raise BadInput(f"no study in {folder} is of a kind that has steps to target")
     if not descriptions:
-        raise BadInput(f"no study in {folder} has run yet; fill it with `python -m sweeps store={folder}`")
+        fill = f"python -m sweeps store={command_line.quoted(folder)}"
+        raise BadInput(f"no study in {folder} has run yet; fill it with `{fill}`")
     if request is None:
         return overview, None
     check_choice("metric", request[0], recorded_metrics(overview))

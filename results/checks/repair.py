@@ -54,6 +54,7 @@ class PlanRequest(NamedTuple):
     trials: int
 
 
+@durable.located
 def run(folder: Folder, report: Report) -> int:
     """Prints a line for every file that is dropped or rebuilt, and for every fault that is left.
 

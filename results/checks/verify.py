@@ -13,6 +13,7 @@ from results import durable, progress
 from results.bad_input import BadInput, number_of
 from results.checks import release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
+from results.command_line import quoted
 from results.durable import Folder
 from results.rules.ledger import Ledger
 from results.storage import migrations
@@ -32,6 +33,7 @@ _LEFTOVERS = {
 }
 
 
+@durable.located
 def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     """Prints a line for every fault in a store or a release, then a summary.
 
@@ -51,6 +53,7 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     return 1 if faults else 0
 
 
+@durable.located
 def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
     """The findings of checking a store or a release; see ``run``."""
     within = entries(folder)
@@ -114,7 +117,8 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
         )
     if migrations.studies_of_1(folder):
         raise BadInput(
-            f"{folder} has schema 1, without hashes; convert it with `python -m results merge {folder} --store DIR`"
+            f"{folder} has schema 1, without hashes; "
+            f"convert it with `python -m results merge {quoted(folder)} --store DIR`"
         )
     content = {study: _entries(study) for study in studies}
     sizes = {study.name: sum(entry.bytes for entry in content[study] or ()) for study in studies}

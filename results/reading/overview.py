@@ -52,6 +52,7 @@ class Overview(NamedTuple):
         return by_name
 
 
+@durable.located
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
     """Surveys all studies of a store or a release, for answers by ``rule``.
 

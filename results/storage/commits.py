@@ -105,6 +105,7 @@ class Commit(NamedTuple):
         return study
 
 
+@durable.located
 def newest_commit(store: Folder, name: str) -> Commit | None:
     """The newest commit of a study; None if there is none yet."""
     folder = store / name
@@ -118,6 +119,7 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
     return commit
 
 
+@durable.located
 def released_commits(folder: Folder) -> list[Commit] | None:
     """The studies of a release, sorted by name; None if the folder is not one."""
     path = folder / MANIFEST
