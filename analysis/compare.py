@@ -16,7 +16,7 @@ from analysis.trials import steps, trials
 from analysis.trials.trials import StudyTrials
 from results import command_line, store
 from results.bad_input import BadInput
-from results.durable import Folder
+from results.durable import Folder, Location, location
 from results.plans import kinds
 from results.plans.study import Target
 
@@ -33,7 +33,7 @@ MOST_NAMED = 3  # of what is in one place alone
 BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
 
 
-def table(a: Folder, b: Folder, request: tuple[str, float] | None = None) -> pd.DataFrame:
+def table(a: Location, b: Location, request: tuple[str, float] | None = None) -> pd.DataFrame:
     """The table of ``COLUMNS``: answers by workload, batch size and target, critical batch sizes, factorizations.
 
     Args:
@@ -43,7 +43,7 @@ def table(a: Folder, b: Folder, request: tuple[str, float] | None = None) -> pd.
     Raises:
       BadInput: one of them is no store, or there is nothing that both hold.
     """
-    here, there = (_Contents(folder, request) for folder in (a, b))
+    here, there = (_Contents(location(folder), request) for folder in (a, b))
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
     result = pd.DataFrame(rows, columns=list(COLUMNS))
     if result["result"].isin(["only_a", "only_b"]).all():

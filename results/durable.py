@@ -76,6 +76,18 @@ def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatena
     return wrapper
 
 
+def located_both(
+    function: Callable[Concatenate[Folder, Folder, P], R],
+) -> Callable[Concatenate[Location, Location, P], R]:
+    """As ``located``, for a function of two folders."""
+
+    @functools.wraps(function)
+    def wrapper(one: Location, other: Location, *args: P.args, **named: P.kwargs) -> R:
+        return function(location(one), location(other), *args, **named)
+
+    return wrapper
+
+
 def create(path: Folder, data: bytes | memoryview) -> bool:
     """Creates a file atomically and durably; False, and no change, if the name is taken.
 

@@ -25,24 +25,14 @@ def main(argv: list[str]) -> int:
     from sweeps import planning
 
     request = planning.request(words)
-    from results import store
-    from results.plans.kinds import of_kind
-    from sweeps.configured_study import ConfiguredStudy
     from sweeps.readers import READERS
 
-    progress = {study.name: store.progress(request.store, study) for study in request.studies}
-    missing = {name: each.to_run for name, each in progress.items()}
-    # A run that was killed before its commit record has nothing to train, but still has to commit.
-    to_run = [s for s in request.studies if missing[s.name] or not progress[s.name].visible]
-    stored = sum(study.request.planned for study in request.studies) - sum(missing.values())
+    to_run, missing, stored = planning.to_run(request)
     if not to_run:
         present = f"{number_of(len(request.studies), 'study')} with {number_of(stored, 'trial')}"
         answer(f"nothing to train: {present} stored in {request.store} already")
         return 0
-    for kind, reader in READERS.items():
-        reader.make_ready([ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(to_run, kind)], say)
-    for study in to_run:
-        store.ask(request.store, study)
+    planning.make_ready(request, to_run, say)
     already = f"; {stored:,} trials are stored already" if stored else ""
     say(f"{number_of(len(to_run), 'study')}, {number_of(sum(missing.values()), 'trial')} to run{already}")
     outcomes = _run(request, to_run, missing)

@@ -1,16 +1,22 @@
-"""The request: a command line read into plans, by kind."""
+"""The request: a command line or studies read into plans, by kind, and what a store lacks of them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.settings import STRATEGIES, Settings
+from results import durable
 from results.bad_input import BadInput, check_choice
+from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
 from sweeps import composition, overrides
+from sweeps.configured_study import ConfiguredStudy
 from sweeps.readers import READERS
+
+# Keys of what is no property of a study.
+OF_RUNS = ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,45 +46,97 @@ def request(line: overrides.CommandLine) -> Request:
       BadInput: for the first thing wrong with any study of the sweep.
     """
     configs = composition.compose_all(line)
-    from results import durable, store  # once the line has been read
-
     first = configs[0]
-    for key in ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds"):
+    for key in OF_RUNS:
         if any(config[key] != first[key] for config in configs):
             raise BadInput(f"{key} applies to the whole sweep and cannot be swept over")
+    configured = [READERS[config["kind"]].read(config) for config in configs]
+    named = first["store"] if line.store is None else line.store
+    if not named.strip():
+        raise BadInput("store= names no folder; give one, or store=. for this one")
+    settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
+    return assemble(configured, durable.local(named), settings, first["launcher"]["workers"])
+
+
+def assemble(
+    configured: Sequence[ConfiguredStudy[Any]], folder: Path, settings: Settings, workers: int | None
+) -> Request:
+    """The request for some studies, of which those of one plan become one.
+
+    Args:
+      configured: the studies.
+      folder: of the store.
+      settings: how each is run.
+      workers: of the local launcher.
+
+    Raises:
+      BadInput: settings that cannot be, or a store that cannot be written to or holds another plan.
+    """
+    from results import store  # once the line has been read
+
     studies: dict[str, Plan] = {}  # by their plans
     sources: dict[str, Mapping[str, Any]] = {}
-    for config in configs:
-        study, source = READERS[config["kind"]].read(config)
+    for study, source in configured:
         if source is not None:
             sources[study.plan_json] = source
         earlier = studies.get(study.plan_json)
         studies[study.plan_json] = (
             study if earlier is None else earlier.with_request(largest_request([earlier.request, study.request]))
         )
-    named = first["store"] if line.store is None else line.store
-    if not named.strip():
-        raise BadInput("store= names no folder; give one, or store=. for this one")
-    folder = durable.local(named)
+    _check(settings, workers)
     store.check_destination(folder)
     stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
-    workers = _positive("launcher.workers", first["launcher"])
     of_name = {stored[plan].name: source for plan, source in sources.items()}
-    return Request(tuple(stored.values()), of_name, _settings(first), folder, workers)
+    return Request(tuple(stored.values()), of_name, settings, folder, workers)
 
 
-def _settings(config: Mapping[str, Any]) -> Settings:
-    check_choice("lane_strategy", config["lane_strategy"], ("auto", *STRATEGIES))
-    limit, interval = config["time_limit_seconds"], config["part_seconds"]
+class ToRun(NamedTuple):
+    """The studies of a request that a store lacks something of.
+
+    Attributes:
+      studies: to be run, and be it only to be committed.
+      missing: trials to be run, by the names of all studies of the request.
+      stored: how many of the trials are stored already.
+    """
+
+    studies: tuple[Plan, ...]
+    missing: Mapping[str, int]
+    stored: int
+
+
+def to_run(request: Request) -> ToRun:
+    """What the store of a request lacks of its studies."""
+    from results import store
+
+    progress = {study.name: store.progress(request.store, study) for study in request.studies}
+    missing = {name: each.to_run for name, each in progress.items()}
+    # A run that was killed before its commit record has nothing to train, but still has to commit.
+    studies = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
+    planned = sum(study.request.planned for study in request.studies)
+    return ToRun(studies, missing, planned - sum(missing.values()))
+
+
+def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], None]) -> None:
+    """Prepares the data of studies of a request, and records in the store that they are wanted.
+
+    Raises:
+      BadInput: for data that cannot be used.
+    """
+    from results import store
+
+    for kind, reader in READERS.items():
+        reader.make_ready([ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(studies, kind)], say)
+    for study in studies:
+        store.ask(request.store, study)
+
+
+def _check(settings: Settings, workers: int | None) -> None:
+    limit, interval = settings.time_limit_seconds, settings.part_seconds
+    for key, count in (("launcher.workers", workers), ("lanes", settings.lanes)):
+        if count is not None and count < 1:
+            raise BadInput(f"{key} must be at least 1, not {count}")
+    check_choice("lane_strategy", settings.lane_strategy, ("auto", *STRATEGIES))
     if limit is not None and not limit > 0:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
     if interval < 0:
         raise BadInput(f"part_seconds must be at least 0, not {interval:g}")
-    return Settings(_positive("lanes", config), config["lane_strategy"], limit, interval)
-
-
-def _positive(key: str, config: Mapping[str, Any]) -> int | None:
-    value = config[key.rsplit(".", 1)[-1]]
-    if value is not None and value < 1:
-        raise BadInput(f"{key} must be at least 1, not {value}")
-    return value

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from analysis import presentations
 from analysis.figures import definitions
 from analysis.presentations import BATCH, CORES, PAPER
+from results import durable
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
@@ -242,9 +243,10 @@ def listing() -> str:
     return "\n".join(f"{name:{width}}{shows[name]}" for name in sorted(shows, key=lambda name: name.startswith("--")))
 
 
+@durable.located
 def write_all(
     folder: "Folder",
-    out: Path,
+    out: str | Path,
     report: "Callable[[Path | Skipped], None]",
     name: str | None = None,
     target: tuple[str, float] | None = None,
@@ -265,7 +267,7 @@ def write_all(
     names = [each for each in store_figures() if name in (None, each, each.partition("/")[0])]
     if not names:
         check_choice("figure", name, store_figures())
-    _check(out)
+    out = _checked(out)
     commits = store.catalogue(folder)
     present = {source for commit in commits for source in presentations.PRESENTATIONS[commit.kind].figures}
     present |= set() if commits else {BATCH}
@@ -292,8 +294,9 @@ def write_all(
             _write(FIGURES[figure].draw(subject), () if source == PAPER else (figure,), out, taken, report)
 
 
+@durable.located
 def write_kind(
-    folder: "Folder", out: Path, report: "Callable[[Path | Skipped], None]", request: "FigureRequest"
+    folder: "Folder", out: str | Path, report: "Callable[[Path | Skipped], None]", request: "FigureRequest"
 ) -> None:
     """Writes the figures of one kind, of the requested studies.
 
@@ -305,11 +308,12 @@ def write_kind(
       BadInput: there is no such kind or study, or ``out`` cannot be written.
     """
     check_choice("kind", request.kind, KINDS)
-    _check(out)
+    out = _checked(out)
     prefix = (request.kind,) if FIGURES[request.kind].source == BATCH else ()
     _write(draw_kind(folder, request), prefix, out, set(), report)
 
 
+@durable.located
 def draw_kind(folder: "Folder", request: "FigureRequest") -> "Pictures":
     """The pictures of one kind, of the requested studies, and a line about each that could not be drawn.
 
@@ -355,9 +359,12 @@ def _write(
                 report(picture.write(out / f"{stem}.{suffix}", item.figure))
 
 
-def _check(out: Path) -> None:
-    if out.exists() and not out.is_dir():
+def _checked(out: str | Path) -> Path:
+    """The folder for pictures; BadInput if it is a file."""
+    folder = durable.local(out)
+    if folder.exists() and not folder.is_dir():
         raise BadInput(f"--out {out} is a file; name a folder")
+    return folder
 
 
 def _has_paper(papers: Any) -> bool:

@@ -24,7 +24,7 @@ from analysis.report import (
 from analysis.report.contents import PageContents, gather
 from analysis.report.markup import Html, join, tag
 from results.bad_input import BadInput
-from results.durable import Folder
+from results.durable import Location, local
 
 # Makes Vega-Embed of the bundle a global of the page.
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -40,7 +40,7 @@ SECTIONS = {
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
-def write(folder: Folder, out: Path, target: tuple[str, float] | None, report: Callable[[str], None]) -> int:
+def write(folder: Location, out: str | Path, target: tuple[str, float] | None, report: Callable[[str], None]) -> int:
     """Writes the page of a store or a release, and returns its size in bytes.
 
     Args:
@@ -52,6 +52,7 @@ def write(folder: Folder, out: Path, target: tuple[str, float] | None, report: C
     Raises:
       BadInput: there is no store, nothing in it has run, the charts are not installed, or ``out`` cannot be written.
     """
+    out = local(out)
     if out.is_dir():
         raise BadInput(f"--out {out} is a folder; name a file, such as {out / 'report.html'}")
     bundle = _bundle()

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from results import store as stores
 from results.bad_input import BadInput, number_of
-from results.durable import Folder
+from results.durable import Folder, located_both
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
 from results.importers.algoperf_folders import EXTERNAL, Key, TrialFolder, places
 from results.importers.algoperf_trials import METAPARAMETERS, LoggedTrial
@@ -40,6 +40,7 @@ _WAS_LEFT = "the stored values are kept; --replace takes those of the logs"
 _WAS_TAKEN = "replaced by what the logs say now"
 
 
+@located_both
 def run(path: Folder, store: Folder, *, replace: bool = False, report: Callable[[str], None]) -> int:
     """Imports all trials under ``path``; 1 if there is nothing to import, else 0.
 

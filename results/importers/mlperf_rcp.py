@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from results import store as stores
 from results.bad_input import BadInput, number_of
-from results.durable import Folder
+from results.durable import Folder, located_both
 from results.importers import mlperf_benchmarks, recording, untrusted
 from results.importers.mlperf_records import ABOUT, ReferencePoint, read
 from results.importers.recording import Content
@@ -39,6 +39,7 @@ _OPTIMIZERS = "adagrad|adamw|adam|lamb|lars|muon|sgd"
 _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
 
+@located_both
 def run(path: Folder, store: Folder, *, report: Callable[[str], None]) -> int:
     """Imports all releases under ``path``; 1 if there is nothing to import, else 0.
 

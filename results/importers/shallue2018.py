@@ -13,7 +13,7 @@ from pathlib import Path
 from results import progress, store
 from results.bad_input import BadInput, number_of
 from results.command_line import report_some
-from results.durable import Folder
+from results.durable import Folder, located_both
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
@@ -29,6 +29,7 @@ TrialCounts = tuple[int, int, int]  # trials that are complete, incomplete, infe
 Report = Callable[[str], None]
 
 
+@located_both
 def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> int:
     """Imports the archive into a store; stored trials are kept and not read again.
 

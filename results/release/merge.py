@@ -9,7 +9,7 @@ from tqdm import tqdm
 from results import durable, store
 from results.bad_input import BadInput
 from results.command_line import report_some
-from results.durable import Folder
+from results.durable import Folder, Location
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
@@ -24,7 +24,7 @@ from results.storage.parts import claim_file, commit_file
 MergeResult = Literal["new", "grown", "there"]
 
 
-def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]) -> int:
+def merge(sources: Sequence[Location], into: Location, report: Callable[[str], None]) -> int:
     """Brings the studies of stores and releases into a store; 1 if there are none, else 0.
 
     A study that the store lacks is copied, byte for byte. One that it has takes the trials it lacks, those finished
@@ -39,6 +39,10 @@ def merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]
     Raises:
       BadInput: a source is damaged, or a trial cannot be what two places say of it; see ``results.release.union``.
     """
+    return _merge([durable.location(source) for source in sources], durable.location(into), report)
+
+
+def _merge(sources: Sequence[Folder], into: Folder, report: Callable[[str], None]) -> int:
     store.check_destination(into)
     offers_by_source = [incoming(folder) for folder in sources]
     if not any(offers_by_source):

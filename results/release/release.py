@@ -38,6 +38,7 @@ class Copied(NamedTuple):
     version: int
 
 
+@durable.located_both
 def export(folder: Folder, out: Folder, report: Callable[[str], None]) -> int:
     """Writes a release of a store, or of a release; 1 if there is nothing to pass on, else 0.
 
