@@ -7,7 +7,19 @@ MLPERF ?= ../logging
 PUBLISHED := results/local/published
 LARGE := results/local/large
 
-.PHONY: quickstart test test-all attack check figures notebooks docs page published published-large mlperf bench lock clean
+# A .venv without a Python that is new enough, or without uv and pip, is made anew.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+UNUSABLE := $(shell { $(BIN)/python -c '$(NEW_ENOUGH)' && { test -x $(BIN)/uv || $(BIN)/python -c 'import pip'; }; } \
+  >/dev/null 2>&1 || echo unusable)
+define NEW_VENV
+@$(PYTHON) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+  version=$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null || echo 'not there'); \
+  echo "error: Python 3.11 or newer is needed; $(PYTHON) is $$version: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+  exit 2; }
+rm -rf .venv && $(PYTHON) -m venv .venv
+endef
+
+.PHONY: unusable quickstart test test-all attack check figures notebooks docs page published published-large mlperf bench lock clean
 
 quickstart: .venv/installed
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
@@ -101,8 +113,8 @@ lock: .venv/installed
 	$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --extra dev --no-header \
 	  --output-file requirements.lock pyproject.toml
 
-.venv/installed: requirements.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+.venv/installed: requirements.lock pyproject.toml $(UNUSABLE)
+	$(if $(UNUSABLE),$(NEW_VENV))
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --compile-bytecode --requirements requirements.lock
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps --editable .

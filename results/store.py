@@ -47,6 +47,7 @@ from results.storage.parts import confirm_file, plan_file
 
 T = TypeVar("T", bound=Plan)
 
+SHIPPED = ("published", "mlperf")  # releases in results/ of the repository
 _NO_LOCK = "should be an empty file but is a link, a folder or a pipe; remove it"
 
 # What was asked for
@@ -166,6 +167,8 @@ def check_is_store(store: Folder) -> None:
 
 
 def _no_store(store: Folder) -> BadInput:
+    if store.parent.name == "results" and store.name in SHIPPED:
+        return BadInput(f"no release at {store}; it is a folder of the repository: name it in a checkout of that")
     return BadInput(f"no store at {store}; create one with `python -m sweeps store={quoted(store)}`, or name another")
 
 
