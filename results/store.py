@@ -43,11 +43,11 @@ from results.storage.commits import (
     to_frame,
 )
 from results.storage.compaction import TABLES
+from results.storage.entries import advice
 from results.storage.parts import confirm_file, plan_file
 
 T = TypeVar("T", bound=Plan)
 
-SHIPPED = ("published", "mlperf")  # releases in results/ of the repository
 _NO_LOCK = "should be an empty file but is a link, a folder or a pipe; remove it"
 
 # What was asked for
@@ -167,9 +167,8 @@ def check_is_store(store: Folder) -> None:
 
 
 def _no_store(store: Folder) -> BadInput:
-    if store.parent.name == "results" and store.name in SHIPPED:
-        return BadInput(f"no release at {store}; it is a folder of the repository: name it in a checkout of that")
-    return BadInput(f"no store at {store}; create one with `python -m sweeps store={quoted(store)}`, or name another")
+    create = f"create one with `python -m sweeps store={quoted(store)}`, or name another"
+    return BadInput(f"no store at {store}; {advice(store, create)}")
 
 
 def _check_layout(store: Folder) -> None:

@@ -11,6 +11,7 @@ from upath import UPath
 from results.bad_input import BadInput, printable
 from results.durable import Folder
 
+SHIPPED = ("published", "mlperf")  # in results/ of the repository
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 
@@ -35,10 +36,16 @@ def entries(folder: Folder) -> list[Entry]:
     try:
         content = _local_entries(folder) if isinstance(folder, Path) else _remote_entries(folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"no folder {printable(folder)}; name an existing one") from None
+        raise BadInput(f"no folder {printable(folder)}; {advice(folder, 'name an existing one')}") from None
     except OSError as error:
         raise BadInput(f"{printable(folder)} cannot be read ({error.strerror}); check its permissions") from None
     return sorted(content)
+
+
+def advice(folder: Folder, otherwise: str) -> str:
+    """What to do about a folder that is not there: a release that the repository ships is to be had from that."""
+    is_shipped = folder.parent.name == "results" and folder.name in SHIPPED
+    return "the repository ships it, so name that of a checkout" if is_shipped else otherwise
 
 
 def _local_entries(folder: Path) -> list[Entry]:
