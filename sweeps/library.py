@@ -127,7 +127,7 @@ def _override(key: str, text: str) -> str:
 
 def _literal(key: str, value: Any) -> str:
     """A value in Hydra's grammar."""
-    from sweeps.overrides import GROUPS
+    from sweeps.overrides import GROUPS, as_text
 
     if key in GROUPS:  # names of files
         return str(value)
@@ -140,8 +140,7 @@ def _literal(key: str, value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str | Path):
-        escaped = str(value).replace("${", r"\${")
-        return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), escaped) + "'"
+        return as_text(str(value))
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{name}:{_literal(key, each)}" for name, each in value.items()) + "}"
     if isinstance(value, Iterable):

@@ -1,5 +1,6 @@
 """The command line in Hydra's grammar: flags and overrides, checked word by word."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from sweeps.schema import StudyConfig
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 
+_FILES = ("ratings.path", "ratings.heldout", "ratings.history")  # keys whose values are files
 FLAGS = ("-m", "--multirun", "-h", "--help")
 
 
@@ -63,13 +65,23 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
+def as_text(text: str) -> str:
+    """A text of any letters as Hydra's grammar has it: in quotes."""
+    escaped = text.replace("${", r"\${")
+    return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), escaped) + "'"
+
+
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Reads overrides; BadInput for words that are not overrides."""
+    """Reads overrides; BadInput for words that are not overrides. The name of a file needs no quotes."""
     parsed = []
     for text in overrides:
         try:
             parsed += OverridesParser.create().parse_overrides([text])
         except (OverrideParseException, HydraException):
+            key, _, value = text.partition("=")
+            if key in _FILES:
+                parsed += OverridesParser.create().parse_overrides([f"{key}={as_text(value)}"])
+                continue
             raise BadInput(f"cannot read {text!r}; write key=value, such as batch_size=64") from None
     return parsed
 

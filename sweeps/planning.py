@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness import compile_cache
 from harness.settings import STRATEGIES, Settings
 from results import durable
 from results.bad_input import BadInput, check_choice
@@ -126,6 +127,8 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], N
 
     for kind, reader in READERS.items():
         reader.make_ready([ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(studies, kind)], say)
+    if studies and (why := compile_cache.obstacle()):
+        say(f"compiled programs are not kept for the next run: {why}")
     for study in studies:
         store.ask(request.store, study)
 

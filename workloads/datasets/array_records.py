@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from results import durable
 from results.bad_input import BadInput
 from workloads.factorization.ratings import file_digest
 
@@ -16,8 +17,11 @@ KeyedExamples = Iterator[tuple[int, dict[str, Any]]]  # as a builder of TFDS yie
 
 
 def data_dir() -> Path:
-    """The folder of all data sets."""
-    return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    """The folder of all data sets; BadInput if it is in the home folder of a user who has none."""
+    try:
+        return durable.local(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
+    except BadInput:
+        raise BadInput("this user has no home folder; say where data sets are by TFDS_DATA_DIR=DIR") from None
 
 
 def folder(name: str, version: str, within: Path | None = None) -> Path:

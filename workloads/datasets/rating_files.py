@@ -14,6 +14,7 @@ import functools
 from pathlib import Path
 from typing import NamedTuple
 
+from results import durable
 from results.bad_input import BadInput
 from workloads.datasets import link_files
 from workloads.datasets.link_files import HOW, LinkFileHeader, MatrixShape, size_text
@@ -40,7 +41,7 @@ def source(path: str, heldout: str, history: str | None = None) -> RatingsSource
             raise BadInput(f"ratings.{role} is missing; it names a file: {HOW}")
         if not isinstance(text, str):
             raise BadInput(f"ratings.{role}={text!r} is not a file name: {HOW}")
-    files = Files(Path(path).expanduser(), Path(heldout).expanduser(), Path(history).expanduser() if history else None)
+    files = Files(durable.local(path), durable.local(heldout), durable.local(history) if history else None)
     calls = (functools.partial(call, files) for call in (version, check, build))
     return RatingsSource("ratings", *calls)  # type: ignore[arg-type]
 
