@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 import duckdb
 import pytest
 
+import scaling_limits
 from analysis import arguments, text
 from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions
 from analysis.trials import steps
 from results import __main__ as results_cli
+from results import command_line
 from results.bad_input import BadInput
 from results.plans import schema
 from sweeps import composition, overrides
@@ -48,7 +50,7 @@ def commands() -> Iterator[Command]:
     """Lines of indented blocks that start a program of ours, without comments; a backslash continues one."""
     for document in DOCUMENTS:
         for line in document.read_text().replace("\\\n", " ").splitlines():
-            if line.startswith("    ") and line.split()[:1] and line.split()[0] in ("python", "make"):
+            if line.startswith("    ") and line.split()[:1] and line.split()[0] in ("python", "make", "scaling-limits"):
                 yield Command(document, shlex.split(line, comments=True))
 
 
@@ -96,6 +98,9 @@ def test_commands_parse(command: Command) -> None:
     if program == "make":
         target = next(word for word in words if "=" not in word)
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M)
+    elif program == "scaling-limits":
+        named = scaling_limits.COMMANDS[words[0]]
+        ask(named.module.removesuffix(".__main__"), [*named.words, *words[1:]])
     elif words[0] != "-m":
         assert (ROOT / words[0]).is_file()
     elif words[1] == "pytest":
@@ -116,7 +121,7 @@ def ask(command: str, words: list[str]) -> None:
     elif command == "workloads.prepare":
         assert words[0] in preparable.names()
     elif command == "sweeps.status":
-        assert all(word.startswith("store=") for word in words)
+        assert all(word.startswith("store=") for word in command_line.as_pairs(words))
     else:
         assert command in ("sweeps", "sweeps.plan")
         line = overrides.command_line(words)

@@ -23,13 +23,14 @@ def sources(name: str, kind: str) -> list[str]:
     return [cell.source for cell in notebook(name).cells if cell.cell_type == kind]
 
 
-def test_there_are_five() -> None:
+def test_there_are_six() -> None:
     assert NAMES == [
         "1_reading_the_dataset.py",
         "2_three_regimes.py",
         "3_optimizers_and_learning_rates.py",
         "4_cores.py",
         "5_published_data.py",
+        "6_as_a_library.py",
     ]
 
 

@@ -86,7 +86,6 @@ MISTAKES = [
     ("~task", ["~task"]),
     ("hydra.run.dir=x", ["hydra.run.dir"]),
     ("-x", ["'-x'", "--multirun"]),
-    ("store={store}/a,{store}/b -m", ["store"]),
     ("lanes=1,2 -m", ["lanes"]),
     ("task=webgraph_synthetic batch_size=8", ["batch_size", "task=webgraph_synthetic, which is a factorization"]),
     ("task=webgraph_synthetic optimizer=sgd", ["optimizer", "factorization"]),

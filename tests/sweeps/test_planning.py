@@ -48,6 +48,30 @@ def test_axes_are_every_combination_and_the_command_line_wins_over_a_preset() ->
     assert (single.pruning, single.optimizer) == ("off", "sgd")
 
 
+@pytest.mark.parametrize(
+    "name", ["a (1)", "ünï", "with space", "x=y,z", "1e3", "null", "${x}", "it's", "[a]", "~tilde", "-dash", "a\\b"]
+)
+def test_the_name_of_a_store_has_any_letters(tmp_path: Path, name: str) -> None:
+    for words in (
+        [f"store={tmp_path}/{name}"],
+        ["--store", f"{tmp_path}/{name}"],
+        [f"--store={tmp_path}/{name}", "-m"],
+    ):
+        assert planning.request(overrides.command_line(["trials=1", *words])).store == tmp_path / name
+    quoted = overrides.command_line([f"store='{tmp_path}/{name}'"])
+    assert planning.request(quoted).store == tmp_path / name
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert planning.request(overrides.command_line(["store=~/a"])).store == tmp_path / "a"
+
+
+def test_a_preset_without_m_is_told_of_with_its_store() -> None:
+    with pytest.raises(BadInput, match=r"run `python -m sweeps \+experiment=quickstart 'store=a \(1\)' -m`"):
+        planning.request(overrides.command_line(["+experiment=quickstart", "store=a (1)"]))
+
+
 def test_a_study_asked_for_twice_is_one_with_the_most_trials() -> None:
     studies = request("trials=4,16,8", "-m").studies
     assert [s.trials for s in studies] == [16]
