@@ -2,7 +2,8 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,6 +14,7 @@ from harness.run_progress import COMPILING, TRAINING, RunProgress
 from harness.scheduler import BestSteps, Live, TrialScheduler
 from harness.settings import Settings
 from harness.shutdown import Shutdown
+from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
 from workloads import registry, schedules
@@ -27,6 +29,7 @@ def run(
     trials: Sequence[Trial],
     settings: Settings,
     *,
+    source: Mapping[str, Any] | None = None,
     best: BestSteps | None = None,
     on_progress: Callable[[RunProgress], None] = lambda progress: None,
     on_finished: Callable[[Record], None] = lambda part: None,
@@ -42,6 +45,7 @@ def run(
       study: the plan.
       trials: of the study, with distinct ids.
       settings: how to run it.
+      source: options of a user's own data set, as in ``registry.dataset``.
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called before compiling, before training and after each evaluation.
       on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
@@ -54,12 +58,15 @@ def run(
     devices = jax.local_device_count()
     lanes = settings.lanes or DEFAULT_LANES
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
+    row = registry.dataset(study.dataset, source)
+    if source is not None and row.version() != study.dataset_version:
+        raise BadInput("the data have changed since the study was planned; run the same command again")
     on_progress(RunProgress(COMPILING))
-    programs, is_new = programs_for(study, -(-lanes // devices) * devices, strategy)
+    programs, is_new = programs_for(study, -(-lanes // devices) * devices, strategy, source)
     # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
     in_turn = np.arange(programs.lanes).reshape(devices, -1).T.ravel().tolist()
     scheduler = TrialScheduler(study, trials, in_turn, best or {})
-    examples = registry.DATASETS[study.dataset].train_examples
+    examples = row.train_examples
     steps_per_epoch = None if examples is None else examples / study.batch_size
     tape = _Tape(programs, strategy, programs.compile_seconds if is_new else 0.0, steps_per_epoch)
     carry = programs.empty()

@@ -4,7 +4,7 @@ import functools
 import inspect
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -69,7 +69,7 @@ def default_strategy() -> str:
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
-def programs_key(study: BatchStudy) -> tuple[str, str, str, str, int]:
+def programs_key(study: BatchStudy) -> tuple[str, str, str, str, str, int]:
     """The key of a study's programs: studies with equal keys share them.
 
     Optimizers that share an update rule share programs; the first of them by name stands for all.
@@ -77,31 +77,43 @@ def programs_key(study: BatchStudy) -> tuple[str, str, str, str, int]:
     update_rule = registry.OPTIMIZERS[study.optimizer].update_rule
     stand_in = next(name for name, row in registry.OPTIMIZERS.items() if row.update_rule is update_rule)
     options = json.dumps(dict(study.model_options), sort_keys=True)
-    return study.dataset, study.model, options, stand_in, study.batch_size
+    data = json.dumps([study.dataset_version, dict(study.dataset_options)], sort_keys=True)
+    return study.dataset, data, study.model, options, stand_in, study.batch_size
 
 
-def programs_for(study: BatchStudy, lanes: int, strategy: str) -> tuple[Programs, bool]:
+def programs_for(
+    study: BatchStudy, lanes: int, strategy: str, source: Mapping[str, Any] | None = None
+) -> tuple[Programs, bool]:
     """The programs a study runs on, and whether they were built by this call.
 
     Args:
       study: of it only ``programs_key`` matters.
       lanes: trials side by side; a multiple of the device count.
       strategy: map or vmap.
+      source: options of a user's own data set, as in ``registry.dataset``.
     """
     builds = _build.cache_info().misses
-    programs = _build(*programs_key(study), lanes, strategy)
+    programs = _build(*programs_key(study), lanes, strategy, json.dumps(source))
     return programs, _build.cache_info().misses > builds
 
 
 @functools.lru_cache(maxsize=16)
 def _build(
-    dataset: str, model: str, options: str, optimizer: str, batch_size: int, lanes: int, strategy: str
+    dataset: str,
+    data: str,  # which tells programs apart, and no more
+    model: str,
+    options: str,
+    optimizer: str,
+    batch_size: int,
+    lanes: int,
+    strategy: str,
+    source: str,
 ) -> Programs:
     began = time.perf_counter()
-    workload = registry.workload(dataset, model, json.loads(options), optimizer)
+    row = registry.dataset(dataset, json.loads(source))
+    workload = registry.workload(row, model, json.loads(options), optimizer)
     mesh = jax.make_mesh((jax.local_device_count(),), ("trial",), axis_types=(AxisType.Auto,))
     by_lane, everywhere = NamedSharding(mesh, P("trial")), NamedSharding(mesh, P())
-    row = registry.DATASETS[dataset]
     train = jax.device_put(workload.splits.train, everywhere)
     measured = {name: getattr(workload.splits, name) for name in row.splits}
     splits = {name: first_examples(examples, row.evaluation_examples) for name, examples in measured.items()}
@@ -124,7 +136,7 @@ def _build(
         advance=lambda carry, spans: advance(carry, place(spans), train),
         evaluate=lambda carry, active: evaluate(carry, place(active), splits),
         empty=lambda: jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), carry_shape),
-        metrics=registry.metrics(dataset),
+        metrics=registry.metrics(row),
         lanes=lanes,
         strategy=strategy,
         compile_seconds=time.perf_counter() - began,

@@ -71,6 +71,7 @@ def _batch(job: Job) -> Mapping[int, TrialOutcome]:
         job.study,
         job.trials,
         job.settings,
+        source=job.source,
         best=job.best,
         on_progress=job.on_progress,
         on_finished=job.on_finished,

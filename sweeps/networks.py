@@ -13,6 +13,7 @@ from results.rules.choice import check_chooses
 from sweeps import ranges
 from sweeps.configured_study import ConfiguredStudy
 from workloads import registry
+from workloads.workload import Dataset
 
 DEFAULT_TRIALS = 32  # per study
 DEFAULT_CANDIDATES = 5  # among which repeats choose
@@ -21,14 +22,14 @@ DEFAULT_CANDIDATES = 5  # among which repeats choose
 def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
     """The study of a configuration that trains a network; BadInput for anything wrong with it."""
     task, optimizer = config["task"], config["optimizer"]
-    check_choice("dataset", task["dataset"], registry.DATASETS)
     check_choice("optimizer", optimizer["name"], registry.OPTIMIZERS)
-    dataset = registry.DATASETS[task["dataset"]]
+    source = _source(config)
+    dataset = registry.dataset(task["dataset"], source)
     options = {key: value for key, value in task["model"].items() if key != "name"}
-    _check_model(task["model"].get("name"), options, dataset.classes)
-    targets = tuple(Target(target["metric"], target["value"]) for target in task["targets"])
+    _check_model(task["model"].get("name"), options, task["dataset"], dataset)
+    targets = _targets(task, dataset)
     for target in targets:
-        measured = registry.metrics(task["dataset"])
+        measured = registry.metrics(dataset)
         if target.metric not in measured:
             raise BadInput(f"{task['dataset']} has no {target.metric}; {nearest(target.metric, measured)}")
         check_chooses(target.metric, measured)
@@ -41,7 +42,7 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
     dataset.check()
     check_choice("schedule", task["schedule"], SCHEDULES)
     space = optimizer["space"] | task["space"]
-    _check_space(space, task["dataset"], optimizer["name"], task["schedule"])
+    _check_space(space, dataset, optimizer["name"], task["schedule"])
     study = BatchStudy(
         dataset=task["dataset"],
         dataset_version=dataset.version(),
@@ -52,17 +53,18 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
         batch_size=config["batch_size"],
         space=SearchSpace.from_plan(ranges.plan(space)),
         targets=targets,
-        budget_steps=_budget_steps(task, max(config["batch_size"], 1)),
+        budget_steps=_budget_steps(task, dataset, max(config["batch_size"], 1)),
         evaluation_ratio=task["evaluation_ratio"],
-        evaluation_spacing=_evaluation_spacing(task, max(config["batch_size"], 1)),
+        evaluation_spacing=_evaluation_spacing(task, dataset, max(config["batch_size"], 1)),
         seed=config["seed"],
         pruning=config["pruning"],
         trials=DEFAULT_TRIALS if config["trials"] is None else config["trials"],
         stop=config["stop"],
         confirm=config["confirm"],
         confirm_top=_confirm_top(config),
+        dataset_options=dict(dataset.options),
     )
-    return ConfiguredStudy(study)
+    return ConfiguredStudy(study, source)
 
 
 def notes(studies: Sequence[BatchStudy]) -> list[str]:
@@ -78,6 +80,30 @@ def notes(studies: Sequence[BatchStudy]) -> list[str]:
     return ends
 
 
+def data_lines(studies: Sequence[ConfiguredStudy[BatchStudy]]) -> list[str]:
+    """Lines for the user about the data of these studies."""
+    rows = [registry.dataset(one.study.dataset, one.source) for one in studies]
+    return list(dict.fromkeys(line for row in rows for line in row.lines))
+
+
+def _source(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The options of a user's own data set: the section that is called like it; None of any other."""
+    name = config["task"]["dataset"]
+    check_choice("dataset", name, {**registry.DATASETS, **registry.OWN_DATASETS})
+    for own in registry.OWN_DATASETS:
+        if own != name and config[own] is not None:
+            raise BadInput(f"{own}.… does not go with task.dataset={name}; it is for task={own}")
+    return dict(config[name] or {}) if name in registry.OWN_DATASETS else None
+
+
+def _targets(task: Mapping[str, Any], dataset: Dataset) -> tuple[Target, ...]:
+    if task["targets"] is not None:
+        return tuple(Target(target["metric"], target["value"]) for target in task["targets"])
+    if not dataset.targets:
+        raise BadInput("task.targets=null: a value is needed")
+    return tuple(Target(metric, value) for metric, value in dataset.targets)
+
+
 def _confirm_top(config: Mapping[str, Any]) -> int:
     """The number of candidates: as requested, or else several if curves are whole, and the winner alone if not."""
     if config["confirm_top"] is not None:
@@ -85,8 +111,10 @@ def _confirm_top(config: Mapping[str, Any]) -> int:
     return DEFAULT_CANDIDATES if config["confirm"] and config["pruning"] == "off" else 1
 
 
-def _check_model(name: Any, options: Mapping[str, Any], classes: int) -> None:
+def _check_model(name: Any, options: Mapping[str, Any], of: str, dataset: Dataset) -> None:
     check_choice("model", name, registry.MODELS)
+    if dataset.models is not None and name not in dataset.models:
+        raise BadInput(f"task.model.name={name} does not take a {of}; use {' or '.join(dataset.models)}")
     known = registry.model_options(name)
     for key in options:
         if key not in known:
@@ -95,12 +123,12 @@ def _check_model(name: Any, options: Mapping[str, Any], classes: int) -> None:
         if key not in options:
             raise BadInput(f"task.model.{key} is missing; {name} takes {', '.join(known)}")
     try:
-        registry.MODELS[name](classes=classes, **options)
+        registry.MODELS[name](classes=dataset.classes, **options)
     except (TypeError, ValueError) as error:
         raise BadInput(f"task.model: {error}") from None
 
 
-def _check_space(space: Mapping[str, Any], dataset: str, optimizer: str, schedule: str) -> None:
+def _check_space(space: Mapping[str, Any], dataset: Dataset, optimizer: str, schedule: str) -> None:
     """Raises BadInput for a metaparameter that nothing takes, or that lacks a range."""
     needed = registry.tuned(optimizer, schedule)
     accepted = registry.tunable(dataset, optimizer, schedule)
@@ -115,9 +143,9 @@ def _check_space(space: Mapping[str, Any], dataset: str, optimizer: str, schedul
             )
 
 
-def _budget_steps(task: Mapping[str, Any], batch_size: int) -> int:
+def _budget_steps(task: Mapping[str, Any], dataset: Dataset, batch_size: int) -> int:
     """The most steps of a trial: passes or examples over the batch size, but ``at_least_steps``; ``steps`` caps all."""
-    budget, examples = task["budget"], registry.DATASETS[task["dataset"]].train_examples
+    budget, examples = task["budget"], dataset.train_examples
     for key, value in budget.items():
         if value is not None and not value > 0:
             raise BadInput(f"task.budget.{key} must be above 0, not {value}")
@@ -132,7 +160,7 @@ def _budget_steps(task: Mapping[str, Any], batch_size: int) -> int:
     return min(steps)
 
 
-def _evaluation_spacing(task: Mapping[str, Any], batch_size: int) -> float:
+def _evaluation_spacing(task: Mapping[str, Any], dataset: Dataset, batch_size: int) -> float:
     """Steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
 
     An example evaluated counts as much as an example trained, though it takes a pass forward and none back: large
@@ -142,6 +170,5 @@ def _evaluation_spacing(task: Mapping[str, Any], batch_size: int) -> float:
     share = task["evaluation_share"]
     if not 0 < share <= 1:
         raise BadInput(f"task.evaluation_share must be above 0 and at most 1, not {share:g}")
-    dataset = registry.DATASETS[task["dataset"]]
     evaluated = dataset.evaluation_examples * len(dataset.splits)
     return round(evaluated / batch_size * (1 - share) / share, 6)

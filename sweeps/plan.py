@@ -16,6 +16,7 @@ def main(argv: list[str]) -> int:
     from results import store
     from results.plans.kinds import of_kind
     from sweeps import planning
+    from sweeps.configured_study import ConfiguredStudy
     from sweeps.readers import READERS
 
     request = planning.request(line)
@@ -28,6 +29,9 @@ def main(argv: list[str]) -> int:
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     print(command_line.table(header, rows))
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
+    for kind, studies in by_kind.items():
+        for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in studies]):
+            print(text)
     notes = [note for kind, studies in by_kind.items() if studies for note in READERS[kind].notes(studies)]
     to_run = f"{number_of(new_trials, 'trial')} to run, at most {number_of(new_steps, 'trial-step')}"
     print(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")

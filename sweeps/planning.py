@@ -126,7 +126,10 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], N
     from results import store
 
     for kind, reader in READERS.items():
-        reader.make_ready([ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(studies, kind)], say)
+        configured = [ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(studies, kind)]
+        for text in reader.data_lines(configured):
+            say(text)
+        reader.make_ready(configured, say)
     if studies and (why := compile_cache.obstacle()):
         say(f"compiled programs are not kept for the next run: {why}")
     for study in studies:

@@ -21,6 +21,7 @@ class Reader(NamedTuple):
       read: the study of a configuration, plain data; BadInput for anything wrong with it.
       command: of ``python -m analysis``, that reads what was measured.
       notes: what a reader of plans of this kind has to know; takes those that were asked for.
+      data_lines: lines for the user about the data of studies, before any of them is run.
       make_ready: prepares the data of studies that are to be run, and tells a user about them, line by line.
     """
 
@@ -30,11 +31,14 @@ class Reader(NamedTuple):
     read: Callable[[Mapping[str, Any]], ConfiguredStudy[Any]]
     command: str
     notes: Callable[[Sequence[Any]], list[str]] = lambda studies: []
+    data_lines: Callable[[Sequence[ConfiguredStudy[Any]]], list[str]] = lambda studies: []
     make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Callable[[str], None]], None] = lambda studies, say: None
 
 
 READERS: dict[str, Reader] = {
-    "batch": Reader("network", schema.NetworkConfig, ("task",), networks.read, "steps", networks.notes),
+    "batch": Reader(
+        "network", schema.NetworkConfig, ("task",), networks.read, "steps", networks.notes, networks.data_lines
+    ),
     "cores": Reader(
         "factorization",
         schema.FactorizationConfig,
@@ -42,7 +46,7 @@ READERS: dict[str, Reader] = {
         factorizations.read,
         "epochs",
         factorizations.notes,
-        factorizations.make_ready,
+        make_ready=factorizations.make_ready,
     ),
 }
 

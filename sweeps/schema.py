@@ -28,7 +28,7 @@ class TaskConfig:
     dataset: str = MISSING
     model: dict[str, Any] = MISSING  # its name and its options
     schedule: str = "constant"
-    targets: list[TargetConfig] = MISSING
+    targets: list[TargetConfig] | None = MISSING  # null: those that the data set has
     budget: BudgetConfig = dataclasses.field(default_factory=BudgetConfig)
     evaluation_ratio: float = 1.1
     evaluation_share: float = 0.5
@@ -70,10 +70,25 @@ class StudyConfig:
 
 
 @dataclasses.dataclass
+class TableConfig:
+    """Arguments of ``workloads.datasets.tables.dataset``."""
+
+    path: str | None = None
+    label: str | None = None
+    task: str | None = None
+    drop: list[str] = dataclasses.field(default_factory=list)
+    text: list[str] = dataclasses.field(default_factory=list)
+    validation: float = 0.2
+    test: float = 0.2
+    seed: int = 0
+
+
+@dataclasses.dataclass
 class NetworkConfig:
     """Further keys of a study of kind ``batch``."""
 
     task: TaskConfig | None = None
+    table: TableConfig | None = None
     optimizer: OptimizerConfig = MISSING
     batch_size: int = MISSING
     confirm: int = 0

@@ -1,4 +1,6 @@
-"""Losses and errors of predictions against labels."""
+"""Losses and errors of predictions, classes or numbers, against labels."""
+
+from collections.abc import Callable, Mapping
 
 from workloads.workload import Array
 
@@ -32,3 +34,35 @@ def classification_error(logits: Array, labels: Array) -> Array:
 
 
 CLASSIFICATION = {"loss": softmax_cross_entropy, "error": classification_error}
+
+
+def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
+    """Mean squared error of predicted numbers, in the square of the labels' unit.
+
+    Args:
+      outputs: float32[..., 1].
+      labels: float32[...].
+      label_smoothing: not used; numbers have no classes to smooth over.
+
+    Returns:
+      float32[].
+    """
+    import jax.numpy as jnp
+
+    return jnp.mean(jnp.square(outputs[..., 0] - labels))
+
+
+def r2_error(outputs: Array, labels: Array) -> Array:
+    """1 − R²: the squared error over that of the mean of the same labels; shapes as in ``squared_error``."""
+    import jax.numpy as jnp
+
+    return squared_error(outputs, labels) / jnp.mean(jnp.square(labels - jnp.mean(labels)))
+
+
+def regression(deviation: float) -> Mapping[str, Callable[[Array, Array], Array]]:
+    """Metrics of numbers whose labels were divided by ``deviation``; their squared error is in the label's own unit."""
+    return {
+        "loss": squared_error,
+        "squared_error": lambda outputs, labels: deviation**2 * squared_error(outputs, labels),
+        "r2_error": r2_error,
+    }

@@ -12,6 +12,7 @@ from workloads.datasets import (
     movielens,
     noise,
     rating_files,
+    tables,
     text,
     tfds_images,
     web_graph,
@@ -82,6 +83,9 @@ DATASETS: dict[str, Dataset] = {
     "fashion_mnist": _images("fashion_mnist"),
     "cifar10": _images("cifar10"),
 }
+
+# Data sets of a user's own, as functions of their options.
+OWN_DATASETS: dict[str, Callable[..., Dataset]] = {"table": tables.dataset}
 
 # Sources of ratings, as functions of their options.
 RATINGS: dict[str, Callable[..., RatingsSource]] = {
@@ -156,28 +160,40 @@ def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:
     return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else schedules.TUNED)
 
 
-def tunable(dataset: str, optimizer: str, schedule: str) -> tuple[str, ...]:
+def dataset(name: str, source: Mapping[str, Any] | None = None) -> Dataset:
+    """The row of a data set.
+
+    Args:
+      name: a key of DATASETS or OWN_DATASETS.
+      source: the options of one of a user's own.
+
+    Raises:
+      BadInput: for options or data of a user's own that are wrong.
+    """
+    return OWN_DATASETS[name](**source or {}) if name in OWN_DATASETS else DATASETS[name]
+
+
+def tunable(row: Dataset, optimizer: str, schedule: str) -> tuple[str, ...]:
     """Names of the metaparameters a search space may give."""
     further = tuple(name for name in OPTIONAL if name in OPTIMIZERS[optimizer].defaults)
-    return tuned(optimizer, schedule) + further + DATASETS[dataset].tuned
+    return tuned(optimizer, schedule) + further + row.tuned
 
 
-def metrics(dataset: str) -> tuple[str, ...]:
+def metrics(row: Dataset) -> tuple[str, ...]:
     """Names of the metrics measured on a data set, in the order of their columns."""
-    row = DATASETS[dataset]
     return tuple(f"{split}_{kind}" for split in row.splits for kind in row.metrics)
 
 
-def workload(dataset: str, model: str, options: Mapping[str, Any], optimizer: str) -> Workload:
-    """Builds a workload from names; loads its data.
+def workload(row: Dataset, model: str, options: Mapping[str, Any], optimizer: str) -> Workload:
+    """Builds a workload from a data set and names; loads its data.
 
     Args:
-      dataset, model, optimizer: keys of the registries.
+      row: of the data set.
+      model, optimizer: keys of the registries.
       options: of the model.
     """
     import jax.numpy as jnp
 
-    row = DATASETS[dataset]
     network = MODELS[model](classes=row.classes, **options)
     splits = row.load()
 

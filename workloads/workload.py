@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ Params = Any  # a pytree of arrays
 
 
 class Examples(NamedTuple):
-    """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` int32[N, ...].
+    """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` int32[N, ...], or float32 of numbers.
 
     Images may be uint8; ``registry.workload`` makes float32 in [0, 1] of them, batch by batch.
     """
@@ -36,13 +37,17 @@ class Dataset(NamedTuple):
       version: identifies the data, quickly; part of every study's identity.
       train_examples: size of the training split; None for an endless stream.
       evaluation_examples: number of examples that an evaluation uses of each split, at most.
-      classes: number of values a label takes.
+      classes: size of the outputs: number of values a label takes, 1 for a number.
       splits: which splits are evaluated, of train, validation, test.
       loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[]``, what training minimizes.
       metrics: by kind (loss, error), ``(outputs, labels) -> float32[]``.
       tuned: metaparameters of the loss that a search space may give.
       draw: of an endless stream, ``(key, batch_size) -> Examples``; None where there are epochs.
       check: raises BadInput where ``load`` would, without reading anything large.
+      options: what ``version`` does not say of a user's own data, such as the split; part of every study's identity.
+      models: names of the models that take its inputs; None if it says nothing about that.
+      targets: metrics and values, for a task that gives none.
+      lines: about the data, for the user.
     """
 
     load: Callable[[], Splits]
@@ -56,6 +61,10 @@ class Dataset(NamedTuple):
     tuned: tuple[str, ...] = ()
     draw: Callable[[Array, int], Examples] | None = None
     check: Callable[[], None] = lambda: None
+    options: Mapping[str, Any] = MappingProxyType({})
+    models: tuple[str, ...] | None = None
+    targets: tuple[tuple[str, float], ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 class Model(NamedTuple):

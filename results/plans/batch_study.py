@@ -46,6 +46,7 @@ class BatchStudy(Plan):
         identity, like ``trials``.
       confirm_top: among how many of the best half of these repeats choose. Likewise.
       digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.with_stored_name``.
+      dataset_options: of a user's own data what ``dataset_version`` does not say: label, task and split; else empty.
     """
 
     dataset: str
@@ -68,8 +69,10 @@ class BatchStudy(Plan):
     confirm: int = 0
     confirm_top: int = 1
     digits: int = DIGITS[-1]
+    dataset_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     kind: ClassVar[str] = "batch"
+    OMITTED_AT: ClassVar[Mapping[str, object]] = {"dataset_options": {}}
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they end trials, no more
     source: ClassVar[None] = None

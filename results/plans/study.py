@@ -18,6 +18,8 @@ COMPARABLE = "0.2"
 METRIC_KINDS = {
     "loss": "what training minimizes, without regularization",
     "error": "fraction of examples classified wrongly",
+    "squared_error": "mean squared error of a predicted number, in the square of its unit",
+    "r2_error": "1 − R² of a predicted number: its squared error over that of the mean of the same examples",
     "average_precision_error": "1 − average precision",
     "word_error_rate": "word errors per word of the reference",
     "ssim_error": "1 − structural similarity",

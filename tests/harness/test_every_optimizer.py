@@ -73,7 +73,7 @@ def _with_metaparameters(study: BatchStudy, values: M, **changes: Any) -> BatchS
 
 def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps: Collection[int]) -> list[float]:
     """Of a trial within its first epoch, after so many ``steps``."""
-    workload = registry.workload(study.dataset, study.model, study.model_options, study.optimizer)
+    workload = registry.workload(registry.dataset(study.dataset), study.model, study.model_options, study.optimizer)
     row = registry.OPTIMIZERS[study.optimizer]
     rule = WITH_OPTAX.get(study.optimizer, lambda m: row.update_rule(**row.defaults | m))(values)
     evaluated = EVALUATED_WITH_OPTAX.get(study.optimizer, lambda state, params: row.evaluated(params, state))
@@ -105,7 +105,9 @@ def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps
 def test_what_is_measured_is_what_optax_alone_would_have_measured(
     make_study: Callable[..., BatchStudy], optimizer: str
 ) -> None:
-    values = {name: FAR[name] for name in registry.tunable("digits", optimizer, "constant") if name in FAR}
+    values = {
+        name: FAR[name] for name in registry.tunable(registry.dataset("digits"), optimizer, "constant") if name in FAR
+    }
     values |= SMALL_RATE if optimizer in ("adam", "adamw", "lamb", "muon") else {}
     row = registry.OPTIMIZERS[optimizer]
     assert {*row.tuned, *row.defaults} <= {

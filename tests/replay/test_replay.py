@@ -83,7 +83,7 @@ def _decay(schedule: str, step: int) -> float:
 
 def _from_the_engine(seed: int) -> tuple[Params, Iterator[np.ndarray], Any]:
     """A trial's initial parameters, the order of its examples epoch by epoch, and the splits they are of."""
-    workload = registry.workload("digits", "fully_connected", {"widths": WIDTHS}, "sgd")
+    workload = registry.workload(registry.dataset("digits"), "fully_connected", {"widths": WIDTHS}, "sgd")
     init_key, data_key = streams.keys(np.uint32(seed))
     layers = workload.init(init_key)["params"]
     params = {

@@ -1,0 +1,378 @@
+"""A user's own table, one row per example: one column is predicted from the others.
+
+**Label.** Texts, whole numbers, and true and false are classes; other numbers are predicted as such (regression), unless
+``task`` says what they are.
+
+**Split.** Rows are drawn at random by ``seed``, ⌈share · rows⌉ for validation and for test. With classes, every split has
+its share of each (largest remainders), and at least one row of it. Within a split, too, rows are in random order.
+
+**Inputs.** Numbers are standardized by the mean and the deviation that they have in the training split; a number that is
+constant there becomes 0. A column of texts becomes one input per text of the training split, 1 where the row has it;
+texts that occur in validation or test alone are 0 in all of these.
+
+**Labels of a regression** are standardized likewise, and the loss is the mean squared error of that. ``squared_error`` is
+in the square of the label's own unit; ``r2_error`` is 1 − R².
+"""
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from results.bad_input import BadInput, check_choice, nearest, number_of
+from workloads import losses
+from workloads.datasets import table_files
+from workloads.datasets.table_files import HOW, Column, Numbers, Texts
+from workloads.factorization import memory
+from workloads.factorization.ratings import random_bits
+from workloads.workload import Dataset, Examples, Splits
+
+READER = 1  # counts the versions of what this module and table_files do; part of the data's identity
+TASKS = ("classification", "regression")
+MODELS = ("fully_connected",)  # that take rows of numbers
+LEAST_ROWS = 10
+MOST_TEXTS = 100  # of a column
+MOST_EVALUATED = 10_000  # rows of a split, the first of its random order
+FRACTIONS = (0.9, 0.75, 0.5)  # of the error of a constant prediction: the targets, where none are given
+NPZ_LABEL = "y"
+FINEST, LARGEST = 1e-15, 1e15  # deviations of a label whose squares are well within float32
+
+
+class Options(NamedTuple):
+    """The options of a table; see ``dataset``."""
+
+    path: Path
+    label: str | None
+    task: str | None
+    drop: tuple[str, ...]
+    text: tuple[str, ...]
+    validation: float
+    test: float
+    seed: int
+
+
+class Facts(NamedTuple):
+    """What is known of a table once it has been read.
+
+    Attributes:
+      version: hash of the names and values of its columns.
+      label, task: of TASKS.
+      rows: by split.
+      columns: how many of numbers and of texts there are beside the label.
+      inputs: width of the inputs, D.
+      classes: of the label, as texts; empty for a regression.
+      deviation: of a regression's label in the training split, in its own unit; else 1.
+      constant: the error of a constant prediction on validation, and its metric.
+    """
+
+    version: str
+    label: str
+    task: str
+    rows: Mapping[str, int]
+    columns: tuple[int, int]
+    inputs: int
+    classes: tuple[str, ...]
+    deviation: float
+    constant: tuple[str, float]
+
+
+def dataset(
+    path: str | None,
+    label: str | None = None,
+    task: str | None = None,
+    drop: Sequence[str] = (),
+    text: Sequence[str] = (),
+    validation: float = 0.2,
+    test: float = 0.2,
+    seed: int = 0,
+) -> Dataset:
+    """The row of a table. The file is read, split and checked by this call, once in a process unless it changes.
+
+    Args:
+      path: CSV, Parquet or ``.npz``; see ``table_files``.
+      label: the column to predict; None: ``y`` of an ``.npz``.
+      task: classification or regression; None leaves it to the label.
+      drop: columns to leave out.
+      text: columns to read as texts, though they look like numbers.
+      validation, test: shares of the rows; ``test`` may be 0.
+      seed: of the split.
+
+    Raises:
+      BadInput: for anything wrong with the options or the file.
+    """
+    if not path:
+        raise BadInput(f"table.path is missing; it names a file: {HOW}")
+    if task is not None:
+        check_choice("table.task", task, TASKS)
+    if seed < 0:
+        raise BadInput(f"table.seed must be a whole number of at least 0, not {seed}")
+    if not (0 < validation < 1 and 0 <= test < 1 and validation + test < 1):
+        raise BadInput(
+            f"table.validation={validation:g} and table.test={test:g} are shares of the rows: validation above 0, test "
+            "0 or more, and below 1 together"
+        )
+    options = Options(Path(path).expanduser(), label, task, tuple(drop), tuple(text), validation, test, seed)
+    facts = _facts(options, *_stamp(options.path))
+    is_class = facts.task == "classification"
+    return Dataset(
+        functools.partial(_load, options, facts.version),
+        lambda: facts.version,
+        train_examples=facts.rows["train"],
+        evaluation_examples=_evaluated(facts.rows),
+        classes=len(facts.classes) if is_class else 1,
+        splits=tuple(facts.rows),
+        loss=losses.softmax_cross_entropy if is_class else losses.squared_error,
+        metrics=losses.CLASSIFICATION if is_class else losses.regression(facts.deviation),
+        tuned=("label_smoothing",) if is_class else (),
+        options={"label": facts.label, "task": facts.task, "validation": validation, "test": test, "seed": seed},
+        models=MODELS,
+        targets=_targets(facts),
+        lines=_lines(options.path, facts),
+    )
+
+
+def _targets(facts: Facts) -> tuple[tuple[str, float], ...]:
+    """Fractions of the error of a constant prediction, each rounded up to two digits."""
+    metric, error = facts.constant
+    place = [1 - math.floor(math.log10(fraction * error)) for fraction in FRACTIONS]
+    values = [
+        round(math.ceil(round(fraction * error * 10**digits, 6)) / 10**digits, digits)
+        for fraction, digits in zip(FRACTIONS, place, strict=True)
+    ]
+    return tuple((metric, value) for value in dict.fromkeys(values))
+
+
+def _lines(file: Path, facts: Facts) -> tuple[str, ...]:
+    numbers, texts = facts.columns
+    inputs = " and ".join(
+        number_of(count, f"column of {what}").replace(f"column of {what}s", f"columns of {what}")
+        for count, what in ((numbers, "numbers"), (texts, "texts"))
+        if count
+    )
+    what = "a number" if not facts.classes else f"{len(facts.classes)} classes"
+    rows = ", ".join(f"{count:,} {split}" for split, count in facts.rows.items())
+    metric, error = facts.constant
+    values = ", ".join(f"{value:g}" for _, value in _targets(facts))
+    fractions = ", ".join(f"{fraction:g}" for fraction in FRACTIONS)
+    return (
+        f"{file}: {facts.label} ({what}) from {inputs}, {number_of(facts.inputs, 'input')}; rows: {rows}",
+        f"a constant prediction has {metric} {error:.4g}; targets, unless task.targets says: {fractions} of that, {values}",
+    )
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """Size and time of change of a file; zeros if there is none, which reading it will tell."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=256)
+def _facts(options: Options, size: int, time: int) -> Facts:
+    return _prepared(options, size, time)[0]
+
+
+def _load(options: Options, version: str) -> Splits:
+    facts, splits = _prepared(options, *_stamp(options.path))
+    if facts.version != version:
+        raise BadInput(f"{options.path} has changed since the study was planned; run the same command again")
+    return splits
+
+
+@functools.lru_cache(maxsize=1)
+def _prepared(options: Options, size: int, time: int) -> tuple[Facts, Splits]:
+    """Reads, checks and splits a table."""
+    columns = table_files.read(options.path, options.drop, options.text)
+    label = _label(options, list(columns))
+    count = len(columns[label][0])
+    if count < LEAST_ROWS:
+        raise BadInput(f"{options.path} has {number_of(count, 'row')}; there must be {LEAST_ROWS} or more")
+    version = _version(columns, label)
+    target = columns.pop(label)
+    if not columns:
+        raise BadInput(f"{options.path} has no column to predict {label} from; its values are separated by , ; or tabs")
+    task = options.task or ("classification" if isinstance(target, Texts) or target.whole else "regression")
+    classes, labels = _classes(options, label, target) if task == "classification" else ((), None)
+    rows = _split(options, label, count, labels, classes)
+    inputs = _inputs(options.path, columns, rows["train"])
+    deviation = 1.0
+    if labels is None:
+        labels, deviation = _standardized_label(options, label, target, rows)
+    splits = {split: Examples(inputs[chosen], labels[chosen]) for split, chosen in rows.items()}
+    numbers = sum(isinstance(column, Numbers) for column in columns.values())
+    facts = Facts(
+        version=version,
+        label=label,
+        task=task,
+        rows={split: len(chosen) for split, chosen in rows.items()},
+        columns=(numbers, len(columns) - numbers),
+        inputs=inputs.shape[1],
+        classes=classes,
+        deviation=deviation,
+        constant=_constant(splits, len(classes)),
+    )
+    return facts, Splits(splits["train"], splits["validation"], splits.get("test"))
+
+
+def _evaluated(rows: Mapping[str, int]) -> int:
+    return min(MOST_EVALUATED, max(rows["validation"], rows.get("test", 0)))
+
+
+def _label(options: Options, names: list[str]) -> str:
+    """The name of the label's column."""
+    label = options.label
+    if label is None and names[-1:] == [NPZ_LABEL] and table_files.is_arrays(options.path):
+        return NPZ_LABEL
+    if label is None:
+        raise BadInput(f"table.label is missing; it names the column to predict: {', '.join(names[:12])}")
+    if label not in names:
+        what = "is left out by table.drop" if label in options.drop else "is no column"
+        raise BadInput(f"table.label={label} {what} of {options.path}; {nearest(label, names)}")
+    return label
+
+
+def _version(columns: Mapping[str, Column], label: str) -> str:
+    """``sha256:`` and 16 hex digits of all columns in use, the same on machines of either byte order."""
+    digest = hashlib.sha256(f"{READER} {label}".encode())
+    for name, column in columns.items():
+        texts = column.texts if isinstance(column, Texts) else None
+        digest.update(json.dumps([name, len(column[0]), texts]).encode())
+        array = column[0]
+        digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def _classes(options: Options, label: str, column: Column) -> tuple[tuple[str, ...], np.ndarray]:
+    """The classes as texts, and int32[rows] of them."""
+    if isinstance(column, Texts):
+        classes, labels = column.texts, column.codes
+    else:
+        if not np.array_equal(column.values, np.rint(column.values)):
+            row = int((column.values != np.rint(column.values)).argmax())
+            raise BadInput(
+                f"{options.path}: row {row + 1} has {column.values[row]:g} in column {label}, which is no class; use "
+                "table.task=regression"
+            )
+        values, labels = np.unique(column.values, return_inverse=True)
+        classes = tuple(f"{value:.0f}" for value in values)
+    if len(classes) < 2:
+        raise BadInput(f"{options.path}: every row has {classes[0]!r} in column {label}; there is nothing to predict")
+    counts = np.bincount(labels, minlength=len(classes))
+    least = 2 + (options.test > 0)
+    if counts.min() < least:
+        number = " (to predict a number: table.task=regression)" if isinstance(column, Numbers) else ""
+        raise BadInput(
+            f"{options.path}: class {classes[counts.argmin()]!r} of {label} has {number_of(int(counts.min()), 'row')}, "
+            f"and there are {least} splits, each of which needs one; remove the class or join it with another{number}"
+        )
+    return classes, labels.astype(np.int32)
+
+
+def _split(
+    options: Options, label: str, count: int, labels: np.ndarray | None, classes: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Rows by split, int64[...], each in random order."""
+    of_class = np.zeros(count, np.int32) if labels is None else labels
+    sizes = np.bincount(of_class)
+    validation = _shares(sizes, math.ceil(round(options.validation * count, 9)), spare=1 + (options.test > 0))
+    test = _shares(sizes, math.ceil(round(options.test * count, 9)), spare=0)
+    test = np.minimum(test, sizes - validation - 1)
+    order = np.argsort(random_bits(options.seed, count), kind="stable")
+    by_class = order[np.argsort(of_class[order], kind="stable")]  # within a class still in random order
+    place = np.arange(count) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    last_validation = np.repeat(validation, sizes)
+    last_test = last_validation + np.repeat(test, sizes)
+    split = np.empty(count, np.int8)
+    split[by_class] = np.where(place < last_validation, 1, np.where(place < last_test, 2, 0))
+    names = ("train", "validation", "test") if options.test else ("train", "validation")
+    return {name: order[split[order] == i] for i, name in enumerate(names)}
+
+
+def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
+    """``total`` rows shared among classes by largest remainders, at least 1 of each; ``spare`` of each are not taken."""
+    if not total:
+        return np.zeros_like(sizes)
+    exact = sizes * total / sizes.sum()
+    rows = np.floor(exact).astype(np.int64)
+    first = np.argsort(rows - exact, kind="stable")[: total - rows.sum()]
+    rows[first] += 1
+    return np.minimum(np.maximum(rows, 1), np.maximum(sizes - spare, 1))
+
+
+def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.ndarray:
+    """float32[rows, D], standardized numbers and indicators of texts in the order of the columns."""
+    seen = {name: np.unique(column.codes[train]) for name, column in columns.items() if isinstance(column, Texts)}
+    for name, codes in seen.items():
+        column = columns[name]
+        if len(column[1]) > MOST_TEXTS:  # type: ignore[arg-type]
+            raise BadInput(
+                f"{file}: column {name} has {len(column[1]):,} different texts, and at most {MOST_TEXTS} become inputs; "  # type: ignore[arg-type]
+                f"leave it out with table.drop=[{name}]"
+            )
+    width = sum(len(seen[name]) if name in seen else 1 for name in columns)
+    count = len(next(iter(columns.values()))[0])
+    memory.require(2 * count * width * 4, f"{file} with {count:,} rows and {width:,} inputs", "use fewer of them")
+    inputs = np.zeros((count, width), np.float32)
+    at = 0
+    for name, column in columns.items():
+        if isinstance(column, Texts):
+            for code in seen[name]:
+                inputs[:, at] = column.codes == code
+                at += 1
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, deviation = column.values[train].mean(), column.values[train].std()
+            if deviation > 0 and column.values[train].min() < column.values[train].max():
+                inputs[:, at] = (column.values - mean) / deviation
+        if not (np.isfinite(deviation) and np.isfinite(inputs[:, at]).all()):
+            raise BadInput(
+                f"{file}: column {name} has values too far apart to be standardized, up to "
+                f"{np.abs(column.values).max():g}; rescale it, or leave it out with table.drop=[{name}]"
+            )
+        at += 1
+    return inputs
+
+
+def _standardized_label(
+    options: Options, label: str, column: Column, rows: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, float]:
+    """float32[rows], and the deviation in the training split."""
+    if isinstance(column, Texts):
+        raise BadInput(
+            f"{options.path}: row 1 has {column.texts[column.codes[0]]!r} in column {label}, and a regression predicts "
+            "a number; use table.task=classification"
+        )
+    evaluated = _evaluated({split: len(chosen) for split, chosen in rows.items()})
+    for split, chosen in rows.items():
+        values = column.values[chosen[:evaluated]]
+        if values.min() == values.max():
+            raise BadInput(
+                f"{options.path}: {label} is {values[0]:g} in {number_of(len(values), f'{split} row')}, all that are "
+                "evaluated, and R² needs different values; use larger shares or another table.seed"
+            )
+    train = column.values[rows["train"]]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = float(train.mean()), float(train.std())
+    if not FINEST < deviation < LARGEST:
+        raise BadInput(
+            f"{options.path}: {label} has a standard deviation of {deviation:g}; rescale it to lie between {FINEST:g} "
+            f"and {LARGEST:g}"
+        )
+    return ((column.values - mean) / deviation).astype(np.float32), deviation
+
+
+def _constant(splits: Mapping[str, Examples], classes: int) -> tuple[str, float]:
+    """The metric of the targets, and the error of the best constant of the training split by it, on validation."""
+    if not classes:
+        return "validation_r2_error", 1.0
+    share = np.bincount(splits["train"].labels, minlength=classes) / len(splits["train"].labels)
+    evaluated = splits["validation"].labels[:MOST_EVALUATED]
+    counts = np.bincount(evaluated, minlength=classes)
+    return "validation_loss", float(-(counts @ np.log(share)) / len(evaluated))
