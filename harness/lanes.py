@@ -115,8 +115,8 @@ def _build(
     mesh = jax.make_mesh((jax.local_device_count(),), ("trial",), axis_types=(AxisType.Auto,))
     by_lane, everywhere = NamedSharding(mesh, P("trial")), NamedSharding(mesh, P())
     train = jax.device_put(workload.splits.train, everywhere)
-    measured = {name: getattr(workload.splits, name) for name in row.splits}
-    splits = {name: first_examples(examples, row.evaluation_examples) for name, examples in measured.items()}
+    # A tuple, in the order of the metrics: JAX sorts a dict by its keys.
+    splits = tuple(first_examples(getattr(workload.splits, name), row.evaluation_examples) for name in row.splits)
     splits = jax.device_put(splits, everywhere)
 
     train_lane = functools.partial(_train_lane, workload, batch_size)
@@ -225,12 +225,12 @@ def _epochs(step: Callable[..., Any], spans: Spans, carry: Any, key: Array, batc
     return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, epoch, (spans.start, carry))[1]
 
 
-def _evaluate_lane(workload: Workload, carry: Any, active: Array, splits: dict[str, Examples]) -> tuple[Array, Array]:
+def _evaluate_lane(workload: Workload, carry: Any, active: Array, splits: tuple[Examples, ...]) -> tuple[Array, Array]:
     params, state = carry
 
     def measure() -> tuple[Array, Array]:
         evaluated = workload.evaluated(params, state)
-        by_split = [workload.metrics(evaluated, examples) for examples in splits.values()]
+        by_split = [workload.metrics(evaluated, examples) for examples in splits]
         metrics = jnp.stack([value for measured in by_split for value in measured.values()])
         params_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
         metrics = jnp.where(params_finite, metrics, jnp.nan)

@@ -21,6 +21,7 @@ from results.bad_input import BadInput, check_choice, nearest
 from sweeps import overrides, readers
 from sweeps.overrides import GROUPS, CommandLine
 from sweeps.readers import READERS
+from workloads import registry
 
 _SHOWN = 5  # tasks of a kind that a message names
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
@@ -211,6 +212,7 @@ def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
             twice = (
                 override.is_add() and not isinstance(value, dict | list) and OmegaConf.select(config, key) is not None
             )
+            _check_within(config, key, base.task)
             section, _, name = key.rpartition(".")
             if section in _OPEN and not adds and name not in (options := OmegaConf.select(config, section) or {}):
                 known = [f"{section}.{each}" for each in options if each != "name"]
@@ -223,6 +225,16 @@ def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
     except _REFUSALS:
         return _compose([str(o.input_line) for o in point])
     return config
+
+
+def _check_within(config: DictConfig, key: str, task: str) -> None:
+    """Raises BadInput for a key within a section that has no value: that of another task, or targets."""
+    parts = key.split(".")
+    for parent in (".".join(parts[:count]) for count in range(1, len(parts))):
+        if parent in registry.OWN_DATASETS and OmegaConf.select(config, parent) is None:
+            raise BadInput(f"{key} does not go with task={task}; it is for task={parent}")
+        if parent == "task.targets" and not OmegaConf.select(config, parent):
+            raise BadInput(f"{key}: there is no list of targets to change; give one, such as {_TARGETS}")
 
 
 def _compose(lines: Sequence[str], *, with_hydra: bool = False) -> DictConfig:

@@ -90,9 +90,6 @@ def _source(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The options of a user's own data set: the section that is called like it; None of any other."""
     name = config["task"]["dataset"]
     check_choice("dataset", name, {**registry.DATASETS, **registry.OWN_DATASETS})
-    for own in registry.OWN_DATASETS:
-        if own != name and config[own] is not None:
-            raise BadInput(f"{own}.… does not go with task.dataset={name}; it is for task={own}")
     return dict(config[name] or {}) if name in registry.OWN_DATASETS else None
 
 

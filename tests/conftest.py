@@ -58,6 +58,15 @@ def make_study() -> Callable[..., BatchStudy]:
 
 
 @pytest.fixture(scope="session")
+def choosing(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+    """The overrides that choose a task, with data where it is for a user's own."""
+    file = tmp_path_factory.mktemp("table") / "own.csv"
+    rows = [f"{i % 7},{i % 2 + i / 60},{'ab'[i % 2]}" for i in range(60)]
+    file.write_text("\n".join(["v,w,label", *rows]))
+    return lambda task: [f"task={task}"] + [f"table.path={file}", "table.label=label"] * (task == "table")
+
+
+@pytest.fixture(scope="session")
 def colliding_seeds() -> Callable[[BatchStudy], tuple[int, int]]:
     """Finds two seeds with which the hash of a study's plan has the same first eight hex digits, in half a second."""
 

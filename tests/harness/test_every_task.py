@@ -1,5 +1,7 @@
 """What the engine promises, for every task: it runs as its YAML says, learns, and no trial depends on others."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in
 
 @pytest.mark.parametrize("task", TASKS)
 def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
-    task: str, monkeypatch: pytest.MonkeyPatch
+    task: str, choosing: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, shape in SIDES.items():
         row = registry.DATASETS[name]
@@ -38,7 +40,7 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
             small = row._replace(load=lambda shape=shape: images(shape), check=lambda: None, evaluation_examples=40)
             monkeypatch.setitem(registry.DATASETS, name, small)
     line = [
-        f"task={task}",
+        *choosing(task),
         "optimizer=nesterov",
         "batch_size=8",
         "task.budget.steps=12",
@@ -46,9 +48,11 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
         "task.targets=[]",
     ]
     rates = "optimizer.space.learning_rate={scale: LOG, low: 0.01, high: 0.05}"
-    (study,) = planning.request(overrides.command_line([*line, rates, "task.evaluation_share=1"])).studies
+    request = planning.request(overrides.command_line([*line, rates, "task.evaluation_share=1"]))
+    (study,) = request.studies
+    source = request.sources.get(study.name)
     trials = search.draw(study, range(3))
-    company, alone = (engine.run(study, some, Settings(lanes=3)) for some in (trials, trials[2:]))
+    company, alone = (engine.run(study, some, Settings(lanes=3), source=source) for some in (trials, trials[2:]))
     lanes._build.cache_clear()  # which holds small data under the names of large ones
     assert alone.outcomes[2] == company.outcomes[2]
     for name, values in alone.metrics.items():

@@ -1,4 +1,4 @@
-"""A fully connected network, its loss, its gradient by hand and its metrics: NumPy in float64, without JAX."""
+"""A fully connected network, its losses, their gradients by hand and its metrics: NumPy in float64, without JAX."""
 
 from collections.abc import Mapping
 
@@ -39,13 +39,30 @@ def gradient(params: Params, inputs: np.ndarray, labels: np.ndarray, label_smoot
     *inner, logits = values
     wanted = np.full(logits.shape, label_smoothing / logits.shape[1])
     wanted[np.arange(len(labels)), labels] += 1.0 - label_smoothing
-    behind = (np.exp(_log_probabilities(logits)) - wanted) / len(labels)
+    return _slopes(params, inner, (np.exp(_log_probabilities(logits)) - wanted) / len(labels))
+
+
+def gradient_of_squares(
+    params: Params, inputs: np.ndarray, labels: np.ndarray, label_smoothing: float = 0.0
+) -> dict[str, np.ndarray]:
+    """Of the mean squared error of one number; shapes as in ``gradient``, but labels float64[B]."""
+    *inner, predicted = _forward(params, inputs)
+    return _slopes(params, inner, 2 * (predicted - labels[:, None]) / len(labels))
+
+
+def _slopes(params: Params, inner: list[np.ndarray], behind: np.ndarray) -> dict[str, np.ndarray]:
+    """The gradient by parameter, from what goes into every layer and the gradient by the last one's outputs."""
     slopes = {}
     for layer in reversed(range(_layers(params))):
         slopes[f"{layer}.kernel"] = inner[layer].T @ behind
         slopes[f"{layer}.bias"] = behind.sum(axis=0)
         behind = (behind @ params[f"{layer}.kernel"].T) * (inner[layer] > 0)
     return slopes
+
+
+def predicted(params: Params, inputs: np.ndarray) -> np.ndarray:
+    """The one number that a network predicts, float64[B]."""
+    return _forward(params, inputs)[-1][:, 0]
 
 
 def metrics(params: Params, inputs: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -58,7 +58,12 @@ def read(file: Path, drop: Collection[str] = (), text: Collection[str] = ()) -> 
         type that is neither number nor text; a column looks like numbers with a few texts among them.
     """
     table = _read(file, text)
-    names = [name.strip() for name in table.column_names]
+    try:
+        names = [name.strip() for name in table.column_names]
+    except UnicodeDecodeError:
+        raise BadInput(f"{file}: the names of its columns are not UTF-8; save it as UTF-8") from None
+    if not table.num_rows:
+        raise BadInput(f"{file} has no rows beside the names of its columns, {', '.join(names[:12])}")
     for name in names:
         if names.count(name) > 1:
             raise BadInput(f"{file} has {names.count(name)} columns called {name!r}; give each a name of its own")
@@ -69,7 +74,7 @@ def read(file: Path, drop: Collection[str] = (), text: Collection[str] = ()) -> 
         if unnamed in columns:
             what = f"column {names.index(unnamed) + 1} has no name" if not unnamed else f"{INDEX} is no column of data"
             raise BadInput(
-                f"{file}: {what}, as if it were an index that pandas wrote; leave it out with table.drop=['{unnamed}']"
+                f"{file}: {what}, as if it were an index that pandas wrote; leave it out with {chosen('drop', unnamed)}"
             )
     _check_complete(file, columns)
     return {name: _column(file, name, values, name in text) for name, values in columns.items()}
@@ -79,6 +84,11 @@ def is_arrays(file: Path) -> bool:
     """Whether a file is an ``.npz``, whose label has a name of its own."""
     with open(file, "rb") as opened:
         return opened.read(2) == b"PK"
+
+
+def chosen(option: str, name: str) -> str:
+    """The override that chooses a column, as typed in a shell."""
+    return f"table.{option}=[{name}]" if re.fullmatch(r"[A-Za-z_][\w.-]*", name) else f"\"table.{option}=['{name}']\""
 
 
 def _check_there(option: str, chosen: Iterable[str], names: Collection[str]) -> None:
@@ -108,13 +118,14 @@ def _read(file: Path, text: Collection[str]) -> "pa.Table":
         if start.startswith(b"PAR1"):
             import pyarrow.parquet as pq
 
-            return pq.read_table(file)
+            with pq.ParquetFile(file) as opened_table:
+                return opened_table.read()
         if start.startswith(b"PK"):
             return _arrays(file)
         if b"\0" in start:
             raise BadInput(f"{file} is not UTF-8 text; it should be {HOW}")
         return _csv(file, text)
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowException) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise BadInput(f"{file} cannot be read: {reason[:200]}; it should be {HOW}") from None
 
@@ -127,14 +138,15 @@ def _csv(file: Path, text: Collection[str]) -> "pa.Table":
         names = opened.readline()
     outside_quotes = re.sub(rb'"[^"]*"', b"", names)
     separator = max(b",;\t", key=lambda byte: outside_quotes.count(byte))
+    parse = csv.ParseOptions(delimiter=chr(separator), newlines_in_values=True)
     padded = [column for name in text for column in (name, f" {name}", f"{name} ")]
-    return csv.read_csv(
-        file,
-        parse_options=csv.ParseOptions(delimiter=chr(separator), newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
-            null_values=list(MISSING), strings_can_be_null=True, column_types=dict.fromkeys(padded, pa.string())
-        ),
+    convert = csv.ConvertOptions(
+        null_values=list(MISSING), strings_can_be_null=True, column_types=dict.fromkeys(padded, pa.string())
     )
+    try:
+        return csv.read_csv(file, parse_options=parse, convert_options=convert)
+    except pa.ArrowInvalid:  # with one thread it knows the row
+        return csv.read_csv(file, csv.ReadOptions(use_threads=False), parse, convert)
 
 
 def _arrays(file: Path) -> "pa.Table":
@@ -142,7 +154,7 @@ def _arrays(file: Path) -> "pa.Table":
     import pyarrow as pa
 
     try:
-        with np.load(file, allow_pickle=False) as members:
+        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as members:
             if sorted(members) != ["x", "y"]:
                 raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}; it should hold x and y")
             x, y = members["x"], members["y"]
@@ -175,7 +187,7 @@ def _check_complete(file: Path, columns: "dict[str, pa.ChunkedArray]") -> None:
         row, count = gaps[name]
         raise BadInput(
             f"{file}: row {row + 1} has no value in column {name} (missing in {number_of(count, 'row')}); fill it in, "
-            f"remove the rows, or leave the column out with table.drop=[{name}]"
+            f"remove the rows, or leave the column out with {chosen('drop', name)}"
         )
 
 
@@ -193,7 +205,7 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
         what = "texts that are not UTF-8" if pa.types.is_binary(kind) else f"values of type {kind}"
         raise BadInput(
             f"{file}: column {name} holds {what}, and there can be numbers and texts (UTF-8); convert it, or leave it "
-            f"out with table.drop=[{name}]"
+            f"out with {chosen('drop', name)}"
         )
     if as_text:
         return _texts(file, name, values.cast(pa.string()), as_text)
@@ -205,7 +217,7 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
         limit = "whole numbers go up to 2**53" if np.isfinite(numbers[row]) else "numbers must be finite"
         raise BadInput(
             f"{file}: row {row + 1} has {array[row]} in column {name}; {limit}: correct it, or leave the column out "
-            f"with table.drop=[{name}]"
+            f"with {chosen('drop', name)}"
         )
     return Numbers(numbers, bool(whole))
 
@@ -236,8 +248,8 @@ def _check_not_numbers(file: Path, name: str, texts: list[str], codes: np.ndarra
     row = int((~point)[codes].argmax()) if not point.all() else 0
     raise BadInput(
         f"{file}: row {row + 1} has {texts[codes[row]]!r} in column {name}, most of whose values are numbers (with a "
-        f"decimal point); correct it, leave the column out with table.drop=[{name}], or read it as texts with "
-        f"table.text=[{name}]"
+        f"decimal point); correct it, leave the column out with {chosen('drop', name)}, or read it as texts with "
+        f"{chosen('text', name)}"
     )
 
 
