@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import conf
@@ -27,6 +27,7 @@ def _help(about: str) -> str:
         "  python -m sweeps task=digits_fc optimizer=nesterov batch_size=64",
         "  python -m sweeps optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",
         "  python -m sweeps task=webgraph_synthetic als.dim=64 cores=1,2 -m",
+        "  python -m sweeps task=table table.path=FILE table.label=COLUMN batch_size=1,4,16 -m",
         "  python -m sweeps task=ratings ratings.path=FILE ratings.heldout=FILE2 als.dim=128 cores=1,2 -m",
         "  python -m sweeps.plan +experiment=quickstart -m",
     ]
@@ -45,6 +46,8 @@ def _help(about: str) -> str:
         "keys of a task (task.KEY=VALUE), with the values of digits_fc:",
         *_without_head(_lines("task", "digits_fc")),
     ]
+    lines += ["", "keys of a table (table.KEY=VALUE), with the values of table:"]
+    lines += _without_head(itertools.takewhile(bool, _lines("task", "table")))
     lines += ["", "keys of an optimizer (optimizer.KEY=VALUE), with the values of momentum:"]
     lines += _without_head(_lines("optimizer", "momentum"))
     lines += [
@@ -59,6 +62,6 @@ def _lines(group: str, name: str) -> list[str]:
     return (_CONF / group / f"{name}.yaml").read_text().strip().splitlines()
 
 
-def _without_head(lines: Sequence[str]) -> list[str]:
+def _without_head(lines: Iterable[str]) -> list[str]:
     """The lines of a YAML file without the comments at its head."""
     return [f"  {line}" for line in itertools.dropwhile(lambda line: line.startswith("#"), lines)]
