@@ -97,10 +97,80 @@ def programs_for(
     return programs, _build.cache_info().misses > builds
 
 
+class _SharedPrograms(NamedTuple):
+    """What programs of all batch sizes share: data on the devices, and the programs that no batch size is in.
+
+    Attributes:
+      workload: of the programs.
+      train: examples, on every device; None of an endless stream.
+      start: ``(carry, Spans) -> carry``, with lanes that start from 0 initialized; the old carry's memory is reused.
+      evaluate: as in ``Programs``.
+      carry_shape, spans_shape: shapes, dtypes and shardings.
+      over_lanes: maps a function of one lane over all lanes.
+      place: puts arrays with a leading axis of lanes on their devices.
+      metrics: as in ``Programs``.
+    """
+
+    workload: Workload
+    train: Examples | None
+    start: Callable[[Any, Spans], Any]
+    evaluate: Callable[[Any, Array], tuple[Array, Array]]
+    carry_shape: Any
+    spans_shape: Spans
+    over_lanes: Callable[[Callable[..., Any]], Callable[..., Any]]
+    place: Callable[[Any], Any]
+    metrics: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=16)
+def _shared(
+    dataset: str,
+    data: str,  # which tells programs apart, and no more
+    model: str,
+    options: str,
+    optimizer: str,
+    lanes: int,
+    strategy: str,
+    source: str,
+) -> _SharedPrograms:
+    row = registry.dataset(dataset, json.loads(source))
+    workload = registry.workload(row, model, json.loads(options), optimizer)
+    mesh = jax.make_mesh((jax.local_device_count(),), ("trial",), axis_types=(AxisType.Auto,))
+    by_lane, everywhere = NamedSharding(mesh, P("trial")), NamedSharding(mesh, P())
+    # A tuple, in the order of the metrics: JAX sorts a dict by its keys.
+    splits = tuple(first_examples(getattr(workload.splits, name), row.evaluation_examples) for name in row.splits)
+    splits = jax.device_put(splits, everywhere)
+
+    spans_dtypes = _spans_dtypes(workload)
+    one_lane = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), spans_dtypes)
+    lane_shape = jax.eval_shape(functools.partial(_fresh, workload), one_lane)
+    carry_shape = jax.tree.map(lambda a: _lanes_of(lanes, a.shape, a.dtype, by_lane), lane_shape)
+    spans_shape = jax.tree.map(lambda dtype: _lanes_of(lanes, (), dtype, by_lane), spans_dtypes)
+    active_shape = _lanes_of(lanes, (), jnp.bool_, by_lane)
+
+    over_lanes = functools.partial(_over_lanes, mesh, strategy)
+    start_lanes = jax.jit(over_lanes(functools.partial(_start_lane, workload)), donate_argnums=0)
+    start = start_lanes.lower(carry_shape, spans_shape, None).compile()
+    evaluate_lanes = jax.jit(over_lanes(functools.partial(_evaluate_lane, workload)))
+    evaluate = evaluate_lanes.lower(carry_shape, active_shape, splits).compile()
+    place = functools.partial(jax.device_put, device=by_lane)
+    return _SharedPrograms(
+        workload=workload,
+        train=jax.device_put(workload.splits.train, everywhere),
+        start=lambda carry, spans: start(carry, spans, None),
+        evaluate=lambda carry, active: evaluate(carry, place(active), splits),
+        carry_shape=carry_shape,
+        spans_shape=spans_shape,
+        over_lanes=over_lanes,
+        place=place,
+        metrics=registry.metrics(row),
+    )
+
+
 @functools.lru_cache(maxsize=16)
 def _build(
     dataset: str,
-    data: str,  # which tells programs apart, and no more
+    data: str,
     model: str,
     options: str,
     optimizer: str,
@@ -110,33 +180,22 @@ def _build(
     source: str,
 ) -> Programs:
     began = time.perf_counter()
-    row = registry.dataset(dataset, json.loads(source))
-    workload = registry.workload(row, model, json.loads(options), optimizer)
-    mesh = jax.make_mesh((jax.local_device_count(),), ("trial",), axis_types=(AxisType.Auto,))
-    by_lane, everywhere = NamedSharding(mesh, P("trial")), NamedSharding(mesh, P())
-    train = jax.device_put(workload.splits.train, everywhere)
-    # A tuple, in the order of the metrics: JAX sorts a dict by its keys.
-    splits = tuple(first_examples(getattr(workload.splits, name), row.evaluation_examples) for name in row.splits)
-    splits = jax.device_put(splits, everywhere)
+    shared = _shared(dataset, data, model, options, optimizer, lanes, strategy, source)
+    train_lane = functools.partial(_train_lane, shared.workload, batch_size)
+    train_lanes = jax.jit(shared.over_lanes(train_lane), donate_argnums=0)
+    train = train_lanes.lower(shared.carry_shape, shared.spans_shape, shared.train).compile()
 
-    train_lane = functools.partial(_train_lane, workload, batch_size)
-    spans_dtypes = _spans_dtypes(workload)
-    one_lane = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), spans_dtypes)
-    lane_shape = jax.eval_shape(functools.partial(_fresh, workload), one_lane)
-    carry_shape = jax.tree.map(lambda a: _lanes_of(lanes, a.shape, a.dtype, by_lane), lane_shape)
-    spans_shape = jax.tree.map(lambda dtype: _lanes_of(lanes, (), dtype, by_lane), spans_dtypes)
-    active_shape = _lanes_of(lanes, (), jnp.bool_, by_lane)
+    def advance(carry: Any, spans: Spans) -> Any:
+        placed = shared.place(spans)
+        if np.any((spans.start == 0) & (spans.stop > 0)):
+            carry = shared.start(carry, placed)
+        return train(carry, placed, shared.train)
 
-    over_lanes = functools.partial(_over_lanes, mesh, strategy)
-    advance = jax.jit(over_lanes(train_lane), donate_argnums=0).lower(carry_shape, spans_shape, train).compile()
-    evaluate_lanes = jax.jit(over_lanes(functools.partial(_evaluate_lane, workload)))
-    evaluate = evaluate_lanes.lower(carry_shape, active_shape, splits).compile()
-    place = functools.partial(jax.device_put, device=by_lane)
     return Programs(
-        advance=lambda carry, spans: advance(carry, place(spans), train),
-        evaluate=lambda carry, active: evaluate(carry, place(active), splits),
-        empty=lambda: jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), carry_shape),
-        metrics=registry.metrics(row),
+        advance=advance,
+        evaluate=shared.evaluate,
+        empty=lambda: jax.tree.map(lambda a: shared.place(np.zeros(a.shape, a.dtype)), shared.carry_shape),
+        metrics=shared.metrics,
         lanes=lanes,
         strategy=strategy,
         compile_seconds=time.perf_counter() - began,
@@ -183,11 +242,15 @@ def _fresh(workload: Workload, spans: Spans) -> tuple[Any, Any]:
     return params, _rule(workload, spans, jnp.int32(0)).init(params)
 
 
-def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, train: Examples | None) -> Any:
-    """Takes one trial from step ``start`` to ``stop``, initializing it at step 0; an idle lane is left unchanged."""
-    _, data_key = streams.keys(spans.seed)
+def _start_lane(workload: Workload, carry: Any, spans: Spans, nothing: None) -> Any:
+    """Initializes a trial that takes its first step; any other lane is left unchanged."""
     starts = (spans.start == 0) & (spans.stop > 0)
-    carry = jax.lax.cond(starts, lambda: _fresh(workload, spans), lambda: carry)
+    return jax.lax.cond(starts, lambda: _fresh(workload, spans), lambda: carry)
+
+
+def _train_lane(workload: Workload, batch_size: int, carry: Any, spans: Spans, train: Examples | None) -> Any:
+    """Takes one trial from step ``start`` to ``stop``; an idle lane is left unchanged."""
+    _, data_key = streams.keys(spans.seed)
 
     def step(at: Array, carry: Any, batch: Examples) -> Any:
         params, state = carry
