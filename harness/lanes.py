@@ -276,7 +276,7 @@ def _epochs(step: Callable[..., Any], spans: Spans, carry: Any, key: Array, batc
 
     def one(at: Array, carry: Any, order: Array) -> Any:
         rows = jax.lax.dynamic_slice(order, ((at % steps_per_epoch) * batch_size,), (batch_size,))
-        return step(at, carry, jax.tree.map(lambda a: a.at[rows].get(mode="promise_in_bounds"), train))
+        return step(at, carry, jax.tree.map(lambda a: _rows_of(a, rows), train))
 
     def epoch(at_carry: tuple[Array, Any]) -> tuple[Array, Any]:
         at, carry = at_carry
@@ -286,6 +286,12 @@ def _epochs(step: Callable[..., Any], spans: Spans, carry: Any, key: Array, batc
         return end, jax.lax.fori_loop(at, end, lambda i, c: one(i, c, order), carry)
 
     return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, epoch, (spans.start, carry))[1]
+
+
+def _rows_of(array: Array, rows: Array) -> Array:
+    """Rows of an array. As rows of a matrix, whose elements a CPU finds without dividing by every dimension."""
+    flat = array.reshape(len(array), -1).at[rows].get(mode="promise_in_bounds")
+    return flat.reshape(len(rows), *array.shape[1:])
 
 
 def _evaluate_lane(workload: Workload, carry: Any, active: Array, splits: tuple[Examples, ...]) -> tuple[Array, Array]:
