@@ -1,10 +1,18 @@
 """JAX's persistent compilation cache, on for every program however small."""
 
+import contextlib
+import fcntl
+import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from results.bad_input import BadInput
 from workloads import caches
+
+if TYPE_CHECKING:
+    from jax.stages import Compiled, Lowered
 
 
 def obstacle() -> str | None:
@@ -36,3 +44,23 @@ def enable() -> None:
         jax.config.update("jax_compilation_cache_dir", str(caches.folder("xla")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def compiled(program: "Lowered") -> "Compiled":
+    """A program, compiled. Of the processes that need it at once one compiles; the others read what that one cached."""
+    import jax
+
+    with _in_turn(program.as_text()) if jax.config.values["jax_compilation_cache_dir"] else contextlib.nullcontext():
+        return program.compile()
+
+
+@contextlib.contextmanager
+def _in_turn(text: str) -> Iterator[None]:
+    """Waits for processes of this machine that are compiling the same program, or one of few others."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, BadInput):  # a folder that cannot be written to caches nothing, either
+            folder = caches.folder("compiling")
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(open(folder / hashlib.sha256(text.encode()).hexdigest()[:2], "w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -14,7 +14,8 @@ import optax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from harness import streams
+from harness import compile_cache, streams
+from harness.programs_key import programs_key
 from results.plans.batch_study import BatchStudy
 from workloads import registry, schedules
 from workloads.workload import Array, Examples, Workload, first_examples
@@ -67,18 +68,6 @@ class Programs(NamedTuple):
 def default_strategy() -> str:
     """``map``, one lane after the other, on a CPU, where it is faster and bitwise reproducible; ``vmap`` elsewhere."""
     return "map" if jax.default_backend() == "cpu" else "vmap"
-
-
-def programs_key(study: BatchStudy) -> tuple[str, str, str, str, str, int]:
-    """The key of a study's programs: studies with equal keys share them.
-
-    Optimizers that share an update rule share programs; the first of them by name stands for all.
-    """
-    update_rule = registry.OPTIMIZERS[study.optimizer].update_rule
-    stand_in = next(name for name, row in registry.OPTIMIZERS.items() if row.update_rule is update_rule)
-    options = json.dumps(dict(study.model_options), sort_keys=True)
-    data = json.dumps([study.dataset_version, dict(study.dataset_options)], sort_keys=True)
-    return study.dataset, data, study.model, options, stand_in, study.batch_size
 
 
 def programs_for(
@@ -150,9 +139,9 @@ def _shared(
 
     over_lanes = functools.partial(_over_lanes, mesh, strategy)
     start_lanes = jax.jit(over_lanes(functools.partial(_start_lane, workload)), donate_argnums=0)
-    start = start_lanes.lower(carry_shape, spans_shape, None).compile()
+    start = compile_cache.compiled(start_lanes.lower(carry_shape, spans_shape, None))
     evaluate_lanes = jax.jit(over_lanes(functools.partial(_evaluate_lane, workload)))
-    evaluate = evaluate_lanes.lower(carry_shape, active_shape, splits).compile()
+    evaluate = compile_cache.compiled(evaluate_lanes.lower(carry_shape, active_shape, splits))
     place = functools.partial(jax.device_put, device=by_lane)
     return _SharedPrograms(
         workload=workload,
@@ -183,7 +172,7 @@ def _build(
     shared = _shared(dataset, data, model, options, optimizer, lanes, strategy, source)
     train_lane = functools.partial(_train_lane, shared.workload, batch_size)
     train_lanes = jax.jit(shared.over_lanes(train_lane), donate_argnums=0)
-    train = train_lanes.lower(shared.carry_shape, shared.spans_shape, shared.train).compile()
+    train = compile_cache.compiled(train_lanes.lower(shared.carry_shape, shared.spans_shape, shared.train))
 
     def advance(carry: Any, spans: Spans) -> Any:
         placed = shared.place(spans)

@@ -81,7 +81,7 @@ def _batch(job: Job) -> Mapping[int, TrialOutcome]:
 
 
 def _batch_programs(study: Any) -> Hashable:
-    from harness.lanes import programs_key
+    from harness.programs_key import programs_key
 
     return programs_key(study)
 
