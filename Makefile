@@ -24,10 +24,7 @@ endef
 quickstart: .venv/installed
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
 	$(BIN)/python -m sweeps +experiment=alx2022/quickstart store=$(STORE) -m
-	$(BIN)/python -m analysis epochs --store $(STORE)
-	$(BIN)/python -m analysis steps --store $(STORE)
-	$(BIN)/python -m analysis fit --store $(STORE)
-	$(BIN)/python -m analysis figures --store $(STORE) --out $(FIGURES)
+	$(BIN)/python -m analysis all --store $(STORE) --out $(FIGURES)
 
 test: check
 	$(BIN)/python -m pytest -n 2
@@ -98,6 +95,7 @@ mlperf: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/commands.py
+	$(BIN)/python benchmarks/quickstart.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/workers.py
 	$(BIN)/python benchmarks/lanes.py

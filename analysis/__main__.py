@@ -1,4 +1,4 @@
-"""Command line: python -m analysis steps | fit | coverage | epochs | compare | figures | report."""
+"""Command line: python -m analysis steps | fit | coverage | epochs | compare | figures | report | all."""
 
 from results import command_line
 
@@ -193,6 +193,19 @@ def _report(options: argparse.Namespace) -> None:
     answer(f"{options.out} ({size / 1e6:.1f} MB); open it in a browser")
 
 
+def _all(options: argparse.Namespace) -> None:
+    from analysis import presentations
+    from results import store
+
+    kinds = {commit.kind for commit in store.catalogue(options.store)}
+    drawn = {source for kind in kinds for source in presentations.PRESENTATIONS[kind].figures}
+    names = ["epochs"] if presentations.CORES in drawn else []
+    names += ["steps", "fit"] if presentations.BATCH in drawn or not drawn else []
+    for name in (*names, "figures"):
+        own = ["--out", str(options.out)] if name == "figures" else []
+        COMMANDS[name](arguments.parser().parse_args([name, "--store", str(options.store), *own]))
+
+
 def _tell_of_figure(figure: object) -> None:
     if isinstance(figure, Path):
         answer(str(figure))
@@ -208,4 +221,5 @@ COMMANDS = {
     "compare": _compare,
     "figures": _figures,
     "report": _report,
+    "all": _all,
 }

@@ -18,7 +18,7 @@ def parser() -> CommandParser:
     target.add_argument("--value", type=float, help="the value to reach; needs --metric")
     csv.add_argument("--csv", action="store_true", help="write CSV")
     commands = top.add_subparsers(
-        dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures | report"
+        dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures | report | all"
     )
 
     def command(name: str, summary: str, fill: Callable[[CommandParser], None], *shared: CommandParser) -> None:
@@ -33,6 +33,7 @@ def parser() -> CommandParser:
     command("compare", "two stores or releases side by side", _compare_arguments, target, csv)
     command("figures", "figures as PNG and SVG", _figures_arguments)
     command("report", "all of a store as one page for a browser", _report_arguments, store, target)
+    command("all", "epochs, steps, fit and figures of a store", _all_arguments, store)
     return top
 
 
@@ -115,3 +116,8 @@ def _figures_arguments(sub: CommandParser) -> None:
 def _report_arguments(sub: CommandParser) -> None:
     sub.description = manual.REPORT
     sub.add_argument("--out", type=path, required=True, metavar="FILE", help="the page; what is there is replaced")
+
+
+def _all_arguments(sub: CommandParser) -> None:
+    sub.description = manual.ALL
+    sub.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures; made if missing")

@@ -9,6 +9,7 @@ Numbers, regimes and figures from a store of results.
   python -m analysis compare results/local results/other
   python -m analysis figures --store results/local --out figures
   python -m analysis report --store results/local --out report.html
+  python -m analysis all --store results/local --out figures
 
 steps and fit are about studies of batch sizes, epochs about factorizations on several cores, figures and report about
 all.
@@ -184,3 +185,12 @@ def meanings(columns: dict[str, str]) -> str:
     """One line for every column: its name, and what it means."""
     width = max(map(len, columns)) + 2
     return "\n".join(f"  {name:{width}}{meaning}" for name, meaning in columns.items()) + "\n"
+
+
+ALL = """\
+What epochs, steps, fit and figures tell of a store, one after the other: one process, which imports once.
+
+  python -m analysis all --store results/local --out figures
+
+epochs is left out where the store has no factorizations, steps and fit where it has nothing else.
+"""

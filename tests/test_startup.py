@@ -39,7 +39,7 @@ HELP = {
     "analysis": "usage: python -m analysis [-h]",
     **{
         f"analysis {name}": f"usage: python -m analysis {name} [-h]"
-        for name in ("steps", "fit", "coverage", "epochs", "compare", "figures", "report")
+        for name in ("steps", "fit", "coverage", "epochs", "compare", "figures", "report", "all")
     },
     "results": "usage: python -m results [-h]",
     **{

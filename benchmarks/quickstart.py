@@ -1,0 +1,85 @@
+"""Where do the seconds of `make quickstart` go? Processor and wall time of each of its commands, with cold caches.
+
+    python benchmarks/quickstart.py [--against DIR] [--json FILE] [--smoke]
+
+The commands are those that the Makefile lists, run after the installation, with a new store and a new cache folder.
+Processor time is user and system time of a command and of all processes that it started. --against does the same with
+another checkout, before this one, on the packages that this one has.
+"""
+
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from report import ROOT, BenchmarkReport, open_report
+
+LESS = 2.0  # times the processor time that the other checkout is to take
+
+
+class Cost(NamedTuple):
+    """Seconds of a command, or of several."""
+
+    cpu: float
+    wall: float
+
+
+def commands(checkout: Path, folder: Path) -> list[list[str]]:
+    """The words of the commands of `make quickstart` after the installation, for a store and figures in ``folder``."""
+    where = [f"STORE={folder / 'store'}", f"FIGURES={folder / 'figures'}", f"BIN={Path(sys.executable).parent}"]
+    lines = subprocess.run(
+        ["make", "--no-print-directory", "-n", "quickstart", *where],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=checkout,
+    ).stdout.splitlines()
+    return [
+        words for words in map(shlex.split, lines) if words[1:2] == ["-m"] and words[2].startswith(("sweeps", "an"))
+    ]
+
+
+def cost(words: list[str], checkout: Path, folder: Path) -> Cost:
+    """Seconds of a command; ends this process if it fails."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    environment = os.environ | {"SCALING_LIMITS_CACHE": str(folder / "cache"), "PYTHONPATH": str(checkout)}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=checkout, env=environment)
+    after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    if done.returncode:
+        sys.exit(done.stderr)
+    return Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, ended - began)
+
+
+def measure(report: BenchmarkReport, checkout: Path, folder: Path, label: str) -> Cost:
+    """Adds the costs of all commands of a checkout to the report, and returns their sum."""
+    costs = []
+    for words in commands(checkout, folder):
+        if report.smoke:
+            words = [*words[:2], "sweeps.plan", *words[3:]] if words[2] == "sweeps" else [*words[:3], "--help"]
+        costs.append(cost(words, checkout, folder))
+        name = " ".join(words[2:4])
+        report.add(f"{label}{name}: CPU", costs[-1].cpu, "s")
+        report.add(f"{label}{name}: wall", costs[-1].wall, "s")
+    whole = Cost(*map(sum, zip(*costs, strict=True)))
+    report.add(f"{label}all: CPU", whole.cpu, "s")
+    report.add(f"{label}all: wall", whole.wall, "s")
+    return whole
+
+
+def main(report: BenchmarkReport) -> None:
+    """Adds all figures of the quickstart to a report."""
+    against: Path | None = report.options.against
+    before = measure(report, against.resolve(), report.folder / "before", "before: ") if against else None
+    whole = measure(report, ROOT, report.folder / "here", "")
+    if before is not None:
+        report.add("CPU of the other checkout / CPU of this one", before.cpu / whole.cpu, "×", LESS)
+
+
+if __name__ == "__main__":
+    with open_report(__doc__, {"--against": {"type": Path, "metavar": "DIR", "help": "another checkout"}}) as report:
+        main(report)
