@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-FAST = ("commands", "fits", "stores", "figures")
+FAST = ("commands", "quickstart", "fits", "stores", "figures")
 SLOW = ("engine", "lanes", "workers", "published_imports", "als", "als_evaluation")  # stores has published_imports, too
 
 

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +32,36 @@ def test_the_folder_that_jax_itself_is_given_wins(told: dict[str, Any], monkeypa
     compile_cache.enable()
     assert "jax_compilation_cache_dir" not in told
     assert told["jax_persistent_cache_min_compile_time_secs"] == 0.0
+
+
+# Compiles a program once told to, and says how many it compiled itself.
+COMPILING = """
+import jax
+from jax import monitoring
+
+from harness import compile_cache
+
+compile_cache.enable()
+missed = []
+monitoring.register_event_listener(lambda event, **_: missed.append(event) if event.endswith("/cache_misses") else None)
+program = jax.jit(lambda seed: jax.random.normal(jax.random.key(seed), (3, 5)))
+lowered = program.lower(jax.numpy.uint32(1))
+missed.clear()
+print("ready", flush=True)
+input()
+compile_cache.compiled(lowered)
+print(len(missed), flush=True)
+"""
+
+
+def test_of_processes_that_need_a_program_at_once_one_compiles_it(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
+    environment |= {"SCALING_LIMITS_CACHE": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    processes = [subprocess.Popen([sys.executable, "-c", COMPILING], **pipes) for _ in range(3)]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    counts = [int(process.communicate()[0]) for process in processes]
+    assert sorted(counts) == [0, 0, 1]
