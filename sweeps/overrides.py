@@ -18,7 +18,7 @@ from sweeps.schema import StudyConfig
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 
-_FILES = ("ratings.path", "ratings.heldout", "ratings.history")  # keys whose values are files
+_FILES = ("ratings.path", "ratings.heldout", "ratings.history", "table.path")  # keys whose values are files
 FLAGS = ("-m", "--multirun", "-h", "--help")
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from results import durable
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from workloads import losses
 from workloads.datasets import table_files
@@ -116,7 +117,7 @@ def dataset(
             f"table.validation={validation:g} and table.test={test:g} are shares of the rows: validation above 0, test "
             "0 or more, and below 1 together"
         )
-    options = Options(Path(path).expanduser(), label, task, tuple(drop), tuple(text), validation, test, seed)
+    options = Options(durable.local(path), label, task, tuple(drop), tuple(text), validation, test, seed)
     facts = _facts(options, *_stamp(options.path))
     is_class = facts.task == "classification"
     return Dataset(
