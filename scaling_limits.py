@@ -31,6 +31,7 @@ COMMANDS = {
     "epochs": Command("analysis.__main__", ("epochs",), "seconds per epoch and recall of factorizations over cores"),
     "figures": Command("analysis.__main__", ("figures",), "figures as PNG and SVG"),
     "report": Command("analysis.__main__", ("report",), "all of a store as one page for a browser"),
+    "all": Command("analysis.__main__", ("all",), "epochs, steps, fit and figures of a store, one after the other"),
     "compare": Command("analysis.__main__", ("compare",), "two stores or releases side by side"),
     "coverage": Command("analysis.__main__", ("coverage",), "how often fits of simulated searches are right"),
     "verify": Command("results.__main__", ("verify",), "check hashes, tables and totals of a store or a release"),
