@@ -4,7 +4,9 @@ Imports next to nothing, so that a command is guarded before its slow imports.
 """
 
 import argparse
+import collections
 import contextlib
+import difflib
 import functools
 import importlib
 import os
@@ -93,20 +95,22 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
       flags: options without a value, such as --multirun; left as they are.
 
     Raises:
-      BadInput: an option without its value.
+      BadInput: an option without its value, unless it is like one of the flags.
     """
-    left, pairs = iter(words), []
-    for word in left:
+    left, pairs = collections.deque(words), []
+    while left:
+        word = left.popleft()
+        key, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or word in flags:
             pairs.append(word)
             continue
-        key, equals, value = word[2:].partition("=")
-        if not equals:
-            value = next(left, "")
-            if not value or value.startswith("-"):
-                others = f"; options without one: {', '.join(flags)}" if flags else ""
-                raise BadInput(f"{word} has no value; write {word} VALUE or {key}=VALUE{others}")
-        pairs.append(f"{key.replace('-', '_')}={value}")
+        if not equals and (not left or left[0].startswith("-")):
+            if difflib.get_close_matches(word, flags, cutoff=0.7):
+                pairs.append(word)  # for the command to refuse
+                continue
+            others = f"; options without one: {', '.join(flags)}" if flags else ""
+            raise BadInput(f"{word} has no value; write {word} VALUE or {key}=VALUE{others}")
+        pairs.append(f"{key.replace('-', '_')}={value if equals else left.popleft()}")
     return pairs
 
 

@@ -98,6 +98,7 @@ def test_words_of_both_forms_mean_the_same() -> None:
         "optimizer=sgd",
         "--multirun",
     ]
+    assert command_line.as_pairs(["--multirum", "-m"], ("-m", "--multirun")) == ["--multirum", "-m"]
     for parser, one, other in (
         (arguments.parser(), ["fit", "--store", "s", "--best-of", "8,16"], ["fit", "store=s", "best_of=8,16"]),
         (results_cli.parser(), ["merge", "a=b", "--store", "s"], ["merge", "store=s", "a=b"]),
