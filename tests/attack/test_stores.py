@@ -19,7 +19,7 @@ import pytest
 
 from results import __main__ as cli
 from results import durable, store
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Damaged
 from results.plans import schema
 from results.storage import compaction, envelope
@@ -408,7 +408,7 @@ def test_hostile_stores(folder: Path, what: str, capsys: pytest.CaptureFixture[s
     *lines, last = captured.out.splitlines()
     assert any(expected in line for line in lines), lines
     assert all(line.startswith(f"{folder}/") and len(line) < 600 for line in lines)
-    assert f"; {len(lines):,} faults" in last
+    assert f"; {number_of(len(lines), 'fault')}" in last
     assert "Traceback" not in captured.err
     # Whoever reads such a store, or is about to write to it, is told or does not notice; nothing happens outside of it.
     for look in (store.catalogue, store.read, store.names, lambda place: Claim(place, study.name).tables()):

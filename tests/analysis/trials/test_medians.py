@@ -232,7 +232,7 @@ def test_a_summary_of_one_study(swept):
         (["--rule", "median", "--first", "9"], "--first goes with --rule released"),
         (["--rule", "median", "--k", "0"], "--k must be at least 1, not 0"),
         (["--rule", "median", "--k", "8", "--best-of", "9"], "--best-of 9 needs at least 9 trials; --k gives 8"),
-        (["--rule", "mean"], "invalid choice"),
+        (["--rule", "mean"], "unknown --rule 'mean'"),
         (["--rule", "median", "--metric", "nope", "--value", "1"], "unknown metric 'nope'"),
     ],
 )
