@@ -101,9 +101,12 @@ def shared_plan(study: Plan) -> dict[str, object]:
 
 
 def distinction(key: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
-    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``; empty if none."""
-    own = plans[key]
-    fields = [field for field in own if any(plan.get(field) != own[field] for plan in plans.values())]
+    """The fields, with their values, in which the plan ``key`` differs from any other of ``plans``; empty if none.
+
+    Of options of data only those that differ are told.
+    """
+    own, *others = (_with_options(plan) for plan in (plans[key], *plans.values()))
+    fields = [field for field in own if any(plan.get(field) != own[field] for plan in others)]
     return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
 
 
@@ -134,6 +137,13 @@ def _names(study: Plan, field: str) -> list[str]:
 def _there(commits: Sequence[Commit]) -> str:
     names = {f"{one.study.dataset}/{one.study.model_label}/{one.study.optimizer}" for one in commits}
     return f"there are {text.first_few(sorted(names))}" if names else "the store has no study over batch sizes"
+
+
+def _with_options(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan whose options of data are fields, as ``dataset.seed`` beside the study's ``seed``."""
+    options = plan.get("dataset_options", {})
+    fields = {name: value for name, value in plan.items() if name != "dataset_options"}
+    return fields | {f"dataset.{name}": value for name, value in options.items()}
 
 
 def _brief(field: str, value: Any) -> str:

@@ -19,6 +19,7 @@ from analysis.plotting import draw
 PNG_DPI = 200
 SMALLEST = 4.0  # letters, points
 CHARACTERS_ACROSS = 88  # of the second line of title at its full size
+LONGEST = 180  # characters of a file name before its ending; file systems take 255 bytes
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "scaling-limits",  # the same picture is the same file
     "font.family": "DejaVu Sans",
@@ -113,8 +114,8 @@ def keep_inside(words: Text | Legend) -> None:
 
 
 def slug(names: Sequence[str]) -> str:
-    """A file name made of ``names``."""
-    return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)
+    """A file name made of ``names``, without its ending; cut where file systems might not take it."""
+    return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)[:LONGEST]
 
 
 def unique_stem(stem: str, taken: set[str]) -> str:
