@@ -28,6 +28,8 @@ from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # tests that run make are no part of `make test`
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,19 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+# Makes the terminal the command's own, without a fork of a process that runs JAX.
+_OWN_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 _ESCAPE = re.compile(r"\x1b\[([0-9]*)([A-Z])")
 
 
@@ -37,7 +45,12 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         environment = {key: value for key, value in (environment or os.environ).items() if key not in _SIZES}
         self.process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment, preexec_fn=_own_terminal
+            [sys.executable, "-c", _OWN_TERMINAL, *command],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=folder,
+            env=environment,
         )
         os.close(theirs)
 
@@ -112,8 +125,3 @@ def screen(text: str, columns: int) -> list[str]:
 
 
 _SIZES = ("COLUMNS", "LINES")
-
-
-def _own_terminal() -> None:
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

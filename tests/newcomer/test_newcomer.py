@@ -13,7 +13,7 @@ A command is one line of bash, run in a folder of its own that is empty but for 
     hide      programs that are not found on PATH
     readonly  the folder cannot be written to
     columns   it runs in a terminal of this width, and no line is wider
-    slow      it takes more than five seconds
+    slow      it takes more than five seconds; those that read a store are slow, too
 """
 
 import fcntl
@@ -38,6 +38,8 @@ ROOT = HERE.parents[1]
 KEYS = {
     *("run", "exit", "says", "never", "lines", "leaves", "files", "unset", "hide", "readonly", "columns", "slow"),
 }
+SLOW = ("STORE", "RELEASE", "MLPERF")
+STORES = re.compile(r"\$(\w+)")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TRACEBACK = "Traceback (most recent call last)"
 # Two studies of a network and one of a factorization, which take some ten seconds.
@@ -51,7 +53,7 @@ STORE = (
 def _commands() -> Iterator[Any]:
     for path in sorted(HERE.glob("*.toml")):
         for number, command in enumerate(tomllib.loads(path.read_text())["command"], start=1):
-            marks = [pytest.mark.slow] if command.get("slow") else []
+            marks = [pytest.mark.slow] if command.get("slow") or set(SLOW) & set(STORES.findall(command["run"])) else []
             yield pytest.param(command, id=f"{path.stem}-{number}", marks=marks)
 
 
