@@ -7,14 +7,13 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 
 import argparse
 import functools
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import arguments, columns
-from results.bad_input import BadInput, printable
+from results.bad_input import BadInput
 from results.command_line import answer, quoted, say
 
 if TYPE_CHECKING:
@@ -27,22 +26,13 @@ if TYPE_CHECKING:
 def main(words: list[str] | None = None) -> int | None:
     """Runs one command and returns its exit code; a user's mistake is one line and 2."""
     options = arguments.parser().parse_args(words)
+    command_line.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     return COMMANDS[options.command](options)
 
 
-def _csv(table: "pd.DataFrame") -> None:
-    """Prints a table as CSV, a row a line."""
-    texts = table.select_dtypes(include=["object", "string", "category"])
-    escaped = {str(name): [printable(c) if isinstance(c, str) else c for c in texts[name]] for name in texts}
-    table.assign(**escaped).to_csv(sys.stdout, index=False)
-
-
-def _print(options: argparse.Namespace, table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
-    """Prints what a command answers: with --csv the table, else what a reader is shown of it."""
-    if options.csv:
-        _csv(table)
-    else:
-        answer(as_text())
+def _print(table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
+    """Prints what a command answers: with --csv or --json the table, else what a reader is shown of it."""
+    command_line.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
 
 
 def _request(options: argparse.Namespace) -> tuple[str, float] | None:
@@ -96,7 +86,7 @@ def _steps(options: argparse.Namespace) -> None:
     for note in notes:
         say(f"note: {note}")
     then = f"fit --store {quoted(options.store)}"
-    _print(options, table[list(names)], lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
+    _print(table[list(names)], lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
 
 
 def _fit(options: argparse.Namespace) -> None:
@@ -119,7 +109,6 @@ def _fit(options: argparse.Namespace) -> None:
     table = fits.checks(*named_fits) if options.checks else fits.table(*named_fits)
     then = f"\nnext: python -m analysis figures --store {quoted(options.store)} --out figures" if options.store else ""
     _print(
-        options,
         table,
         lambda: (fits.checks_as_text(*named_fits) if options.checks else fits.as_text(table)) + then,
     )
@@ -134,8 +123,8 @@ def _coverage(options: argparse.Namespace) -> None:
             raise BadInput(f"--{name} must be at least {least}, not {number}")
 
     tables = {"fits": coverage, "cores": of_cores}
-    if options.csv:  # one table has one header
-        _csv(tables[options.of or "fits"].run(options.datasets, options.seed, say))
+    if command_line.is_data():  # one table has one header
+        _print(tables[options.of or "fits"].run(options.datasets, options.seed, say), str)
         return
     for i, name in enumerate([options.of] if options.of else tables):
         began = time.monotonic()
@@ -157,14 +146,14 @@ def _epochs(options: argparse.Namespace) -> None:
     then = f"figures --store {folder} --out figures" if options.fit else f"epochs --store {folder} --fit"
     shown_table = core_counts.table(core_fits) if options.fit else table
     words = core_counts.as_text(core_fits) if options.fit else epochs.as_text(table)
-    _print(options, shown_table, lambda: f"{words}\n\nnext: python -m analysis {then}")
+    _print(shown_table, lambda: f"{words}\n\nnext: python -m analysis {then}")
 
 
 def _compare(options: argparse.Namespace) -> int:
     from analysis import compare
 
     table = compare.table(options.a, options.b, _request(options))
-    _print(options, table, lambda: compare.as_text(table, options.a, options.b))
+    _print(table, lambda: compare.as_text(table, options.a, options.b))
     return int(compare.differs(table))
 
 
@@ -172,7 +161,7 @@ def _figures(options: argparse.Namespace) -> None:
     from analysis.figures import registry
 
     if options.list:
-        answer(registry.listing())
+        command_line.show(("figure", "shows"), registry.listed(), registry.listing)
         return
     if options.store is None or options.out is None:
         raise BadInput("figures needs --store DIR and --out DIR, or --list")

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 
 from analysis import columns, manual
+from results import command_line
 from results.command_line import CommandParser, location, path
 from results.rules.answers import RULES
 
@@ -16,7 +17,7 @@ def parser() -> CommandParser:
     store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     target.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
     target.add_argument("--value", type=float, help="the value to reach; needs --metric")
-    csv.add_argument("--csv", action="store_true", help="write CSV")
+    command_line.add_output_arguments(csv)
     commands = top.add_subparsers(
         dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures | report | all"
     )
@@ -31,7 +32,7 @@ def parser() -> CommandParser:
     )
     command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments, store, csv)
     command("compare", "two stores or releases side by side", _compare_arguments, target, csv)
-    command("figures", "figures as PNG and SVG", _figures_arguments)
+    command("figures", "figures as PNG and SVG", _figures_arguments, csv)
     command("report", "all of a store as one page for a browser", _report_arguments, store, target)
     command("all", "epochs, steps, fit and figures of a store", _all_arguments, store)
     return top

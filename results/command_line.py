@@ -9,11 +9,14 @@ import contextlib
 import difflib
 import functools
 import importlib
+import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +31,17 @@ _OURS = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 _INSTALLED = "in a checkout make quickstart installs everything into .venv; elsewhere pip install scaling-limits does"
 
 _names: dict[str, str] = {}  # of commands, in place of those that texts have; see ``rename``
+
+
+class _Output:
+    """How results are printed: text, csv or json; and whether text keeps its width on a terminal."""
+
+    form = "text"
+    wide = False
+
+
+_output = _Output()
+OUTPUT_FLAGS = ("--csv", "--json", "--wide")
 
 
 class _Terminated(BaseException):
@@ -171,19 +185,37 @@ def path(text: str) -> Path:
 path.__name__ = "local path"  # as argparse calls it
 
 
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds --csv, --json and --wide, the words of ``set_output``."""
+    parser.add_argument("--csv", action="store_true", help="write CSV")
+    parser.add_argument("--json", action="store_true", help="write JSON: a list of objects, empty cells null")
+    parser.add_argument("--wide", action="store_true", help="whole tables on a terminal, however wide; as in a pipe")
+
+
 def quoted(folder: Any) -> str:
     """A path or URL as a word of a command line, in quotes if a shell needs them."""
     return shlex.quote(str(folder))
 
 
 def answer(lines: str) -> None:
-    """Prints the result of a command."""
-    print("\n".join(map(printable, renamed(lines).split("\n"))), flush=True)
+    """Prints the result of a command; on a terminal long lines of prose are wrapped."""
+    columns = width(sys.stdout)
+    print("\n".join(_wrapped(printable(line), columns) for line in renamed(lines).split("\n")), flush=True)
 
 
 def say(line: str) -> None:
-    """Prints a line to the user that is not part of the result."""
-    print(printable(renamed(line)), file=sys.stderr, flush=True)
+    """Prints a line to the user that is not part of the result; on a terminal it is wrapped."""
+    print(_wrapped(printable(renamed(line)), width(sys.stderr)), file=sys.stderr, flush=True)
+
+
+def _wrapped(line: str, columns: int | None) -> str:
+    """A line within so many columns; words, such as paths, stay whole."""
+    if columns is None or len(line) <= columns:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(
+        line, max(columns, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def report_some(lines: Sequence[str], report: Callable[[str], None], most: int = 10) -> None:
@@ -194,27 +226,117 @@ def report_some(lines: Sequence[str], report: Callable[[str], None], most: int =
         report(f"and {len(lines) - most} more")
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]], left: Iterable[str] | None = None) -> str:
-    """The lines of a table, with columns two spaces apart.
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    left: Iterable[str] | None = None,
+    *,
+    prose: Iterable[str] = (),
+    least: Sequence[str] = (),
+    foot: Iterable[Sequence[Any]] = (),
+) -> str:
+    """The lines of a table, with columns two spaces apart, as wide as standard output is.
 
     Args:
       header: names of the columns.
       rows: their cells; ints are printed with thousands separators.
       left: columns that are aligned to the left, the others to the right; None: all but those of ints.
+      prose: columns whose cells are wrapped rather than shortened.
+      least: columns in the order in which they are left out where nothing else helps.
+      foot: further rows at the end, such as totals.
     """
-    cells = list(rows)
+    from results import text_table
+
+    cells, last = list(rows), list(foot)
     if left is None:
-        left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in cells)]
-    at_left = [name in set(left) for name in header]
-    lines = [[f"{cell:,}" if isinstance(cell, int) else printable(cell) for cell in row] for row in (header, *cells)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if is_left else cell.rjust(width)
-            for cell, width, is_left in zip(line, widths, at_left, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+        left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in (*cells, *last))]
+    lines = [[f"{cell:,}" if isinstance(cell, int) else printable(cell) for cell in row] for row in (*cells, *last)]
+    columns = [
+        text_table.Column(printable(name), tuple(line[i] for line in lines), name in set(left), name in set(prose))
+        for i, name in enumerate(header)
+    ]
+    return text_table.render(columns, len(last), least, width(sys.stdout))
+
+
+def width(stream: Any) -> int | None:
+    """Columns that a stream has room for; None: as many as there are, in a pipe, a file, or with --wide."""
+    if _output.wide or not stream.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def set_output(*, csv: bool = False, json: bool = False, wide: bool = False) -> None:
+    """Chooses how ``show`` prints a table, and whether texts are as wide as they are; every command does so.
+
+    Raises:
+      BadInput: CSV and JSON at once.
+    """
+    if csv and json:
+        raise BadInput("--csv and --json are two forms of one table; give one of them")
+    _output.form, _output.wide = "csv" if csv else "json" if json else "text", wide
+
+
+def is_data() -> bool:
+    """Whether standard output is to be CSV or JSON, and nothing else."""
+    return _output.form != "text"
+
+
+def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callable[[], str]) -> None:
+    """Prints what a command answers: its table as CSV or JSON, or what a reader is shown of it.
+
+    Args:
+      columns: names of the columns.
+      rows: their values; None, NaN and pandas.NA are empty in CSV and null in JSON, as infinity is in JSON.
+      as_text: gives the text for a reader.
+    """
+    if not is_data():
+        answer(as_text())
+        return
+    values = [[_plain(value) for value in row] for row in rows]
+    if _output.form == "csv":
+        import csv
+
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([printable(v) if isinstance(v, str) else v for v in row] for row in values)
+    else:
+        show_json([dict(zip(columns, row, strict=True)) for row in values])
+
+
+def show_json(value: Any) -> None:
+    """Prints a value as JSON, an object of a list a line."""
+    import json
+
+    def dump(one: Any) -> str:
+        return json.dumps(one, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf"), allow_nan=False)
+
+    def finite(one: Any) -> Any:
+        if isinstance(one, dict):
+            return {name: finite(each) for name, each in one.items()}
+        return None if isinstance(one, float) and not math.isfinite(one) else one
+
+    if isinstance(value, list):
+        print("[" + ",".join("\n" + dump(finite(one)) for one in value) + "\n]", flush=True)
+    else:
+        print(dump(value), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    """A value of Python; None for one that is missing."""
+    if value is None or type(value).__name__ == "NAType":
+        return None
+    if hasattr(value, "dtype"):  # a scalar of NumPy
+        value = float(str(value)) if value.dtype.kind == "f" else value.item()
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def numbered(name: str) -> tuple[tuple[int, int, str], ...]:
+    """The key that sorts names by the numbers in them: b1, b2, b1024. Hexadecimal hashes at the end stay texts."""
+    base, dash, tail = name.rpartition("-")
+    if not dash or not re.fullmatch(r"[0-9a-f]{8,16}", tail):
+        base, tail = name, ""
+    words = [word for word in re.split(r"(\d+)", base) if word]
+    return (*((0, int(word), word) if word.isdecimal() else (1, 0, word) for word in words), (-1, 0, tail))
 
 
 def _exit_code(main: Callable[[], int | None]) -> int:

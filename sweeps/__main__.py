@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sweeps.launchers.local import StudyOutcome
     from sweeps.planning import Request
 
+_HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
+
 
 @command_line.guarded
 def main(argv: list[str]) -> int:
@@ -30,15 +32,19 @@ def main(argv: list[str]) -> int:
     to_run, missing, stored = planning.to_run(request)
     if not to_run:
         present = f"{number_of(len(request.studies), 'study')} with {number_of(stored, 'trial')}"
-        answer(f"nothing to train: {present} stored in {request.store} already")
+        if command_line.is_data():
+            command_line.show(_HEADER, (), str)
+        tell = say if command_line.is_data() else answer
+        tell(f"nothing to train: {present} stored in {request.store} already")
         return 0
     planning.make_ready(request, to_run, say)
     already = f"; {stored:,} trials are stored already" if stored else ""
     say(f"{number_of(len(to_run), 'study')}, {number_of(sum(missing.values()), 'trial')} to run{already}")
     outcomes = _run(request, to_run, missing)
-    ran = sorted(outcome.summary for outcome in outcomes)
-    rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, f"{s.seconds:.1f}") for s in ran]
-    print(command_line.table(("study", "ran", "complete", "infeasible", "incomplete", "seconds"), rows))
+    ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: command_line.numbered(one.study))
+    rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, round(s.seconds, 1)) for s in ran]
+    texts = [(*row[:-1], f"{row[-1]:.1f}") for row in rows]
+    command_line.show(_HEADER, rows, lambda: command_line.table(_HEADER, texts))
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
         for line in [f"{why}, called from", *(f"  {place}" for place in places)] if places else ():
@@ -48,7 +54,8 @@ def main(argv: list[str]) -> int:
         return 1
     reading = {READERS[study.kind].command for study in request.studies}
     commands = [f"python -m analysis {command} --store {quoted(request.store)}" for command in sorted(reading)]
-    answer(f"stored in {request.store}; next: {', or '.join(commands)}")
+    tell = say if command_line.is_data() else answer
+    tell(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
 
 

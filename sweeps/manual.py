@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import conf
+from results import command_line
 from results.command_line import answer
 from sweeps import overrides
 
@@ -15,6 +16,7 @@ _CONF = Path(conf.__path__[0])
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
     """Splits a command line; for ``--help`` prints ``about`` and all keys and choices, and exits."""
     line = overrides.command_line(argv)
+    command_line.set_output(**{flag[2:]: flag in argv for flag in command_line.OUTPUT_FLAGS})
     if {"-h", "--help"} & set(argv):
         answer(_help(about))
         sys.exit()
@@ -22,7 +24,7 @@ def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
 
 
 def _help(about: str) -> str:
-    lines = [about.strip(), "", "examples:"]
+    lines = [about.strip(), "--csv and --json print the table alone, in that form; --wide all of it on a terminal.", "", "examples:"]
     lines += [
         "  python -m sweeps task=digits_fc optimizer=nesterov batch_size=64",
         "  python -m sweeps optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",

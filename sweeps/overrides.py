@@ -12,14 +12,14 @@ from omegaconf import OmegaConf
 
 import conf
 from results.bad_input import BadInput, check_choice
-from results.command_line import as_pairs
+from results.command_line import OUTPUT_FLAGS, as_pairs
 from sweeps.schema import StudyConfig
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 
 _FILES = ("ratings.path", "ratings.heldout", "ratings.history", "table.path")  # keys whose values are files
-FLAGS = ("-m", "--multirun", "-h", "--help")
+FLAGS = ("-m", "--multirun", "-h", "--help", *OUTPUT_FLAGS)
 
 
 class CommandLine(NamedTuple):
@@ -57,7 +57,7 @@ def command_line(argv: Sequence[str]) -> CommandLine:
         check_choice("option", flag, FLAGS)
     stores = [word.partition("=")[2] for word in words if word.startswith("store=")]
     others = tuple(word for word in words if not word.startswith(("-", "store=")))
-    return CommandLine(others, bool(flags), _unquoted(stores[-1]) if stores else None)
+    return CommandLine(others, bool({*flags} - {*OUTPUT_FLAGS}), _unquoted(stores[-1]) if stores else None)
 
 
 def _unquoted(text: str) -> str:

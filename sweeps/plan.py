@@ -21,18 +21,21 @@ def main(argv: list[str]) -> int:
 
     request = planning.request(line)
     rows, new_trials, new_steps = [], 0, 0
-    for study in request.studies:
+    for study in sorted(request.studies, key=lambda study: command_line.numbered(study.name)):
         missing, planned = store.progress(request.store, study).to_run, study.request.planned
         steps = missing * study.budget_steps
         rows.append((study.name, planned, planned - missing, missing, study.budget_steps, steps))
         new_trials, new_steps = new_trials + missing, new_steps + steps
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
-    print(command_line.table(header, rows))
+    if command_line.is_data():
+        command_line.show([name.replace(",", "").replace(" ", "_") for name in header], rows, str)
+        return 0
+    command_line.answer(command_line.table(header, rows))
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
     for kind, studies in by_kind.items():
         for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in studies]):
-            print(text)
+            command_line.answer(text)
     notes = [note for kind, studies in by_kind.items() if studies for note in READERS[kind].notes(studies)]
     to_run = f"{number_of(new_trials, 'trial')} to run, at most {number_of(new_steps, 'trial-step')}"
-    print(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
+    command_line.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
     return 0

@@ -1,4 +1,4 @@
-"""python -m sweeps.status [store=DIR] [--watch]: what is done, running, missing and failed, study by study.
+"""python -m sweeps.status [store=DIR] [--watch] [--csv | --json] [--wide]: what is done, running, missing and failed, study by study.
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process of this machine works on it, and `unfinished` while part of what was requested is
@@ -32,16 +32,19 @@ def main(argv: list[str]) -> int:
         return 0
     from results import durable
 
+    command_line.set_output(**{flag[2:]: flag in argv for flag in command_line.OUTPUT_FLAGS})
     folder = Path("results/local")
     watching = False
-    for arg in command_line.as_pairs(argv, ("--watch",)):
+    for arg in command_line.as_pairs(argv, ("--watch", *command_line.OUTPUT_FLAGS)):
         key, equals, value = arg.partition("=")
         if arg == "--watch" or (key == "watch" and value in ("true", "false")):
             watching = value != "false"
+        elif arg in command_line.OUTPUT_FLAGS:
+            continue
         elif key == "store" and equals:
             folder = durable.local(value)
         else:
-            raise BadInput(f"unknown argument {arg!r}; there are store=DIR and --watch")
+            raise BadInput(f"unknown argument {arg!r}; there are store=DIR, --watch, --csv, --json and --wide")
     from results import store
     from results.rules.ledger import Ledger
     from results.storage.commits import released_commits
@@ -57,7 +60,11 @@ def main(argv: list[str]) -> int:
         rows = [_released_row(commit) for commit in commits]
     header = ("study", "state", *(field.replace("_", " ") for field in Ledger._fields))
     total = [sum(row[i] for row in rows) for i in range(2, len(header))]
-    print(command_line.table(header, [*rows, ("total", "", *total)]))
+    rows.sort(key=lambda row: command_line.numbered(row[0]))
+    foot = [("total", "", *total)]
+    command_line.show(
+        [name.replace(" ", "_") for name in header], rows, lambda: command_line.table(header, rows, foot=foot)
+    )
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from analysis import presentations
 from analysis.figures import definitions
 from analysis.presentations import BATCH, CORES, PAPER
-from results import durable
+from results import command_line, durable
 from results.bad_input import BadInput, check_choice
 
 if TYPE_CHECKING:
@@ -236,11 +236,16 @@ def store_figures() -> list[str]:
     return [name for name, row in FIGURES.items() if row.source != WORKLOADS]
 
 
-def listing() -> str:
-    """The names of all figures, and the kinds, with what they show."""
+def listed() -> list[tuple[str, str]]:
+    """The names of all figures, and then the kinds, each with what it shows."""
     shows = {name if name in store_figures() else f"--kind {name}": row.shows for name, row in FIGURES.items()}
-    width = max(map(len, shows)) + 2
-    return "\n".join(f"{name:{width}}{shows[name]}" for name in sorted(shows, key=lambda name: name.startswith("--")))
+    return sorted(shows.items(), key=lambda one: one[0].startswith("--"))
+
+
+def listing() -> str:
+    """What ``listed`` gives, for a reader."""
+    lines = command_line.table(header := ("", " "), listed(), left=header, prose=header[1:]).split("\n")
+    return "\n".join(lines[1:])
 
 
 @durable.located

@@ -120,4 +120,4 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
 def listing(checks: tuple[Check, ...]) -> str:
     """The checks for a reader, a line each."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
-    return command_line.table(header := ["", "assumed", "seen"], rows, left=header)
+    return command_line.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])

@@ -19,6 +19,7 @@ from results.bad_input import BadInput, nearest
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` writes these beside each point; they do not tell curves apart.
 BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *CONFIRMED, *MEDIANS)
+LEAST = ("sharpness", "half the trials", "model error", "s_min")  # columns that yield first to a terminal
 LIMITS = (
     "Assumed: slope -1 at small batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every\n"
     "batch size. Where data show that one of these is not so, no interval is stated. They do not always: a slope of\n"
@@ -178,11 +179,13 @@ def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The fits for a reader: one line each, then a reason for each and what all of them assume."""
+    """The fits for a reader: one line each, then reasons and doubts with their rows, and what all of them assume."""
     naming = [column for column in table.columns if column not in COLUMNS]
     header = ["", *naming, "s_min", "critical batch size", "90 % interval", "sharpness"]
     header += ["half the trials", "model error", "verdict"]
-    rows, reasons = [], []
+    rows = []
+    reasons: dict[str, list[int]] = {}
+    in_doubt: dict[str, list[int]] = {}
     for i, row in enumerate(table.to_dict("records"), start=1):
         low, high = (text.number(row[f"critical_batch_size_{end}"]) for end in ("low", "high"))
         interval = f"[{low or '..'}, {high or '..'}]" if low or high else ""
@@ -192,10 +195,15 @@ def as_text(table: pd.DataFrame) -> str:
         half = "" if pd.isna(shift) else f"{shift:+.2f} octaves"
         error = "" if pd.isna(row["model_error_octaves"]) else f"{row['model_error_octaves']:.2f} octaves"
         rows.append([str(i), *names, *numbers[:2], interval, numbers[2], half, error, row["verdict"].replace("_", " ")])
-        reasons.append(f"{i}: {row['reason']}")
-        if row["doubts"]:
-            reasons.append(f"{i}: in doubt: {row['doubts']}; `fit --checks` says what was seen")
-    return "\n".join([command_line.table(header, rows, left=[*naming, "verdict"]), "", *reasons, "", LIMITS])
+        reasons.setdefault(row["reason"], []).append(i)
+        for assumption in row["doubts"].split(", ") if row["doubts"] else ():
+            in_doubt.setdefault(assumption, []).append(i)
+    notes = [f"{reason}: {', '.join(map(str, which))}" for reason, which in reasons.items() if reason]
+    for assumption, which in in_doubt.items():
+        notes.append(f"in doubt, {assumption} ({assumptions.ASSUMPTIONS[assumption]}): {', '.join(map(str, which))}")
+    notes += ["`fit --checks` says what was seen of each doubt"] if in_doubt else []
+    shown = command_line.table(header, rows, left=[*naming, "verdict"], least=LEAST)
+    return "\n".join([shown, "", *notes, "", LIMITS])
 
 
 def critical_in_words(points_fit: PointsFit) -> str:

@@ -142,7 +142,7 @@ def as_text(table: pd.DataFrame) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return command_line.table(header, rows, left=[*header[:4], *header[-2:]]) + "\n\n" + LEGEND
+    return command_line.table(header, rows, left=[*header[:4], *header[-2:]], prose=header[-1:]) + "\n\n" + LEGEND
 
 
 def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[str, Any]:

@@ -169,6 +169,9 @@ def _lists(overview: Overview, names: Collection[str]) -> list[str]:
     return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
 
 
+LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # columns that yield first to a terminal
+
+
 def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
     """The table for a reader: interval and target in one column each."""
     whole = ["trial", "complete", "infeasible", "incomplete"]
@@ -185,7 +188,7 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return command_line.table(header, rows, left=header[:4])
+    return command_line.table(header, rows, left=header[:4], least=LEAST)
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
