@@ -163,6 +163,8 @@ def _figures(options: argparse.Namespace) -> None:
     if options.list:
         command_line.show(("figure", "shows"), registry.listed(), registry.listing)
         return
+    if command_line.is_data():
+        raise BadInput("--csv and --json go with figures --list; figures themselves are PNG and SVG")
     if options.store is None or options.out is None:
         raise BadInput("figures needs --store DIR and --out DIR, or --list")
     from analysis.figures import requests

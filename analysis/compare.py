@@ -156,7 +156,10 @@ def _shown(rows: pd.DataFrame) -> str:
     ]
     header = ["", "by", "A", "B", "of"]
     return "\n".join(
-        [command_line.table(header, lines, left=header, prose=["A", "B", "of"]), *(f"[{i}] {why}" for i, why in enumerate(whys, 1))]
+        [
+            command_line.table(header, lines, left=header, prose=["A", "B", "of"]),
+            *(f"[{i}] {why}" for i, why in enumerate(whys, 1)),
+        ]
     )
 
 

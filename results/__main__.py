@@ -32,6 +32,7 @@ pip install "scaling-limits[gcs]"). A sweep runs into a local folder.
 def main(argv: list[str] | None = None) -> int:
     """Runs a command; 0 is success, 1 faults found or nothing done, 2 invalid input."""
     options = parser().parse_args(argv)
+    command_line.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     code: int = options.command(options)
     return code
 
@@ -50,6 +51,7 @@ def parser() -> CommandParser:
         return sub
 
     sub = command("verify", "one line per fault in a store or a release; exit code 1 if there is any", _verify)
+    command_line.add_output_arguments(sub)
     sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
     command("repair", "rebuilds or drops torn files, and lists them", _repair)
     sub = command("import", "imports published data into a store", _import)

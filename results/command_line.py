@@ -281,6 +281,11 @@ def is_data() -> bool:
     return _output.form != "text"
 
 
+def is_json() -> bool:
+    """Whether that is JSON."""
+    return _output.form == "json"
+
+
 def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callable[[], str]) -> None:
     """Prints what a command answers: its table as CSV or JSON, or what a reader is shown of it.
 

@@ -71,9 +71,7 @@ def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Colum
     return kept, heading
 
 
-def _sections(
-    columns: Sequence[Column], rows: int, feet: int, width: int
-) -> tuple[list[Column], dict[int, str]]:
+def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tuple[list[Column], dict[int, str]]:
     """Moves columns of names, from the left, into lines above the rows that share them, while that is needed."""
     leading = []
     for column in columns:

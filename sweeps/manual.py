@@ -24,7 +24,12 @@ def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
 
 
 def _help(about: str) -> str:
-    lines = [about.strip(), "--csv and --json print the table alone, in that form; --wide all of it on a terminal.", "", "examples:"]
+    lines = [
+        about.strip(),
+        "--csv and --json print the table alone, in that form; --wide all of it on a terminal.",
+        "",
+        "examples:",
+    ]
     lines += [
         "  python -m sweeps task=digits_fc optimizer=nesterov batch_size=64",
         "  python -m sweeps optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",

@@ -189,7 +189,13 @@ def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
         remarks += [f"{i}: {one.reason}"] if one.reason else []
     remarks += [UNKNOWNS] if any(one.fit is None for one in core_fits) else []
     return "\n".join(
-        [command_line.table(header, rows, left=["dataset", "solver", "dtype", "device", "verdict"], prose=["verdict"]), "", *remarks]
+        [
+            command_line.table(
+                header, rows, left=["dataset", "solver", "dtype", "device", "verdict"], prose=["verdict"]
+            ),
+            "",
+            *remarks,
+        ]
     )
 
 

@@ -112,4 +112,6 @@ def as_text(table: pd.DataFrame) -> str:
         numbers = [str(row["cores"]), seconds, *recalls, text.number(row["objective"], 5)]
         lines.append([*names, *numbers, shown[0], str(trials), str(row["infeasible"]), shown[1]])
     words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
-    return command_line.table(header, lines, left=words, prose=["data"], least=("device", "diverged", "trials", "trial", "recall@50"))
+    return command_line.table(
+        header, lines, left=words, prose=["data"], least=("device", "diverged", "trials", "trial", "recall@50")
+    )

@@ -5,15 +5,15 @@ import itertools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from results import durable, progress
+from results import command_line, durable, progress
 from results.bad_input import BadInput, number_of
 from results.checks import release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
-from results.command_line import quoted
+from results.command_line import numbered, quoted
 from results.durable import Folder
 from results.rules.ledger import Ledger
 from results.storage import migrations
@@ -35,7 +35,7 @@ _LEFTOVERS = {
 
 @durable.located
 def run(folder: Folder, report: Report, *, full: bool = False) -> int:
-    """Prints a line for every fault in a store or a release, then a summary.
+    """Prints a line for every fault in a store or a release, then a summary; or both as JSON, or the faults as CSV.
 
     Args:
       folder: of the store, or of the release.
@@ -47,9 +47,10 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
     """
     everything = examine(folder, report, full=full)
     faults = [fault for findings in everything for fault in findings.faults]
-    for fault in faults:
-        print(fault.line)
-    print(summary(everything))
+    if command_line.is_data():
+        _show_data(everything)
+    else:
+        command_line.answer("\n".join([*(fault.line for fault in faults), summary(everything)]))
     return 1 if faults else 0
 
 
@@ -90,7 +91,7 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
             lists.documents, lambda path: release_checks.check_file(folder / path, lists.documents[path], on_bytes)
         )
         studies = at_once(
-            lists.commits,
+            sorted(lists.commits, key=lambda commit: numbered(commit.name)),
             lambda commit: release_checks.check_study(
                 folder, commit, lists.sizes, on_bytes, rebuild=commit.name in sample_names
             ),
@@ -110,7 +111,8 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
     Raises:
       BadInput: this is no store, or one of a layout that is no longer written.
     """
-    studies = [folder / entry.name for entry in within if entry.kind == "folder" and not entry.name.startswith(".")]
+    names = [entry.name for entry in within if entry.kind == "folder" and not entry.name.startswith(".")]
+    studies = [folder / name for name in sorted(names, key=numbered)]
     if not studies:
         raise BadInput(
             f"{folder} holds no study, so it is not a store; name the folder that a sweep or an import wrote to"
@@ -149,6 +151,26 @@ def tally(show: Callable[[int], object]) -> OnBytes:
             show(done)
 
     return add
+
+
+def _show_data(everything: Sequence[Findings]) -> None:
+    """Prints JSON, an object of counts and faults, or CSV, a row per fault."""
+    faults = [(str(fault.path), fault.what, fault.torn) for findings in everything for fault in findings.faults]
+    ledgers = [findings.ledger for findings in everything if findings.ledger]
+    header = ("path", "what", "torn")
+    if command_line.is_json():
+        counts = [sum(numbers) for numbers in zip(*ledgers, strict=True)] or [0] * len(Ledger._fields)
+        command_line.show_json(
+            {
+                "studies": len(ledgers),
+                "files": sum(findings.files for findings in everything),
+                "bytes": sum(findings.bytes for findings in everything),
+                "ledger": dict(zip(Ledger._fields, counts, strict=True)),
+                "faults": [dict(zip(header, fault, strict=True)) for fault in faults],
+            }
+        )
+    else:
+        command_line.show(header, faults, str)
 
 
 def summary(everything: Iterable[Findings]) -> str:
