@@ -1,4 +1,4 @@
-"""A table as lines of text, within a width: what is the same in all rows goes into a heading, names yield before numbers."""
+"""A table as lines of text within a width: what all rows share goes into a heading; names yield before numbers."""
 
 import re
 import textwrap

@@ -1,5 +1,7 @@
 """python -m sweeps.plan …: shows what `python -m sweeps …` would run, and how much is stored; runs nothing."""
 
+import re
+
 from results import command_line
 from results.bad_input import number_of
 
@@ -28,7 +30,7 @@ def main(argv: list[str]) -> int:
         new_trials, new_steps = new_trials + missing, new_steps + steps
     header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
     if command_line.is_data():
-        command_line.show([name.replace(",", "").replace(" ", "_") for name in header], rows, str)
+        command_line.show([re.sub(r"\W+", "_", name) for name in header], rows, str)
         return 0
     command_line.answer(command_line.table(header, rows))
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}

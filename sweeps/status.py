@@ -1,4 +1,4 @@
-"""python -m sweeps.status [store=DIR] [--watch] [--csv | --json] [--wide]: what is done, running, missing and failed, study by study.
+"""python -m sweeps.status [store=DIR] [--watch]: what is done, running, missing and failed, study by study.
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process of this machine works on it, and `unfinished` while part of what was requested is
@@ -7,6 +7,8 @@ or not, of all that are planned. In a release, studies are `released`. The defau
 
 --watch (or watch=true) shows the running studies, their speed and the time left, every second until nothing runs; the
 exit code is 1 if studies are unfinished then.
+
+--csv and --json print the table in that form, without totals; --wide all of it on a terminal, however narrow.
 """
 
 from results import command_line
