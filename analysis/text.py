@@ -1,9 +1,10 @@
 """Numbers, intervals, verdicts and names as text."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from results.command_line import numbered
 from results.plans.study import Target
 from results.rules.answers import Rule
 
@@ -29,9 +30,23 @@ def first_few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def batch_sizes(sizes: Iterable[float]) -> str:
+    """Batch sizes by name: ``batch size 64`` or ``batch sizes 64, 1,024``."""
+    numbers = [f"{size:,.10g}" for size in sizes]
+    return f"batch size{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
+    """Remarks on numbered rows, each once, with the numbers of all rows that it is on: ``at 64 trials: 2, 3``."""
+    rows: dict[str, list[int]] = {}
+    for row, remark in remarks:
+        rows.setdefault(remark, []).append(row)
+    return [f"{remark}: {', '.join(map(str, numbers))}" for remark, numbers in rows.items()]
+
+
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:
     """A sentence for each thing to know that is true of any study: what it is, and the first few of them."""
-    return [f"{what}: {first_few(names)}" for what, names in studies.items() if names]
+    return [f"{what}: {first_few(sorted(names, key=numbered))}" for what, names in studies.items() if names]
 
 
 def statement(verdict: str, best: str, low: str, high: str) -> str:

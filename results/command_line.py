@@ -204,8 +204,9 @@ def answer(lines: str) -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line to the user that is not part of the result; on a terminal it is wrapped."""
-    print(_wrapped(printable(renamed(line)), width(sys.stderr)), file=sys.stderr, flush=True)
+    """Prints a line to the user that is not part of the result; on a terminal it is wrapped, unless it is an error."""
+    columns = None if line.startswith("error: ") else width(sys.stderr)
+    print(_wrapped(printable(renamed(line)), columns), file=sys.stderr, flush=True)
 
 
 def _wrapped(line: str, columns: int | None) -> str:

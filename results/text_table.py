@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_NAME = 8  # characters that a shortened text has at least
+_NAME = 12  # characters that a shortened text has at least
 _PROSE = 16  # and a column of wrapped text
 _HASH = re.compile(r"(.+)-([0-9a-f]{8}|[0-9a-f]{16})")
 

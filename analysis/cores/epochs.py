@@ -88,22 +88,23 @@ def emulated_label(one: MeasuredFactorization) -> str:
 
 def as_text(table: pd.DataFrame) -> str:
     """The table for a reader: what tells its rows apart, and a star beside seconds of emulated cores."""
-    rows = table.to_dict("records")
-    may_differ = ("data", "cg_steps", "ridge", "gather", "kernel")
-    further = [name for name in may_differ if table[name].nunique(dropna=False) > 1]
+    rows = table.sort_values(["dataset", "data"], kind="stable").to_dict("records")
+    of_data = ["data"] if table["data"].nunique() > 1 else []
+    further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if table[name].nunique(dropna=False) > 1]
     common = set.intersection(*(set(row["data"].split()) for row in rows))
-    header = ["dataset", "dim", "solver", "dtype", *further, "cores", "seconds/epoch"]
+    header = ["dataset", *of_data, "dim", "solver", "dtype", *further, "cores", "seconds/epoch"]
     header += ["recall@20", "recall@50", "objective", "trial", "trials", "diverged", "device"]
     lines = []
     for row in rows:
         data = " ".join(word for word in row["data"].split() if word not in common)
-        cells = row | {"data": data, "cg_steps": "" if pd.isna(row["cg_steps"]) else str(row["cg_steps"])}
+        cells = row | {"cg_steps": "" if pd.isna(row["cg_steps"]) else str(row["cg_steps"])}
         recalls = ["" if pd.isna(row[name]) else f"{row[name]:.4f}" for name in ("recall_20", "recall_50")]
         seconds = text.number(row["seconds_per_epoch"]) + ("*" if row["emulated"] is True else "")
         trials = row["complete"] + row["infeasible"] + row["incomplete"]
         shown = ["" if pd.isna(row[name]) else str(row[name]) for name in ("trial", "device_kind")]
         names = [
             row["dataset"],
+            *([data] if of_data else []),
             str(row["dim"]),
             row["solver"],
             "/".join(dict.fromkeys([row["table_dtype"], row["solver_dtype"]])),
@@ -113,5 +114,5 @@ def as_text(table: pd.DataFrame) -> str:
         lines.append([*names, *numbers, shown[0], str(trials), str(row["infeasible"]), shown[1]])
     words = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
     return command_line.table(
-        header, lines, left=words, prose=["data"], least=("device", "diverged", "trials", "trial", "recall@50")
+        header, lines, left=words, least=("device", "diverged", "trials", "trial", "recall@50")
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis import text
 from analysis.columns import CONFIRMED
 from analysis.fitting import curves
 from analysis.fitting.curves import Points
@@ -175,8 +176,8 @@ def points(confirmed: Sequence[Confirmed]) -> Points:
     reached = [one for one in confirmed if np.isfinite(one.median[1])]
     if not reached:
         return curves.no_points(refusal="no trial was run again whose repeats reached the target")
-    dropped = [f"{one.batch_size:,}" for one in confirmed if one not in reached]
-    missed = f"half of the repeats or more never reached the target at batch size {', '.join(dropped)}, dropped"
+    dropped = [one.batch_size for one in confirmed if one not in reached]
+    missed = f"half of the repeats or more never reached the target at {text.batch_sizes(dropped)}, dropped"
     sizes, low, high = np.array([(one.batch_size, *one.median) for one in reached], np.float64).T
     counts = sorted({one.repeats for one in reached})
     span = "–".join(map(str, dict.fromkeys([counts[0], counts[-1]])))

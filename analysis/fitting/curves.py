@@ -186,10 +186,10 @@ def points(curve: Curve) -> Points:
     notes = [f"at {k} trial{'s' * (k > 1)}"] if k else []
     sizes = at["batch_size"].unique()
     if at_start:
-        notes.append(f"met at the start, before any step, at batch size {', '.join(map(str, at_start))}, left out")
+        notes.append(f"met at the start, before any step, at {text.batch_sizes(at_start)}, left out")
     dropped = sorted(set(curve.batch_sizes) - set(sizes) - set(at_start))
     if dropped:
-        notes.append(f"no trial reached the target at batch size {', '.join(map(str, dropped))}, dropped")
+        notes.append(f"no trial reached the target at {text.batch_sizes(dropped)}, dropped")
     notes += curve.notes
     if not len(sizes):
         return no_points(refusal="; ".join(notes)) if at_start else no_points(tuple(notes))

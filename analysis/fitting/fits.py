@@ -21,10 +21,10 @@ POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *CONFIRMED, *MEDIANS)
 LEAST = ("sharpness", "half the trials", "model error", "s_min")  # columns that yield first to a terminal
 LIMITS = (
-    "Assumed: slope -1 at small batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every\n"
-    "batch size. Where data show that one of these is not so, no interval is stated. They do not always: a slope of\n"
-    "-0.85 moves the critical batch size by 0.75 octaves, and is seen in half of the curves if luck is little, and\n"
-    "hardly ever if it is much. Look at the figures beside the numbers, and at `fit --checks`."
+    "Assumed: slope -1 at small batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every "
+    "batch size.\nWhere data show that one of these is not so, no interval is stated.\nThey do not always: a slope of "
+    "-0.85 moves the critical batch size by 0.75 octaves, and is seen in half of the curves if luck is little, and "
+    "hardly ever if it is much.\nLook at the figures beside the numbers, and at `fit --checks`."
 )
 
 
@@ -125,18 +125,14 @@ def _points(rows: pd.DataFrame) -> Points:
     finished = rows[rows["steps_high"] > 0]
     at_start = sorted(set(rows.loc[rows["steps_high"] == 0, "batch_size"]))
     twice = sorted(set(finished.loc[finished["batch_size"].duplicated(), "batch_size"]))
-    refusal = f"several rows at batch size {_sizes(twice)}: add a column that tells their curves apart" if twice else ""
+    refusal = f"several rows at {text.batch_sizes(twice)}: add a column that tells their curves apart" if twice else ""
     dropped = sorted(set(rows["batch_size"]) - set(finished["batch_size"]) - set(at_start))
     notes = ["points without trials: batch sizes weigh alike"]
-    notes += [f"met at the start, before any step, at batch size {_sizes(at_start)}, left out"] if at_start else []
-    notes += [f"no trial reached the target at batch size {_sizes(dropped)}, dropped"] if dropped else []
+    notes += [f"met at the start, before any step, at {text.batch_sizes(at_start)}, left out"] if at_start else []
+    notes += [f"no trial reached the target at {text.batch_sizes(dropped)}, dropped"] if dropped else []
     high = finished["steps_high"].to_numpy()
     low = finished["steps_low"].fillna(finished["steps_high"]).to_numpy()
     return Points(finished["batch_size"].to_numpy(), low, high, np.ones(len(high)), None, tuple(notes), refusal)
-
-
-def _sizes(batch_sizes: list[float]) -> str:
-    return ", ".join(f"{size:g}" for size in batch_sizes)
 
 
 def table(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
@@ -184,8 +180,7 @@ def as_text(table: pd.DataFrame) -> str:
     header = ["", *naming, "s_min", "critical batch size", "90 % interval", "sharpness"]
     header += ["half the trials", "model error", "verdict"]
     rows = []
-    reasons: dict[str, list[int]] = {}
-    in_doubt: dict[str, list[int]] = {}
+    reasons, doubts = [], []
     for i, row in enumerate(table.to_dict("records"), start=1):
         low, high = (text.number(row[f"critical_batch_size_{end}"]) for end in ("low", "high"))
         interval = f"[{low or '..'}, {high or '..'}]" if low or high else ""
@@ -195,13 +190,11 @@ def as_text(table: pd.DataFrame) -> str:
         half = "" if pd.isna(shift) else f"{shift:+.2f} octaves"
         error = "" if pd.isna(row["model_error_octaves"]) else f"{row['model_error_octaves']:.2f} octaves"
         rows.append([str(i), *names, *numbers[:2], interval, numbers[2], half, error, row["verdict"].replace("_", " ")])
-        reasons.setdefault(row["reason"], []).append(i)
+        reasons += [(i, row["reason"])] if row["reason"] else []
         for assumption in row["doubts"].split(", ") if row["doubts"] else ():
-            in_doubt.setdefault(assumption, []).append(i)
-    notes = [f"{reason}: {', '.join(map(str, which))}" for reason, which in reasons.items() if reason]
-    for assumption, which in in_doubt.items():
-        notes.append(f"in doubt, {assumption} ({assumptions.ASSUMPTIONS[assumption]}): {', '.join(map(str, which))}")
-    notes += ["`fit --checks` says what was seen of each doubt"] if in_doubt else []
+            doubts.append((i, f"in doubt, {assumption} ({assumptions.ASSUMPTIONS[assumption]})"))
+    notes = text.grouped(reasons) + text.grouped(doubts)
+    notes += ["`fit --checks` says what was seen of each doubt"] if doubts else []
     shown = command_line.table(header, rows, left=[*naming, "verdict"], least=LEAST)
     return "\n".join([shown, "", *notes, "", LIMITS])
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis import text
 from analysis.fitting import samples
 from analysis.trials import edges, trials
 from analysis.trials.edges import Edge
@@ -74,7 +75,7 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
     examples = rows["study"].map(stated | dict.fromkeys(silent, widest))
     before = (rows["steps_high"] - examples / rows["batch_size"]).clip(lower=0)
     sizes = sorted(set(rows.loc[rows["study"].isin(silent), "batch_size"]))
-    note = f"evaluations at batch size {', '.join(map(str, sizes))} are taken to be as far apart as at the others"
+    note = f"evaluations at {text.batch_sizes(sizes)} are taken to be as far apart as at the others"
     return rows.assign(steps_low=before.where(before.notna(), rows["steps_low"])), (note,) if sizes else ()
 
 

@@ -56,7 +56,7 @@ def test_text_shows_intervals_and_reasons(swept, cli):
     _, out, _ = cli("fit", "--store", swept)
     assert "90 % interval" in out.splitlines()[0]
     assert "half the trials" in out.splitlines()[0]
-    assert "1: at 24 trials; no trial reached the target at batch size 1, dropped" in out.splitlines()
+    assert "at 24 trials; no trial reached the target at batch size 1, dropped: 1, 2, 3" in out.splitlines()
     assert "Assumed: slope -1 at small batch sizes" in out
     assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")
 
@@ -196,7 +196,7 @@ def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
     file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))
     (row,) = fits.table(*fits.of_file(file)).to_dict("records")
     assert row["verdict"] == "identified"
-    assert row["reason"].endswith("no trial reached the target at batch size 1, 8, dropped")
+    assert row["reason"].endswith("no trial reached the target at batch sizes 1, 8, dropped")
 
 
 def test_what_steps_writes_can_be_fitted(swept, cli, tmp_path):
