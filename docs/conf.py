@@ -55,13 +55,13 @@ napoleon_use_rtype = False
 
 # Names of other packages have no pages here. Names of our own have, or a warning says so.
 EXTERNAL = "argparse|collections|concurrent|contextlib|ctypes|fractions|hydra|jax|json|matplotlib|multiprocessing|numpy"
-EXTERNAL += "|optax|pandas|pathlib|polars|pyarrow|types|typing|upath"
+EXTERNAL += "|optax|pandas|pathlib|polars|pyarrow|subprocess|types|typing|upath"
 BUILT_IN = "bool|bytes|dict|float|frozenset|int|list|object|set|slice|str|tuple|type|None"
 BUILT_IN += "|Exception|FileNotFoundError|RuntimeError|ValueError"
 TYPE_VARIABLE = r"(.*\.)?[A-Z]"
 ALIASES = "Pictures"  # of analysis.plotting.picture: an iterator of its Picture and Skipped
 # Types that modules import for type checkers alone stay as they are written, and so do all names beside them.
-ALIASES += r"|Array|Folder|Path|UPath|np\.ndarray|pd\.DataFrame"
+ALIASES += r"|Array|Compiled|Folder|Location|Lowered|Path|UPath|np\.ndarray|pd\.DataFrame"
 nitpick_ignore_regex = [("py:class", f"{TYPE_VARIABLE}|{ALIASES}"), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
 
 

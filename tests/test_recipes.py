@@ -98,7 +98,7 @@ def test_a_recipe_does_what_it_says(name: str, tmp_path: Path) -> None:
     if name == "figure":
         (drawn,) = (tmp_path / "figures").glob("diverged*.png")
         with Image.open(drawn) as picture:
-            assert len(set(picture.convert("RGB").getdata())) > 20  # lines, points and letters, not a blank page
+            assert len(picture.convert("RGB").getcolors(1 << 24)) > 20  # lines, points and letters, not a blank page
 
 
 def follow(name: str, page: str, copy: Path) -> list[Path]:
@@ -109,10 +109,12 @@ def follow(name: str, page: str, copy: Path) -> list[Path]:
         assert text.count(line) == 1, line
         (copy / file).write_text(text.replace(line, instead))
     places = iter(INSERTED[name])
-    for before, block in re.findall(r"((?:[^\n]+\n)+)\n```\w+\n(.*?)```", page, re.S):
+    for before, language, block in re.findall(r"((?:[^\n]+\n)+)\n```(\w+)\n(.*?)```", page, re.S):
         named = [path for path in re.findall(r"`([\w/.-]+\.(?:py|yaml))`", before) if not (copy / path).exists()]
         if block.startswith("dataset,"):
             (copy / "runs.csv").write_text(block)
+        elif language == "text":  # what a command prints
+            continue
         elif named:
             (copy / named[-1]).parent.mkdir(exist_ok=True)
             (copy / named[-1]).write_text(block)
