@@ -37,11 +37,13 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
-    """Remarks on numbered rows, each once, with the numbers of all rows that it is on: ``at 64 trials: 2, 3``."""
+    """Remarks on numbered rows, each once, after the numbers of all rows that it is on: ``rows 2, 3: at 64 trials``."""
     rows: dict[str, list[int]] = {}
     for row, remark in remarks:
         rows.setdefault(remark, []).append(row)
-    return [f"{remark}: {', '.join(map(str, numbers))}" for remark, numbers in rows.items()]
+    return [
+        f"row{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}: {remark}" for remark, numbers in rows.items()
+    ]
 
 
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:

@@ -234,6 +234,7 @@ def table(
     *,
     prose: Iterable[str] = (),
     least: Sequence[str] = (),
+    kept: Iterable[str] = (),
     foot: Iterable[Sequence[Any]] = (),
 ) -> str:
     """The lines of a table, with columns two spaces apart, as wide as standard output is.
@@ -244,6 +245,7 @@ def table(
       left: columns that are aligned to the left, the others to the right; None: all but those of ints.
       prose: columns whose cells are wrapped rather than shortened.
       least: columns in the order in which they are left out where nothing else helps.
+      kept: columns that are never left out, nor put into words above the table.
       foot: further rows at the end, such as totals.
     """
     from results import text_table
@@ -253,7 +255,9 @@ def table(
         left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in (*cells, *last))]
     lines = [[f"{cell:,}" if isinstance(cell, int) else printable(cell) for cell in row] for row in (*cells, *last)]
     columns = [
-        text_table.Column(printable(name), tuple(line[i] for line in lines), name in set(left), name in set(prose))
+        text_table.Column(
+            printable(name), tuple(line[i] for line in lines), name in set(left), name in set(prose), name in set(kept)
+        )
         for i, name in enumerate(header)
     ]
     return text_table.render(columns, len(last), least, width(sys.stdout))

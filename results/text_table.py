@@ -11,12 +11,21 @@ _HASH = re.compile(r"(.+)-([0-9a-f]{8}|[0-9a-f]{16})")
 
 
 class Column(NamedTuple):
-    """A column: its name, its cells, whether it is aligned to the left, and whether its cells are wrapped."""
+    """A column of a table.
+
+    Attributes:
+      name: in the header.
+      cells: of all rows.
+      left: whether it is aligned to the left, as names are.
+      prose: whether its cells are wrapped rather than shortened.
+      kept: whether it is what the table is about: it stays a column, however narrow the terminal.
+    """
 
     name: str
     cells: tuple[str, ...]
     left: bool
     prose: bool = False
+    kept: bool = False
 
 
 def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: int | None) -> str:
@@ -38,8 +47,9 @@ def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: in
         sections = {}
     out: list[str] = []
     fitted = _fitted(columns, width)
-    while _width(fitted, stacked=True) > width and len(columns) > 2:
-        names = [column.name for column in columns]
+    while _width(fitted, stacked=True) > width and (names := [column.name for column in columns if not column.kept]):
+        if len(columns) <= 2:
+            break
         first = next((name for name in least if name in names), names[-1])
         columns = [column for column in columns if column.name != first]
         out.append(first)
@@ -57,12 +67,16 @@ def _fill(text: str, width: int) -> list[str]:
 
 
 def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Column], list[str]]:
-    """The columns that differ between rows, and the others in words; those that are empty throughout say nothing."""
+    """The columns that a table needs, and the others in words; those that are empty throughout say nothing.
+
+    Words are names that all rows share, and zeros; other numbers stay in their columns, as they are of each row.
+    """
     rows = len(columns[0].cells) - feet
     kept, heading = [], []
     for i, column in enumerate(columns):
         body, foot = set(column.cells[:rows]), set(column.cells[rows:]) - {""}
-        if rows < 2 or len(body) > 1 or not foot <= body or (i == 0 and feet):
+        is_number = not column.left and not body <= {"", "0"}
+        if column.kept or is_number or len(body) > 1 or not foot <= body or (i == 0 and feet):
             kept.append(column)
         elif body != {""}:
             heading.append(f"{column.name} {column.cells[0]}".strip())

@@ -113,7 +113,7 @@ def follow(name: str, page: str, copy: Path) -> list[Path]:
         named = [path for path in re.findall(r"`([\w/.-]+\.(?:py|yaml))`", before) if not (copy / path).exists()]
         if block.startswith("dataset,"):
             (copy / "runs.csv").write_text(block)
-        elif language == "text":  # what a command prints
+        elif language == "console":  # what a command prints
             continue
         elif named:
             (copy / named[-1]).parent.mkdir(exist_ok=True)

@@ -185,13 +185,17 @@ def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
         if len(members) > 1:
             gains = zip(members[1:], one.curve.speedup[1:], one.curve.efficiency[1:], strict=True)
             words = [f"{m.study.cores} cores {s:.2f} × ({e:.0%})" for m, s, e in gains]
-            remarks.append((i, f"faster than {members[0].study.cores} (efficiency): {', '.join(words)}"))
+            remarks.append((i, f"speed against {members[0].study.cores} (efficiency): {', '.join(words)}"))
         remarks += [(i, one.reason)] if one.reason else []
     notes = text.grouped(remarks) + ([UNKNOWNS] if any(one.fit is None for one in core_fits) else [])
     return "\n".join(
         [
             command_line.table(
-                header, rows, left=["dataset", "solver", "dtype", "device", "verdict"], prose=["verdict"]
+                header,
+                rows,
+                left=["dataset", "solver", "dtype", "device", "verdict"],
+                prose=["verdict"],
+                kept=["critical cores", "verdict"],
             ),
             "",
             *notes,

@@ -19,6 +19,7 @@ from results.bad_input import BadInput, nearest
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` writes these beside each point; they do not tell curves apart.
 BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *CONFIRMED, *MEDIANS)
+KEPT = ("critical batch size", "90 % interval", "verdict")
 LEAST = ("sharpness", "half the trials", "model error", "s_min")  # columns that yield first to a terminal
 LIMITS = (
     "Assumed: slope -1 at small batch sizes, a flat plateau, a knee alike on both sides, a search as hard at every "
@@ -49,9 +50,16 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
     notes = [*([distinction] if distinction else []), *points.notes]
     if points.refusal:
         return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
-    n = len(points.batch_size)
+    # A target met at the first evaluation bounds the steps from above alone; after one step it is met in one.
+    only_bounded = (points.low == 0) & (points.high > 1)
+    if only_bounded.any():
+        where = text.batch_sizes(points.batch_size[only_bounded])
+        notes.append(f"the target fell at the first evaluation at {where}, which is but a bound")
+    n = int((~only_bounded).sum())
     if n < regimes.FEWEST_BATCH_SIZES:
         notes.append(f"{n} batch size{'s' * (n != 1)} left, a fit needs {regimes.FEWEST_BATCH_SIZES}")
+        if only_bounded.any():
+            notes.append("ask for a harder target")
         return PointsFit(points, None, "not_identified", "; ".join(notes))
     sample = points.sample
     left_out = samples.left_out(sample.low, sample.high) if sample and sample.is_shared else None
@@ -195,7 +203,7 @@ def as_text(table: pd.DataFrame) -> str:
             doubts.append((i, f"in doubt, {assumption} ({assumptions.ASSUMPTIONS[assumption]})"))
     notes = text.grouped(reasons) + text.grouped(doubts)
     notes += ["`fit --checks` says what was seen of each doubt"] if doubts else []
-    shown = command_line.table(header, rows, left=[*naming, "verdict"], least=LEAST)
+    shown = command_line.table(header, rows, left=[*naming, "verdict"], least=LEAST, kept=KEPT)
     return "\n".join([shown, "", *notes, "", LIMITS])
 
 

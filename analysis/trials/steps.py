@@ -188,7 +188,7 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return command_line.table(header, rows, left=header[:4], least=LEAST)
+    return command_line.table(header, rows, left=header[:4], least=LEAST, kept=("steps",))
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:

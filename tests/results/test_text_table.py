@@ -30,6 +30,16 @@ def test_what_is_constant_goes_into_a_heading_and_totals_stay() -> None:
     assert lines[0] == "state released" and lines[-1].split() == ["total", "11"]
 
 
+def test_one_row_gives_its_names_away_and_keeps_what_the_table_is_about() -> None:
+    row = [["wine", "fully_connected_64", "momentum", "0.91", "", "32.5", "[8.1, 65.8]", "identified"]]
+    names = ["dataset", "model", "optimizer", "sharpness", "note", "critical", "interval", "verdict"]
+    made = [c._replace(kept=c.name in names[-3:]) for c in columns(names, row, {*names[:3], "verdict"})]
+    words = " ".join(text_table.render(made, 0, ("sharpness",), 34).split())
+    assert words.startswith("dataset wine · model fully_connected_64 · optimizer momentum critical")
+    assert "32.5 [8.1, 65.8] identified" in words
+    assert words.endswith("left out: sharpness; --wide shows all")
+
+
 def test_rows_that_differ_still_do_at_any_width() -> None:
     rng = random.Random(3)
     rows = [

@@ -180,7 +180,7 @@ def test_a_law_is_found_again_through_the_command(put, folder, cli):
     assert row["critical_cores_low"] < 14.34 < row["critical_cores_high"]
     assert row["reason"] == "by the fit more than 22.4 cores slow an epoch down"
     text = cli("epochs", "--store", folder, "--fit")[1]
-    assert "faster than 1 (efficiency): 2 cores 1.90 × (95%)" in text
+    assert "row 1: speed against 1 (efficiency): 2 cores 1.90 × (95%)" in text
     assert text.splitlines()[-1] == f"next: python -m analysis figures --store {folder} --out figures"
 
 
@@ -217,6 +217,6 @@ def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, cli):
     words = "the law misfits: a step beyond half of the cores fits better"
     assert row["misfit"] == "step" and words in row["reason"]
     text = cli("epochs", "--store", folder, "--fit")[1]
-    assert "law misfits\n" in text and f"{words}; " in text
+    assert "law misfits\n" in text and f"row 1: {words}; " in text
     (curve,) = core_counts.curves(factorizations.load(folder))
     assert scaling_figures.verdict(core_counts.of_curve(curve)).splitlines()[-1] == words

@@ -56,7 +56,7 @@ def test_text_shows_intervals_and_reasons(swept, cli):
     _, out, _ = cli("fit", "--store", swept)
     assert "90 % interval" in out.splitlines()[0]
     assert "half the trials" in out.splitlines()[0]
-    assert "at 24 trials; no trial reached the target at batch size 1, dropped: 1, 2, 3" in out.splitlines()
+    assert "rows 1, 2, 3: at 24 trials; no trial reached the target at batch size 1, dropped" in out.splitlines()
     assert "Assumed: slope -1 at small batch sizes" in out
     assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")
 
