@@ -85,7 +85,8 @@ def _steps(options: argparse.Namespace) -> None:
         as_text = functools.partial(steps.as_text, rule=rule)
     for note in notes:
         say(f"note: {note}")
-    then = f"fit --store {quoted(options.store)}"
+    asked = f" --metric {options.metric} --value {options.value:g}" if options.metric else ""
+    then = f"fit --store {quoted(options.store)}{asked}"
     _print(table[list(names)], lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
 
 

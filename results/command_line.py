@@ -30,6 +30,8 @@ P = ParamSpec("P")
 _OURS = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 _INSTALLED = "in a checkout make quickstart installs everything into .venv; elsewhere pip install scaling-limits does"
 
+_COPIED = re.compile(r"\s*(python -m|scaling-limits) ")
+
 _names: dict[str, str] = {}  # of commands, in place of those that texts have; see ``rename``
 
 
@@ -210,8 +212,8 @@ def say(line: str) -> None:
 
 
 def _wrapped(line: str, columns: int | None) -> str:
-    """A line within so many columns; words, such as paths, stay whole."""
-    if columns is None or len(line) <= columns:
+    """A line within so many columns; words, such as paths, stay whole, and so does an example to be copied."""
+    if columns is None or len(line) <= columns or _COPIED.match(line):
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
     return textwrap.fill(

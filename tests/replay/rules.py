@@ -1,4 +1,4 @@
-"""The nine update rules in NumPy, float64, from their papers' formulas: no JAX, no Optax.
+"""The update rules in NumPy, float64, from their papers' formulas: no JAX, no Optax.
 
 A rule is a generator of (parameters to train, parameters to evaluate): it starts from the initial ones, is sent a
 gradient there and the learning rate of the step, and yields what comes of it.
