@@ -147,4 +147,4 @@ def test_a_live_count_in_the_table_and_in_lines(tmp_path: Path, running: BatchSt
     assert (watched.returncode, watched.stdout.splitlines(), watched.stderr) == (1, told, "")
     wrong = status("--wach")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr == "error: unknown argument '--wach'; there are store=DIR and --watch\n"
+    assert wrong.stderr == "error: unknown argument '--wach'; there are store=DIR, --watch, --csv, --json and --wide\n"

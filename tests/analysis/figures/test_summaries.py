@@ -34,8 +34,8 @@ def confirmed(folder: Path) -> Path:
     """A store of a curve whose best trials take twice as long when they are run again, and never at batch size 2."""
     for i, batch_size in enumerate(BATCH_SIZES):
         best = max(8, 512 // batch_size)
-        search = {0: Ran([(best, 0.05)]), 1: Ran([(best, 0.5), (3 * best, 0.05)])}
-        again = Ran([(2 * best, 0.05)]) if i != 1 else Ran([(2 * best, 0.5), (4096, 0.5)])
+        search = {0: Ran([(best - 1, 0.5), (best, 0.05)]), 1: Ran([(best, 0.5), (3 * best, 0.05)])}
+        again = Ran([(2 * best - 1, 0.5), (2 * best, 0.05)]) if i != 1 else Ran([(2 * best, 0.5), (4096, 0.5)])
         diverged = {2: Ran([(2, np.nan)], "INFEASIBLE")}
         publish(folder, plan(trials=4, batch_size=batch_size, confirm=1), search | diverged | {APART: again})
     return folder
@@ -59,7 +59,7 @@ def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confi
     again = found["confirmed over selected steps"]
     ratios = [float(line.get_ydata()[0]) for line in again.lines if line.get_marker() == "s"]
     assert len(ratios) == len(BATCH_SIZES) - 1
-    assert 1.9 < min(ratios) <= max(ratios) <= 2, "(0, 2 n] over (0, n]"
+    assert 2 < min(ratios) <= max(ratios) < 2.1, "(2 n - 1, 2 n] over (n - 1, n]"
     assert [line.get_marker() for line in again.lines].count("^") == 1
     labels = [text.get_text() for text in found[""].get_legend().get_texts()]
     assert labels[:3] == [

@@ -206,7 +206,8 @@ def test_a_store_may_be_a_place_of_fsspec(cli):
     by_hand.publish(durable.location(folder), by_hand.study(), PUBLISHED)
     question = ["--metric", "validation_error", "--value", "0.1"]
     code, out, _ = cli("steps", "--store", folder, *question)
-    assert (code, out.splitlines()[-1]) == (0, f"next: python -m analysis fit --store {folder}")
+    then = f"next: python -m analysis fit --store {folder} --metric validation_error --value 0.1"
+    assert (code, out.splitlines()[-1]) == (0, then)
     assert "(0, 10]" in out
     assert cli("fit", "--store", folder, *question)[0] == 0
 
