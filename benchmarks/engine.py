@@ -35,7 +35,7 @@ from harness.settings import Settings  # noqa: E402
 from results.plans.batch_study import BatchStudy  # noqa: E402
 from sweeps import overrides, planning  # noqa: E402
 from workloads import registry  # noqa: E402
-from workloads.workload import Examples, Model, first_examples  # noqa: E402
+from workloads.workload import Examples, Model, flax_model  # noqa: E402
 
 ROUNDS = 7
 LOOP_TRIALS = 2
@@ -78,7 +78,7 @@ def native_cnn(channels: Sequence[int], width: int) -> Model:
             return nn.Dense(10)(nn.relu(nn.Dense(width)(x.reshape(len(x), -1))))
 
     network = NativeCNN()
-    return Model(network.init, network.apply)
+    return flax_model(lambda: network)
 
 
 def study(*more: str) -> BatchStudy:
@@ -106,13 +106,14 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
     if plan.model == "simple_cnn":
         model = native_cnn(**plan.model_options)
     optimizer = optax.inject_hyperparams(optax.sgd)(learning_rate=0.1, momentum=0.9, nesterov=True)
-    evaluated = [jax.device_put(first_examples(e, row.evaluation_examples)) for e in (splits.train, splits.validation)]
+    cut = [Examples(*(a[: row.evaluation_examples] for a in e)) for e in (splits.train, splits.validation)]
+    evaluated = jax.device_put(cut)
     data = jax.device_put(splits.train) if resident else splits.train
     evaluations = set(plan.evaluations.tolist())
     per_epoch = len(data.labels) // plan.batch_size
 
     def loss(params: Any, batch: Examples) -> jax.Array:
-        logits = model.apply(params, batch.inputs)
+        logits, _ = model.apply(params, (), batch.inputs, None, True)
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels).mean()
 
     @functools.partial(jax.jit, donate_argnums=(0, 1))
@@ -126,7 +127,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
     @jax.jit
     def evaluate(params: Any) -> list[tuple[jax.Array, jax.Array]]:
-        logits = [model.apply(params, e.inputs) for e in evaluated]
+        logits = [model.apply(params, (), e.inputs, None, False)[0] for e in evaluated]
         return [
             (loss(params, e), jnp.mean((jnp.argmax(z, -1) != e.labels).astype(jnp.float32)))
             for z, e in zip(logits, evaluated, strict=True)
@@ -134,7 +135,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
     def train(trial: Any) -> None:
         rng = np.random.default_rng(trial.seed)
-        params = model.init(jax.random.key(trial.seed), splits.train.inputs[:1])
+        params, _ = model.init(jax.random.key(trial.seed), splits.train.inputs[:1])
         state = optimizer.init(params)
         state.hyperparams["learning_rate"] = jnp.float32(trial.metaparameters["learning_rate"])
         state.hyperparams["momentum"] = jnp.float32(trial.metaparameters["momentum"])

@@ -8,18 +8,23 @@ from typing import Any
 import jax
 import numpy as np
 
-from harness.lanes import Programs, Spans, default_strategy, programs_for
+from harness.mesh import Division
+from harness.programs import Programs, default_strategy, programs_for
+from harness.programs_key import programs_key
 from harness.record import Record
 from harness.run_progress import COMPILING, TRAINING, RunProgress
 from harness.scheduler import BestSteps, Live, TrialScheduler
 from harness.settings import Settings
 from harness.shutdown import Shutdown
+from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
 from workloads import registry, schedules
 
 DEFAULT_LANES = 32
+CALL_STEPS = 32  # of batched lanes in one call: a lane that arrives waits for the others
+CALL_SECONDS = 2.0  # that a call is to take, about
 # Metaparameters of a trial that its search space does not give.
 DEFAULTS = schedules.NO_DECAY | {"label_smoothing": 0.0}
 
@@ -55,20 +60,21 @@ def run(
     Returns:
       All trials in one record.
     """
-    devices = jax.local_device_count()
-    lanes = settings.lanes or DEFAULT_LANES
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
+    division = Division(settings.shards, settings.microbatches)
+    groups = max(1, jax.local_device_count() // division.shards)  # of devices, each with lanes of its own
+    lanes = -(-_lane_count(settings, strategy, len(trials) or study.request.planned) // groups) * groups
     row = registry.dataset(study.dataset, source)
     if source is not None and row.version() != study.dataset_version:
         raise BadInput("the data have changed since the study was planned; run the same command again")
     on_progress(RunProgress(COMPILING))
-    programs, is_new = programs_for(study, -(-lanes // devices) * devices, strategy, source)
+    programs, is_new = programs_for(programs_key(study), lanes, strategy, division, source)
     # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
-    in_turn = np.arange(programs.lanes).reshape(devices, -1).T.ravel().tolist()
+    in_turn = np.arange(lanes).reshape(groups, -1).T.ravel().tolist()
     scheduler = TrialScheduler(study, trials, in_turn, best or {})
     examples = row.train_examples
     steps_per_epoch = None if examples is None else examples / study.batch_size
-    tape = _Tape(programs, strategy, programs.compile_seconds if is_new else 0.0, steps_per_epoch)
+    tape = _Tape(programs, programs.compile_seconds if is_new else 0.0, steps_per_epoch)
     carry = programs.empty()
     handed_over: set[int] = set()
     on_progress(RunProgress(TRAINING))
@@ -88,20 +94,25 @@ def run(
     with shutdown.first(hand_over):
         for live_trials in scheduler.rounds(searched):
             before = time.perf_counter()
-            spans = _spans(study, scheduler, live_trials, programs.lanes)
+            stops = _stops(scheduler, live_trials, strategy, tape.train_seconds / max(1, tape.trial_steps))
+            spans = _spans(study, live_trials, stops, lanes)
             carry = jax.block_until_ready(programs.advance(carry, spans))
             trained = time.perf_counter()
-            active = np.zeros(programs.lanes, bool)
-            active[[live.lane for live in live_trials]] = True
-            metrics, finite = jax.device_get(programs.evaluate(carry, active))
+            arrived = [live for live, stop in zip(live_trials, stops, strict=True) if stop == scheduler.stop(live)]
+            if arrived:
+                active = np.zeros(lanes, bool)
+                active[[live.lane for live in arrived]] = True
+                metrics, finite = jax.device_get(programs.evaluate(carry, active))
             evaluated = time.perf_counter()
             with shutdown.lock:
                 tape.train_seconds += trained - before
                 tape.evaluate_seconds += evaluated - trained
                 tape.trial_steps += int(np.sum(spans.stop - spans.start))
-                for live in live_trials:
+                for live, stop in zip(live_trials, stops, strict=True):
+                    live.step = stop
+                for live in arrived:
                     measured = metrics[live.lane]
-                    tape.rows.append((live.trial.id, scheduler.stop(live), measured))
+                    tape.rows.append((live.trial.id, live.step, measured))
                     scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
                 scheduler.prune()
             on_progress(tape.progress(scheduler))
@@ -120,7 +131,6 @@ class _Tape:
     """The measurements of a run so far: rows (trial, step, float32[metrics]) in order of arrival, and times."""
 
     programs: Programs
-    strategy: str
     compile_seconds: float
     steps_per_epoch: float | None
     rows: list[tuple[int, int, np.ndarray]] = dataclasses.field(default_factory=list)
@@ -146,7 +156,9 @@ class _Tape:
             step=np.array([row[1] for row in rows], np.int32),
             metrics={name: measured[:, i] for i, name in enumerate(self.programs.metrics)},
             lanes=self.programs.lanes,
-            lane_strategy=self.strategy,
+            lane_strategy=self.programs.strategy,
+            shards=self.programs.division.shards,
+            microbatches=self.programs.division.microbatches,
             compile_seconds=self.compile_seconds,
             train_seconds=self.train_seconds,
             evaluate_seconds=self.evaluate_seconds,
@@ -156,7 +168,24 @@ class _Tape:
         )
 
 
-def _spans(study: BatchStudy, scheduler: TrialScheduler, live_trials: Sequence[Live], lanes: int) -> Spans:
+def _lane_count(settings: Settings, strategy: str, trials: int) -> int:
+    """How many lanes there are to be. Batched ones cost as much without a trial as with one."""
+    if settings.lanes is not None or strategy == "map":
+        return settings.lanes or DEFAULT_LANES
+    return min(DEFAULT_LANES, 1 << (trials - 1).bit_length())  # few numbers, as each takes programs of its own
+
+
+def _stops(scheduler: TrialScheduler, live_trials: Sequence[Live], strategy: str, seconds_per_step: float) -> list[int]:
+    """The steps that trials will have taken after the next call, which is to take no longer than ``CALL_SECONDS``."""
+    ways = [scheduler.stop(live) - live.step for live in live_trials]
+    at_once = len(ways) if strategy == "map" else 1  # lanes whose steps add up
+    most = max(ways) if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / at_once))
+    if strategy == "vmap":
+        most = min(most, CALL_STEPS)
+    return [live.step + min(way, most) for live, way in zip(live_trials, ways, strict=True)]
+
+
+def _spans(study: BatchStudy, live_trials: Sequence[Live], stops: Sequence[int], lanes: int) -> Spans:
     optimizer = registry.OPTIMIZERS[study.optimizer]
     metaparameters = [DEFAULTS | {**optimizer.defaults, **live.trial.metaparameters} for live in live_trials]
     lane_numbers = [live.lane for live in live_trials]
@@ -167,8 +196,8 @@ def _spans(study: BatchStudy, scheduler: TrialScheduler, live_trials: Sequence[L
         return out
 
     return Spans(
-        start=by_lane([scheduler.start(live) for live in live_trials], np.int32),
-        stop=by_lane([scheduler.stop(live) for live in live_trials], np.int32),
+        start=by_lane([live.step for live in live_trials], np.int32),
+        stop=by_lane(stops, np.int32),
         seed=by_lane([live.trial.seed for live in live_trials], np.uint32),
         schedule=by_lane([schedules.SCHEDULES[study.schedule]] * len(live_trials), np.int32),
         decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in metaparameters], np.float32),

@@ -1,19 +1,37 @@
 """The key of a study's compiled programs, for those who schedule studies and never import JAX."""
 
 import json
+from typing import NamedTuple
 
 from results.plans.batch_study import BatchStudy
 from workloads import registry
 
 
-def programs_key(study: BatchStudy) -> tuple[str, str, str, str, str, int]:
+class ProgramsKey(NamedTuple):
     """The key of a study's programs: studies with equal keys share them.
 
-    Optimizers that share an update rule share programs; the first of them by name stands for all. The last part is the
-    batch size; studies that differ in nothing else share the programs that start and evaluate trials.
+    Attributes:
+      dataset, model: names.
+      data: version and options of the data, JSON.
+      model_options: JSON.
+      optimizer: the first by name of those that share an update rule, and so programs.
+      precision: as in the plan.
+      batch_size: studies that differ in nothing else share the programs that start and evaluate trials.
     """
+
+    dataset: str
+    data: str
+    model: str
+    model_options: str
+    optimizer: str
+    precision: str
+    batch_size: int
+
+
+def programs_key(study: BatchStudy) -> ProgramsKey:
+    """The key of a study's programs."""
     update_rule = registry.OPTIMIZERS[study.optimizer].update_rule
     stand_in = next(name for name, row in registry.OPTIMIZERS.items() if row.update_rule is update_rule)
     options = json.dumps(dict(study.model_options), sort_keys=True)
     data = json.dumps([study.dataset_version, dict(study.dataset_options)], sort_keys=True)
-    return study.dataset, data, study.model, options, stand_in, study.batch_size
+    return ProgramsKey(study.dataset, data, study.model, options, stand_in, study.precision, study.batch_size)

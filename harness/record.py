@@ -24,7 +24,7 @@ class Record:
       trial_steps: steps taken, summed over trials. This and the seconds are of the run so far, and of all its trials,
         also where the record is of a part. All are None where nothing ran.
       steps_per_epoch: that see as many examples as there are; None of a stream without end.
-      lanes, lane_strategy: as they were; None where there are no lanes.
+      lanes, lane_strategy, shards, microbatches: as they were; None where there are no lanes.
     """
 
     trials: Sequence[Trial]
@@ -40,6 +40,8 @@ class Record:
     steps_per_epoch: float | None = None
     lanes: int | None = None
     lane_strategy: str | None = None
+    shards: int | None = None
+    microbatches: int | None = None
 
 
 def unmeasured(trials: Sequence[Trial], end: TrialOutcome) -> Record:

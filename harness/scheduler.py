@@ -15,10 +15,11 @@ BestSteps = Mapping[Target, tuple[int, int]]
 
 @dataclasses.dataclass
 class Live:
-    """A trial in its lane; ``evaluated`` counts its evaluations, which also tells its step."""
+    """A trial in its lane: the steps it has taken, and how many evaluations it has had."""
 
     trial: Trial
     lane: int
+    step: int = 0
     evaluated: int = 0
     unreached: tuple[Target, ...] = ()
 
@@ -81,10 +82,6 @@ class TrialScheduler:
         least = min((live.evaluated for live in self._live), default=0)
         return [live for live in self._live if live.evaluated == least]
 
-    def start(self, live: Live) -> int:
-        """Steps the trial has taken."""
-        return int(self.grid[live.evaluated - 1]) if live.evaluated else 0
-
     def stop(self, live: Live) -> int:
         """Steps the trial will have taken at its next evaluation."""
         return int(self.grid[live.evaluated])
@@ -92,12 +89,12 @@ class TrialScheduler:
     @property
     def live(self) -> Counter[int]:
         """How many trials are in lanes, by the steps they have taken."""
-        return Counter(map(self.start, self._live))
+        return Counter(live.step for live in self._live)
 
     def record(self, live: Live, measured: Mapping[str, np.ndarray], finite: bool) -> None:
         """Takes in the evaluation a trial was advanced to: its metrics (float32[] by name) and whether it is finite."""
+        steps = live.step = self.stop(live)
         live.evaluated += 1
-        steps = self.start(live)
         reached = [t for t in live.unreached if bool(t.reached(measured[t.metric]))]
         live.unreached = tuple(t for t in live.unreached if t not in reached)
         for target in reached:
@@ -125,7 +122,7 @@ class TrialScheduler:
         self._queue.clear()
 
     def _end(self, live: Live, status: str, reason: str | None = None) -> None:
-        steps = self.start(live)
+        steps = int(self.grid[live.evaluated - 1]) if live.evaluated else 0
         self.outcomes[live.trial.id] = TrialOutcome(status, reason, steps)
         self.ended[steps] += 1
         self._live.remove(live)

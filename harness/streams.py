@@ -19,6 +19,18 @@ def keys(seed: Array) -> tuple[Array, Array]:
     return init_key, data_key
 
 
+def example_keys(seed: Array, step: Array, positions: Array) -> Array:
+    """The keys of what is random in a step of training, such as dropout: one for each example.
+
+    Args:
+      seed: uint32[] of the trial.
+      step: int32[], steps taken before.
+      positions: int32[b], of the examples in the whole batch, so that the keys are the same however it is divided.
+    """
+    key = jax.random.wrap_key_data(jnp.stack([jnp.uint32(2), seed]), impl="threefry2x32")
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, step), positions)
+
+
 def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
     """The order in which an epoch visits the training set.
 
@@ -39,5 +51,5 @@ def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
     mask = jnp.uint32((1 << index_bits) - 1)
     index = jnp.arange(examples, dtype=jnp.uint32)
     bits = jax.random.bits(jax.random.fold_in(key, epoch), (rounds, examples), jnp.uint32)
-    shuffles = [jnp.sort((bits[i] & ~mask) | index) & mask for i in range(rounds)]
+    shuffles = [jnp.sort((bits[i] & ~mask) | index, stable=False) & mask for i in range(rounds)]
     return functools.reduce(lambda order, shuffle: order[shuffle], shuffles).astype(jnp.int32)

@@ -63,6 +63,7 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
         confirm=config["confirm"],
         confirm_top=_confirm_top(config),
         dataset_options=dict(dataset.options),
+        precision=config["precision"],
     )
     return ConfiguredStudy(study, source)
 

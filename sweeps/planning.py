@@ -17,7 +17,7 @@ from sweeps.configured_study import ConfiguredStudy
 from sweeps.readers import READERS
 
 # Keys of what is no property of a study.
-OF_RUNS = ("store", "launcher", "lanes", "lane_strategy", "part_seconds", "time_limit_seconds")
+OF_RUNS = ("store", "launcher", *(field.name for field in dataclasses.fields(Settings)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +138,10 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], N
 
 def _check(settings: Settings, workers: int | None) -> None:
     limit, interval = settings.time_limit_seconds, settings.part_seconds
-    for key, count in (("launcher.workers", workers), ("lanes", settings.lanes)):
+    counts = {"launcher.workers": workers} | {
+        key: getattr(settings, key) for key in ("lanes", "shards", "microbatches")
+    }
+    for key, count in counts.items():
         if count is not None and count < 1:
             raise BadInput(f"{key} must be at least 1, not {count}")
     check_choice("lane_strategy", settings.lane_strategy, ("auto", *STRATEGIES))

@@ -71,4 +71,6 @@ def _timing_columns(record: Record) -> dict[str, Any]:
         "seconds_per_epoch": None if per_step is None or per_epoch is None else per_step * per_epoch,
         "lanes": record.lanes,
         "lane_strategy": record.lane_strategy,
+        "shards": record.shards,
+        "microbatches": record.microbatches,
     }

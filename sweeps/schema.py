@@ -97,6 +97,9 @@ class NetworkConfig:
     stop: str = MISSING
     lanes: int | None = None
     lane_strategy: str = MISSING
+    precision: str = MISSING
+    shards: int = MISSING
+    microbatches: int = MISSING
     part_seconds: float = MISSING
 
 

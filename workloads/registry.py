@@ -24,7 +24,7 @@ from workloads.models.lstm import lstm
 from workloads.models.quadratic import quadratic
 from workloads.models.simple_cnn import simple_cnn
 from workloads.models.transformer import transformer
-from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, Workload
+from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, State, Workload, shapes_of
 
 
 def _images(name: str) -> Dataset:
@@ -52,8 +52,8 @@ DATASETS: dict[str, Dataset] = {
         evaluation_examples=1,
         classes=0,
         splits=("validation",),
-        loss=noise.mean,
-        metrics={"loss": noise.mean},
+        loss=noise.loss,
+        metrics={"loss": losses.mean(noise.loss)},
         draw=noise.draw,
     ),
     "digits": Dataset(
@@ -184,34 +184,58 @@ def metrics(row: Dataset) -> tuple[str, ...]:
     return tuple(f"{split}_{kind}" for split in row.splits for kind in row.metrics)
 
 
-def workload(row: Dataset, model: str, options: Mapping[str, Any], optimizer: str) -> Workload:
-    """Builds a workload from a data set and names; loads its data.
+def workload(
+    row: Dataset, model: str, options: Mapping[str, Any], optimizer: str, precision: str = "float32"
+) -> Workload:
+    """Builds a workload from a data set and names; reads no data where the data set tells their shapes.
 
     Args:
       row: of the data set.
       model, optimizer: keys of the registries.
       options: of the model.
+      precision: float32, or bfloat16: what goes through the network is rounded to bfloat16; parameters, what the
+        network gives and everything after it stay float32.
     """
+    import jax
     import jax.numpy as jnp
 
     network = MODELS[model](classes=row.classes, **options)
-    splits = row.load()
+    shapes = row.shapes() if row.shapes else shapes_of(row.load())
 
-    def outputs(params: Params, inputs: Array) -> Array:
+    def rounded(tree: Any) -> Any:
+        if precision == "float32":
+            return tree
+        return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if a.dtype == jnp.float32 else a, tree)
+
+    def outputs(params: Params, state: State, inputs: Array, keys: Array | None, *, train: bool) -> tuple[Array, State]:
         if inputs.dtype == jnp.uint8:
             inputs = inputs.astype(jnp.float32) / 255.0
-        return network.apply(params, inputs)
+        predicted, state = network.apply(rounded(params), state, rounded(inputs), keys, train)
+        return predicted.astype(jnp.float32), state
 
-    def init(key: Array) -> Params:
-        inputs = splits.validation.inputs[:1]
-        return network.init(key, inputs.astype(jnp.float32) if inputs.dtype == jnp.uint8 else inputs)
+    def init(key: Array) -> tuple[Params, State]:
+        shape, dtype = shapes.validation.inputs
+        return network.init(key, jnp.zeros((1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype))
 
-    def loss(params: Params, examples: Examples, label_smoothing: Array) -> Array:
-        return row.loss(outputs(params, examples.inputs), examples.labels, label_smoothing)
+    def loss(
+        params: Params, state: State, examples: Examples, weights: Array | None, keys: Array, label_smoothing: Array
+    ) -> tuple[Array, State]:
+        predicted, state = outputs(params, state, examples.inputs, keys, train=True)
+        return losses.total(row.loss(predicted, examples.labels, label_smoothing), weights), state
 
-    def measure(params: Params, examples: Examples) -> dict[str, Array]:
-        predicted = outputs(params, examples.inputs)
-        return {kind: metric(predicted, examples.labels) for kind, metric in row.metrics.items()}
+    def predict(params: Params, state: State, inputs: Array) -> Array:
+        return outputs(params, state, inputs, None, train=False)[0]
 
     rule = OPTIMIZERS[optimizer]
-    return Workload(splits, row.draw, init, loss, measure, rule.update_rule, rule.evaluated)
+    return Workload(
+        shapes=shapes,
+        draw=row.draw,
+        init=init,
+        loss=loss,
+        predict=predict,
+        metrics=row.metrics,
+        evaluated_splits=row.splits,
+        evaluation_examples=row.evaluation_examples,
+        update_rule=rule.update_rule,
+        evaluated=rule.evaluated,
+    )

@@ -9,6 +9,7 @@ import numpy as np
 
 Array = Any  # a jax.Array or a tracer of one
 Params = Any  # a pytree of arrays
+State = Any  # likewise
 
 
 class Examples(NamedTuple):
@@ -29,6 +30,26 @@ class Splits(NamedTuple):
     test: Examples | None
 
 
+class ArrayShape(NamedTuple):
+    """Shape and dtype of an array that need not be there."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Metric(NamedTuple):
+    """A metric as sums over examples, which may be taken in any parts.
+
+    Attributes:
+      sums: ``(outputs [B, ...], labels [B, ...], weights float32[B] or None for ones) -> pytree of float32``; those of
+        several parts are added up.
+      finish: ``(sums) -> float32[]``.
+    """
+
+    sums: Callable[[Array, Array, Array | None], Any]
+    finish: Callable[[Any], Array]
+
+
 class Dataset(NamedTuple):
     """A row of the registry: the loader of a data set, and metadata available without loading it.
 
@@ -39,8 +60,10 @@ class Dataset(NamedTuple):
       evaluation_examples: number of examples that an evaluation uses of each split, at most.
       classes: size of the outputs: number of values a label takes, 1 for a number.
       splits: which splits are evaluated, of train, validation, test.
-      loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[]``, what training minimizes.
-      metrics: by kind (loss, error), ``(outputs, labels) -> float32[]``.
+      loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[B, ...]``, one for each label,
+        whose mean training minimizes.
+      metrics: by kind (loss, error).
+      shapes: of the splits, so that programs are compiled without data; None: those of what ``load`` gives.
       tuned: metaparameters of the loss that a search space may give.
       draw: of an endless stream, ``(key, batch_size) -> Examples``; None where there are epochs.
       check: raises BadInput where ``load`` would, without reading anything large.
@@ -57,7 +80,8 @@ class Dataset(NamedTuple):
     classes: int
     splits: tuple[str, ...]
     loss: Callable[[Array, Array, Array], Array]
-    metrics: Mapping[str, Callable[[Array, Array], Array]]
+    metrics: Mapping[str, Metric]
+    shapes: Callable[[], Splits] | None = None
     tuned: tuple[str, ...] = ()
     draw: Callable[[Array, int], Examples] | None = None
     check: Callable[[], None] = lambda: None
@@ -71,18 +95,23 @@ class Model(NamedTuple):
     """A network as pure functions.
 
     Attributes:
-      init: ``(key, inputs [B, ...]) -> params``.
-      apply: ``(params, inputs [B, ...]) -> logits float32[B, ..., classes]``.
+      init: ``(key, inputs [B, ...]) -> (params, state)``; the state is what training changes without a gradient, such
+        as running statistics; an empty tuple for none.
+      apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``;
+        the keys, one for each example, are for what is random in training; None where ``train`` is False.
     """
 
-    init: Callable[[Array, Array], Params]
-    apply: Callable[[Params, Array], Array]
+    init: Callable[[Array, Array], tuple[Params, State]]
+    apply: Callable[[Params, State, Array, Array | None, bool], tuple[Array, State]]
 
 
 def flax_model(network: Callable[[], Any]) -> Model:
-    """The model of a network of Flax, which is made once it is first used: planning a study needs no Flax."""
+    """The model of a network of Flax without state, which is made once it is first used: plans need no Flax."""
     made = functools.cache(network)
-    return Model(lambda key, inputs: made().init(key, inputs), lambda params, inputs: made().apply(params, inputs))
+    return Model(
+        lambda key, inputs: (made().init(key, inputs), ()),
+        lambda params, state, inputs, keys, train: (made().apply(params, inputs), state),
+    )
 
 
 class Optimizer(NamedTuple):
@@ -103,26 +132,37 @@ class Optimizer(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A workload as the engine trains it: data and functions of them.
+    """A workload as the engine trains it: functions of data, and the shapes of these.
 
     Attributes:
-      splits: NumPy arrays.
+      shapes: of all splits, with ``ArrayShape`` for arrays.
       draw: as in Dataset.
-      init: ``(key) -> params``.
-      loss: ``(params, Examples, label_smoothing float32[]) -> float32[]``, the mean to be minimized.
-      metrics: ``(params, Examples) -> float32[]`` by kind.
+      init: ``(key) -> (params, state)``.
+      loss: ``(params, state, Examples, weights float32[B] or None, keys [B], label_smoothing float32[]) ->
+        (float32[], state)``, the weighted sum of the losses of all labels.
+      predict: ``(params, state, inputs) -> outputs``, of evaluations.
+      metrics: by kind, of each of the splits ``evaluated_splits``, in the order of their columns.
+      evaluated_splits: names of splits.
+      evaluation_examples: how many of each are evaluated, at most.
       update_rule, evaluated: as in Optimizer.
     """
 
-    splits: Splits
+    shapes: Splits
     draw: Callable[[Array, int], Examples] | None
-    init: Callable[[Array], Params]
-    loss: Callable[[Params, Examples, Array], Array]
-    metrics: Callable[[Params, Examples], dict[str, Array]]
+    init: Callable[[Array], tuple[Params, State]]
+    loss: Callable[[Params, State, Examples, Array | None, Array, Array], tuple[Array, State]]
+    predict: Callable[[Params, State, Array], Array]
+    metrics: Mapping[str, Metric]
+    evaluated_splits: tuple[str, ...]
+    evaluation_examples: int
     update_rule: Callable[..., Any]
     evaluated: Callable[[Params, Any], Params]
 
 
-def first_examples(examples: Examples, count: int) -> Examples:
-    """The first ``count`` examples, or all where there are fewer."""
-    return Examples(np.asarray(examples.inputs[:count]), np.asarray(examples.labels[:count]))
+def shapes_of(splits: Splits) -> Splits:
+    """The shapes of all arrays of some splits."""
+
+    def of(examples: Examples | None) -> Any:
+        return examples and Examples(*(ArrayShape(array.shape, np.dtype(array.dtype)) for array in examples))
+
+    return Splits(*map(of, splits))

@@ -16,6 +16,8 @@ from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialR
 SCHEDULES = ("constant", "linear", "cosine")
 PRUNING = ("exact", "off")
 STOPS = ("target", "budget")
+PRECISIONS = ("float32", "bfloat16")
+CHOICES = {"schedule": SCHEDULES, "pruning": PRUNING, "stop": STOPS, "precision": PRECISIONS}
 
 _NOT_IN_0_1 = {"stop"}  # plans of that software lack it: all trials end at their targets
 
@@ -47,6 +49,7 @@ class BatchStudy(Plan):
       confirm_top: among how many of the best half of these repeats choose. Likewise.
       digits: how many hex digits of the plan's hash its name has. Likewise; see ``results.store.with_stored_name``.
       dataset_options: of a user's own data what ``dataset_version`` does not say: label, task and split; else empty.
+      precision: of what goes through the network, float32 or bfloat16; the same on every machine.
     """
 
     dataset: str
@@ -70,9 +73,10 @@ class BatchStudy(Plan):
     confirm_top: int = 1
     digits: int = DIGITS[-1]
     dataset_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    precision: str = "float32"
 
     kind: ClassVar[str] = "batch"
-    OMITTED_AT: ClassVar[Mapping[str, object]] = {"dataset_options": {}}
+    OMITTED_AT: ClassVar[Mapping[str, object]] = {"dataset_options": {}, "precision": "float32"}
     NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they end trials, no more
     source: ClassVar[None] = None
@@ -82,7 +86,7 @@ class BatchStudy(Plan):
         for field, limits in ({"batch_size": (1, MOST_STEPS), "budget_steps": (1, MOST_STEPS)} | bounds).items():
             whole(field, getattr(self, field), *limits)
         check_repeats(self.confirm, self.confirm_top, pruned=self.pruning == "exact")
-        for field, choices in (("schedule", SCHEDULES), ("pruning", PRUNING), ("stop", STOPS)):
+        for field, choices in CHOICES.items():
             check_choice(field, getattr(self, field), choices)
         for field in ("evaluation_ratio", "evaluation_spacing"):
             object.__setattr__(self, field, finite(field, getattr(self, field)))

@@ -48,6 +48,8 @@ STUDIES = (
     Column("affinity", pa.string(), "logical processors the process was bound to, such as 0,1"),
     Column("lanes", pa.int32(), "trials advanced by one program call"),
     Column("lane_strategy", pa.string(), "map (one after the other) or vmap (batched)"),
+    Column("shards", pa.int32(), "devices that each batch was divided over"),
+    Column("microbatches", pa.int32(), "parts that each shard of a batch was taken in, one after the other"),
     Column("compile_seconds", pa.float64(), "seconds spent building programs, cached or not"),
     Column("run_seconds", pa.float64(), "seconds from the first program call to the last, without compiling"),
     Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps"),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness import engine, lanes, search
+from harness import engine, programs, search
 from harness.record import Record
 from harness.run_progress import COMPILING, TRAINING, RunProgress
 from harness.settings import STRATEGIES, Settings
@@ -127,7 +127,7 @@ def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: C
 
 def test_one_program_serves_three_optimizers_and_every_schedule(make_study: Callable[..., BatchStudy]) -> None:
     engine.run(make_study(), search.draw(make_study(), range(2)), FEW)
-    built = lanes._build.cache_info().misses
+    built = programs._build.cache_info().misses
     decaying = {"decay_fraction": Range("LINEAR", 0.5, 1.0), "end_learning_rate_factor": Range("LOG", 1e-3, 1e-1)}
     base = {"learning_rate": Range("LOG", 1e-2, 1.0)}
     for optimizer in ("sgd", "momentum", "nesterov"):
@@ -136,7 +136,7 @@ def test_one_program_serves_three_optimizers_and_every_schedule(make_study: Call
             space |= {} if schedule == "constant" else decaying
             study = make_study(optimizer=optimizer, schedule=schedule, space=SearchSpace(space), budget_steps=5)
             engine.run(study, search.draw(study, range(2)), FEW)
-    assert lanes._build.cache_info().misses == built
+    assert programs._build.cache_info().misses == built
 
 
 def test_optimizers_and_schedules_differ_where_they_should(make_study: Callable[..., BatchStudy]) -> None:

@@ -17,7 +17,8 @@ from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from sweeps import overrides, planning
 from workloads import registry
-from workloads.workload import Optimizer
+from workloads.losses import softmax_cross_entropy
+from workloads.workload import Examples, Optimizer
 
 M = Mapping[str, float]
 
@@ -78,16 +79,22 @@ def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps
     rule = WITH_OPTAX.get(study.optimizer, lambda m: row.update_rule(**row.defaults | m))(values)
     evaluated = EVALUATED_WITH_OPTAX.get(study.optimizer, lambda state, params: row.evaluated(params, state))
     init_key, data_key = streams.keys(jnp.uint32(seed))
-    params = workload.init(init_key)
+    params, stateless = workload.init(init_key)
     state = rule.init(params)
+    loaded = registry.dataset(study.dataset).load()
+
+    def loss(params: Any, batch: Examples) -> Any:
+        keys = jax.random.split(init_key, len(batch.labels))
+        total, _ = workload.loss(params, stateless, batch, None, keys, jnp.float32(0))
+        return total / np.float32(batch.labels.size)
 
     @jax.jit
     def step(params: Any, state: Any, batch: Any) -> tuple[Any, Any]:
-        grads = jax.grad(workload.loss)(params, batch, jnp.float32(0))
+        grads = jax.grad(loss)(params, batch)
         updates, state = rule.update(grads, state, params)
         return optax.apply_updates(params, updates), state
 
-    train = workload.splits.train
+    train = loaded.train
     assert train is not None
     order = np.asarray(streams.epoch_order(data_key, jnp.int32(0), len(train.labels)))
     losses = []
@@ -96,8 +103,9 @@ def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps
             batch = jax.tree.map(lambda a, rows=rows: a[rows], train)
             params, state = step(params, state, batch)
             if taken in steps:
-                measured = workload.metrics(evaluated(state, params), workload.splits.validation)
-                losses.append(float(measured["loss"]))
+                inputs, labels = loaded.validation
+                predicted = workload.predict(evaluated(state, params), stateless, inputs)
+                losses.append(float(jnp.mean(softmax_cross_entropy(predicted, labels))))
     return losses
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from harness import engine, lanes, search
+from harness import engine, programs, search
 from harness.settings import Settings
 from results.bad_input import BadInput
 from sweeps import overrides, planning
@@ -53,7 +53,7 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
     source = request.sources.get(study.name)
     trials = search.draw(study, range(3))
     company, alone = (engine.run(study, some, Settings(lanes=3), source=source) for some in (trials, trials[2:]))
-    lanes._build.cache_clear()  # which holds small data under the names of large ones
+    programs.forget()  # which hold small data under the names of large ones
     assert alone.outcomes[2] == company.outcomes[2]
     for name, values in alone.metrics.items():
         assert np.array_equal(values.view(np.int32), company.metrics[name][company.trial == 2].view(np.int32))

@@ -85,17 +85,18 @@ def _from_the_engine(seed: int) -> tuple[Params, Iterator[np.ndarray], Any]:
     """A trial's initial parameters, the order of its examples epoch by epoch, and the splits they are of."""
     workload = registry.workload(registry.dataset("digits"), "fully_connected", {"widths": WIDTHS}, "sgd")
     init_key, data_key = streams.keys(np.uint32(seed))
-    layers = workload.init(init_key)["params"]
+    layers = workload.init(init_key)[0]["params"]
     params = {
         f"{i}.{name}": np.asarray(layers[f"Dense_{i}"][name], np.float64)
         for i in range(len(layers))
         for name in ("kernel", "bias")
     }
-    train = workload.splits.train
+    splits = registry.dataset("digits").load()
+    train = splits.train
     assert train is not None
     epochs = 1 + STEPS // (len(train.labels) // BATCH_SIZE)
     orders = (np.asarray(streams.epoch_order(data_key, np.int32(epoch), len(train.labels))) for epoch in range(epochs))
-    return params, orders, workload.splits
+    return params, orders, splits
 
 
 def _replayed(optimizer: str, told: Mapping[str, float], seed: int) -> list[dict[str, float]]:

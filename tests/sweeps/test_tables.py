@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import engine, lanes, search, streams
+from harness import engine, search, streams
+from harness.programs_key import programs_key
 from harness.settings import Settings
 from results import store
 from results.bad_input import BadInput
@@ -64,7 +65,7 @@ def test_two_tables_share_no_programs_and_one_that_changes_is_not_trained_on(tmp
         asked = request(write(tmp_path / f"{shift}.csv", shift=shift), "batch_size=8")
         (study,) = asked.studies
         assert isinstance(study, BatchStudy)
-        keys.append(lanes.programs_key(study))
+        keys.append(programs_key(study))
     assert keys[0] != keys[1]
     source = asked.sources[study.name]
     write(Path(source["path"]))
@@ -94,7 +95,8 @@ def test_another_program_in_float64_measures_the_same_regression(tmp_path: Path)
     cells = [line.split(",") for line in file.read_text().splitlines()[1:]]
     width, price = np.array([float(cell[0]) for cell in cells]), np.array([float(cell[2]) for cell in cells])
     inputs = np.column_stack([width, [cell[1] == "no" for cell in cells], [cell[1] == "yes" for cell in cells]])
-    parts = {name: getattr(workload.splits, name) for name in ("train", "validation", "test")}
+    loaded = row.load()
+    parts = {name: getattr(loaded, name) for name in ("train", "validation", "test")}
     place = np.argsort(np.argsort(np.concatenate([part.inputs[:, 0] for part in parts.values()]), kind="stable"))
     ranked = np.argsort(width, kind="stable")[place]
     rows = dict(
@@ -105,7 +107,7 @@ def test_another_program_in_float64_measures_the_same_regression(tmp_path: Path)
     labels = (price - mean) / deviation
 
     init_key, data_key = streams.keys(seed)
-    layers = workload.init(init_key)["params"]
+    layers = workload.init(init_key)[0]["params"]
     params = {
         f"{i}.{name}": np.asarray(layers[f"Dense_{i}"][name], np.float64)
         for i in range(2)

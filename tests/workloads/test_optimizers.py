@@ -73,7 +73,7 @@ BIASES_AND_NORMS: dict[str, tuple[dict[str, Any], np.ndarray, dict[str, int]]] =
 @pytest.mark.parametrize("model", list(registry.MODELS))
 def test_biases_and_norms_of_every_model_and_nothing_else_have_no_rate_by_layer(model: str) -> None:
     options, inputs, expected = BIASES_AND_NORMS[model]
-    params = registry.MODELS[model](classes=3, **options).init(jax.random.key(0), inputs)
+    params = registry.MODELS[model](classes=3, **options).init(jax.random.key(0), inputs)[0]
     left_out: dict[str, int] = {}
     for (path, by_layer), param in zip(
         jax.tree_util.tree_leaves_with_path(adaptation_mask(params)), jax.tree.leaves(params), strict=True

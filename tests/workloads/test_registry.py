@@ -35,6 +35,6 @@ def test_data_sets_are_what_the_registry_says(name: str) -> None:
 @pytest.mark.parametrize(("widths", "count"), [([], 650), ([64], 4810), ([32, 16], 2778)])
 def test_fully_connected_has_the_parameters_it_documents(widths: list[int], count: int) -> None:
     model = fully_connected(10, widths)
-    params = model.init(jax.random.key(0), np.zeros((1, 8, 8, 1), np.float32))
+    params, state = model.init(jax.random.key(0), np.zeros((1, 8, 8, 1), np.float32))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
-    assert model.apply(params, np.zeros((5, 8, 8, 1), np.float32)).shape == (5, 10)
+    assert model.apply(params, state, np.zeros((5, 8, 8, 1), np.float32), None, False)[0].shape == (5, 10)

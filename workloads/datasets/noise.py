@@ -30,9 +30,7 @@ def draw(key: Array, batch_size: int) -> Examples:
     return Examples(noise, jnp.zeros(1, jnp.int32))
 
 
-def mean(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """The model's outputs float32[B] are losses already: their mean, float32[]."""
-    import jax.numpy as jnp
-
+def loss(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
+    """The model's outputs float32[B] are losses already."""
     del labels, label_smoothing
-    return jnp.mean(outputs)
+    return outputs

@@ -1,6 +1,6 @@
 """A quadratic bowl with gradient noise shaped like its curvature, whose expected loss is known in closed form."""
 
-from workloads.workload import Array, Model, Params
+from workloads.workload import Array, Model, Params, State
 
 
 def quadratic(classes: int, noise: float) -> Model:
@@ -24,16 +24,19 @@ def quadratic(classes: int, noise: float) -> Model:
     if noise < 0:
         raise ValueError(f"noise must be at least 0, not {noise}")
 
-    def init(key: Array, inputs: Array) -> Params:
+    def init(key: Array, inputs: Array) -> tuple[Params, State]:
         import jax.numpy as jnp
 
         del key
-        return jnp.ones(inputs.shape[-1], jnp.float32)
+        return jnp.ones(inputs.shape[-1], jnp.float32), ()
 
-    def apply(theta_D: Params, epsilon_BxD: Array) -> Array:
+    def apply(
+        theta_D: Params, state: State, epsilon_BxD: Array, keys: Array | None, train: bool
+    ) -> tuple[Array, State]:
         import jax.numpy as jnp
 
+        del keys, train
         h_D = 1.0 / jnp.arange(1, len(theta_D) + 1, dtype=jnp.float32)
-        return jnp.sum(0.5 * h_D * theta_D**2 + noise * jnp.sqrt(h_D) * epsilon_BxD * theta_D, axis=-1)
+        return jnp.sum(0.5 * h_D * theta_D**2 + noise * jnp.sqrt(h_D) * epsilon_BxD * theta_D, axis=-1), state
 
     return Model(init, apply)

@@ -1,0 +1,108 @@
+"""Evaluations of one lane: metrics of each split as sums over chunks of examples, and over shards."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from harness import mesh
+from harness.training import Carry
+from workloads.workload import Array, ArrayShape, Dataset, Examples, Workload
+
+CHUNK_BYTES = 64 << 20  # of a chunk's inputs or outputs, whichever are larger
+
+
+def chunk_size(workload: Workload, split: str) -> int:
+    """How many examples of a split go through the network at once."""
+    inputs = getattr(workload.shapes, split).inputs
+    params, state = jax.eval_shape(workload.init, jax.random.key(0))
+    one = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), inputs.dtype)
+    outputs = jax.eval_shape(workload.predict, params, state, one)
+    return max(1, CHUNK_BYTES // (4 * max(1, math.prod(inputs.shape[1:]), math.prod(outputs.shape))))
+
+
+def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
+    """How many of ``count`` examples of a split are evaluated, and how many a shard takes; the last may lack some."""
+    evaluated = min(row.evaluation_examples, count)
+    return evaluated, -(-evaluated // shards)
+
+
+def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
+    """A split as it is evaluated, [shards · examples of a shard, ...]; its first example fills up the last shard."""
+    evaluated, own = evaluated_examples(row, len(examples.labels), shards)
+    rows = np.arange(shards * own)
+    whole = len(rows) == evaluated
+    return Examples(*(np.asarray(a[:evaluated] if whole else a[np.where(rows < evaluated, rows, 0)]) for a in examples))
+
+
+def prepared_shapes(workload: Workload, shards: int) -> tuple[Examples, ...]:
+    """The shapes of what ``prepared`` gives, by evaluated split."""
+    shapes = []
+    for split in workload.evaluated_splits:
+        of = getattr(workload.shapes, split)
+        _, own = evaluated_examples(workload, of.labels.shape[0], shards)
+        shapes.append(Examples(*(ArrayShape((shards * own, *a.shape[1:]), a.dtype) for a in of)))
+    return tuple(shapes)
+
+
+def evaluate_lane(
+    workload: Workload, shards: int, carry: Carry, active: Array, splits: tuple[Examples, ...]
+) -> tuple[Array, Array]:
+    """Metrics float32[M] of a trial and whether all is finite; NaN where a parameter is not, or without a trial.
+
+    Args:
+      workload: whose metrics, by evaluated split.
+      shards: over which the examples are divided; this is for inside ``shard_map``.
+      carry: of the trial.
+      active: bool[], whether there is a trial.
+      splits: this shard's part of what ``prepared`` gives, by evaluated split.
+    """
+
+    def measure() -> tuple[Array, Array]:
+        params = workload.evaluated(carry.params, carry.optimizer)
+        by_split = [
+            _sums(workload, shards, params, carry.state, examples, split)
+            for split, examples in zip(workload.evaluated_splits, splits, strict=True)
+        ]
+        by_split = mesh.summed(by_split, shards)
+        finished = [metric.finish(sums[kind]) for sums in by_split for kind, metric in workload.metrics.items()]
+        metrics = jnp.stack(finished)
+        params_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
+        metrics = jnp.where(params_finite, metrics, jnp.nan)
+        return metrics, jnp.all(jnp.isfinite(metrics))
+
+    shapes = jax.eval_shape(measure)
+    return jax.lax.cond(active, measure, lambda: (jnp.full(shapes[0].shape, jnp.nan), jnp.bool_(False)))
+
+
+def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Examples, split: str) -> dict[str, Any]:
+    """The sums of all metrics over this shard's examples of a split."""
+    evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
+    size = min(own, chunk_size(workload, split))
+
+    def of_chunk(chunk: Examples, weights: Array | None) -> dict[str, Any]:
+        predicted = workload.predict(params, state, chunk.inputs)
+        return {kind: metric.sums(predicted, chunk.labels, weights) for kind, metric in workload.metrics.items()}
+
+    first = mesh.shard_index(shards) * own
+    if size == own:
+        return of_chunk(examples, None if shards * own == evaluated else _there(first + jnp.arange(own), evaluated))
+
+    def add(totals: dict[str, Any], start: Array) -> tuple[dict[str, Any], None]:
+        at = jnp.minimum(start, own - size)  # the last chunk begins among those of the one before, which count once
+        chunk = Examples(*(jax.lax.dynamic_slice_in_dim(a, at, size) for a in examples))
+        places = at + jnp.arange(size)
+        weights = _there(first + places, evaluated) * (places >= start).astype(jnp.float32)
+        return jax.tree.map(jnp.add, totals, of_chunk(chunk, weights)), None
+
+    starts = jnp.arange(0, own, size)
+    one = Examples(*(a[:size] for a in examples))
+    shapes = jax.eval_shape(of_chunk, one, jnp.ones(size))
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    return jax.lax.scan(add, zeros, starts)[0]
+
+
+def _there(places: Array, count: int) -> Array:
+    return (places < count).astype(jnp.float32)

@@ -1,0 +1,79 @@
+"""The mesh that a study's trials run on: lanes over one axis of devices, the examples of a batch over the other."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from results.bad_input import BadInput
+
+TRIAL, DATA = "trial", "data"
+
+
+class Division(NamedTuple):
+    """How a batch is divided: over ``shards`` devices, each of which takes its share in ``microbatches``, one by one.
+
+    Neither changes a result beyond the rounding of sums in another order; (1, 1) has one order on every machine.
+    """
+
+    shards: int = 1
+    microbatches: int = 1
+
+
+def mesh(shards: int) -> Mesh:
+    """The devices of this process as [trial, data], with ``shards`` on the axis ``data``.
+
+    Raises:
+      BadInput: the number of devices is not a multiple of ``shards``.
+    """
+    devices = jax.local_devices()
+    if len(devices) % shards:
+        raise BadInput(f"shards={shards} does not divide the {len(devices)} devices of this process")
+    shape = (len(devices) // shards, shards)
+    return jax.make_mesh(shape, (TRIAL, DATA), devices=devices, axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def by_lane(mesh: Mesh) -> NamedSharding:
+    """Of arrays with a leading axis of lanes; each shard of a batch has a copy."""
+    return NamedSharding(mesh, P(TRIAL))
+
+
+def everywhere(mesh: Mesh) -> NamedSharding:
+    """Of arrays that every device has a copy of."""
+    return NamedSharding(mesh, P())
+
+
+def by_shard(mesh: Mesh) -> NamedSharding:
+    """Of arrays whose leading axis is divided over the shards."""
+    return NamedSharding(mesh, P(DATA))
+
+
+def over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any], data: P) -> Callable[..., Any]:
+    """Maps ``lane(carry, spans, data)`` of one lane over all lanes, split over the axis ``trial``.
+
+    Args:
+      mesh: [trial, data].
+      strategy: map, one lane after the other, or vmap.
+      lane: of one lane; may sum over the axis ``data``, over which its results must be equal.
+      data: how the data lie on the mesh.
+    """
+
+    def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
+        if strategy == "vmap":
+            return jax.vmap(lambda c, t: lane(c, t, data))(carry, spans)
+        return jax.lax.map(lambda ct: lane(*ct, data), (carry, spans))
+
+    return jax.shard_map(all_lanes, mesh=mesh, in_specs=(P(TRIAL), P(TRIAL), data), out_specs=P(TRIAL), check_vma=False)
+
+
+def summed(values: Any, shards: int) -> Any:
+    """Arrays summed over the axis ``data``."""
+    return values if shards == 1 else jax.lax.psum(values, DATA)
+
+
+def shard_index(shards: int) -> int | Array:
+    """The number of this shard; the int 0 where there is only one, so that nothing is computed from it."""
+    return 0 if shards == 1 else jax.lax.axis_index(DATA)

@@ -1,0 +1,193 @@
+"""Training steps of one lane: a batch over shards and microbatches, summed; over steps, epochs and calls."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from harness import mesh, streams
+from harness.mesh import Division
+from workloads import schedules
+from workloads.workload import Array, Examples, Params, State, Workload
+
+
+class Spans(NamedTuple):
+    """The work of each lane in one call; every array has the lanes as leading axis.
+
+    Attributes:
+      start, stop: int32[L], steps taken before and after; both 0 for an idle lane, which keeps its state. A fresh
+        trial starts from 0.
+      seed: uint32[L], of the trial.
+      schedule: int32[L], a value of ``schedules.SCHEDULES``.
+      decay_steps, end_factor: float32[L], of the schedule.
+      metaparameters: float32[L] by name, of the update rule, and label_smoothing.
+    """
+
+    start: Array
+    stop: Array
+    seed: Array
+    schedule: Array
+    decay_steps: Array
+    end_factor: Array
+    metaparameters: dict[str, Array]
+
+
+class Carry(NamedTuple):
+    """What a trial carries from step to step: parameters, state of the network, state of the optimizer."""
+
+    params: Params
+    state: State
+    optimizer: Any
+
+
+class Batch(NamedTuple):
+    """The examples of one shard of a batch, in order.
+
+    Attributes:
+      examples: [b, ...].
+      weights: float32[b], 0 where the batch has no such example; None: all are 1.
+      positions: int32[b], of the examples in the whole batch.
+      labels: how many the whole batch has.
+    """
+
+    examples: Examples
+    weights: Array | None
+    positions: Array
+    labels: int
+
+
+def fresh(workload: Workload, spans: Spans) -> Carry:
+    """The carry of a trial that starts: the state of the optimizer is that of the rule that takes the first step.
+
+    Some rules keep metaparameters in their state and are evaluated with them. A learning rate in a state is that of
+    the first step, as optax's own ``init`` sees it; a rule that needs the current one takes it from its update.
+    """
+    init_key, _ = streams.keys(spans.seed)
+    params, state = workload.init(init_key)
+    return Carry(params, state, _rule(workload, spans, jnp.int32(0)).init(params))
+
+
+def start_lane(workload: Workload, carry: Carry, spans: Spans, nothing: None) -> Carry:
+    """Initializes a trial that takes its first step; any other lane is left unchanged."""
+    starts = (spans.start == 0) & (spans.stop > 0)
+    return jax.lax.cond(starts, lambda: fresh(workload, spans), lambda: carry)
+
+
+def train_lane(
+    workload: Workload, batch_size: int, division: Division, carry: Carry, spans: Spans, train: Examples | None
+) -> Carry:
+    """Takes one trial from step ``start`` to ``stop``, for inside ``shard_map``; an idle lane is left unchanged."""
+    _, data_key = streams.keys(spans.seed)
+
+    def step(at: Array, carry: Carry, batch: Batch) -> Carry:
+        keys = streams.example_keys(spans.seed, at, batch.positions)
+        smoothing = spans.metaparameters["label_smoothing"]
+        grads, state = gradients(workload, division, carry, batch, keys, smoothing)
+        updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
+        return Carry(optax.apply_updates(carry.params, updates), state, optimizer)
+
+    if train is not None:
+        return _epochs(step, spans, carry, data_key, batch_size, division, train)
+    draw = workload.draw
+    assert draw is not None  # a data set has the one or the other
+
+    def step_of_stream(at: Array, carry: Carry) -> Carry:
+        drawn = draw(jax.random.fold_in(data_key, at), batch_size)
+        return step(at, carry, batch_of(drawn, None, jnp.int32(0), len(drawn.labels), division))
+
+    return jax.lax.fori_loop(spans.start, spans.stop, step_of_stream, carry)
+
+
+def gradients(
+    workload: Workload,
+    division: Division,
+    carry: Carry,
+    batch: Batch,
+    keys: Array,
+    label_smoothing: Array,
+) -> tuple[Params, State]:
+    """The gradient of the mean loss over all labels of the whole batch, and the state of the network after it.
+
+    The mean is a sum over the number of labels, which is known before: sums over shards and microbatches need no other
+    scale. Each part changes the same state; the mean of what the parts make of it is the next one.
+    """
+
+    def loss(params: Params, examples: Examples, weights: Array | None, keys: Array) -> tuple[Array, State]:
+        value, state = workload.loss(params, carry.state, examples, weights, keys, label_smoothing)
+        return value / np.float32(batch.labels), state
+
+    gradient = jax.grad(loss, has_aux=True)
+    parts = division.shards * division.microbatches
+    if division.microbatches == 1:
+        grads, state = gradient(carry.params, batch.examples, batch.weights, keys)
+    else:
+
+        def add(totals: Any, microbatch: Any) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, totals, gradient(carry.params, *microbatch)), None
+
+        inside = (batch.examples, batch.weights, keys)
+        cut = jax.tree.map(lambda a: a.reshape(division.microbatches, -1, *a.shape[1:]), inside)
+        zeros = jax.tree.map(jnp.zeros_like, (carry.params, carry.state))
+        (grads, state), _ = jax.lax.scan(add, zeros, cut)
+    if parts == 1:
+        return grads, state
+    grads, state = mesh.summed((grads, state), division.shards)
+    return grads, jax.tree.map(lambda a: a / np.float32(parts), state)
+
+
+def _epochs(
+    step: Callable[[Array, Carry, Batch], Carry],
+    spans: Spans,
+    carry: Carry,
+    key: Array,
+    batch_size: int,
+    division: Division,
+    train: Examples,
+) -> Carry:
+    """Steps over the training set, shuffled anew every epoch; a last partial batch is dropped."""
+    examples = len(train.labels)
+    steps_per_epoch = examples // batch_size
+
+    def one(at: Array, carry: Carry, order: Array) -> Carry:
+        return step(at, carry, batch_of(train, order, (at % steps_per_epoch) * batch_size, batch_size, division))
+
+    def epoch(at_carry: tuple[Array, Carry]) -> tuple[Array, Carry]:
+        at, carry = at_carry
+        number = at // steps_per_epoch
+        order = streams.epoch_order(key, number, examples)
+        end = jnp.minimum(spans.stop, (number + 1) * steps_per_epoch)
+        return end, jax.lax.fori_loop(at, end, lambda i, c: one(i, c, order), carry)
+
+    return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, epoch, (spans.start, carry))[1]
+
+
+def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
+    """This shard's examples of a batch: ``count`` of them in ``order`` (None: as they are), from place ``first``."""
+    parts = division.shards * division.microbatches
+    own = -(-count // parts) * division.microbatches
+    positions = mesh.shard_index(division.shards) * own + jnp.arange(own, dtype=jnp.int32)
+    labels = count * int(np.prod(examples.labels.shape[1:]))
+    if parts == 1 and order is None:
+        return Batch(examples, None, positions, labels)
+    places, weights = first + positions, None
+    if own * division.shards != count:
+        places, weights = first + jnp.minimum(positions, count - 1), (positions < count).astype(jnp.float32)
+    # A gather, as a slice at a place that differs between lanes would be a loop over them on a TPU.
+    rows = places if order is None else order.at[places].get(mode="promise_in_bounds")
+    return Batch(Examples(*(_rows(array, rows) for array in examples)), weights, positions, labels)
+
+
+def _rows(array: Array, rows: Array) -> Array:
+    """Rows of an array. As rows of a matrix, whose elements a CPU finds without dividing by every dimension."""
+    flat = array.reshape(len(array), -1).at[rows].get(mode="promise_in_bounds")
+    return flat.reshape(len(rows), *array.shape[1:])
+
+
+def _rule(workload: Workload, spans: Spans, at: Array) -> optax.GradientTransformation:
+    """The update rule after ``at`` steps (int32[]), with the trial's metaparameters and its decayed learning rate."""
+    decay = schedules.factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
+    metaparameters = {name: value for name, value in spans.metaparameters.items() if name != "label_smoothing"}
+    return workload.update_rule(**metaparameters | {"learning_rate": metaparameters["learning_rate"] * decay})

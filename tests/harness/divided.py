@@ -1,0 +1,77 @@
+"""A program: one-step gradients of tasks on emulated devices, over every division asked for, against those of one.
+
+    python -m tests.harness.divided TASK [SHARDSxMICROBATCHES ...]
+
+Prints for each division, as JSON, the largest difference of any parameter's gradient relative to the largest gradient
+of that parameter, in any lane.
+"""
+
+import json
+import sys
+
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from harness import mesh, programs, streams, training
+from harness.mesh import Division
+from harness.programs_key import ProgramsKey, programs_key
+from harness.training import Carry, Spans
+from sweeps import overrides, planning
+
+LANES = 8  # a multiple of the devices on any axis ``trial``
+BATCH = 22  # that 4 and 8 do not divide
+
+
+def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.ndarray]:
+    """The gradients of the first step of all lanes, [L, ...] of each parameter."""
+    workload, on = programs.workload_of(key), mesh.mesh(division.shards)
+    of = programs.shapes(workload, on, LANES)
+
+    def lane(carry: Carry, spans: Spans, train: object) -> object:
+        carry = training.fresh(workload, spans)
+        _, data_key = streams.keys(spans.seed)
+        if workload.draw:
+            drawn = workload.draw(jax.random.fold_in(data_key, 0), key.batch_size)
+            batch = training.batch_of(drawn, None, np.int32(0), len(drawn.labels), division)
+        else:
+            order = streams.epoch_order(data_key, np.int32(0), len(train.labels))
+            batch = training.batch_of(train, order, np.int32(0), key.batch_size, division)
+        keys = streams.example_keys(spans.seed, np.int32(0), batch.positions)
+        return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))[0]
+
+    program = jax.jit(mesh.over_lanes(on, strategy, lane, P()))
+    spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.spans)
+    spans = spans._replace(stop=np.ones(LANES, np.int32), seed=np.arange(LANES, dtype=np.uint32))
+    carry = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), of.carry)
+    train = programs.data(key, division.shards).train
+    return [np.asarray(a, np.float64) for a in jax.tree.leaves(program(carry, spans, train))]
+
+
+def difference(ours: list[np.ndarray], alone: list[np.ndarray]) -> float:
+    """The largest difference relative to the largest gradient of the same parameter and lane."""
+
+    def of(a: np.ndarray, b: np.ndarray) -> float:
+        axes = tuple(range(1, b.ndim))
+        scale = np.abs(b).max(axes)
+        return float((np.abs(a - b).max(axes) / np.where(scale > 0, scale, 1)).max())
+
+    return max(of(a, b) for a, b in zip(ours, alone, strict=True))
+
+
+def main(task: str, divisions: list[str]) -> None:
+    """Prints the differences."""
+    batch = [] if task == "noisy_quadratic" else [f"batch_size={BATCH}"]
+    line = [f"task={task}", "optimizer=sgd", *batch, "pruning=off", "store=none"]
+    (study,) = planning.request(overrides.command_line(line)).studies
+    key = programs_key(study)
+    alone = gradients(key, Division(), "map")
+    found = {}
+    for words in divisions:
+        shards, microbatches = map(int, words.split("x"))
+        found[words] = difference(gradients(key, Division(shards, microbatches), "vmap"), alone)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,49 @@
+"""A batch over shards and microbatches: gradients of one step, and what the compiled programs exchange."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps import overrides
+
+ROOT = Path(__file__).parents[2]
+OFFLINE = ("digits_fc", "digits_cnn", "pydoc_transformer", "pydoc_lstm", "noisy_quadratic")
+FEW = {"digits_fc": ("2x1", "4x2", "8x3"), "digits_cnn": ("8x1",), "pydoc_transformer": ("2x4",)}
+ALL = tuple(f"{shards}x{microbatches}" for shards in (1, 2, 4, 8) for microbatches in (1, 2, 3, 4))[1:]
+CASES = [
+    *(pytest.param(task, divisions, id=task) for task, divisions in FEW.items()),
+    *(pytest.param(task, ALL, marks=pytest.mark.slow, id=f"{task}-all") for task in OFFLINE),
+]
+
+
+def program(module: str, *words: str) -> dict:
+    """What a program prints on eight emulated devices."""
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", f"tests.harness.{module}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(("task", "divisions"), CASES)
+def test_gradients_of_one_step_are_those_of_one_device(task: str, divisions: tuple[str, ...]) -> None:
+    differences = program("divided", task, *divisions)
+    assert differences.keys() == set(divisions)
+    assert max(differences.values()) <= 1e-6, differences
+
+
+def test_every_task_without_a_download_is_divided() -> None:
+    there = {task for task in overrides.tasks("batch") if not task.startswith(("mnist", "fashion", "cifar", "table"))}
+    assert there == set(OFFLINE)
+
+
+@pytest.mark.parametrize(
+    "task", ["digits_fc", pytest.param("pydoc_transformer", marks=pytest.mark.slow, id="pydoc_transformer")]
+)
+def test_shards_exchange_one_sum_a_step_and_nothing_else(task: str) -> None:
+    exchanged = program("exchanged", task, "8x1", "8x2")
+    assert exchanged == {"8x1": {"all-reduce": 1}, "8x2": {"all-reduce": 1}}
