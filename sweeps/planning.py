@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import compile_cache
+from harness import compile_cache, processors
 from harness.settings import STRATEGIES, Settings
 from results import durable
 from results.bad_input import BadInput, check_choice
@@ -17,7 +17,7 @@ from sweeps.configured_study import ConfiguredStudy
 from sweeps.readers import READERS
 
 # Keys of what is no property of a study.
-OF_RUNS = ("store", "launcher", *(field.name for field in dataclasses.fields(Settings)))
+OF_RUNS = ("store", "launcher", "mixed_backends", *(field.name for field in dataclasses.fields(Settings)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Request:
       settings: how each is run.
       store: the folder results go to.
       workers: of the local launcher; None leaves it to the machine.
+      mixed_backends: whether a study may grow on another backend than it was measured on.
     """
 
     studies: tuple[Plan, ...]
@@ -38,6 +39,7 @@ class Request:
     settings: Settings
     store: Path
     workers: int | None
+    mixed_backends: bool = False
 
 
 def request(line: overrides.CommandLine) -> Request:
@@ -56,7 +58,8 @@ def request(line: overrides.CommandLine) -> Request:
     if not named.strip():
         raise BadInput("store= names no folder; give one, or store=. for this one")
     settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
-    return assemble(configured, durable.local(named), settings, first["launcher"]["workers"])
+    asked = assemble(configured, durable.local(named), settings, first["launcher"]["workers"])
+    return dataclasses.replace(asked, mixed_backends=first["mixed_backends"])
 
 
 def assemble(
@@ -106,13 +109,20 @@ class ToRun(NamedTuple):
 
 
 def to_run(request: Request) -> ToRun:
-    """What the store of a request lacks of its studies."""
+    """What the store of a request lacks of its studies.
+
+    Raises:
+      BadInput: some of a study were measured on another backend than the rest would be.
+    """
     from results import store
 
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, but still has to commit.
     studies = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
+    for study in studies if not request.mixed_backends else ():
+        if 0 < missing[study.name] < study.request.planned:
+            _check_backend(request.store, study)
     planned = sum(study.request.planned for study in request.studies)
     return ToRun(studies, missing, planned - sum(missing.values()))
 
@@ -134,6 +144,18 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], N
         say(f"compiled programs are not kept for the next run: {why}")
     for study in studies:
         store.ask(request.store, study)
+
+
+def _check_backend(folder: Path, study: Plan) -> None:
+    from results import store
+
+    here, _ = processors.accelerators()
+    earlier = set(store.read(folder, study.name, tables=("studies",)).studies["backend"].dropna())
+    if others := sorted(earlier - {here}):
+        raise BadInput(
+            f"{study.name} was measured on {' and '.join(others)}, and this would go on with it on {here}, which "
+            f"rounds otherwise; choose another store, or say mixed_backends=true"
+        )
 
 
 def _check(settings: Settings, workers: int | None) -> None:

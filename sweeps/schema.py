@@ -66,6 +66,7 @@ class StudyConfig:
     trials: int | None = None
     seed: int = MISSING
     store: str = MISSING
+    mixed_backends: bool = False
     time_limit_seconds: float | None = None
 
 

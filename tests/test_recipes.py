@@ -15,7 +15,7 @@ CODE = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 REGISTRY = "workloads/registry.py"
 CONTENT = "from workloads.datasets.content import content"
 RESIDUAL = "from workloads.models.residual import residual"
-STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}\n"
+STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2, 3: _from_3}\n"
 RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
 HERE = "    # here\n"
 PLAN = "from results.plans.plan import Plan\n"
@@ -55,7 +55,7 @@ REPLACED = {
     ],
     "model": [(REGISTRY, "from workloads.models.lstm", f"{RESIDUAL}\nfrom workloads.models.lstm")],
     "column": [
-        ("results/plans/schema.py", "SCHEMA_VERSION = 3\n", ""),
+        ("results/plans/schema.py", "SCHEMA_VERSION = 4\n", ""),
         ("results/storage/migrations.py", STEPS, HERE),
     ],
     "source": [

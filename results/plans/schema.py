@@ -9,7 +9,7 @@ import pyarrow as pa
 from results.bad_input import BadInput
 from results.plans.study import METRICS
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 VERSION_KEY = b"scaling_limits_schema"
 
 

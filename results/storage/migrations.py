@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results import durable
@@ -61,7 +62,18 @@ def _from_2(name: str, table: pa.Table) -> pa.Table:
     return table.add_column(3, pa.field("role", pa.string()), pa.array(["search"] * len(table), pa.string()))
 
 
-_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}
+def _from_3(name: str, table: pa.Table) -> pa.Table:
+    """Version 4 tells how batches were divided; before, each lane had a device to itself, and its batches whole."""
+    if name != "studies":
+        return table
+    undivided = pc.if_else(pc.is_valid(table["lanes"]), 1, None).cast(pa.int32())
+    before = table.schema.get_field_index("compile_seconds")
+    for field in ("microbatches", "shards"):
+        table = table.add_column(before, pa.field(field, pa.int32()), undivided)
+    return table
+
+
+_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2, 3: _from_3}
 
 
 def studies_of_1(store: Folder) -> list[str]:

@@ -24,6 +24,7 @@ from harness import processors
 from harness.run_progress import RunProgress
 from harness.runners import RUNNERS
 from harness.settings import Settings
+from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from sweeps.launchers import worker
@@ -89,27 +90,42 @@ class Worker:
             self.orders.close()
 
 
-def slots(workers: int | None) -> list[Slot]:
+def slots(workers: int | None, shards: int = 1) -> list[Slot]:
     """The logical processors that each worker is bound to, and its environment.
 
-    On accelerators a worker has one device to itself, or shares it evenly where there are more workers than devices;
-    on a CPU it has one physical core. With more workers than cores, cores are shared.
+    On accelerators a worker has the devices of one batch to itself, or shares them evenly where there are more workers
+    than that; on a CPU it has one physical core, on which several devices are emulated. With more workers than cores,
+    cores are shared.
+
+    Args:
+      workers: how many; None: as many as there are devices, or cores, for.
+      shards: devices that each batch is divided over.
+
+    Raises:
+      BadInput: the machine has too few devices for that.
     """
     kind, devices = processors.accelerators()
-    cores = processors.physical_cores()
-    count = workers or devices or len(cores)
     if not devices:
-        return [(cores[i % len(cores)], {}) for i in range(count)]
-    share = f"{0.9 / -(-count // devices):.3f}"
-    environments = {
-        "gpu": lambda i: {"CUDA_VISIBLE_DEVICES": gpu_name(i % devices), "XLA_PYTHON_CLIENT_MEM_FRACTION": share},
-        "tpu": lambda i: {
-            "TPU_VISIBLE_CHIPS": str(i % devices),
-            "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
-            "TPU_PROCESS_BOUNDS": "1,1,1",
-        },
-    }
-    return [((), environments[kind](i)) for i in range(count)]
+        cores = processors.physical_cores()
+        emulated: dict[str, str] = {"JAX_NUM_CPU_DEVICES": str(shards)} if shards > 1 else {}
+        return [(cores[i % len(cores)], emulated) for i in range(workers or len(cores))]
+    if shards > devices or (kind == "tpu" and shards not in (1, devices)):
+        there = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
+        raise BadInput(f"shards={shards}: this machine has {number_of(devices, kind.upper())}; use {there}")
+    groups = devices // shards
+    count = workers or groups
+    share = f"{0.9 / -(-count // groups):.3f}"
+
+    def environment(i: int) -> dict[str, str]:
+        own = range(i % groups * shards, (i % groups + 1) * shards)
+        if kind == "gpu":
+            return {"CUDA_VISIBLE_DEVICES": ",".join(map(gpu_name, own)), "XLA_PYTHON_CLIENT_MEM_FRACTION": share}
+        if shards > 1:
+            return {}
+        bounds = dict.fromkeys(("TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_PROCESS_BOUNDS"), "1,1,1")
+        return {"TPU_VISIBLE_CHIPS": str(own[0])} | bounds
+
+    return [((), environment(i)) for i in range(count)]
 
 
 def slot_alone(cores: int | None) -> Slot:
@@ -164,7 +180,7 @@ def run_all(
     """
     together = [study for study in studies if not KINDS[study.kind].alone]
     orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
-    outcomes = _run(store, together, orders, slots(workers), on_progress, on_wait) if together else []
+    outcomes = _run(store, together, orders, slots(workers, settings.shards), on_progress, on_wait) if together else []
     for study in studies:
         if KINDS[study.kind].alone:
             outcomes += _run(store, [study], orders, [slot_alone(study.devices)], on_progress, on_wait)

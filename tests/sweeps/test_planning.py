@@ -7,12 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness import processors
+from harness.settings import Settings
 from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
 from sweeps import overrides, planning
 from sweeps.planning import Request
+from sweeps.run import run_study
 from workloads import registry
 
 
@@ -163,3 +166,27 @@ def test_every_preset_is_a_valid_sweep(preset: str) -> None:
     assert len(request(f"+experiment={preset}", *batch, "-m").studies) > (
         preset not in ("alx2022/tuning", "published/many")
     )
+
+
+def test_a_study_does_not_grow_on_another_backend_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["task=noisy_quadratic", "optimizer=sgd", "batch_size=4", "task.budget.steps=5", f"store={tmp_path}/store"]
+    (study,) = planning.request(overrides.command_line([*line, "trials=2"])).studies
+    run_study(tmp_path / "store", study, Settings())
+    monkeypatch.setattr(processors, "accelerators", lambda: ("gpu", 1))
+    assert planning.to_run(planning.request(overrides.command_line([*line, "trials=2"]))).studies == ()
+    grown = planning.request(overrides.command_line([*line, "trials=3"]))
+    with pytest.raises(BadInput, match=r"was measured on cpu, and this would go on with it on gpu"):
+        planning.to_run(grown)
+    told = planning.request(overrides.command_line([*line, "trials=3", "mixed_backends=true"]))
+    assert sum(planning.to_run(told).missing.values()) == 1
+
+
+def test_precision_is_in_the_plan_only_where_it_is_not_float32() -> None:
+    line = ["task=digits_fc", "optimizer=sgd", "batch_size=4"]
+    (plain,) = planning.request(overrides.command_line(line)).studies
+    (same,) = planning.request(overrides.command_line([*line, "precision=float32"])).studies
+    (rounded,) = planning.request(overrides.command_line([*line, "precision=bfloat16"])).studies
+    assert "precision" not in plain.plan() and (same.name, same.stream) == (plain.name, plain.stream)
+    assert rounded.plan()["precision"] == "bfloat16" and rounded.name != plain.name
+    with pytest.raises(BadInput, match="'float16'"):
+        planning.request(overrides.command_line([*line, "precision=float16"]))
