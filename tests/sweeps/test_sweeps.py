@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from harness import processors
 from harness.settings import Settings
 from results import store
+from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
+from results.plans.search_space import Range, SearchSpace
 from sweeps import __main__ as sweeps_cli
 from sweeps import overrides, planning, status
 from sweeps.launchers import local
@@ -155,6 +158,28 @@ def test_workers_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     assert [env["CUDA_VISIBLE_DEVICES"] for _, env in local.slots(None)] == ["3", "5"]
     assert [env["XLA_PYTHON_CLIENT_MEM_FRACTION"] for _, env in local.slots(4)] == ["0.450"] * 4
+    assert [env["CUDA_VISIBLE_DEVICES"] for _, env in local.slots(None, 2)] == ["3,5"]
+    with pytest.raises(BadInput, match="shards=3: this machine has 2 GPUs; use at most 2"):
+        local.slots(None, 3)
+
+
+def test_a_study_over_shards_and_microbatches_is_the_study_within_rounding(
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
+) -> None:
+    space = SearchSpace({"learning_rate": Range("LOG", 0.01, 0.1), "momentum": Range("LINEAR", 0.0, 0.5)})
+    study = make_study(trials=2, budget_steps=12, batch_size=30, space=space, targets=())
+    found = []
+    for name, settings in (("whole", Settings()), ("divided", Settings(shards=4, microbatches=2))):
+        (outcome,) = local.run_all(tmp_path / name, [study], settings, 1)
+        assert outcome.failure is None
+        found.append(store.read(tmp_path / name))
+    whole, divided = found
+    columns = ["device_count", "shards", "microbatches", "emulated"]
+    assert whole.studies[columns].to_numpy().tolist() == [[1, 1, 1, False]]
+    assert divided.studies[columns].to_numpy().tolist() == [[4, 4, 2, True]]
+    assert divided.measurements["step"].tolist() == whole.measurements["step"].tolist()
+    for metric in ("train_loss", "validation_loss"):
+        assert np.allclose(divided.measurements[metric], whole.measurements[metric], rtol=1e-4)
 
 
 def test_the_largest_studies_go_first_on_programs_nobody_else_is_building(
