@@ -40,6 +40,7 @@ def _images(name: str) -> Dataset:
         loss=losses.softmax_cross_entropy,
         metrics=losses.CLASSIFICATION,
         tuned=("label_smoothing",),
+        shapes=functools.partial(tfds_images.shapes, name),
         check=functools.partial(tfds_images.check, name),
     )
 
@@ -53,6 +54,7 @@ DATASETS: dict[str, Dataset] = {
         classes=0,
         splits=("validation",),
         loss=noise.loss,
+        shapes=noise.shapes,
         metrics={"loss": losses.mean(noise.loss)},
         draw=noise.draw,
     ),
@@ -66,6 +68,7 @@ DATASETS: dict[str, Dataset] = {
         loss=losses.softmax_cross_entropy,
         metrics=losses.CLASSIFICATION,
         tuned=("label_smoothing",),
+        shapes=in_memory.shapes,
         check=in_memory.check,
     ),
     "pydoc": Dataset(
@@ -77,6 +80,7 @@ DATASETS: dict[str, Dataset] = {
         splits=("train", "validation"),
         loss=losses.softmax_cross_entropy,
         metrics=losses.CLASSIFICATION,
+        shapes=text.shapes,
         tuned=("label_smoothing",),
     ),
     "mnist": _images("mnist"),

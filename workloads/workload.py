@@ -1,7 +1,7 @@
 """Dataset, Model, Optimizer, and the Workload they make: NamedTuples of pure functions and arrays."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -157,6 +157,20 @@ class Workload(NamedTuple):
     evaluation_examples: int
     update_rule: Callable[..., Any]
     evaluated: Callable[[Params, Any], Params]
+
+
+def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape) -> Splits:
+    """The shapes of splits.
+
+    Args:
+      counts: examples of train, validation and test; None for a split there is not.
+      inputs, labels: of one example.
+    """
+
+    def of(count: int | None) -> Any:
+        return count and Examples(*(ArrayShape((count, *one.shape), one.dtype) for one in (inputs, labels)))
+
+    return Splits(*map(of, counts))
 
 
 def shapes_of(splits: Splits) -> Splits:

@@ -5,6 +5,7 @@ import pytest
 from results.bad_input import BadInput
 from workloads import registry
 from workloads.models.fully_connected import fully_connected
+from workloads.workload import shapes_of
 
 
 @pytest.mark.parametrize("name", list(registry.DATASETS))
@@ -20,6 +21,7 @@ def test_data_sets_are_what_the_registry_says(name: str) -> None:
         return
     assert row.version()
     splits = row.load()
+    assert row.shapes is not None and row.shapes() == shapes_of(splits)
     assert (splits.train is None) == (row.train_examples is None) == (row.draw is not None)
     if splits.train is not None:
         assert len(splits.train.labels) == len(splits.train.inputs) == row.train_examples

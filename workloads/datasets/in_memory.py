@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from results.bad_input import BadInput
+from workloads import workload
 from workloads.datasets.content import content
-from workloads.workload import Examples, Splits
+from workloads.workload import ArrayShape, Examples, Splits
 
 VALIDATION_EXAMPLES = 386  # the first three forms: of 130, 126 and 130 images
 TRAIN_EXAMPLES = 1411  # the other eleven
@@ -41,6 +42,12 @@ def digits() -> Splits:
         validation=Examples(inputs[:VALIDATION_EXAMPLES], labels[:VALIDATION_EXAMPLES]),
         test=None,
     )
+
+
+def shapes() -> Splits:
+    """The shapes of what ``digits`` gives."""
+    image, label = ArrayShape((8, 8, 1), np.dtype(np.float32)), ArrayShape((), np.dtype(np.int32))
+    return workload.shapes((TRAIN_EXAMPLES, VALIDATION_EXAMPLES, None), image, label)
 
 
 @functools.cache

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from workloads.workload import Array, Examples, Splits
+from workloads import workload
+from workloads.workload import Array, ArrayShape, Examples, Splits
 
 DIMENSIONS = 100
 
@@ -15,6 +16,12 @@ def load() -> Splits:
     """
     nothing = Examples(np.zeros((1, DIMENSIONS), np.float32), np.zeros(1, np.int32))
     return Splits(train=None, validation=nothing, test=None)
+
+
+def shapes() -> Splits:
+    """The shapes of what ``load`` gives."""
+    vector, label = ArrayShape((DIMENSIONS,), np.dtype(np.float32)), ArrayShape((), np.dtype(np.int32))
+    return workload.shapes((None, 1, None), vector, label)
 
 
 def draw(key: Array, batch_size: int) -> Examples:

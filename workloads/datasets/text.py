@@ -4,8 +4,9 @@ import functools
 
 import numpy as np
 
+from workloads import workload
 from workloads.datasets.content import content
-from workloads.workload import Examples, Splits
+from workloads.workload import ArrayShape, Examples, Splits
 
 LENGTH = 32  # bytes of context, each of which predicts the next
 VALIDATION_EXAMPLES = 256
@@ -36,6 +37,12 @@ def pydoc() -> Splits:
 def train_examples() -> int:
     """The number of training windows that ``pydoc`` gives, without cutting them."""
     return _windows() - -(-_windows() // HELD_OUT)
+
+
+def shapes() -> Splits:
+    """The shapes of what ``pydoc`` gives."""
+    window = ArrayShape((LENGTH,), np.dtype(np.int32))
+    return workload.shapes((train_examples(), VALIDATION_EXAMPLES, None), window, window)
 
 
 @functools.cache

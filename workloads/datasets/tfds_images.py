@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from results.bad_input import BadInput
+from workloads import workload
 from workloads.datasets import array_records
 from workloads.datasets.array_records import BATCH
-from workloads.workload import Examples, Splits
+from workloads.workload import ArrayShape, Examples, Splits
 
 
 class TfdsImages(NamedTuple):
@@ -27,6 +28,7 @@ class TfdsImages(NamedTuple):
       test_examples: TFDS's test split.
       download_bytes: what TFDS fetches.
       stored_bytes: of the array_record files, about.
+      image: shape of an image, [H, W, C].
     """
 
     version: str
@@ -35,12 +37,13 @@ class TfdsImages(NamedTuple):
     test_examples: int
     download_bytes: int
     stored_bytes: int
+    image: tuple[int, int, int]
 
 
 SOURCES: dict[str, TfdsImages] = {
-    "mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 11_594_722, 25_000_000),
-    "fashion_mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000),
-    "cifar10": TfdsImages("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000),
+    "mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 11_594_722, 25_000_000, (28, 28, 1)),
+    "fashion_mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000, (28, 28, 1)),
+    "cifar10": TfdsImages("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000, (32, 32, 3)),
 }
 
 
@@ -60,6 +63,13 @@ def load(name: str) -> Splits:
 def version(name: str) -> str:
     """The version of the data, and the cut of their training split."""
     return f"tfds:{SOURCES[name].version} train[:{SOURCES[name].train_examples}]"
+
+
+def shapes(name: str) -> Splits:
+    """The shapes of what ``load`` gives; reads nothing."""
+    source = SOURCES[name]
+    image, label = ArrayShape(source.image, np.dtype(np.uint8)), ArrayShape((), np.dtype(np.int32))
+    return workload.shapes((source.train_examples, source.validation_examples, source.test_examples), image, label)
 
 
 def folder(name: str, within: Path | None = None) -> Path:
