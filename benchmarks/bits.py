@@ -40,9 +40,9 @@ def measured() -> None:
     from harness import engine, search
     from harness.settings import Settings
     from results import store
-    from results.plans.batch_study import BatchStudy
+    from results.plans.kinds import of_kind
 
-    plans = [commit.study for commit in store.catalogue(RELEASE) if isinstance(commit.study, BatchStudy)]
+    plans = of_kind([commit.study for commit in store.catalogue(RELEASE)], "batch")
     for wanted in STUDIES:
         study = next(
             p

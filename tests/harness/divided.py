@@ -1,9 +1,9 @@
-"""A program: one-step gradients of tasks on emulated devices, over every division asked for, against those of one.
+"""A program: training of a task on emulated devices, over every division asked for, against that of one.
 
-    python -m tests.harness.divided TASK [SHARDSxMICROBATCHES ...]
+    python -m tests.harness.divided TASK STEPS [SHARDSxMICROBATCHES ...]
 
-Prints for each division, as JSON, the largest difference of any parameter's gradient relative to the largest gradient
-of that parameter, in any lane.
+Prints for each division, as JSON, the largest difference of a parameter after so many steps relative to the largest
+value of that parameter, in any lane; after 0 steps that of the gradients of the first step.
 """
 
 import json
@@ -48,6 +48,21 @@ def gradients(key: ProgramsKey, division: Division, strategy: str) -> list[np.nd
     return [np.asarray(a, np.float64) for a in jax.tree.leaves(program(carry, spans, train))]
 
 
+def parameters(key: ProgramsKey, division: Division, strategy: str, steps: int) -> list[np.ndarray]:
+    """The parameters of all lanes after ``steps``, [L, ...] each, through the programs of a study."""
+    built, _ = programs.programs_for(key, LANES, strategy, division)
+    workload, on = programs.workload_of(key), mesh.mesh(division.shards)
+    spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), programs.shapes(workload, on, LANES).spans)
+    rates = {"learning_rate": np.geomspace(0.01, 0.1, LANES).astype(np.float32)}
+    spans = spans._replace(
+        stop=np.full(LANES, steps, np.int32),
+        seed=np.arange(LANES, dtype=np.uint32),
+        end_factor=np.ones(LANES, np.float32),
+        metaparameters=spans.metaparameters | rates,
+    )
+    return [np.asarray(a, np.float64) for a in jax.tree.leaves(built.advance(built.empty(), spans).params)]
+
+
 def difference(ours: list[np.ndarray], alone: list[np.ndarray]) -> float:
     """The largest difference relative to the largest gradient of the same parameter and lane."""
 
@@ -59,19 +74,23 @@ def difference(ours: list[np.ndarray], alone: list[np.ndarray]) -> float:
     return max(of(a, b) for a, b in zip(ours, alone, strict=True))
 
 
-def main(task: str, divisions: list[str]) -> None:
+def main(task: str, steps: int, divisions: list[str]) -> None:
     """Prints the differences."""
     batch = [] if task == "noisy_quadratic" else [f"batch_size={BATCH}"]
     line = [f"task={task}", "optimizer=sgd", *batch, "pruning=off", "store=none"]
     (study,) = planning.request(overrides.command_line(line)).studies
     key = programs_key(study)
-    alone = gradients(key, Division(), "map")
+
+    def found_by(division: Division, strategy: str) -> list[np.ndarray]:
+        return parameters(key, division, strategy, steps) if steps else gradients(key, division, strategy)
+
+    alone = found_by(Division(), "map")
     found = {}
     for words in divisions:
         shards, microbatches = map(int, words.split("x"))
-        found[words] = difference(gradients(key, Division(shards, microbatches), "vmap"), alone)
+        found[words] = difference(found_by(Division(shards, microbatches), "vmap"), alone)
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

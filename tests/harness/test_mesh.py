@@ -12,6 +12,7 @@ from sweeps import overrides
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = ("digits_fc", "digits_cnn", "pydoc_transformer", "pydoc_lstm", "noisy_quadratic")
+SMOOTH = ("pydoc_transformer", "pydoc_lstm")
 FEW = {"digits_fc": ("2x1", "4x2", "8x3"), "digits_cnn": ("8x1",), "pydoc_transformer": ("2x4",)}
 ALL = tuple(f"{shards}x{microbatches}" for shards in (1, 2, 4, 8) for microbatches in (1, 2, 3, 4))[1:]
 CASES = [
@@ -31,8 +32,16 @@ def program(module: str, *words: str) -> dict:
 
 @pytest.mark.parametrize(("task", "divisions"), CASES)
 def test_gradients_of_one_step_are_those_of_one_device(task: str, divisions: tuple[str, ...]) -> None:
-    differences = program("divided", task, *divisions)
+    differences = program("divided", task, "0", *divisions)
     assert differences.keys() == set(divisions)
+    assert max(differences.values()) <= 1e-6, differences
+
+
+@pytest.mark.parametrize(
+    "task", ["noisy_quadratic", *(pytest.param(task, marks=pytest.mark.slow, id=task) for task in SMOOTH)]
+)
+def test_forty_steps_of_a_smooth_network_are_those_of_one_device(task: str) -> None:
+    differences = program("divided", task, "40", "2x1", "4x2", "8x3")
     assert max(differences.values()) <= 1e-6, differences
 
 

@@ -25,7 +25,7 @@ def play(study: BatchStudy, curves: np.ndarray, lanes: int, best: BestSteps, ids
         assert len({live.lane for live in going}) == len(going)
         for live in going:
             loss, stop = curves[live.trial.id, live.evaluated], scheduler.stop(live)
-            trial_steps += stop - scheduler.start(live)
+            trial_steps += stop - live.step
             measured = {"validation_loss": loss, "validation_error": loss}
             for target in study.targets:
                 if target.reached(loss):

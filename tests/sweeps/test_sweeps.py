@@ -138,7 +138,7 @@ def test_a_worker_that_always_dies_loses_its_study_only(
     study = make_study(trials=2, budget_steps=3)
     store.ask(tmp_path, study)
     # An XLA flag that does not exist makes the process abort as soon as JAX starts.
-    monkeypatch.setattr(local, "slots", lambda workers: [((), {"XLA_FLAGS": "--xla_no_such_flag=1"})])
+    monkeypatch.setattr(local, "slots", lambda workers, shards: [((), {"XLA_FLAGS": "--xla_no_such_flag=1"})])
     (outcome,) = local.run_all(tmp_path, [study], Settings(), 1)
     assert outcome.failure is not None
     assert "died 2 times" in outcome.failure
