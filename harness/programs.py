@@ -47,7 +47,7 @@ class Programs(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """What programs are lowered for: their arguments as ``jax.ShapeDtypeStruct``s, each with its place on the mesh."""
+    """What programs are lowered for: each argument as a ``jax.ShapeDtypeStruct`` with its place on the mesh."""
 
     carry: Carry
     spans: Spans
