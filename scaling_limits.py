@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 
 from results import command_line
 from results.bad_input import BadInput, nearest
-from results.command_line import answer
+from results.command_line import answer, answer_help
 
 
 class Command(NamedTuple):
@@ -82,7 +82,9 @@ def _without_command(words: Sequence[str]) -> int:
     """Help, the version, or BadInput for a command that does not exist."""
     if not words or words[0] in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS)) + 2
-        answer(_HELP.format(commands="\n".join(f"  {name:<{width}}{one.purpose}" for name, one in COMMANDS.items())))
+        answer_help(
+            _HELP.format(commands="\n".join(f"  {name:<{width}}{one.purpose}" for name, one in COMMANDS.items()))
+        )
         return 0
     if words[0] == "--version":
         import importlib.metadata

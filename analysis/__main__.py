@@ -66,7 +66,7 @@ def _rule(options: argparse.Namespace) -> "Rule":
 
 def _steps(options: argparse.Namespace) -> None:
     from analysis.fitting import confirmations
-    from analysis.trials import steps
+    from analysis.trials import distinctions, steps
 
     request, rule = _request(options), _rule(options)
     overview, target = steps.load(options.store, request, rule)
@@ -80,14 +80,17 @@ def _steps(options: argparse.Namespace) -> None:
         if options.rule != "minimum":
             overview, notes = steps.without_pruned(overview, target, f"--rule {options.rule}")
         table = steps.table(overview, target)
-        notes, names = notes + steps.notes(overview, table, target), columns.STEPS | columns.CONFIRMED
+        notes += steps.notes(overview, table, target)
+        names = columns.STEPS | columns.CONFIRMED | columns.BEST
+        table = steps.add_best(table, overview)
         table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
         as_text = functools.partial(steps.as_text, rule=rule)
+    table = distinctions.add(table, overview)
     for note in notes:
         say(f"note: {note}")
     asked = f" --metric {options.metric} --value {options.value:g}" if options.metric else ""
     then = f"fit --store {quoted(options.store)}{asked}"
-    _print(table[list(names)], lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
+    _print(table[[*names, *columns.DIFFERS]], lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
 
 
 def _fit(options: argparse.Namespace) -> None:

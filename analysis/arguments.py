@@ -1,6 +1,5 @@
 """Arguments of every command of python -m analysis, and its --help."""
 
-import argparse
 from collections.abc import Callable
 
 from analysis import columns, manual
@@ -11,8 +10,7 @@ from results.rules.answers import RULES
 
 def parser() -> CommandParser:
     """All commands with their help."""
-    as_written = argparse.RawDescriptionHelpFormatter
-    top = CommandParser(prog="python -m analysis", description=manual.TOP, formatter_class=as_written)
+    top = CommandParser(prog="python -m analysis", description=manual.TOP)
     store, target, csv = (CommandParser(add_help=False) for _ in range(3))
     store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
     target.add_argument("--metric", help="ask for this metric instead of the studies' own targets; needs --value")
@@ -23,7 +21,7 @@ def parser() -> CommandParser:
     )
 
     def command(name: str, summary: str, fill: Callable[[CommandParser], None], *shared: CommandParser) -> None:
-        fill(commands.add_parser(name, help=summary, parents=shared, formatter_class=as_written))
+        fill(commands.add_parser(name, help=summary, parents=shared))
 
     command("steps", "steps to target of every study", _steps_arguments, store, target, csv)
     command("fit", "critical batch sizes with intervals", _fit_arguments, target, csv)
@@ -39,10 +37,15 @@ def parser() -> CommandParser:
 
 
 def _steps_arguments(sub: CommandParser) -> None:
-    answers, medians = (manual.meanings(each) for each in (columns.STEPS | columns.CONFIRMED, columns.MEDIANS))
+    steps = columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS
+    answers, medians = (manual.meanings(each) for each in (steps, columns.MEDIANS | columns.DIFFERS))
     sub.description = manual.STEPS + answers + manual.MEDIANS + medians
     sub.add_argument(
-        "--rule", choices=(*RULES, "median"), default="minimum", help="how an answer is taken from the trials"
+        "--rule",
+        choices=(*RULES, "median"),
+        default="minimum",
+        metavar="RULE",
+        help="minimum, released or median: how an answer is taken from the trials (minimum)",
     )
     sub.add_argument(
         "--first", type=int, metavar="N", help="COMPLETE trials that count; goes with --rule released (100)"

@@ -28,6 +28,13 @@ CONFIRMED = {
     "repeats": "that report, each on a fresh seed",
     "repeats_reached": "how many of these reached the target",
 }
+# At the end, by the rules minimum and released, and by every rule.
+BEST = {
+    "best_value": "the lowest value of the metric that any trial which counts had; empty if none was measured",
+}
+DIFFERS = {
+    "differs": "what tells its curve from others with the same names and target, such as pruning=exact",
+}
 # After the naming columns, by the rule median.
 MEDIANS = {
     "steps_low": "the median of the best of so many trials lies above this number of steps ...",

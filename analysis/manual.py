@@ -71,7 +71,9 @@ The critical batch size of every curve: up to where a larger batch keeps saving 
 A curve is the studies that differ in batch size alone. It has two answers where the best trials were run again: as
 selected, each point the best of all trials, which is also the luckiest; and as confirmed, each point the median of
 repeats on fresh seeds, by which nothing was chosen. The model of steps S at batch size B is
-ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness;
+
+  ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness;
+
 the interval is a profile over both parameters, so it does not rely on the knee being a hyperbola.
 
 --points takes a CSV file with batch_size and either steps, or steps_low and steps_high; rows that agree in all
@@ -160,10 +162,11 @@ Draws figures of a store as PNG and SVG.
   python -m analysis figures --store results/local --out figures --kind compare --by model --where optimizer=momentum
 
 Without --name and --kind, all figures by name that the store has studies for. A figure of a paper is drawn as far as
-its workloads are in the store, by the rule of the paper; what is missing is named, a line each. A kind can be drawn
-from any studies over batch sizes: --where takes conditions on dataset, model, optimizer, batch_size, schedule, seed,
-pruning, stop and source, with * for any text. All conditions of one --where must hold; several --where ask for more
-studies. steps_to_target, optimizers, summary and best_of are kinds, too.
+its workloads are in the store, by the rule of the paper; what is missing is named: all of it in one line, or, with
+--name, a line each. A kind can be drawn from any studies over batch sizes: --where takes conditions on dataset,
+model, optimizer, batch_size, schedule, seed, pruning, stop and source, with * for any text. All conditions of one
+--where must hold; several --where ask for more studies. steps_to_target, optimizers, summary and best_of are kinds,
+too.
 """
 REPORT = """\
 All of a store or a release as one page: curves to hover over, filter and link to, workloads with verdicts and

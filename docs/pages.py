@@ -17,7 +17,7 @@ from results.release import dataset_card
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
-COLUMNS_OF_HELP = "100"
+COLUMNS_OF_HELP = "80"
 
 MODULES = {
     "sweeps": "Runs one study, or a sweep of them.",

@@ -39,9 +39,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def parser() -> CommandParser:
     """All commands with their help."""
-    top = CommandParser(
-        prog="python -m results", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    top = CommandParser(prog="python -m results", description=HELP)
     commands = top.add_subparsers(required=True, metavar="verify | repair | import | export | merge")
 
     def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:

@@ -1,7 +1,12 @@
 """Errors in a user's input, in one line: what is wrong, where, and what would be right."""
 
 import difflib
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+_LOOKED_AT = 1000  # names in a folder, of which one may have been meant
+_ALIKE = 0.75
 
 
 class BadInput(ValueError):
@@ -23,6 +28,35 @@ def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
     known = list(choices)
     if word not in known:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
+
+
+def similar_path(path: Path, fits: Callable[[Path], bool] = Path.is_file) -> Path | None:
+    """The path that one which leads nowhere may have meant: with the names closest to it that are there.
+
+    Args:
+      path: local.
+      fits: what it has to be, a file unless told.
+    """
+    there, missing = path, list[str]()
+    try:
+        while not there.exists():
+            missing.append(there.name)
+            there = there.parent
+        for name in reversed(missing):
+            if not (there / name).exists():
+                known = [one.name for one in itertools.islice(there.iterdir(), _LOOKED_AT) if one.name[:1] != "."]
+                close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_ALIKE)
+                name = close[0] if close else name
+            there /= name
+        return there if there != path and fits(there) else None
+    except OSError:  # a file where a folder should be, or a folder that is not to be read
+        return None
+
+
+def meaning(path: Path) -> str:
+    """The end of an error line on a file that is not there: that which may have been meant, if any is close."""
+    meant = similar_path(path)
+    return f"; did you mean {meant}?" if meant else ""
 
 
 def printable(text: object) -> str:

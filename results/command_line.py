@@ -16,7 +16,6 @@ import shlex
 import shutil
 import signal
 import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,19 +29,19 @@ P = ParamSpec("P")
 _OURS = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 _INSTALLED = "in a checkout make quickstart installs everything into .venv; elsewhere pip install scaling-limits does"
 
-_COPIED = re.compile(r"\s*(python -m|scaling-limits) ")
-
 _names: dict[str, str] = {}  # of commands, in place of those that texts have; see ``rename``
 
 
 class _Output:
-    """How results are printed: text, csv or json; and whether text keeps its width on a terminal."""
+    """How results are printed: text, csv or json; whether text keeps its width on a terminal; what the user typed."""
 
     form = "text"
     wide = False
+    typed: Sequence[str] = ()
 
 
 _output = _Output()
+MOST_COLUMNS = 120  # of help
 OUTPUT_FLAGS = ("--csv", "--json", "--wide")
 
 
@@ -60,6 +59,8 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
 
     @functools.wraps(main)
     def wrapped(*words: P.args, **named: P.kwargs) -> int:
+        own = words[0] if words and isinstance(words[0], list) else sys.argv[1:]
+        _output.typed = [str(word) for word in own]
         try:
             with _terminable():
                 try:
@@ -130,11 +131,21 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
     return pairs
 
 
+class _Help(argparse.HelpFormatter):
+    """Help whose descriptions are in paragraphs, lists and examples within the width of the terminal."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog, width=help_width() - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return as_help(text.strip("\n"), width)
+
+
 class CommandParser(argparse.ArgumentParser):
     """An argument parser that takes KEY=VALUE for --KEY VALUE, and raises BadInput where argparse prints its usage."""
 
     def __init__(self, *args: Any, **named: Any):
-        super().__init__(*args, **named)
+        super().__init__(*args, **{"formatter_class": _Help, **named})
         self.prog = renamed(self.prog)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -205,6 +216,23 @@ def answer(lines: str) -> None:
     print("\n".join(_wrapped(printable(line), columns) for line in renamed(lines).split("\n")), flush=True)
 
 
+def answer_help(text: str) -> None:
+    """Prints a text of --help within the width of the terminal, or of 80 columns where there is none."""
+    print("\n".join(map(printable, as_help(text, help_width()).split("\n"))), flush=True)
+
+
+def help_width() -> int:
+    """Columns of --help."""
+    return min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+
+
+def as_help(text: str, columns: int) -> str:
+    """A text of --help within so many columns, with commands by their names."""
+    from results import prose
+
+    return prose.reflowed(renamed(text), columns)
+
+
 def say(line: str) -> None:
     """Prints a line to the user that is not part of the result; on a terminal it is wrapped, unless it is an error."""
     columns = None if line.startswith("error: ") else width(sys.stderr)
@@ -212,13 +240,23 @@ def say(line: str) -> None:
 
 
 def _wrapped(line: str, columns: int | None) -> str:
-    """A line within so many columns; words, such as paths, stay whole, and so does an example to be copied."""
-    if columns is None or len(line) <= columns or _COPIED.match(line):
+    """A line within so many columns; words, commands and paths stay whole, and so does an example to be copied."""
+    if columns is None or len(line) <= columns:
         return line
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(
-        line, max(columns, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    from results import prose
+
+    if prose.is_copied(line):
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    return "\n".join(prose.wrap(line.strip(), columns, indent, f"{indent}  ", _typed_paths()))
+
+
+def _typed_paths() -> set[str]:
+    """What was typed that may be a path with spaces: alone, as --KEY VALUE, KEY=VALUE or --KEY=VALUE."""
+    around = (os.getcwd(), os.environ.get("SCALING_LIMITS_CACHE", ""), "~")
+    typed = [each for word in _output.typed for each in (word, word.partition("=")[2])]
+    expanded = [os.path.expanduser(each) for each in (*typed, *around)]
+    return {path for each in expanded for path in (each, str(Path(each))) if " " in path}
 
 
 def report_some(lines: Sequence[str], report: Callable[[str], None], most: int = 10) -> None:

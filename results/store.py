@@ -43,8 +43,8 @@ from results.storage.commits import (
     to_frame,
 )
 from results.storage.compaction import TABLES
-from results.storage.entries import advice
 from results.storage.parts import confirm_file, plan_file
+from results.storage.places import advice, check_not_above
 
 T = TypeVar("T", bound=Plan)
 
@@ -79,7 +79,10 @@ def names(store: Folder) -> list[str]:
         return [commit.name for commit in commits]
     if not store.is_dir():
         raise _no_store(store)
-    return sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and list_study(f).plans)
+    names = sorted(f.name for f in store.iterdir() if not f.name.startswith(".") and list_study(f).plans)
+    if not names:
+        check_not_above(store)
+    return names
 
 
 @durable.located
@@ -163,7 +166,7 @@ def check_is_store(store: Folder) -> None:
         )
     if store.is_dir():
         _check_layout(store)
-        catalogue(store)
+        committed(store)
 
 
 def _no_store(store: Folder) -> BadInput:
@@ -184,15 +187,23 @@ def _check_layout(store: Folder) -> None:
 
 @durable.located
 def catalogue(store: Folder) -> list[Commit]:
-    """The visible studies of a store or a release, sorted by name."""
+    """The visible studies of a store or a release, sorted by name; BadInput if there is none, but stores below it."""
     commits = released_commits(store)
     if commits is not None:
         return commits
     if not store.is_dir():
         raise _no_store(store)
-    studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
-    if not any(studies):
+    studies = committed(store)
+    if not studies:
         _check_layout(store)
+        check_not_above(store)
+    return studies
+
+
+@durable.located
+def committed(store: Folder) -> list[Commit]:
+    """The visible studies of a folder that is a store, or that is to be one, sorted by name."""
+    studies = [newest_commit(store, f.name) for f in store.iterdir() if not f.name.startswith(".")]
     return sorted((commit for commit in studies if commit), key=lambda commit: commit.name)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import conf
 from results import command_line
-from results.command_line import answer
+from results.command_line import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
@@ -18,7 +18,7 @@ def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
     line = overrides.command_line(argv)
     command_line.set_output(**{flag[2:]: flag in argv for flag in command_line.OUTPUT_FLAGS})
     if {"-h", "--help"} & set(argv):
-        answer(_help(about))
+        answer_help(_help(about))
         sys.exit()
     return line
 
@@ -26,6 +26,7 @@ def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
 def _help(about: str) -> str:
     lines = [
         about.strip(),
+        "",
         "--csv and --json print the table alone, in that form; --wide all of it on a terminal.",
         "",
         "examples:",

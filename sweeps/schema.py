@@ -99,8 +99,8 @@ class NetworkConfig:
     lanes: int | None = None
     lane_strategy: str = MISSING
     precision: str = MISSING
-    shards: int = MISSING
-    microbatches: int = MISSING
+    shards: int | None = None
+    microbatches: int | None = None
     part_seconds: float = MISSING
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from results.bad_input import BadInput
-from results.command_line import answer
+from results.command_line import answer_help
 
 if TYPE_CHECKING:
     from results.storage.commits import Commit
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def main(argv: list[str]) -> int:
     """Prints the ledger of a store: planned = complete + infeasible + incomplete + missing, study by study."""
     if {"-h", "--help"} & set(argv):
-        answer((__doc__ or "").strip())
+        answer_help((__doc__ or "").strip())
         return 0
     from results import durable
 

@@ -80,6 +80,11 @@ def test_the_sums_of_the_release_are_told_as_they_are(commits: list[Commit], tab
         f"{len(tables.measurements):,} measurements in {size / 1e6:.1f} MB"
     )
     assert sums in text("README.md")
+    runs = tables.studies["study"].value_counts()
+    assert len(runs) == len(commits) and set(runs) == {1, 2}
+    several = {2: "two", 3: "three", 4: "four"}[(runs > 1).sum()]
+    rows = f"Of the {len(runs)} studies in `results/published` `studies` has {len(tables.studies)} rows: "
+    assert rows in text("README.md") and f"one for each of its runs, and {several} were." in text("README.md")
 
 
 def test_the_gain_of_the_second_core_is_told_as_it_is() -> None:
@@ -139,10 +144,13 @@ def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: l
 def test_doubts_are_told_as_they_are(fitted: list[CurveFits]) -> None:
     identified = [one.selected for one in fitted if one.selected.verdict == "identified"]
     doubts = [{check.assumption for check in each.checks if check.outcome == "doubt"} for each in identified]
-    count = {name: sum(name in each for each in doubts) for name in ("space", "batch sizes")}
-    assert sum(map(bool, doubts)) == sum(count.values())  # each has one doubt, of these two
+    count = {name: sum(name in each for each in doubts) for name in ("space", "perfect scaling", "batch sizes")}
+    assert set().union(*doubts) == set(count)
+    (twice,) = (each for each in doubts if len(each) > 1)
+    assert twice == {"space", "perfect scaling"}
     assert (
         f"The release has {len(fitted)} curves. {len(identified)} critical batch sizes are identified, of which "
         f"{sum(map(bool, doubts))} are in doubt: in {count['space']}, the best trials crowd at an end of a range; in "
+        f"{count['perfect scaling']}, no batch size is small enough to show perfect scaling (in one of them, both); in "
         f"{count['batch sizes']}, there are too few batch sizes on one side of the knee"
     ) in text("README.md")

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import duckdb
+import pandas as pd
 import pytest
 
 import scaling_limits
@@ -161,6 +162,27 @@ def test_statistics_tell_every_verdict_and_every_assumption() -> None:
         assert f"\n| {verdict.replace('_', ' ')} |" in page
     for name, assumed in assumptions.ASSUMPTIONS.items():
         assert f"\n| {name} | {assumed.replace('-1', '−1')} |" in page
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_commands_print_is_as_a_terminal_of_80_columns_shows_it(document: Path) -> None:
+    for block in re.findall(r"^```(?:text|console)\n(\S.*?)^```", document.read_text(), re.S | re.M):
+        assert max(map(len, block.splitlines())) <= 80, block
+
+
+def test_the_table_of_steps_is_as_it_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [(4, 23, 30, 1, 3, 12, 0.00372), (16, 2, 4, 3, 0, 15, 0.00261), (64, 2, 3, 11, 0, 15, 0.00207)]
+    names = ["batch_size", "steps_low", "steps_high", "trial", "infeasible", "incomplete", "seconds_per_epoch"]
+    table = pd.DataFrame(answers, columns=names).assign(
+        dataset="table",
+        model="fully_connected_64",
+        optimizer="momentum",
+        target_metric="validation_r2_error",
+        target_value=0.55,
+        complete=1,
+    )
+    monkeypatch.setattr(command_line, "width", lambda stream: 80)
+    assert f"```text\n{steps.as_text(table)}\n\nnext: " in (DOCS / "own-data.md").read_text()
 
 
 def test_every_reader_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:

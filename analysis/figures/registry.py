@@ -5,7 +5,7 @@ once it is to draw.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -259,7 +259,8 @@ def write_all(
     """Writes the figures (or the one called ``name``) of the store at ``folder`` into ``out``.
 
     Args:
-      report: called with every file written and with everything that could not be drawn.
+      report: called with every file written and with everything that could not be drawn; of all figures at once, with
+        one line on all that their store is too little for.
       name: of a figure, or of a paper, for all its figures.
       target: metric and value of a target other than the studies' own.
 
@@ -280,6 +281,7 @@ def write_all(
     if papers and name is None and not _has_paper(papers):
         present.remove(PAPER)  # only a request for it by name is told that it is missing
     taken = set[str]()
+    passed: dict[str, list[Skipped]] = {}
     for source, load in LOADERS.items():
         wanted = [each for each in names if FIGURES[each].source == source]
         if not wanted:
@@ -296,7 +298,11 @@ def write_all(
             report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are drawn all the same
             continue
         for figure in wanted:
-            _write(FIGURES[figure].draw(subject), () if source == PAPER else (figure,), out, taken, report)
+            prefix = () if source == PAPER else (figure,)
+            told = report if name is not None else _without_skipped(report, passed.setdefault(figure, []))
+            _write(FIGURES[figure].draw(subject), prefix, out, taken, told)
+    if any(passed.values()):
+        report(_in_one({figure: items for figure, items in passed.items() if items}))
 
 
 @durable.located
@@ -362,6 +368,22 @@ def _write(
             stem = picture.unique_stem(picture.slug((*prefix, *item.names)), taken)
             for suffix in ("png", "svg"):
                 report(picture.write(out / f"{stem}.{suffix}", item.figure))
+
+
+def _without_skipped(report: "Callable[[Path | Skipped], None]", into: "list[Skipped]") -> Any:
+    """As ``report``, but what could not be drawn is put ``into`` a list."""
+    return lambda item: report(item) if isinstance(item, Path) else into.append(item)
+
+
+def _in_one(passed: "Mapping[str, Sequence[Skipped]]") -> "Skipped":
+    """All that could not be drawn of some figures as one; how to be told why, unless it is but one thing."""
+    from analysis.plotting.picture import Skipped
+
+    (first, items), *others = passed.items()
+    if not others and len(items) == 1:
+        return items[0]
+    counts = ", ".join(f"{name} ({len(own)})" if len(own) > 1 else name for name, own in passed.items())
+    return Skipped(counts, f"--name {first}{', or another of these,' * bool(others)} says why")
 
 
 def _checked(out: str | Path) -> Path:

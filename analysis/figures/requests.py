@@ -81,6 +81,8 @@ def with_targets(
     recorded = sorted({metric for commit in commits for metric in commit.metrics})
     if request.metric is not None:
         check_choice("metric", request.metric, recorded)
+        for value in request.values:
+            Target(request.metric, value).check_possible("--value")
         for commit in commits:
             if request.metric in commit.metrics and not KINDS[commit.kind].recorded:
                 check_chooses(request.metric, commit.metrics)

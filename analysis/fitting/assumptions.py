@@ -6,7 +6,7 @@ The shape of the curve and the search are judged in shapes.py, as a doubt about 
 import numpy as np
 
 from analysis import text
-from analysis.fitting import profiles
+from analysis.fitting import profiles, regimes
 from analysis.fitting.curves import Points
 from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import Fit
@@ -20,6 +20,7 @@ ASSUMPTIONS = {
     "knee": "alike on both sides",
     "residuals": "without a pattern along batch sizes",
     "batch sizes": "enough of them, on both sides of the knee",
+    "perfect scaling": "seen at the smallest ones, so that its line is known",
     "trials": "equally many at every batch size",
     "points": "of the search: every batch size has its own",
     "search": "as hard at every batch size",
@@ -42,6 +43,7 @@ def check(fit: Fit, points: Points) -> tuple[Check, ...]:
         knee,
         Check("residuals", *_residuals(fit)),
         Check("batch sizes", *_batch_sizes(fit)),
+        Check("perfect scaling", *_perfect_scaling(fit)),
         Check("trials", *_trials(points.trial_counts)),
         Check("points", *_points(points.sample)),
         search,
@@ -79,6 +81,16 @@ def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
     where = f"the knee {room:.1f} inside" if room > 0 else f"the knee {-room:.1f} outside"
     where = "no knee" if np.isnan(fit.critical_batch_size) else where
     return f"{words}, {where}", "pass" if len(octaves) >= FEWEST and room >= ROOM else "doubt"
+
+
+def _perfect_scaling(fit: Fit) -> tuple[str, CheckOutcome]:
+    """Where the curve is near the line that the critical batch size is read from; else that line is extrapolated."""
+    shares, n = regimes.probabilities(fit, fit.batch_size)[0], len(fit.batch_size)
+    count = int((shares >= regimes.SHOWN).sum())
+    if count:
+        return f"at {count} of {n} batch sizes", "pass"
+    best = int(shares.argmax())
+    return f"at none of {n} batch sizes; {shares[best]:.0%} likely at batch size {fit.batch_size[best]:g}", "doubt"
 
 
 def _trials(trial_counts: np.ndarray | None) -> tuple[str, CheckOutcome]:

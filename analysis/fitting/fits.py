@@ -7,18 +7,21 @@ import numpy as np
 import pandas as pd
 
 from analysis import text
+from analysis.columns import BEST, CONFIRMED, DIFFERS, MEDIANS
 from analysis.columns import CHECKS as CHECK_COLUMNS
-from analysis.columns import CONFIRMED, MEDIANS
 from analysis.columns import FITS as COLUMNS
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
 from results import command_line
-from results.bad_input import BadInput, nearest
+from results.bad_input import BadInput, meaning, nearest
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` writes these beside each point; they do not tell curves apart.
-BESIDE_POINTS = ("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch", *CONFIRMED, *MEDIANS)
+BESIDE_POINTS = (
+    *("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch"),
+    *(*CONFIRMED, *BEST, *MEDIANS),
+)
 KEPT = ("critical batch size", "90 % interval", "verdict")
 LEAST = ("sharpness", "half the trials", "model error", "s_min")  # columns that yield first to a terminal
 LIMITS = (
@@ -82,7 +85,8 @@ def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
       BadInput: the file cannot be read, lacks a column, or holds anything but positive numbers.
     """
     rows = read_points(file)
-    grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS}]
+    empty = {name for name in DIFFERS if name in rows and rows[name].isna().all()}
+    grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS, *empty}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
     names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
     return names, [of_points(_points(group)) for group in groups]
@@ -93,7 +97,7 @@ def read_points(file: Path) -> pd.DataFrame:
     try:
         rows = pd.read_csv(file, dtype=str)
     except OSError as error:
-        raise BadInput(f"cannot read --points {file} ({error.strerror})") from None
+        raise BadInput(f"cannot read --points {file} ({error.strerror}){meaning(file)}") from None
     except ValueError as error:  # empty, not text, or ragged
         raise BadInput(f"--points {file} is not a CSV table ({str(error).strip()})") from None
     columns = list(map(str, rows.columns))

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from analysis.fitting import assumptions, curve_fits, fits
+from analysis.fitting import assumptions, curve_fits, fits, regimes
 from analysis.fitting.fits import PointsFit
 from analysis.fitting.shapes import Check, CheckOutcome
 from analysis.report import marks, workload_rows
@@ -27,6 +27,11 @@ DOUBTS = {
     "batch sizes": (
         "range of batch sizes",
         f"fewer than {assumptions.FEWEST} batch sizes, or under {assumptions.ROOM:g} doublings on a side of the bend",
+    ),
+    "perfect scaling": (
+        "line of perfect scaling",
+        "no batch size is small enough to lie on it, with a probability of "
+        f"{regimes.SHOWN:.0%} or more; smaller ones would show it",
     ),
     "trials": ("number of trials", "some batch size had more than twice as many as another"),
     "points": ("independence of the searches", "batch sizes tried the same metaparameters, and share their luck"),

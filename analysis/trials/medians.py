@@ -125,12 +125,14 @@ def answer(
 
 def as_text(table: pd.DataFrame) -> str:
     """The table for a reader: intervals in one column each, verdicts in words, and what these mean."""
-    header = ["dataset", "model", "optimizer", "target", "batch size", "best of", "median steps", "90 % band"]
+    names = ["dataset", "model", "optimizer", "target", *steps.apart(table)]
+    header = [*names, "batch size", "best of", "median steps", "90 % band"]
     header += ["trials", "reached", "90 %", "expected steps", "sampled enough?", "optimum at an edge?"]
     rows = [
         [
             *(row["dataset"], row["model"], row["optimizer"]),
             f"{row['target_metric']} ≤ {row['target_value']:g}",
+            *steps.apart(table, row),
             *(_whole(row[name]) for name in ("batch_size", "best_of")),
             _median(row),
             _band(row),
@@ -142,7 +144,11 @@ def as_text(table: pd.DataFrame) -> str:
         ]
         for row in table.to_dict("records")
     ]
-    return command_line.table(header, rows, left=[*header[:4], *header[-2:]], prose=header[-1:]) + "\n\n" + LEGEND
+    return (
+        command_line.table(header, rows, left=[*names, *header[-2:]], prose=header[-1:], kept=("median steps",))
+        + "\n\n"
+        + LEGEND
+    )
 
 
 def _row(one: StudyDescription, of: StudyTrials, count: int, best: int) -> dict[str, Any]:

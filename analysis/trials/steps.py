@@ -28,8 +28,8 @@ def load(
     """A store that holds at least one run, and the target (metric, value) asked for instead of its own.
 
     Raises:
-      BadInput: there is no store, nothing in it has run yet, no study recorded the metric, or it is of test where a
-        study of ours has validation.
+      BadInput: there is no store, nothing in it has run yet, no study recorded the metric, it is of test where a
+        study of ours has validation, or no trial can come to the value.
     """
     overview = survey(folder, rule)
     descriptions = overview.descriptions
@@ -49,7 +49,9 @@ def load(
     for one in overview.descriptions.values():
         if one.source is None and request[0] in one.metrics:
             check_chooses(request[0], one.metrics)
-    return overview, Target(*request)
+    target = Target(*request)
+    target.check_possible("--value")
+    return overview, target
 
 
 def recorded_metrics(overview: Overview) -> list[str]:
@@ -115,6 +117,16 @@ def table(overview: Overview, request: Target | None = None) -> pd.DataFrame:
     return table.sort_values(order, ignore_index=True)
 
 
+def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
+    """A table of answers (study, target_metric, ...) with ``best_value``: how far any trial came; NaN if unknown."""
+    lowest = {
+        metric: overview.lowest(str(metric), set(rows["study"]))
+        for metric, rows in table.groupby("target_metric", sort=False)
+    }
+    pairs = zip(table["target_metric"], table["study"], strict=True)
+    return table.assign(best_value=[lowest[metric].get(name, np.nan) for metric, name in pairs])
+
+
 def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
     """True if a study whose trials stop once they have decided the targets ``own`` measured enough to tell."""
     values = [t.value for t in own if t.metric == target.metric]
@@ -175,20 +187,39 @@ LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # co
 def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
     """The table for a reader: interval and target in one column each."""
     whole = ["trial", "complete", "infeasible", "incomplete"]
-    header = ["dataset", "model", "optimizer", "target", "batch size", "steps", "confirmed", *whole, "seconds/epoch"]
+    names = ["dataset", "model", "optimizer", "target", *apart(table)]
+    header = [*names, "batch size", "steps", *best_values(table), "confirmed", *whole, "seconds/epoch"]
     rows = [
         [
             *(row["dataset"], row["model"], row["optimizer"]),
             f"{row['target_metric']} {rule.sign} {row['target_value']:g}",
+            *apart(table, row),
             "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
             "not reached" if pd.isna(row["steps_high"]) else text.interval(row["steps_low"], row["steps_high"]),
+            *best_values(table, row),
             _confirmed(row),
             *("" if pd.isna(row[column]) else f"{row[column]:,}" for column in whole),
             text.number(row["seconds_per_epoch"]),
         ]
         for row in table.to_dict("records")
     ]
-    return command_line.table(header, rows, left=header[:4], least=LEAST, kept=("steps",))
+    return command_line.table(header, rows, left=names, least=LEAST, kept=("steps", "best value", "differs"))
+
+
+def apart(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:
+    """The cell of a row that tells it from others which look alike, or the head of these cells; none if all do not."""
+    if "apart" not in table or not table["apart"].any():
+        return []
+    return ["differs" if row is None else row["apart"]]
+
+
+def best_values(table: pd.DataFrame, row: Mapping[Any, Any] | None = None) -> list[str]:
+    """The cell of a row that says how far a study came which did not get there, or the head; none if all got there."""
+    if "best_value" not in table or not table["steps_high"].isna().any():
+        return []
+    if row is None:
+        return ["best value"]
+    return [text.number(row["best_value"]) if pd.isna(row["steps_high"]) else ""]
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:

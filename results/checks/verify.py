@@ -18,6 +18,7 @@ from results.durable import Folder
 from results.rules.ledger import Ledger
 from results.storage import migrations
 from results.storage.entries import Entry, entries
+from results.storage.places import check_not_above
 
 Report = Callable[[str], None]
 T = TypeVar("T")
@@ -117,6 +118,7 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
         raise BadInput(
             f"{folder} holds no study, so it is not a store; name the folder that a sweep or an import wrote to"
         )
+    check_not_above(folder)
     if migrations.studies_of_1(folder):
         raise BadInput(
             f"{folder} has schema 1, without hashes; "

@@ -70,7 +70,7 @@ def stored_studies(folder: Folder, source: str) -> list[Recorded]:
     """The studies of one source that a store holds already."""
     if not folder.is_dir():
         return []
-    plans = [commit.study for commit in store.catalogue(folder)]
+    plans = [commit.study for commit in store.committed(folder)]
     return [study for study in kinds.of_type(plans, Recorded) if study.source == source]
 
 

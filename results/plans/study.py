@@ -29,6 +29,8 @@ METRIC_KINDS = {
     "objective": "what a factorization minimizes, with its ridge",
     "shortfall": "0 once a benchmark's own quality target is met; of sources that tell nothing else",
 }
+# No kind can be below 0; these are shares of 1, so that every trial is at 1 from its start.
+SHARES = ("error", "average_precision_error", "bleu_error", "recall_20_error", "recall_50_error")
 SPLITS = ("train", "validation", "test")
 METRICS = tuple(f"{split}_{kind}" for split in SPLITS for kind in METRIC_KINDS)
 
@@ -59,6 +61,21 @@ class Target:
     def __post_init__(self) -> None:
         check_choice("metric", self.metric, METRICS)
         object.__setattr__(self, "value", finite(f"target on {self.metric}", self.value))
+
+    def check_possible(self, where: str) -> None:
+        """Raises BadInput for a value that no trial can come down to, or that is above all that a trial can be at.
+
+        What is stored is read whatever its targets are, so only what is asked for anew is checked.
+
+        Args:
+          where: the option that the value is of.
+        """
+        if self.value < 0:
+            raise BadInput(f"{where}: {self.metric} is never below 0, so {self.value:g} cannot be reached; 0 can be")
+        if self.value > 1 and self.metric.partition("_")[2] in SHARES:
+            raise BadInput(
+                f"{where}: {self.metric} is never above 1, so {self.value:g} is no target; 5 % is written 0.05"
+            )
 
     def reached(self, measured: np.ndarray) -> np.ndarray:
         """Whether each measured value is at or below the target, compared in the column's own type; NaN never is.

@@ -51,6 +51,17 @@ class Overview(NamedTuple):
             by_name |= answers.best(scan.intervals(others, target, self.rule))
         return by_name
 
+    def lowest(self, metric: str, names: Container[str]) -> dict[str, float]:
+        """The lowest value of a metric that any trial had which counts by the rule, by name of the study."""
+        enveloped = [each for name, each in self.envelopes.items() if name in names]
+        others = [commit for name, commit in self.commits.items() if name in names]
+        by_name = envelope.lowest(enveloped, metric, self.rule)
+        if others:
+            from results.reading import scan
+
+            by_name |= scan.lowest(others, metric, self.rule)
+        return by_name
+
 
 @durable.located
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:

@@ -50,14 +50,31 @@ def intervals(
         columns = {"trial": pl.Int32, "step": pl.Int32, target.metric: column_type}
         for rows in _rows(measured, "measurements", columns):
             pieces.append(_collect(_first_rows(rows, target.metric, value, rule), commits))
-    reached = pl.concat(pieces)
+    return _counting(pl.concat(pieces), commits, rule, role).sort("study", "trial").to_pandas()
+
+
+def lowest(commits: Sequence[Commit], metric: str, rule: Rule = MINIMUM) -> dict[str, float]:
+    """The lowest value of a metric that any trial of the search had which ``rule`` counts, by name of the study."""
+    values: dict[str, float] = {}
+    for kind, (column_type, dtype) in _TYPES.items():
+        measured = [commit for commit in commits if commit.metrics.get(metric) == kind]
+        for rows in _rows(measured, "measurements", {"trial": pl.Int32, metric: column_type}):
+            finite = rows.filter(pl.col(metric).is_finite())
+            found = _collect(finite.group_by("study", "trial").agg(pl.col(metric).min()), commits)
+            best = _counting(found, commits, rule, SEARCH).group_by("study").agg(pl.col(metric).min())
+            values |= {study: float(str(dtype(value))) for study, value in best.iter_rows()}
+    return values
+
+
+def _counting(trials: pl.DataFrame, commits: Sequence[Commit], rule: Rule, role: str | None) -> pl.DataFrame:
+    """Those of some trials (study, trial, ...) that a rule counts, and that are of a role; None: of both."""
     if role is not None:
         confirmed = [commit.name for commit in commits if commit.repeats.confirm]
         repeats = pl.col("study").is_in(confirmed) & confirmation.is_repeat(pl.col("trial"))
-        reached = reached.filter(repeats if role == CONFIRM else ~repeats)
-    if rule.first is not None and len(reached):
-        reached = reached.join(_first_complete(commits, rule.first), on=["study", "trial"])
-    return reached.sort("study", "trial").to_pandas()
+        trials = trials.filter(repeats if role == CONFIRM else ~repeats)
+    if rule.first is not None and len(trials):
+        trials = trials.join(_first_complete(commits, rule.first), on=["study", "trial"])
+    return trials
 
 
 def _first_rows(rows: pl.LazyFrame, metric: str, value: np.floating, rule: Rule) -> pl.LazyFrame:

@@ -10,8 +10,8 @@ from upath import UPath
 
 from results.bad_input import BadInput, printable
 from results.durable import Folder
+from results.storage.places import advice
 
-SHIPPED = ("published", "mlperf")  # in results/ of the repository
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 
@@ -40,12 +40,6 @@ def entries(folder: Folder) -> list[Entry]:
     except OSError as error:
         raise BadInput(f"{printable(folder)} cannot be read ({error.strerror}); check its permissions") from None
     return sorted(content)
-
-
-def advice(folder: Folder, otherwise: str) -> str:
-    """What to do about a folder that is not there: a release that the repository ships is to be had from that."""
-    is_shipped = folder.parent.name == "results" and folder.name in SHIPPED
-    return "the repository ships it, so name that of a checkout" if is_shipped else otherwise
 
 
 def _local_entries(folder: Path) -> list[Entry]:

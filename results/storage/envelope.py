@@ -162,6 +162,28 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
     return by_study
 
 
+def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, float]:
+    """The lowest value of a metric that any trial had which counts by ``rule``, by name of the study.
+
+    Args:
+      envelopes: of studies, read for ``rule``.
+      metric: studies that did not measure it are left out.
+      rule: which trials count.
+    """
+    by_study = {}
+    for each in envelopes:
+        if metric not in each.description.metrics:
+            continue
+        table = _rows([each], each.description.metrics.items())
+        rank, measured = (table[name].to_numpy() for name in ("rank", metric))
+        if rule.first is not None:
+            measured = measured[(rank != NOT_COMPLETE) & (rank < rule.first)]
+        measured = measured[np.isfinite(measured)]
+        if len(measured):
+            by_study[each.description.study] = float(str(measured.min()))  # as it is written, not in more digits
+    return by_study
+
+
 def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> pa.Table:
     """All rows of envelopes with the same metrics; Damaged unless all have the columns they must."""
     fields = [(name, pa.int32()) for name in COLUMNS] + [(name, METRIC_TYPES[kind]) for name, kind in metrics]

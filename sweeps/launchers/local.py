@@ -180,7 +180,9 @@ def run_all(
     """
     together = [study for study in studies if not KINDS[study.kind].alone]
     orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
-    outcomes = _run(store, together, orders, slots(workers, settings.shards), on_progress, on_wait) if together else []
+    outcomes = (
+        _run(store, together, orders, slots(workers, settings.shards or 1), on_progress, on_wait) if together else []
+    )
     for study in studies:
         if KINDS[study.kind].alone:
             outcomes += _run(store, [study], orders, [slot_alone(study.devices)], on_progress, on_wait)

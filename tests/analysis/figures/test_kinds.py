@@ -206,6 +206,7 @@ def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> Non
         (["--kind", "steps", "--where", "optimizer"], "--where takes FIELD=VALUE"),
         (["--kind", "steps", "--where", "optimizer=adam"], "no study meets --where optimizer=adam; there are digits/"),
         (["--kind", "steps", "--metric", "test_eror"], "unknown metric 'test_eror'"),
+        (["--kind", "steps", "--metric", "test_error", "--value", "-1"], "--value: test_error is never below 0"),
         (["--kind", "steps", "--value", "1"], "--value needs --metric"),
         (["--kind", "compare", "--by", "size"], "unknown --by 'size'"),
         (["--kind", "split", "--by", "width"], "no trial has a metaparameter 'width'; choices: learning_rate"),

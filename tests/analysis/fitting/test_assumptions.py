@@ -23,9 +23,8 @@ def outcomes(ln_steps, sizes=SIZES, rounding=1.05, **about):
 
 def test_a_curve_as_assumed_passes():
     found = outcomes(SHARP + NOISE / 2)
-    assert [found[name] for name in ("slope", "plateau", "knee", "residuals", "batch sizes", "evaluations")] == [
-        "pass"
-    ] * 6
+    assert [found[name] for name in ("slope", "plateau", "knee", "residuals", "batch sizes")] == ["pass"] * 5
+    assert [found[name] for name in ("perfect scaling", "evaluations")] == ["pass"] * 2
     assert [found[name] for name in ("trials", "points", "search", "space")] == ["cannot tell"] * 4
     assert list(found) == list(assumptions.ASSUMPTIONS)
 
@@ -61,6 +60,19 @@ def test_waves_in_the_residuals_are_doubted_and_luck_is_not():
 
 def test_a_knee_near_the_end_is_doubted():
     assert outcomes((SHARP + NOISE)[:8], SIZES[:8])["batch sizes"] == "doubt"
+
+
+def test_a_line_of_perfect_scaling_that_no_batch_size_is_on_is_doubted():
+    above = slice(4, None)
+    assert outcomes((SHARP + NOISE)[above], SIZES[above])["perfect scaling"] == "pass"  # 16 is a quarter of the knee
+    round_knee = np.log(50 * (1 + (64 / SIZES) ** 0.5) ** 2)
+    assert outcomes(round_knee + NOISE)["perfect scaling"] == "doubt"  # returns diminish throughout
+    assert outcomes(np.log(1e5 / SIZES) + NOISE)["perfect scaling"] == "pass"
+    points = Points(SIZES, np.exp(round_knee), np.exp(round_knee), np.ones(13), None, (), "")
+    fit = regimes.fit(SIZES, points.low, points.high)
+    assert "perfect scaling" not in regimes.names(fit, SIZES)
+    (check,) = (each for each in assumptions.check(fit, points) if each.assumption == "perfect scaling")
+    assert check.seen.startswith("at none of 13 batch sizes; ") and check.seen.endswith(" likely at batch size 1")
 
 
 def test_evaluations_far_apart_are_doubted():

@@ -20,7 +20,7 @@ NAMES = "digits,fully_connected_64,sgd"
 HEADER = (
     "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,band_low,band_high,best_of,"
     "trials,reached,undecided,success,success_low,success_high,expected_steps_low,expected_steps_high,fall,"
-    "sampled_enough,at_edge"
+    "sampled_enough,at_edge,differs"
 )
 BUDGET = 80
 
@@ -55,7 +55,7 @@ def test_csv_is_exact(folder, cli):
     fall = (1.5**20 * 2**10 * 2.5**4 * 3) ** (1 / 70) - 1
     assert out.splitlines() == [
         HEADER,
-        f"{NAMES},16,test_error,0.1,40,50,20,,1,8,5,0,0.625,0.2892,0.8889,48.0,64.0,{fall:.4g},no,unclear",
+        f"{NAMES},16,test_error,0.1,40,50,20,,1,8,5,0,0.625,0.2892,0.8889,48.0,64.0,{fall:.4g},no,unclear,",
     ]
 
 
@@ -154,7 +154,7 @@ def test_nothing_reached(folder, cli):
 def test_a_study_in_which_everything_failed_has_a_row(folder, cli):
     put(folder, [LOST] * 3)
     code, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv")
-    assert (code, out.splitlines()[1]) == (0, f"{NAMES},16,test_error,0.1,,,,,1,0,,,,,,,,,unclear,unclear")
+    assert (code, out.splitlines()[1]) == (0, f"{NAMES},16,test_error,0.1,,,,,1,0,,,,,,,,,unclear,unclear,")
     assert "(0)" in err
 
 

@@ -17,6 +17,8 @@ from results.checks import verify
 from results.importers import mlperf_rcp
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
+from results.reading import scan
+from results.rules.answers import MINIMUM, Rule
 
 from ...results import by_hand
 from ..conftest import ERROR, Ran, plan, publish, sweep
@@ -24,7 +26,7 @@ from ..conftest import ERROR, Ran, plan, publish, sweep
 HEADER = (
     "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,trial,"
     "complete,infeasible,incomplete,seconds_per_epoch,"
-    "confirmed_low,confirmed_high,confirmed_trial,repeats,repeats_reached"
+    "confirmed_low,confirmed_high,confirmed_trial,repeats,repeats_reached,best_value,differs"
 )
 
 
@@ -55,10 +57,10 @@ def test_csv_is_exact(small, cli):
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         HEADER,
-        "digits,fully_connected_64,momentum,16,test_error,0.05,1,2,0,2,0,0,0.25,,,,,",
-        "digits,fully_connected_64,momentum,16,test_error,0.1,0,1,0,2,0,0,0.25,,,,,",
-        "digits,fully_connected_64,sgd,16,test_error,0.1,2,4,0,3,1,1,1.5,,,,,",
-        "digits,fully_connected_64,sgd,32,test_error,0.1,,,,1,0,0,,,,,,",
+        "digits,fully_connected_64,momentum,16,test_error,0.05,1,2,0,2,0,0,0.25,,,,,,0.03,",
+        "digits,fully_connected_64,momentum,16,test_error,0.1,0,1,0,2,0,0,0.25,,,,,,0.03,",
+        "digits,fully_connected_64,sgd,16,test_error,0.1,2,4,0,3,1,1,1.5,,,,,,0.01,",
+        "digits,fully_connected_64,sgd,32,test_error,0.1,,,,1,0,0,,,,,,,0.2,",
     ]
 
 
@@ -71,6 +73,54 @@ def test_text_is_aligned_and_says_what_is_next(small, cli):
     assert "not reached" in lines[4]
     assert lines[0].index("batch size") + len("batch size") == lines[1].index("16") + 2
     assert lines[-1] == f"next: python -m analysis fit --store {small}"
+
+
+def test_a_study_that_never_got_there_says_how_far_it_came(small, cli):
+    lines = cli("steps", "--store", small)[1].splitlines()
+    end = lines[0].index("best value") + len("best value")
+    assert [line[:end].split()[-1] for line in lines[3:5]] == ["4]", "0.200"]
+    easy = cli("steps", "--store", small, "--metric", "test_error", "--value", "0.3")[1]
+    assert "best value" not in easy
+
+
+@pytest.mark.parametrize("first", [None, 1, 2])
+def test_the_best_value_is_of_the_trials_that_count(small, first):
+    rule = MINIMUM if first is None else Rule("released", first)
+    overview, _ = steps.load(small, ("test_error", 0.01), rule)
+    lowest = overview.lowest("test_error", set(overview.descriptions))
+    scanned = scan.lowest(store.catalogue(small), "test_error", rule)
+    assert lowest == scanned
+    assert sorted(lowest.values()) == {None: [0.01, 0.03, 0.2], 1: [0.04, 0.1, 0.2], 2: [0.03, 0.05, 0.2]}[first]
+    assert overview.lowest("test_loss", set(overview.descriptions)) == {}
+
+
+def test_what_tells_curves_that_look_alike_apart_is_beside_their_rows(folder, cli):
+    for size in (1, 2):
+        for changes in ({}, {"pruning": "exact"}, {"schedule": "linear"}):
+            publish(folder, plan(batch_size=size, **changes), {0: Ran([(1, 0.05)])})
+        publish(folder, plan(batch_size=size, optimizer="momentum"), {0: Ran([(1, 0.05)])})
+    *lines, _, _ = cli("steps", "--store", folder)[1].splitlines()
+    at = lines[0].index("differs")
+    assert [line[at:].split("  ")[0] for line in lines[1:]] == ["", ""] + [
+        f"schedule={schedule}, pruning={pruning}"
+        for schedule, pruning in (("constant", "exact"), ("constant", "off"), ("linear", "off"))
+        for _ in range(2)
+    ]
+    out = cli("steps", "--store", folder, "--csv")[1]
+    (folder / "points.csv").write_text(out)
+    names, fitted = fits.of_file(folder / "points.csv")  # which does not take them for one curve
+    assert len(names) == len(fitted) == 4
+
+
+def test_what_may_differ_along_a_curve_is_told_where_two_studies_have_one_batch_size(folder, cli):
+    for low in (1e-4, 1e-3):
+        space = SearchSpace({"learning_rate": Range("LOG", low, 10.0)})
+        publish(folder, plan(space=space), {0: Ran([(1, 0.05)])})
+    publish(folder, plan(batch_size=32, budget_steps=99), {0: Ran([(1, 0.05)])})
+    out = cli("steps", "--store", folder)[1]
+    assert out.count("space.learning_rate.low=0.0001") == out.count("space.learning_rate.low=0.001") == 1
+    assert "budget_steps" not in out
+    assert set(pd.read_csv(io.StringIO(cli("steps", "--store", folder, "--csv")[1]))["differs"].isna()) == {True}
 
 
 def test_another_target_may_be_asked_for(small, cli):
@@ -102,7 +152,7 @@ def test_no_study_reached_anything(folder, cli):
 def test_a_store_in_which_everything_failed(folder, cli):
     publish(folder, plan(), {0: Ran([], "INCOMPLETE", "failed")}, metrics=(), emulated=None)
     code, out, _ = cli("steps", "--store", folder, "--csv")
-    assert (code, out.splitlines()[1]) == (0, "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,,,,,,")
+    assert (code, out.splitlines()[1]) == (0, "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,,,,,,,,")
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "1")[2] == (
         "error: unknown metric 'test_error'; choices: none\n"
     )
@@ -138,21 +188,21 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "answer"),
+    ("arguments", "answer", "best"),
     [
-        ([], "0,10,2"),  # of any status
-        (["--rule", "released", "--first", 3], "0,15,6"),
-        (["--rule", "released", "--first", 2], "5,25,4"),  # strictly below 0.1
-        (["--rule", "released", "--first", 1], "20,30,1"),
+        ([], "0,10,2", 0.01),  # of any status
+        (["--rule", "released", "--first", 3], "0,15,6", 0.01),
+        (["--rule", "released", "--first", 2], "5,25,4", 0.05),  # strictly below 0.1
+        (["--rule", "released", "--first", 1], "20,30,1", 0.05),
     ],
 )
-def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, cli, arguments, answer):
+def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, cli, arguments, answer, best):
     by_hand.publish(folder, by_hand.study(), PUBLISHED)
     publish(folder, plan(), {0: Ran([(1, 0.05)])})  # without the metric, so without a row
     question = ["--metric", "validation_error", "--value", "0.1"]
     code, out, err = cli("steps", "--store", folder, "--csv", *question, *arguments)
     assert (code, err) == (0, "")
-    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,,,,,,"]
+    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,,,,,,,{best},"]
 
 
 def test_the_released_rule_is_seen_in_the_table(folder, cli):
@@ -228,6 +278,11 @@ def test_a_store_may_be_a_place_of_fsspec(cli):
             ["--rule", "released", "--first", "0", "--metric", "test_error", "--value", "1"],
             "--first must be at least 1, not 0",
         ),
+        (
+            ["--metric", "test_error", "--value", "-0.1"],
+            "--value: test_error is never below 0, so -0.1 cannot be reached",
+        ),
+        (["--metric", "test_error", "--value", "5"], "--value: test_error is never above 1, so 5 is no target"),
         (["--metric", "test_error", "--value", "nan"], "target on test_error must be a finite number, not nan"),
     ],
 )

@@ -12,7 +12,7 @@ from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy, evaluation_steps
 from results.plans.kinds import from_plan
 from results.plans.search_space import Range, SearchSpace
-from results.plans.study import COMPARABLE, Target
+from results.plans.study import COMPARABLE, METRIC_KINDS, SHARES, Target
 from results.plans.trial_request import TrialRequest
 
 
@@ -58,6 +58,20 @@ def test_a_plan_of_other_software_is_refused(make_study: Callable[..., BatchStud
     for other in ({**plan, "kind": "cores"}, {**plan, "flavour": 1}, {k: v for k, v in plan.items() if k != "seed"}):
         with pytest.raises(BadInput, match=r"kind=cores|flavour|seed"):
             BatchStudy.from_plan(other, TrialRequest(1))
+
+
+def test_a_target_that_no_trial_can_come_to_or_start_above_is_not_possible() -> None:
+    for metric, value in (("validation_error", 0), ("test_error", 1), ("validation_loss", 7), ("test_r2_error", 1.5)):
+        Target(metric, value).check_possible("here")
+    for metric, value in (("validation_error", -1e-9), ("train_loss", -1), ("test_squared_error", -2)):
+        with pytest.raises(BadInput, match=f"^here: {metric} is never below 0, so .* cannot be reached; 0 can be$"):
+            Target(metric, value).check_possible("here")
+    with pytest.raises(BadInput, match=r"^here: validation_recall_20_error is never above 1, so 20 is no target; "):
+        Target("validation_recall_20_error", 20).check_possible("here")
+
+
+def test_every_share_is_a_kind_of_metric() -> None:
+    assert set(SHARES) <= METRIC_KINDS.keys()
 
 
 def test_a_target_is_compared_in_the_type_of_the_column() -> None:
