@@ -19,7 +19,7 @@ define NEW_VENV
 rm -rf .venv && $(PYTHON) -m venv .venv
 endef
 
-.PHONY: unusable quickstart test test-all attack check figures notebooks docs page published published-large mlperf bench lock clean
+.PHONY: unusable quickstart test test-all test-plan attack check figures notebooks docs page published published-large mlperf bench lock clean
 
 quickstart: .venv/installed
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
@@ -30,7 +30,12 @@ test: check
 	$(BIN)/python -m pytest -n 2
 
 test-all: check
-	$(BIN)/python -m pytest -n 2 -m 'not attack'
+	$(BIN)/python -m pytest -n 2 -m 'not attack and not plan'
+
+# What the compiler of TPUs makes of the programs; it needs no TPU, and is installed beside the rest.
+test-plan: .venv/installed
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --constraints requirements.lock --editable '.[plan]'
+	$(BIN)/python -m pytest -n 2 -m plan
 
 # The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
 attack: .venv/installed

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from harness.mesh import Division
-from harness.programs import Programs, default_strategy, programs_for
+from harness import mesh
+from harness.division import Division, divisions
+from harness.programs import Programs, default_strategy, programs_for, workload_of
 from harness.programs_key import programs_key
 from harness.record import Record
 from harness.run_progress import COMPILING, TRAINING, RunProgress
@@ -20,11 +21,11 @@ from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
-from workloads import registry, schedules
+from workloads import memory, registry, schedules
 
 DEFAULT_LANES = 32
-CALL_STEPS = 32  # of batched lanes in one call: a lane that arrives waits for the others
 CALL_SECONDS = 2.0  # that a call is to take, about
+CALL_COST = 4  # of a call of batched lanes beside its steps, in steps, about
 # Metaparameters of a trial that its search space does not give.
 DEFAULTS = schedules.NO_DECAY | {"label_smoothing": 0.0}
 
@@ -60,21 +61,19 @@ def run(
     Returns:
       All trials in one record.
     """
-    strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
-    division = Division(settings.shards, settings.microbatches)
-    groups = max(1, jax.local_device_count() // division.shards)  # of devices, each with lanes of its own
-    lanes = -(-_lane_count(settings, strategy, len(trials) or study.request.planned) // groups) * groups
     row = registry.dataset(study.dataset, source)
     if source is not None and row.version() != study.dataset_version:
         raise BadInput("the data have changed since the study was planned; run the same command again")
     on_progress(RunProgress(COMPILING))
-    programs, is_new = programs_for(programs_key(study), lanes, strategy, division, source)
+    programs, compile_seconds = _programs(study, settings, len(trials) or study.request.planned, source)
+    lanes = programs.lanes
+    groups = mesh.groups(programs.division.shards)
     # A device has neighbouring lanes; filling them in turn keeps all devices busy with few trials.
     in_turn = np.arange(lanes).reshape(groups, -1).T.ravel().tolist()
     scheduler = TrialScheduler(study, trials, in_turn, best or {})
     examples = row.train_examples
     steps_per_epoch = None if examples is None else examples / study.batch_size
-    tape = _Tape(programs, programs.compile_seconds if is_new else 0.0, steps_per_epoch)
+    tape = _Tape(programs, compile_seconds, steps_per_epoch)
     carry = programs.empty()
     handed_over: set[int] = set()
     on_progress(RunProgress(TRAINING))
@@ -94,7 +93,7 @@ def run(
     with shutdown.first(hand_over):
         for live_trials in scheduler.rounds(searched):
             before = time.perf_counter()
-            stops = _stops(scheduler, live_trials, strategy, tape.train_seconds / max(1, tape.trial_steps))
+            stops = _stops(scheduler, live_trials, programs, tape.train_seconds / max(1, tape.trial_steps))
             spans = _spans(study, live_trials, stops, lanes)
             carry = jax.block_until_ready(programs.advance(carry, spans))
             trained = time.perf_counter()
@@ -168,6 +167,49 @@ class _Tape:
         )
 
 
+def _programs(
+    study: BatchStudy, settings: Settings, trials: int, source: Mapping[str, Any] | None
+) -> tuple[Programs, float]:
+    """The programs of a study that fit in memory, and the seconds that this call spent on compiling.
+
+    There are as many lanes as there may be, and as few parts of a batch.
+
+    Raises:
+      BadInput: a batch does not fit, into however many parts it is divided.
+    """
+    began, key = time.perf_counter(), programs_key(study)
+    strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
+    candidates = _candidates(study, settings, _lane_count(settings, strategy, trials), workload_of(key, source).group)
+    free = mesh.device_bytes()
+    needed, per_share, is_new = 0, 0.0, False
+    for lanes, division in candidates:
+        share = lanes * division.examples(study.batch_size) / division.microbatches / mesh.groups(division.shards)
+        if free is not None and per_share * share > free:
+            continue
+        programs, was_built = programs_for(key, lanes, strategy, division, source)
+        is_new |= was_built
+        needed, per_share = programs.bytes, programs.bytes / share
+        if free is None or needed <= free or len(candidates) == 1:
+            return programs, time.perf_counter() - began if is_new else 0.0
+    raise BadInput(
+        f"batch_size={study.batch_size} of {study.dataset} needs {memory.size_text(needed)} of memory on each device, "
+        f"and {memory.size_text(free or 0)} are there; divide it over more devices with shards"
+    )
+
+
+def _candidates(study: BatchStudy, settings: Settings, lanes: int, group: int) -> list[tuple[int, Division]]:
+    """Lanes and divisions of a batch: first fewer and fewer lanes, then finer and finer divisions."""
+    ways = divisions(study.batch_size, group, jax.local_device_count(), settings.shards, settings.microbatches)
+
+    def of(count: int, division: Division) -> tuple[int, Division]:
+        groups = mesh.groups(division.shards)
+        return -(-count // groups) * groups, division
+
+    counts = [lanes] if settings.lanes else [-(-lanes // (1 << i)) for i in range(lanes.bit_length() + 1)]
+    found = [of(count, ways[0]) for count in counts] + [of(counts[-1], division) for division in ways[1:]]
+    return list(dict.fromkeys(found))
+
+
 def _lane_count(settings: Settings, strategy: str, trials: int) -> int:
     """How many lanes there are to be. Batched ones cost as much without a trial as with one."""
     if settings.lanes is not None or strategy == "map":
@@ -175,13 +217,21 @@ def _lane_count(settings: Settings, strategy: str, trials: int) -> int:
     return min(DEFAULT_LANES, 1 << (trials - 1).bit_length())  # few numbers, as each takes programs of its own
 
 
-def _stops(scheduler: TrialScheduler, live_trials: Sequence[Live], strategy: str, seconds_per_step: float) -> list[int]:
-    """The steps that trials will have taken after the next call, which is to take no longer than ``CALL_SECONDS``."""
+def _stops(
+    scheduler: TrialScheduler, live_trials: Sequence[Live], programs: Programs, seconds_per_step: float
+) -> list[int]:
+    """The steps that trials will have taken after the next call, which is to take no longer than ``CALL_SECONDS``.
+
+    All batched lanes take as long as the one that takes most steps, so that a call has as many as make the most of it.
+    """
     ways = [scheduler.stop(live) - live.step for live in live_trials]
-    at_once = len(ways) if strategy == "map" else 1  # lanes whose steps add up
-    most = max(ways) if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / at_once))
-    if strategy == "vmap":
-        most = min(most, CALL_STEPS)
+    # Seconds are those of a step of one lane, whether it had the device to itself or shared it with the others.
+    most = max(ways) if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / len(ways)))
+    if programs.call_steps is not None:
+        most = min(most, programs.call_steps)
+    if programs.strategy == "vmap":
+        lengths = {min(way, most) for way in ways}
+        most = max(lengths, key=lambda steps: sum(min(way, steps) for way in ways) / (steps + CALL_COST))
     return [live.step + min(way, most) for live, way in zip(live_trials, ways, strict=True)]
 
 

@@ -6,21 +6,38 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxprs_in_params
 
 from harness import mesh
 from harness.training import Carry
+from workloads import losses
 from workloads.workload import Array, ArrayShape, Dataset, Examples, Workload
 
-CHUNK_BYTES = 64 << 20  # of a chunk's inputs or outputs, whichever are larger
+CHUNK_BYTES = 256 << 20  # of the largest array that a chunk is anywhere in the network
 
 
 def chunk_size(workload: Workload, split: str) -> int:
     """How many examples of a split go through the network at once."""
     inputs = getattr(workload.shapes, split).inputs
     params, state = jax.eval_shape(workload.init, jax.random.key(0))
-    one = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), inputs.dtype)
-    outputs = jax.eval_shape(workload.predict, params, state, one)
-    return max(1, CHUNK_BYTES // (4 * max(1, math.prod(inputs.shape[1:]), math.prod(outputs.shape))))
+
+    def sizes(examples: int) -> list[int]:
+        given = jax.ShapeDtypeStruct((examples, *inputs.shape[1:]), inputs.dtype)
+        return _sizes(jax.make_jaxpr(workload.predict)(params, state, given).jaxpr)
+
+    # What an example adds to an array: parameters are the same for any number of them.
+    largest = max(more - few for few, more in zip(sizes(2), sizes(3), strict=True))
+    return max(1, CHUNK_BYTES // max(1, largest))
+
+
+def _sizes(jaxpr: Any) -> list[int]:
+    """The bytes of all arrays that a program computes, those of loops and branches as well, in order."""
+    found = [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in jaxpr.invars]
+    for equation in jaxpr.eqns:
+        found += [math.prod(var.aval.shape) * var.aval.dtype.itemsize for var in equation.outvars]
+        for inner in jaxprs_in_params(equation.params):
+            found += _sizes(inner)
+    return found
 
 
 def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
@@ -84,6 +101,7 @@ def _sums(workload: Workload, shards: int, params: Any, state: Any, examples: Ex
 
     def of_chunk(chunk: Examples, weights: Array | None) -> dict[str, Any]:
         predicted = workload.predict(params, state, chunk.inputs)
+        weights = losses.label_weights(chunk.labels, weights, workload.padding)
         return {kind: metric.sums(predicted, chunk.labels, weights) for kind, metric in workload.metrics.items()}
 
     first = mesh.shard_index(shards) * own

@@ -1,7 +1,7 @@
 """The mesh that a study's trials run on: lanes over one axis of devices, the examples of a batch over the other."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import Array
@@ -9,18 +9,24 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from results.bad_input import BadInput
+from workloads import memory
+from workloads.workload import DATA
 
-TRIAL, DATA = "trial", "data"
+TRIAL = "trial"
 
 
-class Division(NamedTuple):
-    """How a batch is divided: over ``shards`` devices, each of which takes its share in ``microbatches``, one by one.
+def device_bytes() -> int | None:
+    """The memory of a device of this process; None if unknown. On a CPU what is free, evenly for all its devices."""
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        free = memory.available()
+        return free and free // jax.local_device_count()
+    return (device.memory_stats() or {}).get("bytes_limit")
 
-    Neither changes a result beyond the rounding of sums in another order; (1, 1) has one order on every machine.
-    """
 
-    shards: int = 1
-    microbatches: int = 1
+def groups(shards: int) -> int:
+    """How many groups of devices this process has that divide a batch among them; each has lanes of its own."""
+    return max(1, jax.local_device_count() // shards)
 
 
 def mesh(shards: int) -> Mesh:
@@ -51,7 +57,14 @@ def by_shard(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(DATA))
 
 
-def over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any], data: P) -> Callable[..., Any]:
+def fed(mesh: Mesh) -> NamedSharding:
+    """Of batches [lanes, steps, examples, ...] that every lane has of its own."""
+    return NamedSharding(mesh, P(TRIAL, None, DATA))
+
+
+def over_lanes(
+    mesh: Mesh, strategy: str, lane: Callable[..., Any], data: P, *, own_data: bool = False
+) -> Callable[..., Any]:
     """Maps ``lane(carry, spans, data)`` of one lane over all lanes, split over the axis ``trial``.
 
     Args:
@@ -59,12 +72,17 @@ def over_lanes(mesh: Mesh, strategy: str, lane: Callable[..., Any], data: P) -> 
       strategy: map, one lane after the other, or vmap.
       lane: of one lane; may sum over the axis ``data``, over which its results must be equal.
       data: how the data lie on the mesh.
+      own_data: each lane has data of its own, and the data a leading axis of lanes.
     """
 
     def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
+        own, shared = ((data,), ()) if own_data else ((), (data,))
+        if strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1:  # a batch of one takes another, longer way
+            each = jax.tree.map(lambda a: a[0], (carry, spans, *own))
+            return jax.tree.map(lambda a: a[None], lane(*each, *shared))
         if strategy == "vmap":
-            return jax.vmap(lambda c, t: lane(c, t, data))(carry, spans)
-        return jax.lax.map(lambda ct: lane(*ct, data), (carry, spans))
+            return jax.vmap(lambda *each: lane(*each, *shared))(carry, spans, *own)
+        return jax.lax.map(lambda each: lane(*each, *shared), (carry, spans, *own))
 
     return jax.shard_map(all_lanes, mesh=mesh, in_specs=(P(TRIAL), P(TRIAL), data), out_specs=P(TRIAL), check_vma=False)
 

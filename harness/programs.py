@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -14,11 +15,14 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from harness import compile_cache, evaluation, mesh, training
-from harness.mesh import DATA, Division
+from harness.division import Division
+from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey
-from harness.training import Carry, Spans
+from harness.training import CALL_STEPS, Carry, Spans
 from workloads import registry
-from workloads.workload import Array, Examples, Workload
+from workloads.workload import DATA, Array, Examples, Workload
+
+FED_BYTES = 256 << 20  # of the batches of one call, on each device
 
 
 class Programs(NamedTuple):
@@ -28,11 +32,13 @@ class Programs(NamedTuple):
       advance: ``(carry, Spans) -> carry``; the old carry's memory is reused.
       evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``; NaN where a parameter is not
         finite and in lanes that are not active.
-      empty: ``() -> carry``.
+      empty: ``() -> carry``; puts the data on the devices.
       metrics: M names.
       lanes: L.
       strategy: map or vmap.
       division: of each batch.
+      call_steps: the most steps of a call; None: any number.
+      bytes: that a device needs at most, by the compiler's account of each program, and of all data.
       compile_seconds: spent on building them.
     """
 
@@ -43,11 +49,19 @@ class Programs(NamedTuple):
     lanes: int
     strategy: str
     division: Division
+    call_steps: int | None
+    bytes: int
     compile_seconds: float
 
 
 class Shapes(NamedTuple):
-    """What programs are lowered for: each argument as a ``jax.ShapeDtypeStruct`` with its place on the mesh."""
+    """What programs are lowered for: each argument as a ``jax.ShapeDtypeStruct`` with its place on the mesh.
+
+    Attributes:
+      carry, spans, active: of lanes.
+      train: the training set, where it is on the devices.
+      splits: the evaluated ones.
+    """
 
     carry: Carry
     spans: Spans
@@ -65,7 +79,7 @@ def programs_for(
     key: ProgramsKey,
     lanes: int,
     strategy: str,
-    division: Division = Division(),  # noqa: B008
+    division: Division,
     source: Mapping[str, Any] | None = None,
 ) -> tuple[Programs, bool]:
     """The programs a study runs on, and whether they were built by this call.
@@ -108,14 +122,14 @@ def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
         carry=jax.tree.map(lambda a: of_lanes(a.shape, a.dtype), lane_carry),
         spans=jax.tree.map(lambda dtype: of_lanes((), dtype), dtypes),
         active=of_lanes((), jnp.bool_),
-        train=None if train is None or workload.draw else placed(train, mesh.everywhere(on)),
+        train=None if train is None or workload.draw or workload.feed else placed(train, mesh.everywhere(on)),
         splits=tuple(placed(each, mesh.by_shard(on)) for each in evaluation.prepared_shapes(workload, shards)),
     )
 
 
-def lower_start(workload: Workload, on: Mesh, strategy: str, shapes: Shapes) -> jax.stages.Lowered:
-    """The program ``(carry, Spans, None) -> carry`` that initializes lanes that start from 0."""
-    lanes = mesh.over_lanes(on, strategy, functools.partial(training.start_lane, workload), P())
+def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
+    """The program ``(carry, Spans, None) -> carry`` that initializes lanes that start from 0, and those alone."""
+    lanes = mesh.over_lanes(on, "map", functools.partial(training.start_lane, workload), P())
     return _lowered(jax.jit(lanes, donate_argnums=0), shapes.carry, shapes.spans, None)
 
 
@@ -124,15 +138,40 @@ def lower_train(
 ) -> jax.stages.Lowered:
     """The program ``(carry, Spans, train) -> carry`` that takes steps."""
     division = Division(on.shape[DATA], microbatches)
-    lane = functools.partial(training.train_lane, workload, batch_size, division)
-    lanes = mesh.over_lanes(on, strategy, lane, P())
-    return _lowered(jax.jit(lanes, donate_argnums=0), shapes.carry, shapes.spans, shapes.train)
+    lanes = shapes.active.shape[0]
+    call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], batch_size)
+    lane = functools.partial(training.train_lane, workload, batch_size, division, call_steps)
+    train = shapes.train
+    if workload.feed:
+        size = division.examples(batch_size) * division.shards
+        assert workload.shapes.train is not None and call_steps is not None
+        train = Examples(
+            *(
+                jax.ShapeDtypeStruct((lanes, call_steps, size, *a.shape[1:]), a.dtype, sharding=mesh.fed(on))
+                for a in workload.shapes.train
+            )
+        )
+    data = mesh.fed(on).spec if workload.feed else P()
+    all_lanes = mesh.over_lanes(on, strategy, lane, data, own_data=workload.feed is not None)
+    return _lowered(jax.jit(all_lanes, donate_argnums=0), shapes.carry, shapes.spans, train)
 
 
-def lower_evaluate(workload: Workload, on: Mesh, strategy: str, shapes: Shapes) -> jax.stages.Lowered:
-    """The program ``(carry, active, splits) -> (metrics, finite)``."""
+def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
+    """The most steps of a call over so many lanes of a device; None: any number."""
+    most = CALL_STEPS if strategy == "vmap" or workload.feed else None
+    if workload.feed and workload.shapes.train:
+        example = sum(math.prod(a.shape[1:]) * np.dtype(a.dtype).itemsize for a in workload.shapes.train)
+        most = max(1, min(CALL_STEPS, FED_BYTES // (lanes * batch_size * example)))
+    return most
+
+
+def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
+    """The program ``(carry, active, splits) -> (metrics, finite)``, which computes those of active lanes alone.
+
+    Lanes arrive at their evaluations a few at a time, and one has enough examples to keep a device busy.
+    """
     lane = functools.partial(evaluation.evaluate_lane, workload, on.shape[DATA])
-    lanes = mesh.over_lanes(on, strategy, lane, P(DATA))
+    lanes = mesh.over_lanes(on, "map", lane, P(DATA))
     return _lowered(jax.jit(lanes), shapes.carry, shapes.active, shapes.splits)
 
 
@@ -150,6 +189,25 @@ class Data(NamedTuple):
     splits: tuple[Examples, ...]
 
 
+def fed(workload: Workload, spans: Spans, steps: int, batch_size: int, division: Division) -> Examples:
+    """The batches of one call, [L, steps, shards · examples of a shard, ...]; zeros where a lane takes fewer steps.
+
+    The first example of a batch fills up what its last shard lacks.
+    """
+    assert workload.feed is not None and workload.shapes.train is not None
+    size = division.examples(batch_size) * division.shards
+    rows = np.arange(size)
+    rows[batch_size:] = 0
+    shapes = [(len(spans.seed), steps, size, *a.shape[1:]) for a in workload.shapes.train]
+    superbatch = Examples(*(np.zeros(s, a.dtype) for s, a in zip(shapes, workload.shapes.train, strict=True)))
+    for lane, (seed, start, stop) in enumerate(zip(spans.seed, spans.start, spans.stop, strict=True)):
+        for step in range(start, stop):
+            batch = workload.feed(int(seed), step, batch_size)
+            for whole, array in zip(superbatch, batch, strict=True):
+                whole[lane, step - start] = array[rows]
+    return superbatch
+
+
 def data(key: ProgramsKey, shards: int, source: Mapping[str, Any] | None = None) -> Data:
     """The data of a study's programs, on the devices of the mesh with so many shards; kept for the next caller."""
     return _data(key.dataset, key.data, json.dumps(source), shards)
@@ -160,7 +218,7 @@ def _data(dataset: str, version: str, source: str, shards: int) -> Data:
     del version  # it tells data apart, and no more
     row = registry.dataset(dataset, json.loads(source))
     loaded, on = row.load(), mesh.mesh(shards)
-    train = None if row.draw or loaded.train is None else jax.device_put(loaded.train, mesh.everywhere(on))
+    train = None if row.draw or row.feed or loaded.train is None else jax.device_put(loaded.train, mesh.everywhere(on))
     splits = [evaluation.prepared(row, getattr(loaded, name), shards) for name in row.splits]
     return Data(train, tuple(jax.device_put(split, mesh.by_shard(on)) for split in splits))
 
@@ -171,46 +229,70 @@ class _SharedPrograms(NamedTuple):
     workload: Workload
     on: Mesh
     shapes: Shapes
-    start: Callable[..., Any]
-    evaluate: Callable[..., Any]
+    start: jax.stages.Compiled
+    evaluate: jax.stages.Compiled
 
 
 @functools.lru_cache(maxsize=16)
-def _shared(key: ProgramsKey, lanes: int, strategy: str, shards: int, source: str) -> _SharedPrograms:
+def _shared(key: ProgramsKey, lanes: int, shards: int, source: str) -> _SharedPrograms:
     workload, on = workload_of(key, json.loads(source)), mesh.mesh(shards)
     of = shapes(workload, on, lanes)
-    start = compile_cache.compiled(lower_start(workload, on, strategy, of))
-    evaluate = compile_cache.compiled(lower_evaluate(workload, on, strategy, of))
+    start = compile_cache.compiled(lower_start(workload, on, of))
+    evaluate = compile_cache.compiled(lower_evaluate(workload, on, of))
     return _SharedPrograms(workload, on, of, start, evaluate)
 
 
 @functools.lru_cache(maxsize=16)
 def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, source: str) -> Programs:
     began = time.perf_counter()
-    shared = _shared(key._replace(batch_size=0), lanes, strategy, division.shards, source)
+    shared = _shared(key._replace(batch_size=0), lanes, division.shards, source)
     workload, on = shared.workload, shared.on
     lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division.microbatches)
     train = compile_cache.compiled(lowered)
     placed = functools.partial(_data, key.dataset, key.data, source, division.shards)
-    placed()
     place = functools.partial(jax.device_put, device=mesh.by_lane(on))
+    call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], key.batch_size)
+
+    def empty() -> Any:
+        placed()
+        return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
 
     def advance(carry: Any, spans: Spans) -> Any:
         on_devices = place(spans)
         if np.any((spans.start == 0) & (spans.stop > 0)):
             carry = shared.start(carry, on_devices, None)
-        return train(carry, on_devices, placed().train)
+        if workload.feed is None:
+            return train(carry, on_devices, placed().train)
+        assert call_steps is not None
+        batches = fed(workload, spans, call_steps, key.batch_size, division)
+        return train(carry, on_devices, jax.device_put(batches, mesh.fed(on)))
 
     return Programs(
         advance=advance,
         evaluate=lambda carry, active: shared.evaluate(carry, place(active), placed().splits),
-        empty=lambda: jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry),
+        empty=empty,
         metrics=tuple(f"{split}_{kind}" for split in workload.evaluated_splits for kind in workload.metrics),
         lanes=lanes,
         strategy=strategy,
         division=division,
+        call_steps=call_steps,
+        bytes=max(_bytes(train) + _size(shared.shapes.splits), _bytes(shared.evaluate) + _size(shared.shapes.train)),
         compile_seconds=time.perf_counter() - began,
     )
+
+
+def _bytes(program: jax.stages.Compiled) -> int:
+    """The memory of a device that a program takes with its arguments and results; 0 where the compiler does not say."""
+    stats = program.memory_analysis()
+    if stats is None:
+        return 0
+    arguments, results = stats.argument_size_in_bytes, stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return int(arguments + results + stats.temp_size_in_bytes)
+
+
+def _size(arrays: Any) -> int:
+    """The bytes of arrays on each device of their mesh."""
+    return sum(math.prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in jax.tree.leaves(arrays))
 
 
 def forget() -> None:

@@ -7,14 +7,15 @@ STRATEGIES = ("map", "vmap")
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of a run; on a CPU they change no number of a trial that finishes.
+    """Settings of a run. On a CPU only ``shards`` and ``microbatches`` change a number of a trial that finishes.
 
     Attributes:
       lanes: trials side by side; None chooses. Rounded up to a multiple of the devices they are divided over.
       lane_strategy: ``map``, ``vmap``, or ``auto``: map on a CPU, vmap elsewhere.
       time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); None is no limit.
       part_seconds: how often trials that have finished are handed over while others go on.
-      shards: devices that each batch is divided over; more than 1 change results within rounding.
+      shards: devices that each batch is divided over; more than 1 change results within rounding. None: as few as
+        memory allows.
       microbatches: parts that each shard of a batch is taken in, one after the other, to save memory; likewise.
     """
 
@@ -22,5 +23,5 @@ class Settings:
     lane_strategy: str = "auto"
     time_limit_seconds: float | None = None
     part_seconds: float = 15.0
-    shards: int = 1
-    microbatches: int = 1
+    shards: int | None = None
+    microbatches: int | None = None

@@ -1,5 +1,6 @@
 """Training steps of one lane: a batch over shards and microbatches, summed; over steps, epochs and calls."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,9 +10,11 @@ import numpy as np
 import optax
 
 from harness import mesh, streams
-from harness.mesh import Division
-from workloads import schedules
+from harness.division import Division
+from workloads import losses, schedules
 from workloads.workload import Array, Examples, Params, State, Workload
+
+CALL_STEPS = 32  # of batched lanes in one call: a lane that arrives waits for the others
 
 
 class Spans(NamedTuple):
@@ -48,7 +51,7 @@ class Batch(NamedTuple):
 
     Attributes:
       examples: [b, ...].
-      weights: float32[b], 0 where the batch has no such example; None: all are 1.
+      weights: float32[b], 0 where the batch has no such example, or [b, ...] of labels; None: all are 1.
       positions: int32[b], of the examples in the whole batch.
       labels: how many the whole batch has.
     """
@@ -77,9 +80,27 @@ def start_lane(workload: Workload, carry: Carry, spans: Spans, nothing: None) ->
 
 
 def train_lane(
-    workload: Workload, batch_size: int, division: Division, carry: Carry, spans: Spans, train: Examples | None
+    workload: Workload,
+    batch_size: int,
+    division: Division,
+    call_steps: int | None,
+    carry: Carry,
+    spans: Spans,
+    train: Examples | None,
 ) -> Carry:
-    """Takes one trial from step ``start`` to ``stop``, for inside ``shard_map``; an idle lane is left unchanged."""
+    """Takes one trial from step ``start`` to ``stop``, for inside ``shard_map``; an idle lane is left unchanged.
+
+    Batched lanes, which are told the steps of a call, find the orders of all its epochs at its beginning: were each
+    found where its epoch begins, lanes in other places of theirs would wait for it.
+
+    Args:
+      workload: to be trained.
+      batch_size: examples of the whole batch.
+      division: of each batch.
+      call_steps: the most steps of a call of batched lanes; None: lanes run one by one.
+      carry, spans: of the trial.
+      train: the training set; of fed data this shard's part of each batch of the call, [K, b, ...]; None for a stream.
+    """
     _, data_key = streams.keys(spans.seed)
 
     def step(at: Array, carry: Carry, batch: Batch) -> Carry:
@@ -89,8 +110,18 @@ def train_lane(
         updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
         return Carry(optax.apply_updates(carry.params, updates), state, optimizer)
 
+    if workload.feed:
+        assert train is not None
+
+        def step_of_feed(i: Array, carry: Carry) -> Carry:
+            fed = Examples(*(array.at[i].get(mode="promise_in_bounds") for array in train))
+            return step(spans.start + i, carry, batch_fed(fed, batch_size, division))
+
+        return jax.lax.fori_loop(0, spans.stop - spans.start, step_of_feed, carry)
     if train is not None:
-        return _epochs(step, spans, carry, data_key, batch_size, division, train)
+        per_epoch = len(train.labels) // batch_size
+        epochs = 1 if call_steps is None else (call_steps - 1) // per_epoch + 2
+        return _epochs(step, spans, carry, data_key, batch_size, division, train, epochs)
     draw = workload.draw
     assert draw is not None  # a data set has the one or the other
 
@@ -115,9 +146,15 @@ def gradients(
     scale. Each part changes the same state; the mean of what the parts make of it is the next one.
     """
 
+    count: Array | np.float32 = np.float32(batch.labels)
+    if workload.padding is not None:
+        real = losses.label_weights(batch.examples.labels, batch.weights, workload.padding)
+        batch = batch._replace(weights=real)
+        count = jnp.maximum(mesh.summed(real.sum(), division.shards), 1.0)  # a batch may be padding alone
+
     def loss(params: Params, examples: Examples, weights: Array | None, keys: Array) -> tuple[Array, State]:
         value, state = workload.loss(params, carry.state, examples, weights, keys, label_smoothing)
-        return value / np.float32(batch.labels), state
+        return value / count, state
 
     gradient = jax.grad(loss, has_aux=True)
     parts = division.shards * division.microbatches
@@ -146,29 +183,39 @@ def _epochs(
     batch_size: int,
     division: Division,
     train: Examples,
+    epochs: int,
 ) -> Carry:
-    """Steps over the training set, shuffled anew every epoch; a last partial batch is dropped."""
+    """Steps over the training set, shuffled anew every epoch; a last partial batch is dropped.
+
+    The orders of so many epochs are found at a time.
+    """
     examples = len(train.labels)
     steps_per_epoch = examples // batch_size
 
-    def one(at: Array, carry: Carry, order: Array) -> Carry:
-        return step(at, carry, batch_of(train, order, (at % steps_per_epoch) * batch_size, batch_size, division))
+    def one(at: Array, carry: Carry, order: Array, since: Array) -> Carry:
+        first = (at % steps_per_epoch) * batch_size
+        if epochs > 1:
+            first += (at // steps_per_epoch - since) * examples
+        return step(at, carry, batch_of(train, order, first, batch_size, division))
 
-    def epoch(at_carry: tuple[Array, Carry]) -> tuple[Array, Carry]:
+    def some_epochs(at_carry: tuple[Array, Carry]) -> tuple[Array, Carry]:
         at, carry = at_carry
-        number = at // steps_per_epoch
-        order = streams.epoch_order(key, number, examples)
-        end = jnp.minimum(spans.stop, (number + 1) * steps_per_epoch)
-        return end, jax.lax.fori_loop(at, end, lambda i, c: one(i, c, order), carry)
+        since = at // steps_per_epoch
+        order_of = functools.partial(streams.epoch_order, key, examples=examples)
+        order = (
+            order_of(since) if epochs == 1 else jax.vmap(order_of)(since + np.arange(epochs, dtype=np.int32)).ravel()
+        )
+        end = jnp.minimum(spans.stop, (since + epochs) * steps_per_epoch)
+        return end, jax.lax.fori_loop(at, end, lambda i, c: one(i, c, order, since), carry)
 
-    return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, epoch, (spans.start, carry))[1]
+    return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, some_epochs, (spans.start, carry))[1]
 
 
 def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
     """This shard's examples of a batch: ``count`` of them in ``order`` (None: as they are), from place ``first``."""
     parts = division.shards * division.microbatches
-    own = -(-count // parts) * division.microbatches
-    positions = mesh.shard_index(division.shards) * own + jnp.arange(own, dtype=jnp.int32)
+    own = division.examples(count)
+    positions = _positions(own, division)
     labels = count * int(np.prod(examples.labels.shape[1:]))
     if parts == 1 and order is None:
         return Batch(examples, None, positions, labels)
@@ -178,6 +225,18 @@ def batch_of(examples: Examples, order: Array | None, first: Array, count: int, 
     # A gather, as a slice at a place that differs between lanes would be a loop over them on a TPU.
     rows = places if order is None else order.at[places].get(mode="promise_in_bounds")
     return Batch(Examples(*(_rows(array, rows) for array in examples)), weights, positions, labels)
+
+
+def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
+    """This shard's examples of a batch of ``count``, of which it was fed these."""
+    own = division.examples(count)
+    positions = _positions(own, division)
+    weights = None if own * division.shards == count else (positions < count).astype(jnp.float32)
+    return Batch(examples, weights, positions, count * int(np.prod(examples.labels.shape[1:])))
+
+
+def _positions(own: int, division: Division) -> Array:
+    return mesh.shard_index(division.shards) * own + jnp.arange(own, dtype=jnp.int32)
 
 
 def _rows(array: Array, rows: Array) -> Array:

@@ -11,8 +11,8 @@ from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from sweeps import ranges
 from sweeps.configured_study import ConfiguredStudy
-from workloads import registry
-from workloads.factorization import fused, memory, prepared
+from workloads import memory, registry
+from workloads.factorization import fused, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
 
 DEFAULT_TRIALS = 16  # of a search

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.division import divisions
 from results.bad_input import BadInput, check_choice, nearest
 from results.plans.batch_study import SCHEDULES, BatchStudy
 from results.plans.kinds import reserved
@@ -17,6 +18,7 @@ from workloads.workload import Dataset
 
 DEFAULT_TRIALS = 32  # per study
 DEFAULT_CANDIDATES = 5  # among which repeats choose
+_OFF = "False"  # what YAML makes of a bare `pruning: off`, as the text that the shape of the configuration takes
 
 
 def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
@@ -26,13 +28,14 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
     source = _source(config)
     dataset = registry.dataset(task["dataset"], source)
     options = {key: value for key, value in task["model"].items() if key != "name"}
-    _check_model(task["model"].get("name"), options, task["dataset"], dataset)
+    _check_model(config, options, dataset)
     targets = _targets(task, dataset)
     for target in targets:
         measured = registry.metrics(dataset)
         if target.metric not in measured:
             raise BadInput(f"{task['dataset']} has no {target.metric}; {nearest(target.metric, measured)}")
         check_chooses(target.metric, measured)
+        target.check_possible("task.targets")
     examples = dataset.train_examples
     if examples is not None and config["batch_size"] > examples:
         raise BadInput(
@@ -57,7 +60,7 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
         evaluation_ratio=task["evaluation_ratio"],
         evaluation_spacing=_evaluation_spacing(task, dataset, max(config["batch_size"], 1)),
         seed=config["seed"],
-        pruning=config["pruning"],
+        pruning=_pruning(config),
         trials=DEFAULT_TRIALS if config["trials"] is None else config["trials"],
         stop=config["stop"],
         confirm=config["confirm"],
@@ -106,10 +109,15 @@ def _confirm_top(config: Mapping[str, Any]) -> int:
     """The number of candidates: as requested, or else several if curves are whole, and the winner alone if not."""
     if config["confirm_top"] is not None:
         return int(config["confirm_top"])
-    return DEFAULT_CANDIDATES if config["confirm"] and config["pruning"] == "off" else 1
+    return DEFAULT_CANDIDATES if config["confirm"] and _pruning(config) == "off" else 1
 
 
-def _check_model(name: Any, options: Mapping[str, Any], of: str, dataset: Dataset) -> None:
+def _pruning(config: Mapping[str, Any]) -> str:
+    return "off" if config["pruning"] == _OFF else str(config["pruning"])
+
+
+def _check_model(config: Mapping[str, Any], options: Mapping[str, Any], dataset: Dataset) -> None:
+    name, of = config["task"]["model"].get("name"), config["task"]["dataset"]
     check_choice("model", name, registry.MODELS)
     if dataset.models is not None and name not in dataset.models:
         raise BadInput(f"task.model.name={name} does not take a {of}; use {' or '.join(dataset.models)}")
@@ -121,9 +129,11 @@ def _check_model(name: Any, options: Mapping[str, Any], of: str, dataset: Datase
         if key not in options:
             raise BadInput(f"task.model.{key} is missing; {name} takes {', '.join(known)}")
     try:
-        registry.MODELS[name](classes=dataset.classes, **options)
+        model = registry.MODELS[name](classes=dataset.classes, **options)
     except (TypeError, ValueError) as error:
         raise BadInput(f"task.model: {error}") from None
+    devices = config["shards"] or 1
+    divisions(max(config["batch_size"], 1), model.group, devices, config["shards"], config["microbatches"])
 
 
 def _check_space(space: Mapping[str, Any], dataset: Dataset, optimizer: str, schedule: str) -> None:

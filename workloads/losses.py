@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads.workload import Array, Metric
+from workloads.workload import Array, Metric, Product
+
+CHUNK_BYTES = 64 << 20  # of outputs that a product is taken in
 
 
 def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
@@ -52,12 +54,98 @@ def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float 
 
 
 def total(values: Array, weights: Array | None) -> Array:
-    """The sum of values float32[B, ...] times the weights float32[B] of their examples; None: all are 1."""
+    """The sum of values float32[B, ...] times their weights: float32[B], or [B, ...]; None: all are 1."""
     import jax.numpy as jnp
 
     if weights is None:
         return jnp.sum(values)
-    return jnp.sum(values * weights.reshape(-1, *[1] * (values.ndim - 1)))
+    return jnp.sum(values * weights.reshape(*weights.shape, *[1] * (values.ndim - weights.ndim)))
+
+
+def label_weights(labels: Array, weights: Array | None, padding: int | None) -> Any:
+    """The weights of labels [B, ...], 0 of padding, where those of examples are float32[B], or None for ones."""
+    import jax.numpy as jnp
+
+    if padding is None:
+        return weights
+    real = (labels != padding).astype(jnp.float32)
+    return real if weights is None else real * weights.reshape(-1, *[1] * (labels.ndim - 1))
+
+
+def total_loss(
+    loss: Callable[[Array, Array, Array], Array],
+    outputs: Array | Product,
+    labels: Array,
+    weights: Array | None,
+    label_smoothing: Array,
+) -> Array:
+    """The weighted sum of the losses of all labels, float32[].
+
+    Of a product the outputs are computed for some labels at a time, at most ``CHUNK_BYTES`` of them, and with them
+    their gradients, so that nothing is computed again for these.
+
+    Args:
+      loss: as in Dataset.
+      outputs: [B, ..., classes].
+      labels: [B, ...].
+      weights: as in ``total``.
+      label_smoothing: float32[].
+    """
+    if not isinstance(outputs, Product):
+        return total(loss(product(outputs), labels, label_smoothing), weights)
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    features, kernel = outputs
+    count = labels.size
+    size = largest_divisor(count, max(1, CHUNK_BYTES // (4 * kernel.shape[-1])))
+    weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
+    weights = jnp.broadcast_to(weights.reshape(*weights.shape, *[1] * (labels.ndim - weights.ndim)), labels.shape)
+
+    def of_chunk(features_NxD: Array, kernel: Array, labels_N: Array, weights_N: Array) -> Array:
+        logits = product(Product(features_NxD, kernel))
+        return total(loss(logits, labels_N, label_smoothing), weights_N)
+
+    def chunked(array: Array) -> Array:
+        return array.reshape(count // size, size, *array.shape[labels.ndim :])
+
+    chunks = (chunked(labels), chunked(weights))
+
+    @jax.custom_vjp
+    def summed(features: Array, kernel: Array) -> Array:
+        each = jax.lax.map(lambda chunk: of_chunk(chunk[0], kernel, *chunk[1]), (chunked(features), chunks))
+        return jnp.sum(each)
+
+    def forward(features: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+        def one(carry: tuple[Array, Array], chunk: Any) -> tuple[tuple[Array, Array], Array]:
+            value, (of_features, of_kernel) = jax.value_and_grad(of_chunk, (0, 1))(chunk[0], kernel, *chunk[1])
+            return (carry[0] + value, carry[1] + of_kernel.astype(jnp.float32)), of_features
+
+        zeros = (np.float32(0), jnp.zeros(kernel.shape, jnp.float32))
+        (value, of_kernel), of_features = jax.lax.scan(one, zeros, (chunked(features), chunks))
+        return value, (of_features.reshape(features.shape), of_kernel)
+
+    def backward(gradients: tuple[Array, Array], factor: Array) -> tuple[Array, Array]:
+        of_features, of_kernel = gradients
+        return of_features * factor.astype(features.dtype), (of_kernel * factor).astype(kernel.dtype)
+
+    summed.defvjp(forward, backward)
+    return summed(features, kernel)
+
+
+def product(outputs: Array | Product) -> Array:
+    """Outputs float32[B, ..., classes], computed if nobody has."""
+    import jax.numpy as jnp
+
+    if not isinstance(outputs, Product):
+        return outputs.astype(jnp.float32)
+    return jnp.matmul(*outputs, preferred_element_type=jnp.float32)
+
+
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is not above ``most``, which is at least 1."""
+    return next(d for d in range(min(number, most), 0, -1) if number % d == 0)
 
 
 def mean(values: Callable[[Array, Array], Array], factor: float = 1.0) -> Metric:

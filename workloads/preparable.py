@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from workloads.datasets import image_originals, movielens, rating_originals, tfds_images, web_graph
-from workloads.factorization.memory import size_text
+from workloads.memory import size_text
 
 
 class Preparable(NamedTuple):

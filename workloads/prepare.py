@@ -5,7 +5,6 @@ from results import command_line
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("workloads.prepare")
 
-import argparse
 import contextlib
 import io
 import logging
@@ -17,7 +16,7 @@ from pathlib import Path
 from results.bad_input import BadInput, check_choice
 from results.command_line import CommandParser, path, say
 from workloads.datasets.array_records import data_dir
-from workloads.factorization.memory import size_text
+from workloads.memory import size_text
 from workloads.preparable import Preparable, names, preparable
 
 
@@ -33,18 +32,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> CommandParser:
-    lines = []
+    lines, width = [], max(map(len, names())) + 2
     for name in names():
         one = preparable(name)
-        lines.append(f"  {name:22} {one.content}, {one.sizes()} on disk")
+        lines.append(f"  {name:{width}}{one.content}, {one.sizes()} on disk")
     parser = CommandParser(
         prog="python -m workloads.prepare",
-        description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record\n"
+        description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record "
         "files; neither needs TensorFlow. A data set that is already there is left alone.",
         epilog="NAME is one of\n" + "\n".join(lines) + "\nAll other data sets need no preparation.\n\n"
         "The time, disk and memory needed are printed before anything is done.\n"
         "Without a network, put the downloaded files into DIR/downloads/manual/NAME, under their own names.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", metavar="NAME", help="the data set")
     parser.add_argument(

@@ -22,8 +22,10 @@ from workloads.factorization.ratings import RatingsSource
 from workloads.models.fully_connected import fully_connected
 from workloads.models.lstm import lstm
 from workloads.models.quadratic import quadratic
+from workloads.models.resnet import resnet
 from workloads.models.simple_cnn import simple_cnn
 from workloads.models.transformer import transformer
+from workloads.models.transformer_base import transformer_base
 from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, State, Workload, shapes_of
 
 
@@ -109,6 +111,8 @@ MODELS: dict[str, Callable[..., Model]] = {
     "simple_cnn": simple_cnn,
     "transformer": transformer,
     "lstm": lstm,
+    "resnet": resnet,
+    "transformer_base": transformer_base,
 }
 
 _ADAM = {"b2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
@@ -197,8 +201,8 @@ def workload(
       row: of the data set.
       model, optimizer: keys of the registries.
       options: of the model.
-      precision: float32, or bfloat16: what goes through the network is rounded to bfloat16; parameters, what the
-        network gives and everything after it stay float32.
+      precision: float32, or bfloat16: parameters and inputs are rounded to bfloat16 on their way through the network;
+        kept parameters are float32, and so is all that is computed from what the network gives.
     """
     import jax
     import jax.numpy as jnp
@@ -211,11 +215,10 @@ def workload(
             return tree
         return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if a.dtype == jnp.float32 else a, tree)
 
-    def outputs(params: Params, state: State, inputs: Array, keys: Array | None, *, train: bool) -> tuple[Array, State]:
+    def outputs(params: Params, state: State, inputs: Array, keys: Array | None, *, train: bool) -> tuple[Any, State]:
         if inputs.dtype == jnp.uint8:
             inputs = inputs.astype(jnp.float32) / 255.0
-        predicted, state = network.apply(rounded(params), state, rounded(inputs), keys, train)
-        return predicted.astype(jnp.float32), state
+        return network.apply(rounded(params), state, rounded(inputs), keys, train)
 
     def init(key: Array) -> tuple[Params, State]:
         shape, dtype = shapes.validation.inputs
@@ -225,15 +228,18 @@ def workload(
         params: Params, state: State, examples: Examples, weights: Array | None, keys: Array, label_smoothing: Array
     ) -> tuple[Array, State]:
         predicted, state = outputs(params, state, examples.inputs, keys, train=True)
-        return losses.total(row.loss(predicted, examples.labels, label_smoothing), weights), state
+        return losses.total_loss(row.loss, predicted, examples.labels, weights, label_smoothing), state
 
     def predict(params: Params, state: State, inputs: Array) -> Array:
-        return outputs(params, state, inputs, None, train=False)[0]
+        return losses.product(outputs(params, state, inputs, None, train=False)[0])
 
     rule = OPTIMIZERS[optimizer]
     return Workload(
         shapes=shapes,
+        padding=row.padding,
         draw=row.draw,
+        feed=row.feed,
+        group=network.group,
         init=init,
         loss=loss,
         predict=predict,

@@ -10,6 +10,7 @@ import numpy as np
 Array = Any  # a jax.Array or a tracer of one
 Params = Any  # a pytree of arrays
 State = Any  # likewise
+DATA = "data"  # the axis of the mesh that a batch is divided over
 
 
 class Examples(NamedTuple):
@@ -41,8 +42,8 @@ class Metric(NamedTuple):
     """A metric as sums over examples, which may be taken in any parts.
 
     Attributes:
-      sums: ``(outputs [B, ...], labels [B, ...], weights float32[B] or None for ones) -> pytree of float32``; those of
-        several parts are added up.
+      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``; those of several parts are added up.
+        Weights are float32[B], of examples, [B, ...], of labels, or None for ones.
       finish: ``(sums) -> float32[]``.
     """
 
@@ -65,7 +66,10 @@ class Dataset(NamedTuple):
       metrics: by kind (loss, error).
       shapes: of the splits, so that programs are compiled without data; None: those of what ``load`` gives.
       tuned: metaparameters of the loss that a search space may give.
-      draw: of an endless stream, ``(key, batch_size) -> Examples``; None where there are epochs.
+      padding: the label of what is no example: it counts in no loss and no metric. None if there is none.
+      draw: of an endless stream, made on the devices, ``(key, batch_size) -> Examples``; None where there are epochs.
+      feed: of training data that are not kept on the devices, ``(seed, step, batch_size) -> Examples`` as NumPy arrays:
+        the batch that a trial with that seed takes after so many steps. ``load`` has no training split then.
       check: raises BadInput where ``load`` would, without reading anything large.
       options: what ``version`` does not say of a user's own data, such as the split; part of every study's identity.
       models: names of the models that take its inputs; None if it says nothing about that.
@@ -83,7 +87,9 @@ class Dataset(NamedTuple):
     metrics: Mapping[str, Metric]
     shapes: Callable[[], Splits] | None = None
     tuned: tuple[str, ...] = ()
+    padding: int | None = None
     draw: Callable[[Array, int], Examples] | None = None
+    feed: Callable[[int, int, int], Examples] | None = None
     check: Callable[[], None] = lambda: None
     options: Mapping[str, Any] = MappingProxyType({})
     models: tuple[str, ...] | None = None
@@ -91,18 +97,34 @@ class Dataset(NamedTuple):
     lines: tuple[str, ...] = ()
 
 
+class Product(NamedTuple):
+    """Outputs features @ kernel, which nobody has computed yet: losses take them in parts where they are large.
+
+    Attributes:
+      features: [B, ..., D].
+      kernel: [D, classes].
+    """
+
+    features: Array
+    kernel: Array
+
+
 class Model(NamedTuple):
     """A network as pure functions.
 
     Attributes:
       init: ``(key, inputs [B, ...]) -> (params, state)``; the state is what training changes without a gradient, such
-        as running statistics; an empty tuple for none.
+        as running statistics; a tree without arrays for none.
       apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``;
-        the keys, one for each example, are for what is random in training; None where ``train`` is False.
+        the keys, one for each example, are for what is random in training; None where ``train`` is False. Outputs may
+        be a Product.
+      group: how many neighbours in a batch are normalized together; no part of a batch may cut such a group, but
+        shards may share one.
     """
 
     init: Callable[[Array, Array], tuple[Params, State]]
-    apply: Callable[[Params, State, Array, Array | None, bool], tuple[Array, State]]
+    apply: Callable[[Params, State, Array, Array | None, bool], tuple[Array | Product, State]]
+    group: int = 1
 
 
 def flax_model(network: Callable[[], Any]) -> Model:
@@ -112,6 +134,28 @@ def flax_model(network: Callable[[], Any]) -> Model:
         lambda key, inputs: (made().init(key, inputs), ()),
         lambda params, state, inputs, keys, train: (made().apply(params, inputs), state),
     )
+
+
+def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
+    """The model of a network of Flax, called with (inputs, keys, train), that does something else in training.
+
+    Args:
+      network: makes it once it is first used. Its collections other than ``params`` are the state.
+      group: as in Model.
+    """
+    made = functools.cache(network)
+
+    def init(key: Array, inputs: Array) -> tuple[Params, State]:
+        variables = dict(made().init(key, inputs, None, False))
+        return {"params": variables.pop("params")}, variables
+
+    def apply(
+        params: Params, state: State, inputs: Array, keys: Array | None, train: bool
+    ) -> tuple[Array | Product, State]:
+        outputs, changed = made().apply({**params, **state}, inputs, keys, train, mutable=[*state] if train else [])
+        return outputs, {**state, **changed}
+
+    return Model(init, apply, group)
 
 
 class Optimizer(NamedTuple):
@@ -135,11 +179,12 @@ class Workload(NamedTuple):
     """A workload as the engine trains it: functions of data, and the shapes of these.
 
     Attributes:
-      shapes: of all splits, with ``ArrayShape`` for arrays.
-      draw: as in Dataset.
+      shapes: of all splits, with ``ArrayShape`` for arrays; of fed data that of the training split, too.
+      padding, draw, feed: as in Dataset.
+      group: as in Model.
       init: ``(key) -> (params, state)``.
-      loss: ``(params, state, Examples, weights float32[B] or None, keys [B], label_smoothing float32[]) ->
-        (float32[], state)``, the weighted sum of the losses of all labels.
+      loss: ``(params, state, Examples, weights, keys [B], label_smoothing float32[]) -> (float32[], state)``, the sum
+        of the losses of all labels times their weights: float32[B], [B, ...] as the labels, or None for ones.
       predict: ``(params, state, inputs) -> outputs``, of evaluations.
       metrics: by kind, of each of the splits ``evaluated_splits``, in the order of their columns.
       evaluated_splits: names of splits.
@@ -148,7 +193,10 @@ class Workload(NamedTuple):
     """
 
     shapes: Splits
+    padding: int | None
     draw: Callable[[Array, int], Examples] | None
+    feed: Callable[[int, int, int], Examples] | None
+    group: int
     init: Callable[[Array], tuple[Params, State]]
     loss: Callable[[Params, State, Examples, Array | None, Array, Array], tuple[Array, State]]
     predict: Callable[[Params, State, Array], Array]

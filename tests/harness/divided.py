@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from harness import mesh, programs, streams, training
-from harness.mesh import Division
+from harness.division import Division
 from harness.programs_key import ProgramsKey, programs_key
 from harness.training import Carry, Spans
 from sweeps import overrides, planning

@@ -1,22 +1,36 @@
-"""A program: what the compiled training program of a task exchanges between emulated devices.
+"""A program: what the compiled training program of a task exchanges between emulated devices, and multiplies.
 
     python -m tests.harness.exchanged TASK [SHARDSxMICROBATCHES ...]
 
-Prints for each division, as JSON, how many collectives of each sort the program has; those of a step are inside its
-loop, which is in the text once.
+Prints for each division, as JSON, how many collectives of each sort the program has, those of a step being inside its
+loop, which is in the text once; and the operations of the matrix products of a step on all devices, over those that
+the loss and its gradient have on one.
 """
 
 import collections
 import json
+import math
 import re
 import sys
 
-from harness import mesh, programs
+from harness import flops, mesh, programs
 from harness.programs_key import programs_key
 from sweeps import overrides, planning
 
 COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
+DOT = re.compile(r" = \w+\[([\d,]+)\]\S* dot\((%[\w.-]+), .*?lhs_contracting_dims=\{([\d,]+)\}")
 LANES = 8
+
+
+def executed(text: str) -> int:
+    """The operations of the matrix products of a compiled program, each loop counted once."""
+    total = 0
+    for computation in text.split("\n\n"):
+        shapes = dict(re.findall(r"(%[\w.-]+) = \w+\[([\d,]*)\]", computation))
+        for out, left, contracted in DOT.findall(computation):
+            sizes = [int(size) for size in shapes[left].split(",")]
+            total += 2 * math.prod(map(int, out.split(","))) * math.prod(sizes[int(i)] for i in contracted.split(","))
+    return total
 
 
 def main(task: str, divisions: list[str]) -> None:
@@ -30,7 +44,12 @@ def main(task: str, divisions: list[str]) -> None:
         on = mesh.mesh(shards)
         shapes = programs.shapes(workload, on, LANES)
         lowered = programs.lower_train(workload, on, "vmap", shapes, study.batch_size, microbatches)
-        found[words] = dict(collections.Counter(COLLECTIVE.findall(lowered.compile().as_text())))
+        text = lowered.compile().as_text()
+        wanted = LANES * flops.step_flops(workload, study.batch_size)
+        found[words] = {
+            "collectives": dict(collections.Counter(COLLECTIVE.findall(text))),
+            "computed / wanted": on.size * executed(text) * microbatches / wanted,
+        }
     print(json.dumps(found))
 
 

@@ -55,4 +55,7 @@ def test_every_task_without_a_download_is_divided() -> None:
 )
 def test_shards_exchange_one_sum_a_step_and_nothing_else(task: str) -> None:
     exchanged = program("exchanged", task, "8x1", "8x2")
-    assert exchanged == {"8x1": {"all-reduce": 1}, "8x2": {"all-reduce": 1}}
+    assert exchanged.keys() == {"8x1", "8x2"}
+    for found in exchanged.values():
+        assert found["collectives"] == {"all-reduce": 1}
+        assert 0.9 < found["computed / wanted"] <= 1.05

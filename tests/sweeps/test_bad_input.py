@@ -51,6 +51,12 @@ MISTAKES = [
     ("task.targets.0.metric=validation_los", ["'validation_los'", "'validation_loss'"]),
     ("task.targets.0.metric=test_loss", ["test_loss", "validation_loss"]),
     ("task=mnist_fc task.targets.0.metric=test_error", ["test_error is only reported", "use validation_error"]),
+    ("task.targets.0.value=-0.1", ["task.targets: validation_loss is never below 0, so -0.1 cannot be reached"]),
+    ("task=mnist_fc task.targets.0.value=-1", ["task.targets: validation_error is never below 0, so -1"]),
+    (
+        "task=mnist_fc task.targets.0.value=5",
+        ["task.targets: validation_error is never above 1, so 5 is no target", "0.05"],
+    ),
     ("task.targets.0.value=nan", ["validation_loss", "nan"]),
     ("task.targets=[{{metrc:validation_loss,value:1}}]", ["'metrc'", "metric"]),
     ("task.targets=[]", ["pruning=off"]),

@@ -25,8 +25,8 @@ from sweeps import factorizations, overrides, plan, planning, status
 from sweeps import run as run_module
 from sweeps.configured_study import ConfiguredStudy
 from sweeps.launchers import local
-from workloads import registry
-from workloads.factorization import fused, memory, prepared
+from workloads import memory, registry
+from workloads.factorization import fused, prepared
 
 GRAPH = [
     *("task=webgraph_synthetic", "ratings.rows=90", "ratings.columns=80", "ratings.links=500"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
 from harness import processors
 from harness.settings import Settings
@@ -13,7 +14,7 @@ from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
-from sweeps import overrides, planning
+from sweeps import overrides, planning, readers
 from sweeps.planning import Request
 from sweeps.run import run_study
 from workloads import registry
@@ -49,6 +50,16 @@ def test_axes_are_every_combination_and_the_command_line_wins_over_a_preset() ->
     assert len(request("+experiment=quickstart", "batch_size=64,128", "optimizer=glob(n*)", "-m").studies) == 2
     (single,) = request("+experiment=quickstart", "batch_size=64", "optimizer=sgd").studies
     assert (single.pruning, single.optimizer) == ("off", "sgd")
+
+
+def test_a_bare_off_which_yaml_reads_as_false_turns_pruning_off() -> None:
+    shape = OmegaConf.structured(readers.config())
+    as_read = OmegaConf.merge(shape, OmegaConf.create("pruning: off")).pruning
+    assert as_read == "False"
+    written, bare = (request(f"pruning={word}", "confirm=6").studies for word in ("off", as_read))
+    assert written == bare and {(one.pruning, one.confirm_top) for one in bare} == {("off", 5)}
+    with pytest.raises(BadInput, match="unknown pruning 'True'; choices: exact, off"):
+        request("pruning=true")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from flax import linen as nn
 from jax import lax
 
-from workloads.models.convolution import convolution, max_pool
+from workloads.models.convolution import convolution, max_pool, max_pool_3x3
 
 NHWC = ("NHWC", "HWIO", "NHWC")
 
@@ -92,3 +92,16 @@ def test_max_pool_is_that_of_flax(shape: tuple[int, ...]) -> None:
 def test_equal_values_of_a_block_share_its_gradient() -> None:
     gradient = jax.grad(lambda x: jnp.sum(max_pool(x)))(np.ones((1, 2, 4, 1), np.float32))
     np.testing.assert_array_equal(gradient, np.full((1, 2, 4, 1), 0.25, np.float32))
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 8, 2), (2, 7, 5, 3), (1, 2, 1, 1)])
+def test_max_pool_of_windows_that_overlap_is_that_of_flax(shape: tuple[int, ...]) -> None:
+    x = images(*shape) - 0.5
+
+    def theirs(x: Any) -> Any:
+        return nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+
+    weights = images(*theirs(x).shape)
+    np.testing.assert_array_equal(max_pool_3x3(x), theirs(x))
+    ours, expected = (jax.grad(lambda x, pool=pool: jnp.sum(weights * pool(x)))(x) for pool in (max_pool_3x3, theirs))
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)

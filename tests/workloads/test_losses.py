@@ -54,3 +54,45 @@ def test_metrics_are_those_of_scikit_learn() -> None:
     assert whole(METRICS["regression_squared_error"], outputs, numbers) == pytest.approx(9 * squared, 1e-5)
     r2 = r2_score(numbers.astype(np.float64), outputs[:, 0].astype(np.float64))
     assert whole(METRICS["regression_r2_error"], outputs, numbers) == pytest.approx(1 - r2, 1e-5)
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 4 * CLASSES * 7, 4 * CLASSES])
+def test_the_loss_of_a_product_is_that_of_its_outputs_in_any_chunks(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values and gradients, against float64 by hand: the softmax less the smoothed label, times features or kernel."""
+    monkeypatch.setattr(losses, "CHUNK_BYTES", chunk)
+    rng = np.random.default_rng(3)
+    features, kernel = rng.normal(size=(4, 7, 6)), rng.normal(size=(6, CLASSES))
+    labels, weights = rng.integers(0, CLASSES, (4, 7)), rng.integers(0, 2, (4, 7)).astype(float)
+    smoothing = 0.1
+    logits = features @ kernel
+    share = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    wanted = (1 - smoothing) * np.eye(CLASSES)[labels] + smoothing / CLASSES
+    value = float(np.sum(-np.log(share) * wanted * weights[..., None]))
+    error = (share - wanted) * weights[..., None]
+
+    def loss(features: Any, kernel: Any) -> Any:
+        product = losses.Product(features, kernel)
+        w, s = weights.astype(np.float32), np.float32(smoothing)
+        return 3 * losses.total_loss(losses.softmax_cross_entropy, product, labels.astype(np.int32), w, s)
+
+    given_ = (features.astype(np.float32), kernel.astype(np.float32))
+    found, gradients = jax.jit(jax.value_and_grad(loss, (0, 1)))(*given_)
+    assert float(found) == pytest.approx(3 * value, rel=1e-5)
+    assert float(jax.jit(loss)(*given_)) == pytest.approx(3 * value, rel=1e-5)
+    np.testing.assert_allclose(gradients[0], 3 * error @ kernel.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[1], 3 * np.einsum("btd,btv->dv", features, error), rtol=1e-4, atol=1e-5)
+
+
+def test_a_product_computes_its_matrix_products_once() -> None:
+    """Outputs, and both their gradients: three products, and none to compute outputs again."""
+    shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in ((64, 16), (16, CLASSES))]
+    labels = np.zeros(64, np.int32)
+
+    def loss(features: Any, kernel: Any) -> Any:
+        product = losses.Product(features, kernel)
+        return losses.total_loss(losses.softmax_cross_entropy, product, labels, None, np.float32(0))
+
+    text = jax.jit(jax.grad(loss, (0, 1))).lower(*shapes).as_text()
+    assert text.count("dot_general") == 3

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from results.bad_input import BadInput
-from workloads import prepare
+from workloads import memory, prepare
 from workloads.datasets import movielens
-from workloads.factorization import memory, prepared
+from workloads.factorization import prepared
 from workloads.factorization.links import Links
 
 ROOT = Path(prepare.__file__).parents[1]

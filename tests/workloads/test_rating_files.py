@@ -11,8 +11,9 @@ import pytest
 import scipy.sparse
 
 from results.bad_input import BadInput
+from workloads import memory
 from workloads.datasets import link_files, rating_files
-from workloads.factorization import memory, pairs, prepared
+from workloads.factorization import pairs, prepared
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from results.bad_input import BadInput
-from workloads.factorization import memory, pairs, prepared
+from workloads import memory
+from workloads.factorization import pairs, prepared
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, halves, random_bits, split_rows

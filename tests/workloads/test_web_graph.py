@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from results.bad_input import BadInput
-from workloads import preparable, prepare
+from workloads import memory, preparable, prepare
 from workloads.datasets import array_records, rating_originals, web_graph
-from workloads.factorization import memory, prepared
+from workloads.factorization import prepared
 from workloads.factorization.links import Links
 
 ROOT = Path(prepare.__file__).parents[1]

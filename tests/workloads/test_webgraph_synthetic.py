@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from results.bad_input import BadInput
+from workloads import memory
 from workloads.datasets import webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
-from workloads.factorization import memory
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings
 

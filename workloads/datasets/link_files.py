@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
+from results.bad_input import BadInput, meaning
 from workloads.factorization import pairs
 
 BATCH = 1 << 20  # rows of parquet read at once
@@ -37,7 +37,7 @@ class LinkFileHeader(NamedTuple):
 def header(file: Path) -> LinkFileHeader:
     """The header of a file; raises BadInput unless it is of a supported kind."""
     if not file.exists():
-        raise BadInput(f"{file} does not exist; it should be {HOW}")
+        raise BadInput(f"{file} does not exist; it should be {HOW}{meaning(file)}")
     if not file.is_file():
         raise BadInput(f"{file} is not a file; it should be {HOW}")
     try:

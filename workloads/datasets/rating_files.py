@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from results import durable
 from results.bad_input import BadInput
+from workloads import memory
 from workloads.datasets import link_files
 from workloads.datasets.link_files import HOW, LinkFileHeader, MatrixShape, size_text
-from workloads.factorization import memory, pairs
+from workloads.factorization import pairs
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, file_digest, left_out, short

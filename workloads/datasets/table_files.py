@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from results.bad_input import BadInput, nearest, number_of
-from workloads.factorization import memory
+from results.bad_input import BadInput, meaning, nearest, number_of
+from workloads import memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +102,7 @@ def _read(file: Path, text: Collection[str]) -> "pa.Table":
     import pyarrow as pa
 
     if not file.exists():
-        raise BadInput(f"table.path: {file} does not exist; it should be {HOW}")
+        raise BadInput(f"table.path: {file} does not exist; it should be {HOW}{meaning(file)}")
     if not file.is_file():
         raise BadInput(f"table.path: {file} is not a file; it should be {HOW}")
     try:

@@ -26,10 +26,9 @@ import numpy as np
 
 from results import durable
 from results.bad_input import BadInput, check_choice, nearest, number_of
-from workloads import losses
+from workloads import losses, memory
 from workloads.datasets import table_files
 from workloads.datasets.table_files import HOW, Column, Numbers, Texts
-from workloads.factorization import memory
 from workloads.factorization.ratings import random_bits
 from workloads.workload import Dataset, Examples, Splits
 

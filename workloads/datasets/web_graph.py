@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from results.bad_input import BadInput
+from workloads import memory
 from workloads.datasets import array_records
-from workloads.factorization import memory, pairs
+from workloads.factorization import pairs
 from workloads.factorization.pairs import Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, left_out, short
 

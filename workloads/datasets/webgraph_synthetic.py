@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from results.bad_input import BadInput
-from workloads.factorization import memory
+from workloads import memory
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import MOST_IDS
 from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows

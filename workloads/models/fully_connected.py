@@ -26,6 +26,7 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
 
     def network() -> Any:
         from flax import linen as nn
+        from jax import numpy as jnp
 
         class FullyConnected(nn.Module):
             @nn.compact
@@ -33,7 +34,7 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
                 x_BxD = x_BxD.reshape(len(x_BxD), -1)
                 for width in widths:
                     x_BxD = nn.relu(nn.Dense(width, kernel_init=nn.initializers.he_normal())(x_BxD))
-                return nn.Dense(classes)(x_BxD)
+                return nn.Dense(classes, dtype=jnp.float32)(x_BxD)
 
         return FullyConnected()
 

@@ -25,6 +25,7 @@ def lstm(classes: int, d_model: int) -> Model:
 
     def network() -> Any:
         from flax import linen as nn
+        from jax import numpy as jnp
 
         class LSTM(nn.Module):
             @nn.compact
@@ -35,7 +36,7 @@ def lstm(classes: int, d_model: int) -> Model:
                 gates_TxBx4D = nn.Dense(4 * d_model)(x_TBxD).reshape(T, B, 4 * d_model)
                 recurrent_Dx4D = self.param("recurrent", nn.initializers.lecun_normal(), (d_model, 4 * d_model))
                 h_TxBxD = _recurrence(gates_TxBx4D, recurrent_Dx4D)
-                logits_TBxV = nn.Dense(classes)(h_TxBxD.reshape(T * B, d_model))
+                logits_TBxV = nn.Dense(classes, dtype=jnp.float32)(h_TxBxD.reshape(T * B, d_model))
                 return logits_TBxV.reshape(T, B, classes).swapaxes(0, 1)
 
         return LSTM()

@@ -36,6 +36,7 @@ def quadratic(classes: int, noise: float) -> Model:
         import jax.numpy as jnp
 
         del keys, train
+        theta_D, epsilon_BxD = (array.astype(jnp.float32) for array in (theta_D, epsilon_BxD))  # what is rounded, is
         h_D = 1.0 / jnp.arange(1, len(theta_D) + 1, dtype=jnp.float32)
         return jnp.sum(0.5 * h_D * theta_D**2 + noise * jnp.sqrt(h_D) * epsilon_BxD * theta_D, axis=-1), state
 

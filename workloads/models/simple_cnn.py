@@ -36,6 +36,7 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
 
     def network() -> Any:
         from flax import linen as nn
+        from jax import numpy as jnp
 
         from workloads.models.convolution import convolution, max_pool
 
@@ -49,7 +50,7 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int) -> Model:
                     x_BxHxWxC = nn.relu(max_pool(layer(x_BxHxWxC)))
                 x_BxD = x_BxHxWxC.reshape(len(x_BxHxWxC), -1)
                 x_BxD = nn.relu(nn.Dense(width, kernel_init=he_normal)(x_BxD))
-                return nn.Dense(classes)(x_BxD)
+                return nn.Dense(classes, dtype=jnp.float32)(x_BxD)
 
         return SimpleCNN()
 

@@ -30,7 +30,14 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
         raise ValueError(f"heads={heads} does not divide d_model={d_model}")
 
     def network() -> Any:
+        import jax
         from flax import linen as nn
+        from jax import numpy as jnp
+
+        def normalized(x_BTxD: Array) -> Array:
+            norm = nn.LayerNorm(use_bias=False, dtype=jnp.float32)
+            with jax.numpy_dtype_promotion("standard"):  # Flax brings bfloat16 to float32 by promotion
+                return norm(x_BTxD).astype(x_BTxD.dtype)
 
         class Transformer(nn.Module):
             @nn.compact
@@ -41,14 +48,15 @@ def transformer(classes: int, layers: int, d_model: int, heads: int) -> Model:
                 # Matrices, not [B, T, D]: a CPU is quicker at products, above all in gradients, that contract one axis.
                 x_BTxD = (tokens(tokens_BxT) + positions_TxD).reshape(B * T, d_model)
                 for _ in range(layers):
-                    y_BTx3D = nn.Dense(3 * d_model, use_bias=False)(nn.LayerNorm(use_bias=False)(x_BTxD))
+                    y_BTx3D = nn.Dense(3 * d_model, use_bias=False)(normalized(x_BTxD))
                     y_BTxD = _causal_attention(y_BTx3D.reshape(B, T, 3, heads, d_model // heads)).reshape(
                         B * T, d_model
                     )
                     x_BTxD += nn.Dense(d_model, use_bias=False)(y_BTxD)
-                    y_BTx4D = nn.Dense(4 * d_model, use_bias=False)(nn.LayerNorm(use_bias=False)(x_BTxD))
+                    y_BTx4D = nn.Dense(4 * d_model, use_bias=False)(normalized(x_BTxD))
                     x_BTxD += nn.Dense(d_model, use_bias=False)(nn.gelu(y_BTx4D))
-                logits_BTxV = tokens.attend(nn.LayerNorm(use_bias=False)(x_BTxD))
+                wide_BTxD, wide_VxD = (a.astype(jnp.float32) for a in (normalized(x_BTxD), tokens.embedding))
+                logits_BTxV = jnp.dot(wide_BTxD, wide_VxD.T)
                 return logits_BTxV.reshape(B, T, classes)
 
         return Transformer()
@@ -63,6 +71,7 @@ def _causal_attention(qkv_BxTx3xHxK: Array) -> Array:
 
     q_BxHxTxK, k_BxHxTxK, v_BxHxTxK = qkv_BxTx3xHxK.transpose(2, 0, 3, 1, 4)
     T, K = q_BxHxTxK.shape[-2:]
-    scores_BxHxTxT = jnp.einsum("bhtk,bhsk->bhts", q_BxHxTxK, k_BxHxTxK) / np.float32(np.sqrt(K))
-    scores_BxHxTxT = jnp.where(np.tri(T, dtype=bool), scores_BxHxTxT, -jnp.inf)
-    return jnp.einsum("bhts,bhsk->bthk", jax.nn.softmax(scores_BxHxTxT), v_BxHxTxK)
+    products_BxHxTxT = jnp.einsum("bhtk,bhsk->bhts", q_BxHxTxK, k_BxHxTxK, preferred_element_type=jnp.float32)
+    scores_BxHxTxT = jnp.where(np.tri(T, dtype=bool), products_BxHxTxT / np.float32(np.sqrt(K)), -jnp.inf)
+    weights_BxHxTxT = jax.nn.softmax(scores_BxHxTxT).astype(v_BxHxTxK.dtype)
+    return jnp.einsum("bhts,bhsk->bthk", weights_BxHxTxT, v_BxHxTxK)

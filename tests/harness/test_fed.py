@@ -1,0 +1,96 @@
+"""Training data that a function feeds, against the same data kept on the device; padding, against data without it."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from harness import engine, programs, search, streams
+from harness.record import Record
+from harness.settings import Settings
+from results.plans.batch_study import BatchStudy
+from workloads import registry
+from workloads.workload import Dataset, Examples, Splits, shapes_of
+
+
+@pytest.fixture
+def digits() -> Splits:
+    return registry.DATASETS["digits"].load()
+
+
+def measured(study: BatchStudy, row: Dataset, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Record:
+    """Three trials of a study whose data set is another under the same name."""
+    programs.forget()
+    monkeypatch.setitem(registry.DATASETS, "digits", row)
+    record = engine.run(study, search.draw(study, range(3)), settings)
+    programs.forget()
+    return record
+
+
+@pytest.mark.parametrize(("strategy", "microbatches"), [("map", 1), ("vmap", 3)])
+def test_fed_data_train_as_resident_data_do(
+    make_study: Callable[..., BatchStudy],
+    digits: Splits,
+    strategy: str,
+    microbatches: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = registry.DATASETS["digits"]._replace(splits=("validation",))
+    train = digits.train
+    assert train is not None
+    calls: list[tuple[int, int, int]] = []
+
+    def feed(seed: int, step: int, batch_size: int) -> Examples:
+        calls.append((seed, step, batch_size))
+        per_epoch = len(train.labels) // batch_size
+        _, key = streams.keys(np.uint32(seed))
+        order = np.asarray(streams.epoch_order(key, np.int32(step // per_epoch), len(train.labels)))
+        first = step % per_epoch * batch_size
+        return Examples(*(array[order[first : first + batch_size]] for array in train))
+
+    fed = row._replace(
+        load=lambda: digits._replace(train=None), feed=feed, shapes=lambda: shapes_of(digits), splits=("validation",)
+    )
+    study = make_study(budget_steps=50, batch_size=70, targets=())
+    settings = Settings(lanes=2, lane_strategy=strategy, microbatches=microbatches)
+    theirs, ours = (measured(study, each, settings, monkeypatch) for each in (row, fed))
+    assert np.array_equal(theirs.trial, ours.trial) and np.array_equal(theirs.step, ours.step)
+    for name, values in theirs.metrics.items():
+        np.testing.assert_allclose(ours.metrics[name], values, rtol=2e-5)
+    assert len(calls) == len(set(calls)) == 3 * 50
+
+
+def test_padding_counts_in_no_loss_and_no_metric(
+    make_study: Callable[..., BatchStudy], digits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole batches with two labels of padding for each example have the mean loss of the rest, by another road."""
+    row = registry.DATASETS["digits"]
+    workload = registry.workload(row._replace(padding=3), "fully_connected", {"widths": [16]}, "sgd")
+    train = digits.train
+    assert train is not None
+    kept = train.labels[:64] != 3
+    assert 0 < kept.sum() < 64
+    batch = Examples(*(array[:64] for array in train))
+    rest = Examples(*(array[:64][kept] for array in train))
+    plain = registry.workload(row, "fully_connected", {"widths": [16]}, "sgd")
+    ours, theirs = (one_gradient(each, examples) for each, examples in ((workload, batch), (plain, rest)))
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def one_gradient(workload: object, examples: Examples) -> list[np.ndarray]:
+    """The gradient of a batch of these examples, in two microbatches where it is even."""
+    from harness import training
+    from harness.division import Division
+
+    params, state = workload.init(jax.random.key(0))  # type: ignore[attr-defined]
+    division = Division(1, 2 - len(examples.labels) % 2)
+    examples = Examples(*map(jnp.asarray, examples))
+    count = len(examples.labels)
+    batch = training.batch_of(examples, jnp.arange(count), jnp.int32(0), count, division)
+    keys = streams.example_keys(np.uint32(1), np.int32(0), batch.positions)
+    carry = training.Carry(params, state, ())
+    found = training.gradients(workload, division, carry, batch, keys, np.float32(0.1))[0]  # type: ignore[arg-type]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]

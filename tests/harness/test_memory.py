@@ -1,0 +1,95 @@
+"""Lanes and the division of a batch follow from memory, where nobody says them."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import engine, mesh, programs, search
+from harness.division import Division, divisions
+from harness.programs_key import programs_key
+from harness.record import Record
+from harness.settings import Settings
+from results.bad_input import BadInput
+from results.plans.batch_study import BatchStudy
+
+
+def needed(study: BatchStudy, lanes: int, microbatches: int = 1) -> int:
+    """Bytes of the programs of a study."""
+    return programs.programs_for(programs_key(study), lanes, "map", Division(1, microbatches))[0].bytes
+
+
+def run(study: BatchStudy, settings: Settings, free: int | None, monkeypatch: pytest.MonkeyPatch) -> Record:
+    """Four trials of a study on a device with so much memory."""
+    monkeypatch.setattr(mesh, "device_bytes", lambda: free)
+    return engine.run(study, search.draw(study, range(4)), settings)
+
+
+def test_few_lanes_come_before_parts_of_a_batch_and_change_no_bit(
+    make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = make_study(model_options={"widths": [256]}, batch_size=512, budget_steps=4)
+    whole, two, one, parts = (needed(study, *of) for of in ((8,), (2,), (1,), (1, 4)))
+    assert whole > two > one > parts
+    roomy = run(study, Settings(lanes=None), None, monkeypatch)
+    assert (roomy.lanes, roomy.shards, roomy.microbatches) == (32, 1, 1)
+    few = run(study, Settings(), two, monkeypatch)
+    assert (few.lanes, few.shards, few.microbatches) == (2, 1, 1)
+    for name, values in roomy.metrics.items():
+        assert np.array_equal(values.view(np.int32), few.metrics[name].view(np.int32))
+    tight = run(study, Settings(), parts, monkeypatch)
+    assert tight.lanes == 1 and 1 < (tight.microbatches or 0) <= 4
+    for name, values in roomy.metrics.items():
+        np.testing.assert_allclose(tight.metrics[name], values, rtol=1e-3)
+
+
+def test_what_is_told_is_done_and_what_fits_nowhere_is_said(
+    make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = make_study(budget_steps=4)
+    told = run(study, Settings(lanes=3, shards=1, microbatches=2), 1, monkeypatch)
+    assert (told.lanes, told.shards, told.microbatches) == (3, 1, 2)
+    with pytest.raises(BadInput, match=r"batch_size=64 of digits needs 1 MB of memory on each device, and 0 MB"):
+        run(study, Settings(), 1, monkeypatch)
+
+
+@given(
+    batch=st.integers(1, 300),
+    group=st.sampled_from([1, 2, 4, 16, 32]),
+    devices=st.integers(1, 8),
+    shards=st.none() | st.integers(1, 8),
+    microbatches=st.none() | st.integers(1, 8),
+)
+def test_no_division_cuts_a_group(
+    batch: int, group: int, devices: int, shards: int | None, microbatches: int | None
+) -> None:
+    try:
+        found = divisions(batch, group, devices, shards, microbatches)
+    except BadInput:
+        assert batch % group or shards or microbatches
+        return
+    assert shards or microbatches or found[0] == Division(1, 1)
+    assert len(set(found)) == len(found)
+    for division in found:
+        assert division.shards == (shards or division.shards) and division.microbatches == (
+            microbatches or division.microbatches
+        )
+        own = division.examples(batch)
+        assert own * division.shards >= batch
+        # The groups that a part of the batch, which is taken at once, has examples of; several shards may share one.
+        part = own // division.microbatches
+        parts = [range(i, min(i + part, batch)) for i in range(0, batch, part)]
+        at_once = 1 if group == 1 or division.microbatches > 1 else len(parts)
+        for i in range(0, len(parts), at_once):
+            together = {j for p in parts[i : i + at_once] for j in p}
+            cut = {j // group for j in together} & {j // group for j in set(range(batch)) - together}
+            assert not cut
+
+
+def test_a_batch_of_no_whole_groups_is_refused() -> None:
+    with pytest.raises(BadInput, match="batch_size=48 is no multiple of the 32 examples that are normalized together"):
+        divisions(48, 32, 1)
+    with pytest.raises(BadInput, match="microbatches=4 cut the 32 examples that are normalized together; use fewer"):
+        divisions(64, 32, 1, None, 4)

@@ -1,0 +1,61 @@
+"""What the compiler of TPUs makes of the programs: no loop over lanes, one sum a step, no rounding to bfloat16."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.plan
+# V × D of the embedding, layers × (4 × D² + 2 × D × F + F + 5 × D), and 2 × D of the last norm.
+BASE = 32_768 * 512 + 6 * (4 * 512**2 + 2 * 512 * 2048 + 2048 + 5 * 512) + 2 * 512
+PARAMETERS = {"resnet_50": 25_557_032, "transformer_base": BASE}
+
+
+def compiled(module: str, *words: str) -> dict:
+    """What a program prints."""
+    command = [sys.executable, "-m", f"tests.harness.{module}", *words]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(("task", "shards"), [("digits_fc", "1"), ("digits_fc", "4"), ("pydoc_transformer", "4")])
+def test_a_step_has_no_loop_one_sum_and_no_bfloat16(task: str, shards: str) -> None:
+    sums = {} if shards == "1" else {"all-reduce": 1}
+    assert compiled("on_tpu", "v5e:2x2", task, shards) == {
+        "collectives": sums,
+        "loops": 2,
+        "loops inside a step": 0,
+        "bfloat16": 0,
+    }
+
+
+def test_bfloat16_is_found_where_it_is_asked_for() -> None:
+    assert compiled("on_tpu", "v5e:2x2", "digits_fc", "1", "bfloat16")["bfloat16"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("topology", "network", "batch_size", "microbatches", "most_gib"),
+    [
+        ("v5e:2x2", "resnet_50", "1024", "8", 8),
+        ("v3:8x16", "resnet_50", "4096", "1", 4),
+        ("v5e:2x2", "transformer_base", "1024", "4", 8),
+        ("v3:8x16", "transformer_base", "1024", "1", 4),
+    ],
+)
+def test_networks_at_their_sizes_fit_and_compile(
+    topology: str, network: str, batch_size: str, microbatches: str, most_gib: int
+) -> None:
+    found = compiled("large", topology, network, batch_size, microbatches, "bfloat16")
+    assert found["parameters"] == PARAMETERS[network]
+    assert found["train"]["GiB"] <= most_gib
+    assert found["train"]["processor seconds"] <= 200
+    assert found["train"]["collectives"].keys() == {"all-reduce"}
+    assert found["train"]["collectives"]["all-reduce"] <= 2
+    assert found["evaluate"]["temporary GiB"] < 1

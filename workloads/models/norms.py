@@ -1,0 +1,166 @@
+"""Normalization of activations: over neighbours in a batch, over groups of channels, over the channels of a place."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from workloads.workload import DATA, Array
+
+STATISTICS = "statistics"  # the collection of Flax that running statistics are in
+CHANNEL_GROUPS = 32  # of group normalization, as Wu & He have it
+
+
+class GhostNorm(nn.Module):
+    """Batch normalization over each ``group`` of neighbours in the whole batch (Hoffer et al. 2017, arXiv 1705.08741).
+
+    Which examples are normalized together then depends neither on the batch size nor on how a batch is divided: a part
+    of a batch holds whole groups, or several neighbouring shards share one and exchange its statistics. Evaluations
+    use running statistics: after each step of training ``decay`` of them are kept, and the rest is the mean over all
+    groups. They start from mean 0 and variance 1; a variance is that of the group, not an estimate from it.
+
+    Attributes:
+      group: examples normalized together.
+      decay: share of the running statistics that a step keeps; 0.9 as Goyal et al. (2017, arXiv 1706.02677) have it.
+      epsilon: added to variances.
+      scale_init: of the scale; the bias starts from 0.
+    """
+
+    group: int
+    decay: float = 0.9
+    epsilon: float = 1e-5
+    scale_init: Callable[..., Any] = nn.initializers.ones
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        """Normalizes the examples of a part of a batch.
+
+        Args:
+          x: [B, ..., C], in any dtype of floats; statistics are float32.
+          train: whether to use and to remember the statistics of the groups. Where groups are larger than B this is
+            to be called inside ``shard_map`` over the axis DATA.
+
+        Returns:
+          [B, ..., C], of the dtype of ``x``.
+
+        Raises:
+          ValueError: B cuts a group, or is a part of one and there are not as many shards.
+        """
+        C = x.shape[-1]
+        mean_C = self.variable(STATISTICS, "mean", jnp.zeros, C, jnp.float32)
+        variance_C = self.variable(STATISTICS, "variance", jnp.ones, C, jnp.float32)
+        scale_C, bias_C = _scale_and_bias(self, C, self.scale_init)
+        if not train:
+            return _normalized(x, mean_C.value, variance_C.value, scale_C, bias_C, self.epsilon)
+        groups = max(1, len(x) // self.group)
+        x_NxMxC = x.reshape(groups, -1, C)
+        mean_NxC, variance_NxC = _moments(x_NxMxC, _sharers(len(x), self.group))
+        for running, new_NxC in ((mean_C, mean_NxC), (variance_C, variance_NxC)):
+            running.value = self.decay * running.value + (1.0 - self.decay) * new_NxC.mean(axis=0)
+        moments = mean_NxC[:, None], variance_NxC[:, None]
+        return _normalized(x_NxMxC, *moments, scale_C, bias_C, self.epsilon).reshape(x.shape)
+
+
+def _sharers(examples: int, group: int) -> int:
+    """How many shards of so many examples share a group."""
+    if examples % group == 0:
+        return 1
+    if group % examples:
+        raise ValueError(f"{examples} examples are neither whole groups of {group} nor an even part of one")
+    sharers = group // examples
+    try:
+        shards = lax.axis_size(DATA)
+    except NameError:
+        shards = 1
+    if shards % sharers:
+        raise ValueError(f"a group of {group} takes {sharers} shards of {examples} examples; there are {shards}")
+    return sharers
+
+
+def _moments(x_NxMxC: Array, sharers: int) -> tuple[Array, Array]:
+    """Mean and variance float32[N, C] of all values that so many neighbouring shards have of a group and channel.
+
+    The variance is that about a mean found before: a difference of large squares would lose its digits.
+    """
+
+    def whole(sums_NxC: Array) -> Array:
+        if sharers == 1:
+            return sums_NxC
+        shards = range(lax.axis_size(DATA))
+        runs = [[*shards[i : i + sharers]] for i in shards[::sharers]]
+        return lax.psum(sums_NxC, DATA, axis_index_groups=runs)
+
+    x_NxMxC = x_NxMxC.astype(jnp.float32)
+    count = float(sharers * x_NxMxC.shape[1])
+    mean_NxC = whole(x_NxMxC.sum(axis=1)) / count
+    return mean_NxC, whole(jnp.square(x_NxMxC - mean_NxC[:, None]).sum(axis=1)) / count
+
+
+class GroupNorm(nn.Module):
+    """Normalization of each example over its places and groups of its channels (Wu & He 2018, arXiv 1803.08494).
+
+    There are 32 groups; of 32 channels or fewer, where a group would be a single channel, half as many groups as
+    channels, and of a number of channels that 32 does not divide, the largest power of two that does.
+
+    Attributes:
+      epsilon: added to variances.
+      scale_init: of the scale; the bias starts from 0.
+    """
+
+    epsilon: float = 1e-5
+    scale_init: Callable[..., Any] = nn.initializers.ones
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """[B, ..., C] of any dtype of floats, to the same; statistics are float32."""
+        C = x.shape[-1]
+        scale_C, bias_C = _scale_and_bias(self, C, self.scale_init)
+        groups = channel_groups(C)
+        x_BxPxGxK = x.reshape(len(x), -1, groups, C // groups).astype(jnp.float32)
+        mean_Bx1xGx1 = x_BxPxGxK.mean(axis=(1, 3), keepdims=True)
+        variance_Bx1xGx1 = jnp.square(x_BxPxGxK - mean_Bx1xGx1).mean(axis=(1, 3), keepdims=True)
+        scale_GxK, bias_GxK = scale_C.reshape(groups, -1), bias_C.reshape(groups, -1)
+        y = _normalized(x_BxPxGxK, mean_Bx1xGx1, variance_Bx1xGx1, scale_GxK, bias_GxK, self.epsilon)
+        return y.reshape(x.shape).astype(x.dtype)
+
+
+def channel_groups(channels: int) -> int:
+    """Into how many groups group normalization divides so many channels."""
+    groups = next(n for n in (CHANNEL_GROUPS >> i for i in range(CHANNEL_GROUPS)) if channels % n == 0)
+    return max(1, groups // 2) if groups == channels else groups
+
+
+class LayerNorm(nn.Module):
+    """Normalization of each place over its channels (Ba et al. 2016, arXiv 1607.06450).
+
+    Attributes:
+      epsilon: added to variances.
+    """
+
+    epsilon: float = 1e-6
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """[..., C] of any dtype of floats, to the same; statistics are float32."""
+        scale_C, bias_C = _scale_and_bias(self, x.shape[-1], nn.initializers.ones)
+        wide = x.astype(jnp.float32)
+        mean = wide.mean(axis=-1, keepdims=True)
+        variance = jnp.square(wide - mean).mean(axis=-1, keepdims=True)
+        return _normalized(x, mean, variance, scale_C, bias_C, self.epsilon)
+
+
+def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any]) -> tuple[Array, Array]:
+    """The parameters [C] of a layer."""
+    return (
+        module.param("scale", scale_init, (channels,), jnp.float32),
+        module.param("bias", nn.initializers.zeros, (channels,), jnp.float32),
+    )
+
+
+def _normalized(x: Array, mean: Array, variance: Array, scale: Array, bias: Array, epsilon: float) -> Array:
+    """(x − mean) / √(variance + ε) · scale + bias, computed in float32 and rounded to the dtype of ``x``."""
+    scale, bias = (parameter.astype(jnp.float32) for parameter in (scale, bias))
+    factor = lax.rsqrt(variance + epsilon) * scale
+    return ((x.astype(jnp.float32) - mean) * factor + bias).astype(x.dtype)
