@@ -15,7 +15,7 @@ from report import PEAK, BenchmarkReport, in_turn, median_ratio, python, seconds
 from tqdm import tqdm
 
 from results import durable, store
-from workloads.factorization import memory
+from workloads import memory
 
 PAIRS = 3
 METRIC, VALUE = "validation_error", 0.05

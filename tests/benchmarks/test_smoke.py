@@ -10,7 +10,15 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FAST = ("commands", "quickstart", "fits", "stores", "figures")
-SLOW = ("engine", "lanes", "workers", "published_imports", "als", "als_evaluation")  # stores has published_imports, too
+SLOW = (
+    "engine",
+    "training",
+    "lanes",
+    "workers",
+    "published_imports",
+    "als",
+    "als_evaluation",
+)  # stores has published_imports, too
 
 
 def test_every_benchmark_is_run() -> None:

@@ -1,0 +1,350 @@
+"""How fast does a trial train, how much of the device does it use, and what does dividing a batch cost?
+
+    python benchmarks/training.py [--against DIR] [--precision bfloat16] [--json FILE] [--smoke]
+
+1. Steps per second of one trial, evaluations left out: the engine's compiled calls in turn with a hand-written
+   flax/optax loop of donated jitted steps over the same data, resident on the device. ResNet-50 and Transformer base at
+   their sizes on an accelerator, a tiny form of each on a CPU, and the small tasks.
+2. Model FLOPs utilisation = M × steps per second / peak. M are the operations of the matrix products and convolutions
+   in one step's loss and its gradient as the network defines them, two for each product of two numbers
+   (``harness.flops``); the peak is that of the device for dense products of bfloat16, by its data sheet.
+3. On a CPU: a step of eight lanes on eight emulated devices, batches divided over all eight, or in four microbatches,
+   against one lane a device; processor time.
+4. With --against DIR: processor seconds of training of whole studies by another checkout in turn with this one.
+"""
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+if os.environ.get("JAX_PLATFORMS") == "cpu" or "--emulated" in sys.argv:
+    os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8" if "--emulated" in sys.argv else "1")
+
+ROOT = Path(__file__).resolve().parents[1]
+ROUNDS, CALLS = 5, 3
+# Operations per second of dense bfloat16 products, by the start of the device's kind: the vendors' data sheets.
+PEAKS = {
+    "NVIDIA H100": 989.4e12,
+    "NVIDIA H200": 989.4e12,
+    "NVIDIA A100": 312e12,
+    "TPU v3": 61.5e12,  # a core
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5p": 459e12,
+    "TPU v6 lite": 918e12,
+}
+GOALS = {"resnet_50": 0.35, "transformer_base": 0.5}  # of the peak, in bfloat16
+DIVIDED = ("digits_fc", "pydoc_transformer")
+COST, REPEATS = 1.05, 5
+STUDIES = {"digits_fc": (64, 20_000), "digits_cnn": (64, 800), "pydoc_transformer": (16, 120)}  # batch size, steps
+
+
+class Network(NamedTuple):
+    """What is timed: a data set of random numbers, a model of it, and a batch size.
+
+    Attributes:
+      dataset: its name in the registry while this runs.
+      inputs, labels: shapes of one example.
+      classes: of the labels.
+      model, options: keys of the registry.
+      batch_size: examples.
+      steps: of one call.
+    """
+
+    dataset: str
+    inputs: tuple[int, ...]
+    labels: tuple[int, ...]
+    classes: int
+    model: str
+    options: Mapping[str, Any]
+    batch_size: int
+    steps: int
+
+
+RESNET = {"norm": "ghost", "group": 16}
+TRANSFORMER = {"dropout": 0.1}
+RESNET_50 = RESNET | {"blocks": [3, 4, 6, 3], "width": 64}
+BASE = TRANSFORMER | {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}
+LARGE = {
+    "resnet_50": Network("images", (224, 224, 3), (), 1000, "resnet", RESNET_50, 256, 8),
+    "transformer_base": Network("tokens", (256,), (256,), 32768, "transformer_base", BASE, 128, 8),
+}
+RESNET_TINY = RESNET | {"blocks": [2, 2, 2, 2], "width": 8}
+TINIEST = TRANSFORMER | {"layers": 2, "d_model": 32, "heads": 2, "d_ff": 128}
+TINY = {
+    "resnet_tiny": Network("images", (32, 32, 3), (), 10, "resnet", RESNET_TINY, 32, 2),
+    "transformer_tiny": Network("tokens", (32,), (32,), 64, "transformer_base", TINIEST, 32, 4),
+}
+SMALL = {"digits_fc": (64, 300), "digits_cnn": (64, 40), "pydoc_transformer": (16, 12)}  # batch size, steps of a call
+
+
+def register(network: Network) -> None:
+    """Puts a data set of random numbers into the registry: four batches, uint8 images or tokens."""
+    import numpy as np
+
+    from workloads import losses, registry
+    from workloads.workload import Dataset, Examples, Splits, shapes_of
+
+    rng = np.random.default_rng(0)
+
+    def drawn(count: int) -> Examples:
+        is_text = bool(network.labels)
+        inputs = rng.integers(0, network.classes if is_text else 256, (count, *network.inputs))
+        labels = rng.integers(0, network.classes, (count, *network.labels))
+        return Examples(inputs.astype(np.int32 if is_text else np.uint8), labels.astype(np.int32))
+
+    splits = Splits(drawn(4 * network.batch_size), drawn(network.batch_size), None)
+    registry.DATASETS[network.dataset] = Dataset(
+        load=lambda: splits,
+        version=lambda: "random numbers",
+        train_examples=4 * network.batch_size,
+        evaluation_examples=network.batch_size,
+        classes=network.classes,
+        splits=("validation",),
+        loss=losses.softmax_cross_entropy,
+        metrics=losses.CLASSIFICATION,
+        shapes=lambda: shapes_of(splits),
+    )
+
+
+def key_of(network: Network, precision: str) -> Any:
+    """The key of a network's programs."""
+    from harness.programs_key import ProgramsKey
+
+    options = json.dumps(dict(network.options), sort_keys=True)
+    name, model = network.dataset, network.model
+    return ProgramsKey(name, '["random numbers", {}]', model, options, "momentum", precision, network.batch_size)
+
+
+def key_of_task(task: str, batch_size: int, precision: str) -> Any:
+    """The key of a task's programs."""
+    from harness.programs_key import programs_key
+    from sweeps import overrides, planning
+
+    line = [f"task={task}", "optimizer=momentum", f"batch_size={batch_size}", "pruning=off", "store=none"]
+    (study,) = planning.request(overrides.command_line([*line, f"precision={precision}"])).studies
+    return programs_key(study)
+
+
+def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None = None) -> Callable[[], float]:
+    """Trial-steps per second of calls of the compiled programs."""
+    import jax
+    import numpy as np
+
+    from harness import mesh, programs
+
+    built, _ = programs.programs_for(key, lanes, strategy or programs.default_strategy(), division)
+    workload = programs.workload_of(key)
+    shapes = programs.shapes(workload, mesh.mesh(division.shards), lanes)
+    spans = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes.spans)
+    spans = spans._replace(
+        seed=np.arange(lanes, dtype=np.uint32),
+        end_factor=np.ones(lanes, np.float32),
+        metaparameters=spans.metaparameters | {"learning_rate": np.full(lanes, 1e-3, np.float32)},
+    )
+    carry, done = built.empty(), 0
+
+    def call(count: int) -> None:
+        nonlocal carry, done
+        most = built.call_steps or count
+        for first in range(done, done + count, most):
+            stop = min(first + most, done + count)
+            carry = built.advance(
+                carry, spans._replace(start=np.full(lanes, first, np.int32), stop=np.full(lanes, stop, np.int32))
+            )
+        done += count
+        jax.block_until_ready(carry)
+
+    call(steps)
+
+    def rate() -> float:
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            call(steps)
+        return CALLS * steps * lanes / (time.perf_counter() - began)
+
+    return rate
+
+
+def by_hand(key: Any, steps: int) -> Callable[[], float]:
+    """Steps per second of a hand-written loop: a donated jitted step on data that are on the device."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    import optax
+
+    from harness import programs
+    from workloads import registry
+
+    workload = programs.workload_of(key)
+    train = jax.device_put(registry.DATASETS[key.dataset].load().train)
+    optimizer = optax.inject_hyperparams(optax.sgd)(learning_rate=1e-3, momentum=0.9)
+    params, state = workload.init(jax.random.key(0))
+    count, batch_size = len(train.labels), key.batch_size
+    labels = np.float32(batch_size * int(np.prod(train.labels.shape[1:])))
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
+    def step(params: Any, state: Any, rule: Any, train: Any, rows: Any, step_key: Any) -> Any:
+        def loss(params: Any) -> Any:
+            batch = jax.tree.map(lambda a: a[rows], train)
+            keys = jax.random.split(step_key, batch_size)
+            total, after = workload.loss(params, state, batch, None, keys, jnp.float32(0))
+            return total / labels, after
+
+        grads, after = jax.grad(loss, has_aux=True)(params)
+        updates, rule = optimizer.update(grads, rule, params)
+        return optax.apply_updates(params, updates), after, rule
+
+    rule = optimizer.init(params)
+    rng, key_of_trial = np.random.default_rng(0), jax.random.key(1)
+
+    def rate() -> float:
+        nonlocal params, state, rule
+        began = time.perf_counter()
+        for at in range(CALLS * steps):
+            rows = rng.permutation(count)[:batch_size]
+            params, state, rule = step(params, state, rule, train, rows, jax.random.fold_in(key_of_trial, at))
+        jax.block_until_ready(params)
+        return CALLS * steps / (time.perf_counter() - began)
+
+    rate()
+    return rate
+
+
+def speed(report: Any, precision: str) -> None:
+    """Ours and the hand-written loop in turn, and the share of the peak."""
+    import jax
+    from report import in_turn, median_ratio
+
+    from harness import flops, programs
+    from harness.division import Division
+
+    device = jax.local_devices()[0]
+    peak = next((value for name, value in PEAKS.items() if device.device_kind.startswith(name)), None)
+    networks = TINY if device.platform == "cpu" or report.smoke else LARGE
+    cases = {}
+    for name, network in networks.items():
+        register(network)
+        cases[name] = (key_of(network, precision), network.steps)
+    for name, (batch_size, steps) in SMALL.items():
+        cases[name] = (key_of_task(name, batch_size, precision), 2 if report.smoke else steps)
+    for name, (key, steps) in cases.items():
+        work = {"ours": ours(key, 1, Division(), steps), "by hand": by_hand(key, steps)}
+        rates = in_turn(work, 1 if report.smoke else ROUNDS, name)
+        what = f"{name}, batch {key.batch_size}, {precision}"
+        rate = statistics.median(rates["ours"])
+        report.add(f"{what}: steps per second", rate, "1/s")
+        report.add(f"{what}: ours / hand-written loop", median_ratio(rates["ours"], rates["by hand"]), "×")
+        operations = flops.step_flops(programs.workload_of(key), key.batch_size)
+        report.add(f"{what}: operations of a step", operations / 1e9, "G")
+        if peak is not None:
+            goal = GOALS.get(name) if precision == "bfloat16" else None
+            report.add(f"{what}: model FLOPs utilisation", operations * rate / peak, "of 1", goal)
+
+
+def divided(report: Any) -> None:
+    """Eight lanes on eight emulated devices: by lane, by shards, in microbatches; of the same processor time."""
+    command = [sys.executable, __file__, "--emulated", *(["--smoke"] if report.smoke else [])]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    for name, ratio in json.loads(done.stdout.splitlines()[-1]).items():
+        report.add(name, ratio, "×")
+
+
+def emulated(smoke: bool) -> None:
+    """Prints the ratios of ``divided`` as JSON."""
+    from harness.division import Division
+
+    ways = {"over 8 shards": Division(8, 1), "in 4 microbatches": Division(1, 4)}
+    found = {}
+    for task in DIVIDED:
+        steps = 2 if smoke else 40
+        key = key_of_task(task, 64, "float32")
+        work = {name: ours(key, 8, way, steps, "map") for name, way in {"": Division(), **ways}.items()}
+        seconds: dict[str, list[float]] = {name: [] for name in work}
+        for _ in range(1 if smoke else ROUNDS):
+            for name, piece in work.items():
+                began = time.process_time()
+                piece()
+                seconds[name].append(time.process_time() - began)
+        for name in ways:
+            ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[""], strict=True))
+            found[f"{task}, batch 64 {name}: processor time / whole batches"] = ratio
+    print(json.dumps(found))
+
+
+def measured(smoke: bool) -> None:
+    """Prints, as JSON, processor seconds of training by task, compiling left out; any checkout can do it."""
+    from harness import engine, search
+    from harness.settings import Settings
+    from sweeps import overrides, planning
+
+    found = {}
+    for task, (batch_size, steps) in STUDIES.items():
+        line = [f"task={task}", "optimizer=nesterov", f"batch_size={batch_size}", "trials=4", "pruning=off"]
+        line += [f"task.budget.steps={4 if smoke else steps}", "task.targets=[]", "store=none"]
+        line += ["optimizer.space.learning_rate={scale: LOG, low: 1e-3, high: 1e-2}"]
+        (study,) = planning.request(overrides.command_line(line)).studies
+        trials = search.draw(study, range(4))
+        engine.run(study, trials, Settings())
+        began = time.process_time()
+        engine.run(study, trials, Settings())
+        found[task] = time.process_time() - began
+    print(json.dumps(found))
+
+
+def against(report: Any, other: Path) -> None:
+    """Processor seconds of studies by two checkouts, in turn."""
+
+    def by(checkout: Path) -> dict[str, float]:
+        environment = os.environ | {"PYTHONPATH": str(checkout), "JAX_PLATFORMS": "cpu"}
+        words = ["--measured", *(["--smoke"] if report.smoke else [])]
+        command = [sys.executable, str(Path(__file__).resolve()), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=checkout, env=environment)
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+    pairs = [(by(ROOT), by(other)) for _ in range(1 if report.smoke else REPEATS)]
+    for task in STUDIES:
+        ratio = statistics.median(theirs[task] / mine[task] for mine, theirs in pairs)
+        report.add(f"{task}: processor time of the other checkout × {COST} / of this", COST * ratio, "×", 1.0)
+
+
+def main() -> None:
+    """Whatever was asked for."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for name in ("--emulated", "--measured", "--smoke"):
+        parser.add_argument(name, action="store_true")
+    inner, _ = parser.parse_known_args()
+    if inner.emulated or inner.measured:
+        sys.path[:1] = []  # the folder of this file, which is not that of the checkout
+        (emulated if inner.emulated else measured)(inner.smoke)
+        return
+    from report import open_report
+
+    from harness import compile_cache
+
+    compile_cache.enable()
+    arguments = {
+        "--against": {"type": Path, "metavar": "DIR", "help": "another checkout"},
+        "--precision": {"choices": ("float32", "bfloat16"), "default": "float32"},
+    }
+    with open_report(__doc__, arguments) as report:
+        import jax
+
+        speed(report, report.options.precision)
+        if jax.default_backend() == "cpu":
+            divided(report)
+        if report.options.against:
+            against(report, report.options.against.resolve())
+
+
+if __name__ == "__main__":
+    main()
