@@ -1,9 +1,10 @@
 """Update rules as functions of traced metaparameters, in optax's form."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
-from workloads.workload import Array, Params
+from workloads.workload import STACKED, Array, Params
 
 
 def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_decay: Array) -> Any:
@@ -55,7 +56,7 @@ def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight
     """
     import optax
 
-    return _chain(
+    return _of_layers(
         optax.lars(
             learning_rate,
             weight_decay,
@@ -75,7 +76,7 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
     """
     import optax
 
-    return _chain(
+    return _of_layers(
         optax.scale_by_adam(b1, b2, eps),
         optax.add_decayed_weights(weight_decay, adaptation_mask),
         optax.masked(optax.scale_by_trust_ratio(), adaptation_mask),
@@ -105,7 +106,7 @@ def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
     """
     from optax import contrib
 
-    return _chain(contrib.muon(learning_rate, beta=beta, weight_decay=weight_decay, adam_weight_decay=weight_decay))
+    return _of_layers(contrib.muon(learning_rate, beta=beta, weight_decay=weight_decay, adam_weight_decay=weight_decay))
 
 
 def schedule_free(learning_rate: Array, b1: Array, weight_decay: Array) -> Any:
@@ -125,6 +126,35 @@ def average(params: Params, state: Any) -> Params:
 
     with jax.numpy_dtype_promotion("standard"):
         return contrib.schedule_free_eval_params(state[-1], params)
+
+
+def _of_layers(*parts: Any) -> Any:
+    """As ``_chain``, of an update rule that treats every layer alone, by its norm or its shape: stacked ones, too."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    rule = _chain(*parts)
+
+    def apart(tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            return tree
+        return {name: layers(below) if name.startswith(STACKED) else apart(below) for name, below in tree.items()}
+
+    def layers(stack: Any) -> list[Any]:
+        count = len(jax.tree.leaves(stack)[0])
+        return [jax.tree.map(operator.itemgetter(i), stack) for i in range(count)]
+
+    def together(tree: Any) -> Any:
+        if isinstance(tree, list):
+            return jax.tree.map(lambda *leaves: jnp.stack(leaves), *tree)
+        return {name: together(below) for name, below in tree.items()} if isinstance(tree, dict) else tree
+
+    def update(grads: Any, state: Any, params: Params = None) -> tuple[Any, Any]:
+        updates, state = rule.update(apart(grads), state, apart(params))
+        return together(updates), state
+
+    return optax.GradientTransformation(lambda params: rule.init(apart(params)), update)
 
 
 def _chain(*parts: Any) -> Any:

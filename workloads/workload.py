@@ -11,6 +11,7 @@ Array = Any  # a jax.Array or a tracer of one
 Params = Any  # a pytree of arrays
 State = Any  # likewise
 DATA = "data"  # the axis of the mesh that a batch is divided over
+STACKED = "stacked"  # how names of parameters begin whose first axis is that of layers compiled as one
 
 
 class Examples(NamedTuple):

@@ -8,7 +8,8 @@ import optax
 import pytest
 
 from workloads import registry, schedules
-from workloads.optimizers import adaptation_mask, average, heavy_ball, lamb, lars, schedule_free
+from workloads.optimizers import adaptation_mask, average, heavy_ball, lamb, lars, muon, schedule_free
+from workloads.workload import STACKED
 
 
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
@@ -67,6 +68,16 @@ BIASES_AND_NORMS: dict[str, tuple[dict[str, Any], np.ndarray, dict[str, int]]] =
     "transformer": ({"layers": 2, "d_model": 4, "heads": 2}, TOKENS, {"scale": 5}),
     "lstm": ({"d_model": 4}, TOKENS, {"bias": 2}),
     "quadratic": ({"noise": 0.0}, np.zeros((1, 6), np.float32), {}),
+    "resnet": (
+        {"blocks": [2, 1], "width": 2, "norm": "group", "group": 1},
+        np.zeros((1, 32, 32, 1), np.float32),
+        {"scale": 12, "bias": 13},
+    ),
+    "transformer_base": (
+        {"layers": 2, "d_model": 4, "heads": 2, "d_ff": 8, "dropout": 0.1},
+        TOKENS,
+        {"scale": 3, "bias": 5},
+    ),
 }
 
 
@@ -78,7 +89,8 @@ def test_biases_and_norms_of_every_model_and_nothing_else_have_no_rate_by_layer(
     for (path, by_layer), param in zip(
         jax.tree_util.tree_leaves_with_path(adaptation_mask(params)), jax.tree.leaves(params), strict=True
     ):
-        assert by_layer == (param.ndim > 1 or model == "quadratic")
+        stacked = any(one.key.startswith(STACKED) for one in path)
+        assert by_layer == (param.ndim - stacked > 1 or model == "quadratic")
         if not by_layer:
             left_out[path[-1].key] = left_out.get(path[-1].key, 0) + 1
     assert left_out == expected
@@ -105,3 +117,32 @@ def test_a_layer_has_its_rate_and_biases_and_norms_the_plain_one(make: Callable[
     decayed = direction + decay * param
     ratio = trust * np.linalg.norm(param) / np.linalg.norm(decayed)
     np.testing.assert_allclose(_moved(rule, param, grad, "kernel_2"), -rate * ratio * decayed, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [lars, lamb, muon])
+def test_layers_compiled_as_one_have_their_own_rates(make: Callable[..., Any]) -> None:
+    """Two updates of three stacked layers and one beside them are those of four that stand alone."""
+    further = {
+        lars: {"momentum": 0.9, "trust_coefficient": 0.01, "weight_decay": 0.2},
+        lamb: {"b1": 0.9, "b2": 0.99, "eps": 1e-9, "weight_decay": 0.2},
+        muon: {"beta": 0.9, "weight_decay": 0.2},
+    }[make]
+    rule = make(**{k: jnp.float32(v) for k, v in ({"learning_rate": 0.1} | further).items()})
+
+    def layers(seed: int) -> list[dict[str, jax.Array]]:
+        numbers = np.random.default_rng(seed).normal(size=(4, 5, 3)).astype(np.float32)
+        return [{"kernel": jnp.asarray(one * (i + 1)), "bias": jnp.asarray(one[0])} for i, one in enumerate(numbers)]
+
+    def as_one(alone: list[Any]) -> dict[str, Any]:
+        return {f"{STACKED}_0": {"Dense_0": jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone[:3])}, "x": alone[3]}
+
+    def apart(alone: list[Any]) -> dict[str, Any]:
+        return {str(i): one for i, one in enumerate(alone)}
+
+    states = rule.init(as_one(layers(0))), rule.init(apart(layers(0)))
+    for seed in (1, 2):
+        ours, state = rule.update(as_one(layers(seed)), states[0], as_one(layers(0)))
+        theirs, their_state = rule.update(apart(layers(seed)), states[1], apart(layers(0)))
+        states = state, their_state
+        expected = as_one([theirs[str(i)] for i in range(4)])
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), ours, expected)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from workloads.workload import Array, Model, flax_model_in_training
+from workloads.workload import STACKED, Array, Model, flax_model_in_training
 
 NORMS = ("ghost", "group")
 
@@ -102,7 +102,7 @@ def resnet(classes: int, blocks: Sequence[int], width: int, norm: str, group: in
                             split_rngs={"params": True},
                             length=count - 1,
                         )
-                        x_BxHxWxC, _ = rest(features, 1, train)(x_BxHxWxC, None)
+                        x_BxHxWxC, _ = rest(features, 1, train, name=f"{STACKED}_{stage}")(x_BxHxWxC, None)
                 x_BxP = x_BxHxWxC.astype(jnp.float32).mean(axis=(1, 2))
                 read_out = nn.Dense(classes, dtype=jnp.float32, kernel_init=nn.initializers.normal(0.01))
                 return read_out(x_BxP)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.workload import Array, Model, Product, flax_model_in_training
+from workloads.workload import STACKED, Array, Model, Product, flax_model_in_training
 
 
 def transformer_base(classes: int, layers: int, d_model: int, heads: int, d_ff: int, dropout: float) -> Model:
@@ -75,7 +75,7 @@ def transformer_base(classes: int, layers: int, d_model: int, heads: int, d_ff: 
                     in_axes=(0, nn.broadcast),
                     length=layers,
                 )
-                x_BxTxD, _ = stack()(x_BxTxD, jnp.arange(layers), keys_B)
+                x_BxTxD, _ = stack(name=STACKED)(x_BxTxD, jnp.arange(layers), keys_B)
                 return Product(LayerNorm()(x_BxTxD), embed.embedding.T)
 
         return TransformerBase()
