@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-FAST = ("commands", "quickstart", "fits", "stores", "figures")
+FAST = ("quickstart", "fits", "figures")
 SLOW = (
+    "commands",
+    "stores",
     "engine",
     "training",
     "lanes",

@@ -31,7 +31,7 @@ def test_few_lanes_come_before_parts_of_a_batch_and_change_no_bit(
     make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = make_study(model_options={"widths": [256]}, batch_size=512, budget_steps=4)
-    whole, two, one, parts = (needed(study, *of) for of in ((8,), (2,), (1,), (1, 4)))
+    whole, two, one, parts = (needed(study, *of) for of in ((32,), (2,), (1,), (1, 4)))
     assert whole > two > one > parts
     roomy = run(study, Settings(lanes=None), None, monkeypatch)
     assert (roomy.lanes, roomy.shards, roomy.microbatches) == (32, 1, 1)

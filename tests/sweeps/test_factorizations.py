@@ -30,7 +30,7 @@ from workloads.factorization import fused, prepared
 
 GRAPH = [
     *("task=webgraph_synthetic", "ratings.rows=90", "ratings.columns=80", "ratings.links=500"),
-    *("ratings.communities=8", "ratings.heldout_rows=20"),
+    *("ratings.communities=8", "ratings.exponent=6", "ratings.heldout_rows=20"),  # few lengths of rows
 ]
 
 
@@ -140,6 +140,7 @@ def test_a_study_whose_process_is_killed_goes_on(here: Path, children: Callable[
     assert verify.run(Path("killed"), lambda line: None) == 0
 
 
+@pytest.mark.slow
 def test_a_process_that_always_dies_loses_its_study_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

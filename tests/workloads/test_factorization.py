@@ -221,7 +221,7 @@ def small() -> Ratings:
     return ratings(rows=60, columns=48, links=300)
 
 
-@pytest.mark.parametrize("solver", ["rotated_cg", "cholesky"])
+@pytest.mark.parametrize("solver", [pytest.param("rotated_cg", marks=pytest.mark.slow), "cholesky"])
 def test_the_peak_holds_what_is_kept_and_the_matrices_of_rows_that_are_split(solver: str) -> None:
     data = ratings()
     own = training(data, solver=solver, dim=32)

@@ -84,7 +84,8 @@ BIASES_AND_NORMS: dict[str, tuple[dict[str, Any], np.ndarray, dict[str, int]]] =
 @pytest.mark.parametrize("model", list(registry.MODELS))
 def test_biases_and_norms_of_every_model_and_nothing_else_have_no_rate_by_layer(model: str) -> None:
     options, inputs, expected = BIASES_AND_NORMS[model]
-    params = registry.MODELS[model](classes=3, **options).init(jax.random.key(0), inputs)[0]
+    init = registry.MODELS[model](classes=3, **options).init
+    params, _ = jax.eval_shape(init, jax.random.key(0), inputs)
     left_out: dict[str, int] = {}
     for (path, by_layer), param in zip(
         jax.tree_util.tree_leaves_with_path(adaptation_mask(params)), jax.tree.leaves(params), strict=True
@@ -139,10 +140,10 @@ def test_layers_compiled_as_one_have_their_own_rates(make: Callable[..., Any]) -
     def apart(alone: list[Any]) -> dict[str, Any]:
         return {str(i): one for i, one in enumerate(alone)}
 
-    states = rule.init(as_one(layers(0))), rule.init(apart(layers(0)))
+    states, update = (rule.init(as_one(layers(0))), rule.init(apart(layers(0)))), jax.jit(rule.update)
     for seed in (1, 2):
-        ours, state = rule.update(as_one(layers(seed)), states[0], as_one(layers(0)))
-        theirs, their_state = rule.update(apart(layers(seed)), states[1], apart(layers(0)))
+        ours, state = update(as_one(layers(seed)), states[0], as_one(layers(0)))
+        theirs, their_state = update(apart(layers(seed)), states[1], apart(layers(0)))
         states = state, their_state
         expected = as_one([theirs[str(i)] for i in range(4)])
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), ours, expected)
