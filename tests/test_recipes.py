@@ -24,7 +24,7 @@ INSERTED = {
     "data-set": [(REGISTRY, "DATASETS: dict[str, Dataset] = {\n")],
     "model": [(REGISTRY, "MODELS: dict[str, Callable[..., Model]] = {\n")],
     "optimizer": [
-        ("workloads/optimizers.py", "from workloads.workload import Array, Params\n"),
+        ("workloads/optimizers.py", "from workloads.workload import STACKED, Array, Params\n"),
         (REGISTRY, "OPTIMIZERS: dict[str, Optimizer] = {\n"),
     ],
     "sweep": [],
