@@ -171,3 +171,7 @@ def _check(settings: Settings, workers: int | None) -> None:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
     if interval < 0:
         raise BadInput(f"part_seconds must be at least 0, not {interval:g}")
+    if settings.checkpoint_seconds is not None and not settings.checkpoint_seconds >= 0:
+        raise BadInput(f"checkpoint_seconds must be at least 0, not {settings.checkpoint_seconds:g}")
+    if settings.checkpoint_dir is not None:
+        durable.location(settings.checkpoint_dir)
