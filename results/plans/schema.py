@@ -48,7 +48,7 @@ STUDIES = (
     Column("evaluation_ratio", pa.float64(), "evaluations are at steps growing by this factor"),
     Column("evaluation_spacing", pa.float64(), "steps per evaluation that the cap on their cost left at least"),
     Column("pruning", pa.string(), "exact: curves of losing trials are cut short; off: they are not"),
-    Column("planned_trials", pa.int32(), "trials asked for when the run was made"),
+    Column("planned_trials", pa.int32(), "trials asked for when the run was made", says=PROVENANCE),
     Column("plan", pa.string(), "the whole identity of the study, JSON"),
     Column("started_at", pa.string(), "when the run began, UTC, ISO 8601", says=PROVENANCE),
     Column("code_version", pa.string(), "version of this software", says=PROVENANCE),
