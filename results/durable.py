@@ -61,7 +61,10 @@ def location(text: "Location") -> Folder:
 
     try:
         path = UPath(text)
-        return Path(path.path) if path.protocol in ("file", "local") else path
+        if path.protocol in ("file", "local"):
+            return Path(path.path)
+        _ = path.fs  # whose package may not be installed
+        return path
     except (ValueError, ImportError) as error:
         raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
 
