@@ -1,89 +1,119 @@
-"""Checkpoints of factorizations on disk: written atomically, and restored only if their key matches.
+"""Checkpoints of trials that are under way: written atomically, and restored only if their key matches.
 
-One file per trial: a line of JSON (key, epochs, rows, shapes and dtypes of the arrays), the arrays' bytes, and the
-sha256 of all that. Arrays are kept bitwise identical, whatever their dtype.
+One file per trial, beside the parts of its study or in a folder that is told: a line of JSON (key, step, rows, shapes
+and dtypes of the arrays), the arrays' bytes, and the sha256 of all that. Arrays are kept bitwise identical, whatever
+their dtype. What a search knows beyond that follows from stored trials and these rows.
 """
 
 import contextlib
 import hashlib
 import json
 import math
-import shutil
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from results import durable
-from workloads import caches
+from results.durable import Folder
+from results.storage import parts
+from results.storage.commits import list_study
 
-FORMAT = 1
-FORGOTTEN_SECONDS = 30 * 24 * 3600  # no sweep is resumed after so long
+FORMAT = 2
 DIGEST_BYTES = 32
+SHARE = 0.01  # of the time of a run that saving may take, about
 
 
 class Checkpoint(NamedTuple):
-    """The state of a trial after some epochs.
+    """The state of a trial.
 
     Attributes:
-      epochs: that are done.
-      rows: what each of them took and what was measured after it, as plain JSON data.
-      arrays: all that the next epoch needs.
+      step: that it has come to; of a factorization, an epoch.
+      rows: what was measured so far, as plain JSON data.
+      arrays: all that the next step needs.
     """
 
-    epochs: int
+    step: int
     rows: list[dict[str, float]]
     arrays: list[np.ndarray]
 
 
 class Checkpoints:
-    """The checkpoints of a study's trials, each a file in a folder of the cache.
+    """The checkpoints of a study's trials.
 
     Args:
-      store: folder of the store that results go to.
-      study: name of the study.
+      folder: that they are in, local or of an fsspec file system; made once there is something to save.
+      seconds: between one time that they are saved and the next, at least.
     """
 
-    def __init__(self, store: Path, study: str):
-        place = hashlib.sha256(f"{store.resolve()}/{study}".encode()).hexdigest()[:16]
-        self.folder = caches.folder("checkpoints") / f"{study}-{place}"
+    def __init__(self, folder: Folder, seconds: float = 60.0):
+        self.folder = folder
+        self._seconds = self._interval = seconds
+        self._last = time.perf_counter()
 
-    def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
+    def due(self) -> bool:
+        """Whether it is time to save."""
+        return time.perf_counter() - self._last >= self._interval
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Around a time of saving; the longer it takes the longer it is to the next."""
+        began = time.perf_counter()
+        yield
+        self._last = time.perf_counter()
+        self._interval = max(self._seconds, (self._last - began) / SHARE if self._seconds else 0.0)
+
+    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: tuple[int, int] = (0, 1)) -> None:
         """Saves a checkpoint, replacing the previous one.
 
         Args:
           trial: its id.
           key: hash of everything that decides the trial's numbers.
           checkpoint: to be kept.
+          part: of so many processes, each of which saves what its own devices hold, which this is: (index, count).
         """
-        _forget(self.folder.parent)
         durable.make_folder(self.folder)
         about = [[list(array.shape), str(array.dtype)] for array in checkpoint.arrays]
-        line = {"format": FORMAT, "key": key, "epochs": checkpoint.epochs, "rows": checkpoint.rows, "arrays": about}
+        line = {"format": FORMAT, "key": key, "step": checkpoint.step, "rows": checkpoint.rows, "arrays": about}
         pieces = [json.dumps(line).encode() + b"\n", *map(_bytes, checkpoint.arrays)]
         digest = hashlib.sha256()
         for piece in pieces:
             digest.update(piece)
-        durable.replace(self._path(trial), *pieces, digest.digest())
+        durable.replace(self.folder / parts.checkpoint_file(trial, *part), *pieces, digest.digest())
 
-    def load(self, trial: int, key: str) -> Checkpoint | None:
+    def load(self, trial: int, key: str, part: tuple[int, int] = (0, 1)) -> Checkpoint | None:
         """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""
         try:
-            return _read(durable.read(self._path(trial)), key)
+            return _read(durable.read(self.folder / parts.checkpoint_file(trial, *part)), key)
         except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             return None  # the content is untrusted
 
-    def remove(self, trial: int) -> None:
-        """Removes the checkpoint of a trial, whose rows are stored now."""
-        self._path(trial).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # others are still there, or it never was
-            self.folder.rmdir()
+    def remove(self, trials: Iterable[int]) -> None:
+        """Removes the checkpoints of trials, whose rows are stored now, of all processes."""
+        ended = set(trials)
+        for trial, file in list_study(self.folder).checkpoints if ended else ():
+            if trial in ended:
+                with contextlib.suppress(OSError):  # it only takes room
+                    (self.folder / file).unlink(missing_ok=True)
 
-    def _path(self, trial: int) -> Path:
-        return self.folder / f"trial-{trial:06d}"
+
+def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
+    """A key: the sha256 of a plan, a trial, and whatever else decides its numbers.
+
+    Not in it are lanes and the mesh, as a trial may go on in another lane, and with another division of its batches.
+
+    Args:
+      plan: the identity of the study.
+      trial: a ``Trial``.
+      further: plain JSON data.
+    """
+    device = jax.devices()[0]
+    where = [jax.__version__, device.platform, device.device_kind]
+    about = [plan, trial.id, trial.seed, dict(trial.metaparameters), *where, *further]
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _read(data: bytes, key: str) -> Checkpoint:
@@ -103,9 +133,9 @@ def _read(data: bytes, key: str) -> Checkpoint:
         count = math.prod(shape)
         arrays.append(np.frombuffer(payload, kind, count, start).reshape(shape))
         start += count * kind.itemsize
-    if len(about["rows"]) != about["epochs"] or not all(map(_is_row, about["rows"])):
-        raise ValueError("without a row for each epoch")
-    return Checkpoint(about["epochs"], about["rows"], arrays)
+    if type(about["step"]) is not int or about["step"] < 1 or not all(map(_is_row, about["rows"])):
+        raise ValueError("without a step, or with rows that are none")
+    return Checkpoint(about["step"], about["rows"], arrays)
 
 
 def _is_row(row: Any) -> bool:
@@ -119,14 +149,6 @@ def _bytes(array: np.ndarray) -> Any:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _forget(folder: Path) -> None:
-    """Removes old checkpoints of sweeps that were never resumed."""
-    for path in folder.glob("*"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > FORGOTTEN_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def key_of(*parts: Sequence[Any] | Any) -> str:
-    """A key: sha256 of plain JSON data."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+def same_shapes(arrays: Sequence[np.ndarray], others: Iterable[Any]) -> bool:
+    """Whether saved arrays have the shapes and dtypes of others, which may be shapes alone."""
+    return [(array.shape, array.dtype) for array in arrays] == [(tuple(a.shape), a.dtype) for a in others]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -9,14 +10,16 @@ import jax
 import numpy as np
 
 from harness import mesh
+from harness.checkpoints import Checkpoints
 from harness.division import Division, divisions
 from harness.programs import Programs, default_strategy, programs_for, workload_of
 from harness.programs_key import programs_key
 from harness.record import Record
 from harness.run_progress import COMPILING, TRAINING, RunProgress
+from harness.saver import Saver
 from harness.scheduler import BestSteps, Live, TrialScheduler
 from harness.settings import Settings
-from harness.shutdown import Shutdown
+from harness.shutdown import Shutdown, Stopped
 from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
@@ -25,6 +28,7 @@ from workloads import memory, registry, schedules
 
 DEFAULT_LANES = 32
 CALL_SECONDS = 2.0  # that a call is to take, about
+FIRST_CALL_STEPS = 32  # while nobody knows how long a step takes
 CALL_COST = 4  # of a call of batched lanes beside its steps, in steps, about
 # Metaparameters of a trial that its search space does not give.
 DEFAULTS = schedules.NO_DECAY | {"label_smoothing": 0.0}
@@ -41,11 +45,13 @@ def run(
     on_finished: Callable[[Record], None] = lambda part: None,
     confirming: Callable[[], Sequence[Trial]] = lambda: (),
     shutdown: Shutdown | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Record:
-    """Runs trials of a study until each is settled.
+    """Runs trials of a study until each is settled, those that were saved from where they were.
 
     Initial parameters and data order are functions of a trial's seed and step alone, so on a CPU all results are
-    bitwise identical for any number of lanes and any order of ``trials``.
+    bitwise identical for any number of lanes, any order of ``trials``, and wherever the run was stopped and gone on
+    with; of pruned trials, which go on until the round in which they lose, the curves may be shorter or longer.
 
     Args:
       study: the plan.
@@ -57,9 +63,13 @@ def run(
       on_finished: called with trials that have finished since it was last, every ``part_seconds`` and at the end.
       confirming: asked whenever all trials have ended, and been handed over, for those that confirm the best of them.
       shutdown: of this process; what has finished is handed over, by another thread, before it ends.
+      checkpoints: of the study; None: nothing is saved.
 
     Returns:
       All trials in one record.
+
+    Raises:
+      Stopped: the process is to end; all trials under way are saved.
     """
     row = registry.dataset(study.dataset, source)
     if source is not None and row.version() != study.dataset_version:
@@ -75,6 +85,8 @@ def run(
     steps_per_epoch = None if examples is None else examples / study.batch_size
     tape = _Tape(programs, compile_seconds, steps_per_epoch)
     carry = programs.empty()
+    saver = Saver(study, programs, scheduler, tape.rows, checkpoints)
+    saver.resume(trials)
     handed_over: set[int] = set()
     on_progress(RunProgress(TRAINING))
     last_part = tape.began
@@ -85,17 +97,24 @@ def run(
             if finished := scheduler.outcomes.keys() - handed_over:
                 on_finished(tape.record(scheduler, finished))
                 handed_over.update(finished)
+                saver.remove(finished)
 
     def searched() -> Sequence[Trial]:
         hand_over()
-        return confirming()
+        further = confirming()
+        saver.resume(further)
+        return further
+
+    def save() -> None:
+        with shutdown.lock:
+            shutdown.saved |= saver.save(carry)
 
     with shutdown.first(hand_over):
         for live_trials in scheduler.rounds(searched):
             before = time.perf_counter()
             stops = _stops(scheduler, live_trials, programs, tape.train_seconds / max(1, tape.trial_steps))
             spans = _spans(study, live_trials, stops, lanes)
-            carry = jax.block_until_ready(programs.advance(carry, spans))
+            carry = jax.block_until_ready(programs.advance(saver.restored(carry, live_trials), spans))
             trained = time.perf_counter()
             arrived = [live for live, stop in zip(live_trials, stops, strict=True) if stop == scheduler.stop(live)]
             if arrived:
@@ -115,9 +134,16 @@ def run(
                     scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
                 scheduler.prune()
             on_progress(tape.progress(scheduler))
+            if shutdown.requested:
+                hand_over()
+                save()
+                raise Stopped
             if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
+                save()
                 with shutdown.lock:
                     scheduler.give_up("time_limit")
+            if saver.due():
+                save()
             if scheduler.outcomes.keys() > handed_over and evaluated - last_part > settings.part_seconds:
                 hand_over()
                 last_part = time.perf_counter()
@@ -141,7 +167,7 @@ class _Tape:
     def progress(self, scheduler: TrialScheduler) -> RunProgress:
         """The progress of the run so far."""
         seconds = time.perf_counter() - self.began
-        ended, live = dict(scheduler.ended), dict(scheduler.live)
+        ended, live = dict(scheduler.ended), dict(Counter(live.step for live in scheduler.live))
         return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds)
 
     def record(self, scheduler: TrialScheduler, ids: Collection[int]) -> Record:
@@ -226,7 +252,7 @@ def _stops(
     """
     ways = [scheduler.stop(live) - live.step for live in live_trials]
     # Seconds are those of a step of one lane, whether it had the device to itself or shared it with the others.
-    most = max(ways) if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / len(ways)))
+    most = FIRST_CALL_STEPS if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / len(ways)))
     if programs.call_steps is not None:
         most = min(most, programs.call_steps)
     if programs.strategy == "vmap":

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from harness.checkpoints import Checkpoint, Checkpoints, key_of
+from harness.checkpoints import Checkpoint, Checkpoints, key_of, same_shapes
 from harness.record import Record
 from harness.run_progress import COMPILING, TRAINING, RunProgress
 from harness.scheduler import TrialOutcome
+from harness.shutdown import Shutdown, Stopped
 from results.plans.factorization import Factorization
 from results.plans.schema import COSTS
 from results.plans.study import Trial
@@ -38,6 +39,7 @@ def run(
     time_limit_seconds: float | None = None,
     on_progress: Callable[[RunProgress], None] = lambda progress: None,
     on_finished: Callable[[Record], None] = lambda part: None,
+    shutdown: Shutdown | None = None,
 ) -> dict[int, TrialOutcome]:
     """Runs trials of a study one after the other, each from its checkpoint if there is one.
 
@@ -51,20 +53,29 @@ def run(
       time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); its checkpoint stays.
       on_progress: called before compiling, before training and after each epoch; a step is an epoch.
       on_finished: called with each trial as soon as it ended. Its checkpoint is removed when this returns.
+      shutdown: of this process.
 
     Returns:
       How each trial ended.
+
+    Raises:
+      Stopped: the process is to end; the trial under way is saved.
     """
+    shutdown = shutdown or Shutdown()
     running = _FactorizationRun(
-        study, Training(ratings, study, _mesh(study.cores)), checkpoints, time_limit_seconds, on_progress
+        study, Training(ratings, study, _mesh(study.cores)), checkpoints, time_limit_seconds, on_progress, shutdown
     )
     outcomes: dict[int, TrialOutcome] = {}
-    for trial in trials:
-        rows, end = running.trial(trial)
-        on_finished(running.record(trial, rows, end))
-        outcomes[trial.id] = end
-        if end.reason != "time_limit":
-            checkpoints.remove(trial.id)
+    with shutdown.first(lambda: None):
+        for trial in trials:
+            rows, end = running.trial(trial)
+            with shutdown.lock:
+                on_finished(running.record(trial, rows, end))
+                outcomes[trial.id] = end
+                if end.reason != "time_limit":
+                    checkpoints.remove([trial.id])
+            if shutdown.requested:
+                raise Stopped
     return outcomes
 
 
@@ -90,8 +101,10 @@ class _FactorizationRun:
         checkpoints: Checkpoints,
         limit: float | None,
         on_progress: Callable[[RunProgress], None],
+        shutdown: Shutdown,
     ):
         self._study, self._training, self._checkpoints, self._limit = study, training, checkpoints, limit
+        self._shutdown = shutdown
         self._bytes: dict[str, int] = {}  # known once everything is compiled
         self._first_seconds: float | None = None  # of the epoch that compiles
         self._an_epoch_seconds = 0.0
@@ -123,18 +136,28 @@ class _FactorizationRun:
         rows: list[dict[str, float]] = []
         if checkpoint is not None and self._could_be(checkpoint, tables):
             tables, rows = _restore(tables, checkpoint.arrays), list(checkpoint.rows)
+        self._shutdown.saved = bool(rows)
         while len(rows) < self._study.epochs:
             if rows and self._late():
+                self._save(trial, key, tables, rows)
                 return rows, TrialOutcome("INCOMPLETE", "time_limit", max([0, *_evaluated_rows(rows)]))
             tables, row, finite = self._epoch(tables, weights, self._evaluated(len(rows) + 1))
             rows.append(row)
             if not finite:
                 return rows, TrialOutcome("INFEASIBLE", None, len(rows))
             if len(rows) < self._study.epochs:
-                arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tables)]
-                self._checkpoints.save(trial.id, key, Checkpoint(len(rows), rows, arrays))
+                if self._shutdown.requested or self._checkpoints.due():
+                    self._save(trial, key, tables, rows)
+                if self._shutdown.requested:
+                    raise Stopped
                 self._report({len(rows): 1})
         return rows, TrialOutcome("COMPLETE", None, len(rows))
+
+    def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[dict[str, float]]) -> None:
+        with self._shutdown.lock, self._checkpoints.saving():
+            arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tables)]
+            self._checkpoints.save(trial.id, key, Checkpoint(len(rows), rows, arrays))
+            self._shutdown.saved = True
 
     def record(self, trial: Trial, rows: list[dict[str, float]], end: TrialOutcome) -> Record:
         """The measurements of a trial, with the seconds that the run has taken so far."""
@@ -156,14 +179,11 @@ class _FactorizationRun:
 
     def _could_be(self, checkpoint: Checkpoint, tables: FactorTables) -> bool:
         """Whether a checkpoint, which is untrusted, has the arrays and the rows it must."""
-        shapes = [(array.shape, array.dtype) for array in checkpoint.arrays]
-        same_shapes = shapes == [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tables)]
-        names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.epochs + 1)]
-        return (
-            same_shapes
-            and names == [row.keys() for row in checkpoint.rows]
-            and 0 < checkpoint.epochs < self._study.epochs
-        )
+        if checkpoint.step >= self._study.epochs:
+            return False
+        names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.step + 1)]
+        same_names = names == [row.keys() for row in checkpoint.rows]
+        return same_names and same_shapes(checkpoint.arrays, jax.tree.leaves(tables))
 
     def _evaluated(self, epoch: int) -> bool:
         return epoch % self._study.evaluate_every == 0 or epoch == self._study.epochs
@@ -216,9 +236,7 @@ class _FactorizationRun:
         """The key of a checkpoint: a hash of everything that determines the tables bit by bit, and their layout."""
         sides = (self._training.rows, self._training.columns)
         row_hashes = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
-        device = jax.devices()[0]
-        identity = [self._study.plan(), trial.id, trial.seed, dict(trial.metaparameters)]
-        return key_of(*identity, MEASURED, jax.__version__, device.platform, device.device_kind, row_hashes)
+        return key_of(self._study.plan(), trial, MEASURED, row_hashes)
 
 
 def _evaluated_rows(rows: Sequence[dict[str, float]]) -> dict[int, dict[str, float]]:

@@ -5,7 +5,7 @@ import inspect
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +33,8 @@ class Programs(NamedTuple):
       evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``; NaN where a parameter is not
         finite and in lanes that are not active.
       empty: ``() -> carry``; puts the data on the devices.
+      put: ``(carry, {lane: arrays}) -> carry``, which has these arrays in those lanes, the leaves of one lane's carry.
+      lane_shapes: of these.
       metrics: M names.
       lanes: L.
       strategy: map or vmap.
@@ -45,6 +47,8 @@ class Programs(NamedTuple):
     advance: Callable[[Any, Spans], Any]
     evaluate: Callable[[Any, Array], tuple[Array, Array]]
     empty: Callable[[], Any]
+    put: Callable[[Any, Mapping[int, Sequence[np.ndarray]]], Any]
+    lane_shapes: tuple[jax.ShapeDtypeStruct, ...]
     metrics: tuple[str, ...]
     lanes: int
     strategy: str
@@ -257,6 +261,13 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         placed()
         return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
 
+    def put(carry: Any, lanes: Mapping[int, Sequence[np.ndarray]]) -> Any:
+        leaves, structure = jax.tree.flatten(jax.tree.map(np.array, jax.device_get(carry)))
+        for lane, arrays in lanes.items():
+            for leaf, array in zip(leaves, arrays, strict=True):
+                leaf[lane] = array
+        return jax.tree.map(place, jax.tree.unflatten(structure, leaves))
+
     def advance(carry: Any, spans: Spans) -> Any:
         on_devices = place(spans)
         if np.any((spans.start == 0) & (spans.stop > 0)):
@@ -271,6 +282,8 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         advance=advance,
         evaluate=lambda carry, active: shared.evaluate(carry, place(active), placed().splits),
         empty=empty,
+        put=put,
+        lane_shapes=tuple(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in jax.tree.leaves(shared.shapes.carry)),
         metrics=tuple(f"{split}_{kind}" for split in workload.evaluated_splits for kind in workload.metrics),
         lanes=lanes,
         strategy=strategy,

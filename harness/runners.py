@@ -5,8 +5,7 @@ A kind's modules are imported only once one of its studies is to run, so that JA
 
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +17,9 @@ from harness.shutdown import Shutdown
 from results.plans.batch_study import evaluation_steps
 from results.plans.study import Trial
 
+if TYPE_CHECKING:
+    from harness.checkpoints import Checkpoints
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -27,7 +29,7 @@ class Job:
       study: the plan.
       trials: of the study, with distinct ids.
       settings: how to run them.
-      store: folder that the study is kept in.
+      checkpoints: of the study.
       source: what its data are built from where its plan does not say that, plain data; see ``sweeps.readers``.
       best: answers of trials that already ran, for exact pruning to build on.
       on_progress: called with how far the run has come.
@@ -39,7 +41,7 @@ class Job:
     study: Any  # of the kind of the runner
     trials: Sequence[Trial]
     settings: Settings
-    store: Path
+    checkpoints: "Checkpoints"
     source: Mapping[str, Any] | None
     best: BestSteps
     on_progress: Callable[[RunProgress], None]
@@ -77,6 +79,7 @@ def _batch(job: Job) -> Mapping[int, TrialOutcome]:
         on_finished=job.on_finished,
         confirming=job.confirming,
         shutdown=job.shutdown,
+        checkpoints=job.checkpoints,
     ).outcomes
 
 
@@ -88,7 +91,6 @@ def _batch_programs(study: Any) -> Hashable:
 
 def _cores(job: Job) -> Mapping[int, TrialOutcome]:
     from harness import factorizations
-    from harness.checkpoints import Checkpoints
     from workloads import registry
     from workloads.factorization import prepared
 
@@ -100,10 +102,11 @@ def _cores(job: Job) -> Mapping[int, TrialOutcome]:
         job.study,
         job.trials,
         prepared.load(source),
-        Checkpoints(job.store, job.study.name),
+        job.checkpoints,
         time_limit_seconds=job.settings.time_limit_seconds,
         on_progress=job.on_progress,
         on_finished=job.on_finished,
+        shutdown=job.shutdown,
     )
 
 

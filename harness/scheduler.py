@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,13 @@ class Live:
     step: int = 0
     evaluated: int = 0
     unreached: tuple[Target, ...] = ()
+
+
+class Saved(NamedTuple):
+    """A trial that goes on where it was: the steps it had taken, and its metrics (float32[]) by evaluation."""
+
+    step: int
+    evaluations: Sequence[Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +67,19 @@ class TrialScheduler:
         self._live: list[Live] = []
         self._best = dict(best)
         self._prunes = study.pruning == "exact"
+        self._resumed: dict[int, Live] = {}
+
+    def resume(self, trials: Iterable[Trial], saved: Mapping[int, Saved]) -> None:
+        """Has those trials that were saved go on where they were, before any other starts.
+
+        What they have reached counts at once: another trial is pruned against it.
+        """
+        for trial in trials:
+            if trial.id in saved:
+                live = self._resumed[trial.id] = Live(trial, -1, unreached=self._study.targets)
+                for measured in saved[trial.id].evaluations:
+                    self._take_in(live, measured)
+                live.step = saved[trial.id].step
 
     def rounds(self, confirming: Callable[[], Sequence[Trial]] = lambda: ()) -> Iterator[list[Live]]:
         """The trials to advance to their next evaluation, time after time until all are settled.
@@ -76,33 +97,46 @@ class TrialScheduler:
     def next(self) -> list[Live]:
         """The trials to advance to their next evaluation now; empty when all are settled."""
         while self._idle and self._queue:
-            self._live.append(Live(self._queue.popleft(), self._idle.pop(), unreached=self._study.targets))
+            live = self._first()
+            live.lane = self._idle.pop()
+            self._live.append(live)
         if not self._prunes:
             return list(self._live)
         least = min((live.evaluated for live in self._live), default=0)
         return [live for live in self._live if live.evaluated == least]
+
+    def _first(self) -> Live:
+        """Takes the trial that is to start next from the queue: one that goes on, if there is any."""
+        if not self._resumed:
+            return Live(self._queue.popleft(), -1, unreached=self._study.targets)
+        live = self._resumed.pop(next(iter(self._resumed)))
+        self._queue.remove(live.trial)
+        return live
 
     def stop(self, live: Live) -> int:
         """Steps the trial will have taken at its next evaluation."""
         return int(self.grid[live.evaluated])
 
     @property
-    def live(self) -> Counter[int]:
-        """How many trials are in lanes, by the steps they have taken."""
-        return Counter(live.step for live in self._live)
+    def live(self) -> list[Live]:
+        """The trials in lanes."""
+        return list(self._live)
 
     def record(self, live: Live, measured: Mapping[str, np.ndarray], finite: bool) -> None:
         """Takes in the evaluation a trial was advanced to: its metrics (float32[] by name) and whether it is finite."""
+        self._take_in(live, measured)
+        if not finite:
+            self._end(live, "INFEASIBLE")
+        elif (self._study.ends_at and not live.unreached) or live.step == self._study.budget_steps:
+            self._end(live, "COMPLETE")
+
+    def _take_in(self, live: Live, measured: Mapping[str, Any]) -> None:
         steps = live.step = self.stop(live)
         live.evaluated += 1
         reached = [t for t in live.unreached if bool(t.reached(measured[t.metric]))]
         live.unreached = tuple(t for t in live.unreached if t not in reached)
         for target in reached:
             self._best[target] = min(self._best.get(target, (steps, live.trial.id)), (steps, live.trial.id))
-        if not finite:
-            self._end(live, "INFEASIBLE")
-        elif (self._study.ends_at and not live.unreached) or steps == self._study.budget_steps:
-            self._end(live, "COMPLETE")
 
     def prune(self) -> None:
         """Ends the trials that can no longer be the first to reach any target; for after a round of ``record``."""

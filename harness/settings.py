@@ -17,6 +17,9 @@ class Settings:
       shards: devices that each batch is divided over; more than 1 change results within rounding. None: as few as
         memory allows.
       microbatches: parts that each shard of a batch is taken in, one after the other, to save memory; likewise.
+      checkpoint_seconds: how often trials under way are saved, at most; None: only where the run is stopped. A run that
+        goes on from there gives the same numbers.
+      checkpoint_dir: folder or URL that they are saved in; None: beside the results of their study.
     """
 
     lanes: int | None = None
@@ -25,3 +28,5 @@ class Settings:
     part_seconds: float = 15.0
     shards: int | None = None
     microbatches: int | None = None
+    checkpoint_seconds: float | None = 60.0
+    checkpoint_dir: str | None = None

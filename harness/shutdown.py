@@ -1,7 +1,8 @@
-"""Orderly termination of a process that trains: finished trials are handed over first.
+"""Orderly termination of a process that trains: what has finished is handed over, and what is under way is saved.
 
 Python runs handlers of signals only between computations, which may take minutes; so a thread waits for the signal, and
-for the end of the parent process.
+for the end of the parent process. Training comes to a stop by itself, soon after; where it does not, the thread hands
+over what has finished and ends the process.
 """
 
 import contextlib
@@ -9,29 +10,40 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from results.command_line import say
+from results.exit_codes import PREEMPTED, TERMINATED
 
-GRACE_SECONDS = 5.0  # that what is being stored may take until the process ends all the same
-CODE = 128 + signal.SIGTERM
+STOP_SECONDS = 5.0  # that training may take to come to a stop
+SAVE_SECONDS = 60.0  # that what is being stored may take after it
+
+
+class Stopped(Exception):
+    """Training came to a stop because its process is to end; what was under way is saved."""
 
 
 class Shutdown:
     """The work to do before the process ends.
 
     Attributes:
-      lock: held while finished trials are counted or stored; the process does not end meanwhile.
+      lock: held while finished trials are counted or stored, or others saved; the process does not end meanwhile.
+      requested: whether the process is to end; whoever trains stops where that can be gone on with.
+      saved: whether there is anything that can be gone on with.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._first: Callable[[], None] = lambda: None
+        self.requested = False
+        self.saved = False
+        self._signalled = False
+        self._first: Callable[[], None] | None = None
 
     @contextlib.contextmanager
     def first(self, hand_over: Callable[[], None]) -> Iterator[None]:
-        """Within, the process calls ``hand_over`` before it ends."""
+        """Within, the process calls ``hand_over`` before it ends, and whoever trains looks at ``requested``."""
         before, self._first = self._first, hand_over
         try:
             yield
@@ -42,12 +54,16 @@ class Shutdown:
     def end(self) -> NoReturn:
         """Ends the process."""
         try:
-            if self.lock.acquire(timeout=GRACE_SECONDS):
+            if self.lock.acquire(timeout=SAVE_SECONDS) and self._first is not None:
                 self._first()
         except Exception as error:  # a disk that gave out, or somebody else has the study by now
             say(f"the last finished trials are not stored: {error}")
         finally:
-            os._exit(CODE)
+            self.leave()
+
+    def leave(self) -> NoReturn:
+        """Ends the process, of which everything is stored; what is saved makes the difference to whoever started it."""
+        os._exit(PREEMPTED if self._signalled and self.saved else TERMINATED)
 
     def watch(self, parent: int) -> None:
         """Starts to watch for SIGTERM and for the end of the parent, either of which ends the process.
@@ -66,7 +82,11 @@ class Shutdown:
             waiting = select.poll()  # select takes no descriptor beyond 1,023
             for each in (reader, parent):
                 waiting.register(each, select.POLLIN)
-            waiting.poll()
+            self._signalled = reader in dict(waiting.poll())
+            self.requested = True
+            deadline = time.monotonic() + STOP_SECONDS
+            while self._first is not None and time.monotonic() < deadline:
+                time.sleep(0.01)
             self.end()
 
         threading.Thread(target=wait, daemon=True).start()

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, ParamSpec
 
+from results import exit_codes
 from results.bad_input import BadInput, nearest, printable
 
 P = ParamSpec("P")
@@ -45,16 +46,17 @@ MOST_COLUMNS = 120  # of help
 OUTPUT_FLAGS = ("--csv", "--json", "--wide")
 
 
-class _Terminated(BaseException):
-    """SIGTERM as an exception, like KeyboardInterrupt."""
+class Terminated(BaseException):
+    """SIGTERM as an exception, like KeyboardInterrupt; ``saved`` if there is anything under way to go on with."""
+
+    saved = False
 
 
 def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
     """Makes the main function of a command return its exit code, whatever happens in it.
 
-    Users never see a traceback for an error of theirs: invalid input, or a disk or a network that failed, is one line
-    and code 2; an interrupt is 130 and SIGTERM 143, after an orderly end; 141 means that the reader of the output,
-    such as head, closed the pipe.
+    Users never see a traceback for an error of theirs: invalid input, or a disk or a network that failed, is one line.
+    The codes are those of ``results.exit_codes``.
     """
 
     @functools.wraps(main)
@@ -70,7 +72,7 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
         except BrokenPipeError:  # Python's own flush at exit must not fail again
             for stream in (sys.stdout, sys.stderr):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            return 141
+            return exit_codes.UNREAD
 
     return wrapped
 
@@ -397,24 +399,24 @@ def _exit_code(main: Callable[[], int | None]) -> int:
         return int(exiting.code or 0)
     except BadInput as error:
         say(f"error: {error}")
-        return 2
+        return exit_codes.INVALID
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         if error.name is None or package in _OURS:
             raise
         say(f"error: the package {package} is not installed for {sys.executable}; {_INSTALLED}")
-        return 2
+        return exit_codes.INVALID
     except BrokenPipeError:
         raise
     except OSError as error:
         say(f"error: {_reason(error)}")
-        return 2
+        return exit_codes.INVALID
     except KeyboardInterrupt:
         say("interrupted; stored results are kept; the same sweep continues from there")
-        return 128 + signal.SIGINT
-    except _Terminated:
+        return exit_codes.INTERRUPTED
+    except Terminated as terminated:
         say("terminated; stored results are kept; the same sweep continues from there")
-        return 128 + signal.SIGTERM
+        return exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED
 
 
 def _reason(error: OSError) -> str:
@@ -428,7 +430,7 @@ def _terminable() -> Iterator[None]:
     """Turns SIGTERM into an exception, so that the command can end in an orderly way."""
 
     def terminated(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        raise Terminated
 
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     if ours:

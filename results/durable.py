@@ -61,7 +61,10 @@ def location(text: "Location") -> Folder:
 
     try:
         path = UPath(text)
-        return Path(path.path) if path.protocol in ("file", "local") else path
+        if path.protocol in ("file", "local"):
+            return Path(path.path)
+        _ = path.fs  # whose package may not be installed
+        return path
     except (ValueError, ImportError) as error:
         raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
 
@@ -115,13 +118,16 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
     return created
 
 
-def replace(path: Path, *pieces: bytes | memoryview) -> None:
+def replace(path: Folder, *pieces: bytes | memoryview) -> None:
     """Creates a file, or atomically replaces one: at every moment either the old or the whole new file is there.
 
     Args:
-      path: in a folder that exists.
+      path: in a folder that exists. Local, or of an fsspec file system that puts whole objects in their place.
       pieces: everything the file holds, in order.
     """
+    if not isinstance(path, Path):
+        path.fs.pipe_file(path.path, b"".join(pieces))
+        return
     temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
         _write(temporary, *pieces)

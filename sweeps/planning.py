@@ -1,6 +1,7 @@
 """The request: a command line or studies read into plans, by kind, and what a store lacks of them."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -171,3 +172,10 @@ def _check(settings: Settings, workers: int | None) -> None:
         raise BadInput(f"time_limit_seconds must be above 0, not {limit:g}")
     if interval < 0:
         raise BadInput(f"part_seconds must be at least 0, not {interval:g}")
+    if settings.checkpoint_seconds is not None and not settings.checkpoint_seconds >= 0:
+        raise BadInput(f"checkpoint_seconds must be at least 0, not {settings.checkpoint_seconds:g}")
+    folder = None if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
+    if isinstance(folder, Path):
+        there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise BadInput(f"checkpoint_dir={settings.checkpoint_dir}: {there} is no folder that can be written to")

@@ -3,6 +3,7 @@
 import collections
 import datetime
 import functools
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from harness.runners import RUNNERS, Job
 from harness.scheduler import BestSteps, TrialOutcome
 from harness.settings import Settings
 from harness.shutdown import Shutdown
-from results import store
+from results import durable, store
 from results.plans.plan import Plan
 from results.plans.study import Trial
 from results.rules import answers, confirmation
@@ -52,6 +53,9 @@ def run_study(
       on_progress: called with how far the run has come.
       source: what its data are built from where its plan does not say that; see ``sweeps.planning.Request``.
       shutdown: of this process, which does not end in the middle of a write.
+
+    Raises:
+      Stopped: the process is to end; the trials under way are saved, and the next call goes on with them.
     """
     shutdown = shutdown or Shutdown()
     began = time.perf_counter()
@@ -70,13 +74,22 @@ def run_study(
                     claim.write(tables(study, part, about))
 
             best = _best(study, claim) if study.pruning == "exact" else {}
+            checkpoints = _checkpoints(folder, study, settings)
             outcomes = RUNNERS[study.kind].run(
-                Job(study, trials, settings, folder, source, best, on_progress, write, confirming, shutdown)
+                Job(study, trials, settings, checkpoints, source, best, on_progress, write, confirming, shutdown)
             )
         if not claim.visible:
             with shutdown.lock:
                 claim.commit(study)
     return _summary(study, outcomes, time.perf_counter() - began)
+
+
+def _checkpoints(folder: Path, study: Plan, settings: Settings) -> Any:
+    from harness.checkpoints import Checkpoints  # which imports JAX
+
+    beside = folder if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
+    seconds = settings.checkpoint_seconds
+    return Checkpoints(beside / study.name, math.inf if seconds is None else seconds)
 
 
 def record_failure(folder: Path, study: Plan, reason: str) -> RunSummary:

@@ -68,6 +68,8 @@ class StudyConfig:
     store: str = MISSING
     mixed_backends: bool = False
     time_limit_seconds: float | None = None
+    checkpoint_seconds: float | None = None
+    checkpoint_dir: str | None = None
 
 
 @dataclasses.dataclass

@@ -22,6 +22,7 @@ from analysis.trials import steps
 from results import __main__ as results_cli
 from results import command_line
 from results.bad_input import BadInput
+from results.exit_codes import CAUSES
 from results.plans import schema
 from sweeps import composition, overrides
 from workloads import preparable
@@ -216,3 +217,8 @@ def test_the_documentation_builds_without_a_warning_and_needs_no_network(tmp_pat
         page = (tmp_path / "html" / path).read_text()
         assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(https?:)?//", page), path
         assert "mailto:" not in page, path
+
+
+def test_the_page_on_stopping_has_every_exit_code() -> None:
+    rows = [f"| {code} | {' | '.join(cause)} |" for code, cause in CAUSES.items()]
+    assert "\n".join(rows) in (ROOT / "docs" / "stopping.md").read_text()

@@ -13,18 +13,33 @@ SCHEMA_VERSION = 4
 VERSION_KEY = b"scaling_limits_schema"
 
 
+RESULT, PROVENANCE, TIMING = "result", "provenance", "timing"
+
+
 class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+      name, type, meaning: as stored.
+      otherwise: what is written where nothing is said.
+      says: what the values are: a result, which is the same wherever and however often a study was stopped and gone on
+        with, the provenance of results, or what they took.
+    """
+
     name: str
     type: pa.DataType
     meaning: str
-    otherwise: str | None = None  # what is written where nothing is said
+    otherwise: str | None = None
+    says: str = RESULT
 
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
 STUDIES = (
     Column("study", _TEXT, "name of the study: readable slug and short hash of its plan"),
-    Column("run", pa.int32(), "number of the run, the claim under which it wrote; a study grows by runs"),
+    Column(
+        "run", pa.int32(), "number of the run, the claim under which it wrote; a study grows by runs", says=PROVENANCE
+    ),
     Column("dataset", pa.string(), "name of the data set"),
     Column("model", pa.string(), "name of the model, then its options"),
     Column("optimizer", pa.string(), "name of the optimizer"),
@@ -33,42 +48,60 @@ STUDIES = (
     Column("evaluation_ratio", pa.float64(), "evaluations are at steps growing by this factor"),
     Column("evaluation_spacing", pa.float64(), "steps per evaluation that the cap on their cost left at least"),
     Column("pruning", pa.string(), "exact: curves of losing trials are cut short; off: they are not"),
-    Column("planned_trials", pa.int32(), "trials asked for when the run was made"),
+    Column("planned_trials", pa.int32(), "trials asked for when the run was made", says=PROVENANCE),
     Column("plan", pa.string(), "the whole identity of the study, JSON"),
-    Column("started_at", pa.string(), "when the run began, UTC, ISO 8601"),
-    Column("code_version", pa.string(), "version of this software"),
-    Column("git_commit", pa.string(), "commit of this software, with +dirty for uncommitted changes; null outside git"),
-    Column("python_version", pa.string(), "version of Python"),
-    Column("package_versions", pa.string(), "versions of the packages that computed, JSON"),
-    Column("backend", pa.string(), "cpu, gpu or tpu; null if the run failed before it had one"),
-    Column("device_kind", pa.string(), "what JAX calls the device; of a CPU, the model of the processor"),
-    Column("device_count", pa.int32(), "devices the run used"),
-    Column("emulated", pa.bool_(), "more devices than physical cores: times say nothing about speed"),
-    Column("physical_cores", pa.int32(), "physical cores the process could run on"),
-    Column("affinity", pa.string(), "logical processors the process was bound to, such as 0,1"),
-    Column("lanes", pa.int32(), "trials advanced by one program call"),
-    Column("lane_strategy", pa.string(), "map (one after the other) or vmap (batched)"),
-    Column("shards", pa.int32(), "devices that each batch was divided over"),
-    Column("microbatches", pa.int32(), "parts that each shard of a batch was taken in, one after the other"),
-    Column("compile_seconds", pa.float64(), "seconds spent building programs, cached or not"),
-    Column("run_seconds", pa.float64(), "seconds from the first program call to the last, without compiling"),
-    Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps"),
-    Column("evaluate_seconds", pa.float64(), "the part of run_seconds inside evaluations"),
-    Column("trial_steps", pa.int64(), "training steps taken, summed over trials"),
+    Column("started_at", pa.string(), "when the run began, UTC, ISO 8601", says=PROVENANCE),
+    Column("code_version", pa.string(), "version of this software", says=PROVENANCE),
     Column(
-        "seconds_per_step", pa.float64(), "train_seconds / trial_steps; with several lanes the reciprocal of throughput"
+        "git_commit",
+        pa.string(),
+        "commit of this software, with +dirty for uncommitted changes; null outside git",
+        says=PROVENANCE,
+    ),
+    Column("python_version", pa.string(), "version of Python", says=PROVENANCE),
+    Column("package_versions", pa.string(), "versions of the packages that computed, JSON", says=PROVENANCE),
+    Column("backend", pa.string(), "cpu, gpu or tpu; null if the run failed before it had one", says=PROVENANCE),
+    Column(
+        "device_kind", pa.string(), "what JAX calls the device; of a CPU, the model of the processor", says=PROVENANCE
+    ),
+    Column("device_count", pa.int32(), "devices the run used", says=PROVENANCE),
+    Column("emulated", pa.bool_(), "more devices than physical cores: times say nothing about speed", says=PROVENANCE),
+    Column("physical_cores", pa.int32(), "physical cores the process could run on", says=PROVENANCE),
+    Column("affinity", pa.string(), "logical processors the process was bound to, such as 0,1", says=PROVENANCE),
+    Column("lanes", pa.int32(), "trials advanced by one program call", says=PROVENANCE),
+    Column("lane_strategy", pa.string(), "map (one after the other) or vmap (batched)", says=PROVENANCE),
+    Column("shards", pa.int32(), "devices that each batch was divided over", says=PROVENANCE),
+    Column(
+        "microbatches",
+        pa.int32(),
+        "parts that each shard of a batch was taken in, one after the other",
+        says=PROVENANCE,
+    ),
+    Column("compile_seconds", pa.float64(), "seconds spent building programs, cached or not", says=TIMING),
+    Column(
+        "run_seconds", pa.float64(), "seconds from the first program call to the last, without compiling", says=TIMING
+    ),
+    Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps", says=TIMING),
+    Column("evaluate_seconds", pa.float64(), "the part of run_seconds inside evaluations", says=TIMING),
+    Column("trial_steps", pa.int64(), "training steps taken, summed over trials", says=TIMING),
+    Column(
+        "seconds_per_step",
+        pa.float64(),
+        "train_seconds / trial_steps; with several lanes the reciprocal of throughput",
+        says=TIMING,
     ),
     Column(
         "seconds_per_epoch",
         pa.float64(),
         "seconds_per_step times training examples over batch size; null without epochs",
+        says=TIMING,
     ),
 )
 
 TRIALS = (
     Column("study", _TEXT, "name of the study"),
     Column("trial", pa.int32(), "number of the trial within its study, from 0; k million + i repeats trial i"),
-    Column("run", pa.int32(), "number of the run that made the trial, as in studies"),
+    Column("run", pa.int32(), "number of the run that made the trial, as in studies", says=PROVENANCE),
     Column(
         "role", pa.string(), "search, or confirm: one of the best trials of the search again, on a fresh seed", "search"
     ),
@@ -87,9 +120,9 @@ MEASUREMENTS = (
 _MEAN = "without compiling; the mean of the epochs since the measurement before"
 # Of measurements of factorizations, after their metrics: what these epochs took.
 COSTS = (
-    Column("row_half_seconds", pa.float32(), f"seconds of solving all rows, {_MEAN}"),
-    Column("column_half_seconds", pa.float32(), f"seconds of solving all columns, {_MEAN}"),
-    Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling"),
+    Column("row_half_seconds", pa.float32(), f"seconds of solving all rows, {_MEAN}", says=TIMING),
+    Column("column_half_seconds", pa.float32(), f"seconds of solving all columns, {_MEAN}", says=TIMING),
+    Column("evaluation_seconds", pa.float32(), "seconds of evaluating, without compiling", says=TIMING),
     Column("bytes_per_core", pa.int64(), "bytes of both tables and all work that each core holds"),
     Column("peak_bytes_per_core", pa.int64(), "bytes that each core holds at most, as the compiler tells"),
 )

@@ -2,6 +2,7 @@
 
     claim-<number>.json          created exclusively; its number is a fencing token, and `parts` its cut-off
     part-<seq>-<token>.arrows    the seq-th part of the study, written under claim `token`
+    checkpoint-<trial>           a trial under way, for whoever goes on with the study, and for nobody else
     confirm-<number>.json        how often the best trial is asked to be run again; with -<top>, the best of so many
     commit-<number>.json         the commit record; its number is that of the claim that sealed the study
 
@@ -41,6 +42,7 @@ class Listing(NamedTuple):
       confirms: how the best trials were asked to be run again.
       claims, commits: their numbers.
       parts: all of them, counting or not.
+      checkpoints: (trial, name) of each.
       others: names of everything else.
     """
 
@@ -49,6 +51,7 @@ class Listing(NamedTuple):
     claims: tuple[int, ...]
     commits: tuple[int, ...]
     parts: tuple[Part, ...]
+    checkpoints: tuple[tuple[int, str], ...]
     others: tuple[str, ...]
 
     @property
@@ -80,6 +83,11 @@ def commit_number(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def checkpoint_file(trial: int, index: int = 0, count: int = 1) -> str:
+    """The name of a checkpoint of a trial, by process ``index`` of ``count``."""
+    return f"checkpoint-{trial:09d}" if count == 1 else f"checkpoint-{trial:09d}-{index}-of-{count}"
+
+
 def _digits(number: int) -> str:
     """Six of them; BadInput for a number that has more, as nobody would see a file of such a name."""
     if number > MOST:
@@ -92,6 +100,7 @@ _KINDS = {  # by how a name begins
     "confirm": ("confirms", re.compile(r"confirm-([0-9]{6})(?:-([0-9]{3}))?\.json")),
     "claim": ("claims", re.compile(r"claim-([0-9]{6})\.json")),
     "commit": ("commits", re.compile(r"commit-([0-9]{6})\.json")),
+    "checkpoint": ("checkpoints", re.compile(r"checkpoint-([0-9]{9})(?:-([0-9]+)-of-([0-9]+))?")),
     "part": ("parts", re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows")),
 }
 _OF_COMMIT = re.compile(r"(?:commit|studies|trials|measurements|envelope)-([0-9]{6})\.(?:json|parquet|arrow)")
@@ -110,6 +119,9 @@ def listing(names: Iterable[str]) -> Listing:
         kind, pattern = _KINDS.get(name.partition("-")[0], ("others", None))
         if pattern is None or (match := pattern.fullmatch(name)) is None:
             by_kind["others"].append(name)
+            continue
+        if kind == "checkpoints":
+            by_kind[kind].append((int(match[1]), name))
             continue
         numbers = [int(digits) for digits in match.groups() if digits]
         by_kind[kind].append(_MADE_OF[kind](*numbers) if kind in _MADE_OF else numbers[0])

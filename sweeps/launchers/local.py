@@ -24,6 +24,7 @@ from harness import processors
 from harness.run_progress import RunProgress
 from harness.runners import RUNNERS
 from harness.settings import Settings
+from results import command_line, exit_codes
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
@@ -36,7 +37,7 @@ Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processo
 
 ATTEMPTS = 2  # a study whose worker died is run once more
 WAIT_SECONDS = 1.0  # between looks at a sweep of which nothing is heard
-END_SECONDS = 9.0  # that a worker has to hand over what has finished before it is killed
+END_SECONDS = 30.0  # that a worker has to save what it is at before it is killed; on an idle machine it takes two
 # The program of a worker: it imports what its parent would, and searches no other folder.
 PROGRAM = """
 import json, sys
@@ -213,7 +214,10 @@ def _run(
         pool[dead.slot] = start(dead.slot, *slots[dead.slot])
         if dead.study is None:
             return
-        RUNNERS[dead.study.kind].after_death(dead.study)
+        if dead.process.returncode == exit_codes.PREEMPTED:  # somebody ended it alone; it is no fault of the study
+            attempts[dead.study.name] -= 1
+        else:
+            RUNNERS[dead.study.kind].after_death(dead.study)
         if attempts[dead.study.name] < ATTEMPTS:
             queue.append(dead.study)
             on_progress(StudyUpdate(dead.study, None))
@@ -247,6 +251,9 @@ def _run(
                     end(study, StudyOutcome(news.value))
                 else:
                     end(study, record_failed(store, study, "failed", news.value))
+    except command_line.Terminated as terminated:
+        terminated.saved = exit_codes.PREEMPTED in end_all(pool)
+        raise
     finally:
         end_all(pool)
     return outcomes
@@ -269,8 +276,8 @@ def exit_description(exitcode: int) -> str:
     return f"by signal {-exitcode} ({signal.strsignal(-exitcode)}){hint}"
 
 
-def end_all(workers: Sequence[Worker]) -> None:
-    """Ends processes, each once it has handed over what has finished."""
+def end_all(workers: Sequence[Worker]) -> list[int]:
+    """Ends processes, each once it has handed over what has finished and saved the rest; their exit codes."""
     for one in workers:
         one.orders.close()
         one.process.terminate()
@@ -280,6 +287,7 @@ def end_all(workers: Sequence[Worker]) -> None:
             one.process.wait(max(0.0, deadline - time.monotonic()))
         one.process.kill()
         one.bury()
+    return [one.process.returncode for one in workers]
 
 
 def _order(store: Path, study: Plan, settings: Settings, source: Mapping[str, Any] | None) -> worker.Order:

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.shutdown import Shutdown
+from harness.shutdown import Shutdown, Stopped
 from results.bad_input import BadInput
 
 _ROOT = Path(__file__).parents[2]
@@ -70,8 +70,8 @@ def main(descriptor: int, cpus: Sequence[int]) -> None:
 def _tell(orders: Connection, news: News, shutdown: Shutdown) -> None:
     try:
         orders.send(news)
-    except OSError:  # the parent is gone
-        shutdown.end()
+    except OSError:  # the parent does not listen any more
+        shutdown.requested = True
 
 
 def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
@@ -91,6 +91,8 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
             source=order.source,
             shutdown=shutdown,
         )
+    except Stopped:
+        shutdown.leave()
     except Exception as error:
         return News("failed", failure(error))
     return News("done", summary)

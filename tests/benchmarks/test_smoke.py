@@ -11,6 +11,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FAST = ("quickstart", "fits", "figures")
 SLOW = (
+    "checkpoints",
     "commands",
     "stores",
     "engine",

@@ -27,13 +27,13 @@ class Dying(Checkpoints):
     where = ""
     epoch = 0
 
-    def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
-        if checkpoint.epochs != self.epoch:
-            super().save(trial, key, checkpoint)
+    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: tuple[int, int] = (0, 1)) -> None:
+        if checkpoint.step != self.epoch:
+            super().save(trial, key, checkpoint, part)
             return
         if self.where == "saving":
             os.fsync = lambda file: die()
-        super().save(trial, key, checkpoint)
+        super().save(trial, key, checkpoint, part)
         if self.where == "between":
             die()
         column_half = Training.column_half
@@ -49,7 +49,7 @@ class Dying(Checkpoints):
 def main(store: str, plan: str, where: str, epoch: str) -> None:
     compile_cache.enable()
     study = from_plan(json.loads(plan), 1)
-    kept = Dying(Path(store), study.name)
+    kept = Dying(Path(store) / study.name, 0.0)
     kept.where, kept.epoch = where, int(epoch)
     factorizations.run(study, search.draw(study, [0]), ratings(60, 48, 300), kept)  # type: ignore[arg-type]
 

@@ -1,6 +1,5 @@
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -12,15 +11,14 @@ from harness.checkpoints import Checkpoint, Checkpoints
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkpoints:
-    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "cache"))
-    return Checkpoints(tmp_path / "store", "a-study")
+def kept(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(tmp_path / "store" / "a-study")
 
 
-def checkpoint(epochs: int = 2) -> Checkpoint:
+def checkpoint(step: int = 2) -> Checkpoint:
     every = np.arange(1 << 16, dtype=np.uint16).view(jnp.bfloat16).reshape(256, 256)  # NaNs and all
-    rows = [{"recall": 0.1 + epoch, "objective": float("nan")} for epoch in range(epochs)]
-    return Checkpoint(epochs, rows, [every, np.array([[1e-45, np.inf]], np.float32), np.zeros((0, 3), np.float32)])
+    rows = [{"recall": 0.1 + epoch, "objective": float("nan")} for epoch in range(step)]
+    return Checkpoint(step, rows, [every, np.array([[1e-45, np.inf]], np.float32), np.zeros((0, 3), np.float32)])
 
 
 def test_everything_survives_to_the_bit(kept: Checkpoints) -> None:
@@ -28,12 +26,12 @@ def test_everything_survives_to_the_bit(kept: Checkpoints) -> None:
     kept.save(7, "key", checkpoint())
     found = kept.load(7, "key")
     assert found is not None
-    assert found.epochs == 2
+    assert found.step == 2
     assert repr(found.rows) == repr(checkpoint().rows)
     for array, saved in zip(checkpoint().arrays, found.arrays, strict=True):
         assert (array.dtype, array.shape) == (saved.dtype, saved.shape)
         assert array.tobytes() == saved.tobytes()
-    assert [file.name for file in kept.folder.iterdir()] == ["trial-000007"]
+    assert [file.name for file in kept.folder.iterdir()] == ["checkpoint-000000007"]
 
 
 def test_only_the_trial_it_is_of_believes_it(kept: Checkpoints) -> None:
@@ -41,11 +39,39 @@ def test_only_the_trial_it_is_of_believes_it(kept: Checkpoints) -> None:
     kept.save(0, "key", checkpoint())
     assert kept.load(0, "another") is None
     assert kept.load(1, "key") is None
-    assert Checkpoints(kept.folder, "a-study").load(0, "key") is None
-    kept.remove(0)
-    assert kept.load(0, "key") is None
-    assert not kept.folder.exists()
-    kept.remove(0)
+    assert Checkpoints(kept.folder / "another").load(0, "key") is None
+    for _ in range(2):
+        kept.remove([0])
+        assert kept.load(0, "key") is None
+    Checkpoints(kept.folder / "another").remove([0])
+
+
+def test_every_process_has_a_file_of_its_own(kept: Checkpoints) -> None:
+    for i in range(2):
+        kept.save(3, "key", checkpoint(i + 1), part=(i, 2))
+    assert sorted(file.name for file in kept.folder.iterdir()) == [f"checkpoint-000000003-{i}-of-2" for i in (0, 1)]
+    for i in range(2):
+        found = kept.load(3, "key", part=(i, 2))
+        assert found is not None and found.step == i + 1
+    assert kept.load(3, "key") is None
+    assert kept.load(3, "key", part=(0, 4)) is None
+    kept.remove([3])
+    assert list(kept.folder.iterdir()) == []
+
+
+def test_saving_takes_a_small_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(checkpoints.time, "perf_counter", lambda: now[0])
+    kept = Checkpoints(tmp_path, 60.0)
+    saved = []
+    while now[0] < 2000:
+        now[0] += 1
+        if kept.due():
+            with kept.saving():
+                now[0] += 2
+            saved.append(now[0])
+    assert saved == [62, *range(264, 2000, 202)]
+    assert Checkpoints(tmp_path, 0.0).due()
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "padded"])
@@ -61,7 +87,13 @@ def test_a_damaged_one_is_none(kept: Checkpoints, damage: str) -> None:
 
 def line(**changes: object) -> bytes:
     """The line of a checkpoint after one epoch with one array of two numbers."""
-    told = {"format": 1, "key": "key", "epochs": 1, "rows": [{"recall": 0.5}], "arrays": [[[2], "float32"]]}
+    told = {
+        "format": checkpoints.FORMAT,
+        "key": "key",
+        "step": 1,
+        "rows": [{"recall": 0.5}],
+        "arrays": [[[2], "float32"]],
+    }
     return json.dumps(told | changes).encode() + b"\n"
 
 
@@ -75,8 +107,8 @@ def line(**changes: object) -> bytes:
         b"{}\n",
         b"[" * 100_000 + b"\n",
         b"\xff\xfe\n",
-        line(epochs=2),
-        line(epochs="1"),
+        line(step=0),
+        line(step="1"),
         line(rows=None),
         line(rows=["recall"]),
         line(rows=[{"recall": "0.5"}]),
@@ -105,13 +137,3 @@ def test_a_hand_made_one_is_none(kept: Checkpoints, made: bytes) -> None:
     file.unlink()
     file.mkdir()
     assert kept.load(0, "key") is None
-
-
-def test_forgotten_ones_go(kept: Checkpoints) -> None:
-    kept.save(0, "key", checkpoint())
-    old = kept.folder.stat().st_mtime - checkpoints.FORGOTTEN_SECONDS - 1
-    os.utime(kept.folder, (old, old))
-    other = Checkpoints(kept.folder, "another")
-    other.save(0, "key", checkpoint())
-    assert not kept.folder.exists()
-    assert other.load(0, "key") is not None

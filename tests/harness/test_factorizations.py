@@ -33,12 +33,12 @@ class Kept(Checkpoints):
     """Remembers everything it is told to save."""
 
     def __init__(self, store: Path, study: str):
-        super().__init__(store, study)
+        super().__init__(store / study, 0.0)
         self.seen: dict[tuple[int, int], list[bytes]] = {}
 
-    def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
-        super().save(trial, key, checkpoint)
-        self.seen[trial, checkpoint.epochs] = [array.tobytes() for array in checkpoint.arrays]
+    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: tuple[int, int] = (0, 1)) -> None:
+        super().save(trial, key, checkpoint, part)
+        self.seen[trial, checkpoint.step] = [array.tobytes() for array in checkpoint.arrays]
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def calm(study: Factorization, tmp_path_factory: pytest.TempPathFactory) -> tupl
     assert [dict(progress.live) for progress in told[2:4]] == [{1: 1}, {2: 1}]
     assert dict(told[-1].ended) == {EPOCHS: 2} and told[-1].trials_ended == 2
     assert 0 < told[-1].train_seconds < told[-1].seconds
-    assert not kept.folder.exists()
+    assert not list(kept.folder.glob("*"))
     return records, kept
 
 
@@ -131,11 +131,11 @@ def test_without_time_trials_wait_and_go_on(
         factorizations.TrialOutcome("INCOMPLETE", "time_limit", 0),
     ]
     assert [record.step.tolist() for record in records] == [[1], []]
-    assert kept.folder.exists()
+    assert list(kept.folder.iterdir())
     records, _ = run(study, [0, 1], tmp_path)
     for record, other in zip(records, calm[0], strict=True):
         assert_same(record, other)
-    assert not kept.folder.exists()
+    assert not list(kept.folder.glob("*"))
 
 
 @pytest.mark.parametrize("what", ["an array less", "another shape", "another dtype", "other columns", "too many rows"])
@@ -145,8 +145,8 @@ def test_a_checkpoint_that_is_none_of_ours_is_not_gone_on_from(
     keys: list[str] = []
 
     class Keyed(Kept):
-        def save(self, trial: int, key: str, checkpoint: Checkpoint) -> None:
-            super().save(trial, key, checkpoint)
+        def save(self, trial: int, key: str, checkpoint: Checkpoint, part: tuple[int, int] = (0, 1)) -> None:
+            super().save(trial, key, checkpoint, part)
             keys.append(key)
 
     kept = Keyed(tmp_path, study.name)
@@ -159,7 +159,7 @@ def test_a_checkpoint_that_is_none_of_ours_is_not_gone_on_from(
         "another shape": saved._replace(arrays=[first[:-1], *others]),
         "another dtype": saved._replace(arrays=[first.astype(np.float32), *others]),
         "other columns": saved._replace(rows=[{"recall": 0.5}]),
-        "too many rows": saved._replace(epochs=EPOCHS + 1, rows=saved.rows * (EPOCHS + 1)),
+        "too many rows": saved._replace(step=EPOCHS + 1, rows=saved.rows * (EPOCHS + 1)),
     }
     kept.save(0, keys[0], made[what])
     (record,), kept = run(study, [0], tmp_path)
@@ -200,7 +200,7 @@ def test_tables_that_are_not_finite_end_a_trial(study: Factorization, tmp_path: 
     for recall in factorizations.RECALLS:
         assert np.isnan(record.metrics[f"{recall}_error"]).all()
     assert record.metrics["row_half_seconds"][0] > 0
-    assert not kept.folder.exists()
+    assert not list(kept.folder.glob("*"))
 
 
 def test_an_objective_that_is_not_finite_ends_a_trial_with_what_was_measured(

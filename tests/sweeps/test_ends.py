@@ -1,4 +1,4 @@
-"""However a sweep is ended, what its workers had finished is stored, and they end with it."""
+"""However a sweep is ended, what its workers had finished is stored, what was under way saved, and they end with it."""
 
 import collections
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from results import store
+from results import exit_codes, store
 from results.checks import verify
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 10.0  # in which the workers of a sweep end, whatever ended it
+SECONDS = 8.0  # in which the workers of a sweep end, whatever ended it: five, and what saving takes
 SWEEP = """
 import sys
 from results import command_line, store
@@ -103,7 +103,7 @@ def _ended_and_stored(
         time.sleep(0.01)
     took = time.monotonic() - began
     listener.join()
-    assert sweep.wait(SECONDS) == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[by]
+    assert sweep.wait(SECONDS) == {signal.SIGINT: 130, signal.SIGTERM: exit_codes.PREEMPTED, signal.SIGKILL: -9}[by]
     assert took < SECONDS
     _, finished = told[-1]
     assert 0 < finished < 16
@@ -112,6 +112,7 @@ def _ended_and_stored(
     assert study is not None
     assert not store.is_running(folder, name)
     assert store.progress(folder, study).ledger.infeasible == finished
+    assert len(list((folder / name).glob("checkpoint-*"))) == 16 - finished
     assert verify.run(folder, lambda line: None) == 0
     assert sweep.stderr is not None
     if by != signal.SIGKILL:

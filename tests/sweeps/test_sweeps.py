@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from harness import processors
@@ -24,17 +23,11 @@ from sweeps import overrides, planning, status
 from sweeps.launchers import local
 from sweeps.run import run_study
 
+from ..same import assert_same
+
 
 def run(*overrides: str) -> int:
     return sweeps_cli.main(list(overrides))
-
-
-def assert_same(one: Path, other: Path) -> None:
-    """The two stores hold the same trials and measurements, to the bit."""
-    a, b = store.read(one), store.read(other)
-    pd.testing.assert_frame_equal(a.trials.drop(columns="run"), b.trials.drop(columns="run"), check_exact=True)
-    pd.testing.assert_frame_equal(a.measurements, b.measurements, check_exact=True)
-    assert len(a.measurements) > 0
 
 
 def test_the_ci_preset_and_its_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
