@@ -15,6 +15,8 @@ import pytest
 from results import exit_codes, store
 from results.checks import verify
 
+from ..same import assert_same
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 8.0  # in which the workers of a sweep end, whatever ended it: five, and what saving takes
 SWEEP = """
@@ -119,3 +121,47 @@ def _ended_and_stored(
         err = sweep.stderr.read()
         assert err.endswith("ed; stored results are kept; the same sweep continues from there\n"), err
         assert err.count("\n") == 1
+
+
+def started(line: tuple[str, ...], store_folder: Path, **environment: str) -> subprocess.Popen[str]:
+    """A sweep by the real command."""
+    command = [sys.executable, "-m", "sweeps", *line, f"store={store_folder}"]
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    return subprocess.Popen(command, **pipes, text=True, cwd=ROOT, env=os.environ | environment)  # type: ignore[call-overload, no-any-return]
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Waits until something holds, for a minute at most."""
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert condition()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_sigterm_with_nothing_to_go_on_with_has_a_code_of_its_own(
+    tmp_path: Path, children: Callable[[int], list[int]]
+) -> None:
+    with started(LINE, tmp_path / "store") as sweep:
+        until(lambda: children(sweep.pid))
+        sweep.send_signal(signal.SIGTERM)
+        assert sweep.wait(SECONDS) == exit_codes.TERMINATED
+
+
+GRAPH = (
+    *("task=webgraph_synthetic", "ratings.rows=90", "ratings.columns=80", "ratings.links=500"),
+    *("ratings.communities=8", "ratings.exponent=6", "ratings.heldout_rows=20", "als.dim=4", "als.epochs=400"),
+)
+
+
+@pytest.mark.slow
+def test_a_factorization_that_is_terminated_goes_on(tmp_path: Path) -> None:
+    with started((*GRAPH, "checkpoint_seconds=0"), tmp_path / "ended") as sweep:
+        until(lambda: list(tmp_path.glob("ended/*/checkpoint-*")))
+        sweep.send_signal(signal.SIGTERM)
+        assert sweep.wait(SECONDS) == exit_codes.PREEMPTED
+    for folder in ("ended", "calm"):  # by somebody else, who has compiled nothing yet
+        elsewhere = {"HOME": str(tmp_path / "home"), "SCALING_LIMITS_CACHE": str(tmp_path / "cache")}
+        with started(GRAPH, tmp_path / folder, **elsewhere) as sweep:
+            assert sweep.wait(120) == exit_codes.DONE
+    assert_same(tmp_path / "ended", tmp_path / "calm")
