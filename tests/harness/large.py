@@ -19,7 +19,7 @@ from tests.harness.exchanged import COLLECTIVE
 from tests.harness.on_tpu import ENVIRONMENT
 
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "resnet_50": ("resnet", {"blocks": [3, 4, 6, 3], "width": 64, "norm": "ghost", "group": 16}),
+    "resnet_50": ("resnet", {"blocks": [3, 4, 6, 3], "width": 64, "norm": "ghost", "group": 32}),
     "transformer_base": (
         "transformer_base",
         {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048, "dropout": 0.1},
