@@ -1,6 +1,6 @@
 """A program: ResNet-50 and Transformer base, lowered and compiled for TPUs that are not there.
 
-    python -m tests.harness.large TOPOLOGY NETWORK BATCH_SIZE MICROBATCHES [PRECISION]
+    python -m tests.harness.large TOPOLOGY NETWORK BATCH_SIZE MICROBATCHES [PRECISION [GROUP]]
 
 Prints as JSON the number of parameters, and for the training and the evaluation program the processor seconds of
 lowering and compiling, the GiB that a core needs with all arguments, and the collectives. All cores share every batch.
@@ -19,7 +19,7 @@ from tests.harness.exchanged import COLLECTIVE
 from tests.harness.on_tpu import ENVIRONMENT
 
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "resnet_50": ("resnet", {"blocks": [3, 4, 6, 3], "width": 64, "norm": "ghost", "group": 32}),
+    "resnet_50": ("resnet", {"blocks": [3, 4, 6, 3], "width": 64, "norm": "ghost"}),
     "transformer_base": (
         "transformer_base",
         {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048, "dropout": 0.1},
@@ -32,8 +32,8 @@ SIZES: dict[str, tuple[int, int, tuple[int, ...], str, tuple[int, ...], int]] = 
 }
 
 
-def workload(name: str, precision: str) -> Any:
-    """A network at its size, on data of which there are the shapes alone."""
+def workload(name: str, precision: str, group: int) -> Any:
+    """A network at its size, on data of which there are the shapes alone; ResNet-50 with norms over ``group``."""
     import numpy as np
 
     from workloads import losses, registry
@@ -59,10 +59,13 @@ def workload(name: str, precision: str) -> Any:
         feed=nothing,
     )
     model, options = OPTIONS[name]
+    options |= {"group": group} if model == "resnet" else {}
     return registry.workload(row, model, options, "momentum", precision)
 
 
-def main(topology: str, name: str, batch_size: int, microbatches: int, precision: str = "float32") -> None:
+def main(
+    topology: str, name: str, batch_size: int, microbatches: int, precision: str = "float32", group: int = 16
+) -> None:
     """Prints what was found."""
     import jax
     import numpy as np
@@ -75,7 +78,7 @@ def main(topology: str, name: str, batch_size: int, microbatches: int, precision
 
     devices = np.array(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
     on = Mesh(devices.reshape(1, -1), (TRIAL, DATA), axis_types=(AxisType.Auto, AxisType.Auto))
-    of = workload(name, precision)
+    of = workload(name, precision, group)
     shapes = programs.shapes(of, on, 1)
     params, _ = jax.eval_shape(of.init, jax.random.key(0))
     found: dict[str, Any] = {"parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
@@ -100,7 +103,8 @@ def main(topology: str, name: str, batch_size: int, microbatches: int, precision
 
 
 if __name__ == "__main__":
+    _, topology, name, batch_size, microbatches, *further = sys.argv
     os.environ |= ENVIRONMENT
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = folder  # the library keeps a lock there
-        main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])
+        main(topology, name, int(batch_size), int(microbatches), *further[:1], *map(int, further[1:]))

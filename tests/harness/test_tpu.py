@@ -41,18 +41,25 @@ def test_bfloat16_is_found_where_it_is_asked_for() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("topology", "network", "batch_size", "microbatches", "most_gib"),
+    ("topology", "network", "batch_size", "microbatches", "group", "most_gib"),
     [
-        ("v5e:2x2", "resnet_50", "1024", "8", 8),
-        ("v3:8x16", "resnet_50", "4096", "1", 4),
-        ("v5e:2x2", "transformer_base", "1024", "4", 8),
-        ("v3:8x16", "transformer_base", "1024", "1", 4),
+        ("v5e:2x2", "resnet_50", "1024", "8", "32", 8),  # as many as a microbatch has
+        (
+            "v3:8x16",
+            "resnet_50",
+            "4096",
+            "1",
+            "16",
+            4,
+        ),  # as many as a core has: more would sum over cores in every norm
+        ("v5e:2x2", "transformer_base", "1024", "4", "1", 8),
+        ("v3:8x16", "transformer_base", "1024", "1", "1", 4),
     ],
 )
 def test_networks_at_their_sizes_fit_and_compile(
-    topology: str, network: str, batch_size: str, microbatches: str, most_gib: int
+    topology: str, network: str, batch_size: str, microbatches: str, group: str, most_gib: int
 ) -> None:
-    found = compiled("large", topology, network, batch_size, microbatches, "bfloat16")
+    found = compiled("large", topology, network, batch_size, microbatches, "bfloat16", group)
     assert found["parameters"] == PARAMETERS[network]
     assert found["train"]["GiB"] <= most_gib
     assert found["train"]["processor seconds"] <= 200
