@@ -10,7 +10,8 @@ own, so that one that crashes or hangs costs no other. The checks:
 - device: JAX computes on the accelerator that the machine has, and not on its CPU.
 - precision: products and convolutions of float32 are float32, compared with float64 of NumPy, and not the TF32 or
   bfloat16 that a device takes by default; with precision=bfloat16 a gradient is rounded as bfloat16 is.
-- release: a study of the published release, measured again here, does not contradict what was published.
+- release: a study of the published release, measured again here, does not contradict what was published, and its first
+  losses are the same within rounding.
 - lanes: 32 trials of digits side by side against one at a time, in turn, in one run.
 - resume: a sweep that is told to stop (SIGTERM) ends with exit code 75, and the same command goes on from there, to the
   tables of a sweep that was never stopped: equal on a CPU, losses within 0.1 % elsewhere.
@@ -37,6 +38,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results import durable
+from results.bad_input import BadInput, number_of
 from results.command_line import guarded
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,6 +59,7 @@ TOLERANCE = 1e-3  # of losses after a resumption, where results are not bitwise 
 RESUMED = ["task=digits_fc", "optimizer=momentum", "batch_size=64", "trials=8", "pruning=off", "task.targets=[]"]
 RESUMED += ["optimizer.space.learning_rate={scale: LOG, low: 1e-3, high: 1e-2}", "launcher.workers=1"]
 RESUMED_STEPS, LONGER, ATTEMPTS, TRAINED_SECONDS = 40_000, 8, 3, 1.0
+MOST_APART = 1e-5  # 6e-7 between batched lanes and lanes in turn on a CPU
 RELEASED = ["+experiment=published/digits", "task=digits_fc", "optimizer=momentum", "batch_size=64"]
 
 
@@ -234,7 +237,7 @@ def release(smoke: bool) -> Finding:
         at_most("answers that contradict the release", len(differ), 0, f"of {len(judged)}"),
         at_least("answers that were judged", len(judged), 1),
         Number("trials in both", float(both["trial"].nunique())),
-        Number("largest relative difference of a loss at the first evaluation", apart),
+        at_most("largest relative difference of a loss at the first evaluation", apart, MOST_APART),
     ]
     return Finding(numbers, "; ".join(dict.fromkeys(row["why"] for row in differ)))
 
@@ -473,7 +476,9 @@ def main() -> int:
     kind, count = processors.accelerators()  # or the one line that says what to install
     began = time.perf_counter()
     report = about(kind, count) | {"smoke": options.smoke, "seconds": 0.0, "checks": []}
-    print(f"{count or 'no'} accelerators ({kind}); {report['device_kind']}, {report['package_versions']}", flush=True)
+    versions = ", ".join(f"{name} {version}" for name, version in report["package_versions"].items())
+    what = number_of(count, kind.upper()) if count else "no accelerator"
+    print(f"{what}; {report['device_kind']}; Python {report['python_version']}, {versions}", flush=True)
     names = options.only or list(CHECKS)
     for i, name in enumerate(names, 1):
         print(f"[{i}/{len(names)}] {name}, at most {CHECKS[name].seconds:.0f} s", flush=True)
@@ -506,16 +511,21 @@ def child(name: str, smoke: bool) -> Finding:
 
 
 def about(kind: str, count: int) -> dict[str, Any]:
-    """Where the numbers are from: software, and the device as JAX names it, which another process asks."""
+    """Where the numbers are from: software, and the device as JAX names it, which another process asks.
+
+    Raises:
+      BadInput: JAX does not start, or not on the accelerators that are there, such as with a driver that is too old.
+    """
     code = "import json; from harness import provenance as p; print(json.dumps(p.software() | p.device()))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment("device"), capture_output=True, text=True, check=False
     )
     if done.returncode:
-        from results.bad_input import BadInput
-
         raise BadInput(last_line(done.stderr))
     found = json.loads(done.stdout.splitlines()[-1])
+    if found["backend"] != kind:
+        backend = found["backend"]
+        raise BadInput(f"this machine has {count} {kind}, and JAX computes on {backend}: {last_line(done.stderr)}")
     versions = json.loads(found.pop("package_versions"))
     return {"accelerators": kind, "accelerator_count": count} | found | {"package_versions": versions}
 
