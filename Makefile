@@ -1,5 +1,7 @@
 # `make quickstart` and `make test` are all a fresh machine needs (Python ≥ 3.11). Both make .venv and re-use it.
+# `make quickstart EXTRA=cuda` installs JAX's plugin for NVIDIA GPUs beside the rest, EXTRA=tpu that for TPUs.
 PYTHON ?= python3
+EXTRA ?=
 BIN := .venv/bin
 STORE ?= results/local
 FIGURES ?= figures
@@ -19,12 +21,19 @@ define NEW_VENV
 rm -rf .venv && $(PYTHON) -m venv .venv
 endef
 
-.PHONY: unusable quickstart test test-all test-plan attack check figures notebooks docs page published published-large mlperf bench lock clean
+.PHONY: unusable quickstart first-contact test test-all test-plan attack check figures notebooks docs page published published-large mlperf bench lock clean
 
-quickstart: .venv/installed
+# Without a plugin of JAX's it is on the CPU, whatever else is there.
+quickstart: export JAX_PLATFORMS := $(if $(EXTRA)$(wildcard .venv/installed-*),$(JAX_PLATFORMS),cpu)
+quickstart: .venv/installed $(EXTRA:%=.venv/installed-%)
 	$(BIN)/python -m sweeps +experiment=quickstart store=$(STORE) -m
 	$(BIN)/python -m sweeps +experiment=alx2022/quickstart store=$(STORE) -m
 	$(BIN)/python -m analysis all --store $(STORE) --out $(FIGURES)
+
+# What a GPU or TPU host computes, and how fast, in ten minutes: build/first-contact.json. docs/accelerators.md reads it.
+first-contact: .venv/installed $(EXTRA:%=.venv/installed-%)
+	mkdir -p build
+	$(BIN)/python benchmarks/first_contact.py --json build/first-contact.json
 
 test: check
 	$(BIN)/python -m pytest -n 2
@@ -33,8 +42,7 @@ test-all: check
 	$(BIN)/python -m pytest -n 2 -m 'not attack and not plan'
 
 # What the compiler of TPUs makes of the programs; it needs no TPU, and is installed beside the rest.
-test-plan: .venv/installed
-	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --constraints requirements.lock --editable '.[plan]'
+test-plan: .venv/installed-tpu
 	$(BIN)/python -m pytest -n 2 -m plan
 
 # The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
@@ -111,16 +119,22 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/als.py
 	$(BIN)/python benchmarks/als_evaluation.py
 
-# Versions of everything, for every Python and system at once; names and versions only.
+# Versions of everything, for every Python and system at once; names and versions only. Those of the plugins agree.
+LOCK := uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-header
 lock: .venv/installed
-	$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --extra dev --no-header \
-	  --output-file requirements.lock pyproject.toml
+	$(BIN)/$(LOCK) --extra dev --output-file requirements.lock pyproject.toml
+	for extra in cuda tpu; do $(BIN)/$(LOCK) --extra $$extra --constraints requirements.lock --no-annotate \
+	  --output-file requirements-$$extra.lock pyproject.toml || exit; done
 
 .venv/installed: requirements.lock pyproject.toml $(UNUSABLE)
 	$(if $(UNUSABLE),$(NEW_VENV))
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --compile-bytecode --requirements requirements.lock
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps --editable .
+	touch $@
+
+.venv/installed-%: requirements-%.lock .venv/installed
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --requirements $<
 	touch $@
 
 clean:

@@ -2,12 +2,13 @@
 
     python benchmarks/training.py [--against DIR] [--precision bfloat16] [--json FILE] [--smoke]
 
-1. Steps per second of one trial, evaluations left out: the engine's compiled calls in turn with a hand-written
-   flax/optax loop of donated jitted steps over the same data, resident on the device. ResNet-50 and Transformer base at
-   their sizes on an accelerator, a tiny form of each on a CPU, and the small tasks.
+1. Steps per second of one trial on one device, evaluations left out: the engine's compiled calls in turn with a
+   hand-written flax/optax loop of donated jitted steps over the same data, resident on the device, in the same
+   precision. ResNet-50 and Transformer base at their sizes on an accelerator, a tiny form of each on a CPU, and the
+   small tasks.
 2. Model FLOPs utilisation = M × steps per second / peak. M are the operations of the matrix products and convolutions
    in one step's loss and its gradient as the network defines them, two for each product of two numbers
-   (``harness.flops``); the peak is that of the device for dense products of bfloat16, by its data sheet.
+   (``harness.flops``); the peak is that of the device for dense products of bfloat16, by its vendor (``PEAKS``).
 3. On a CPU: a step of eight lanes on eight emulated devices, batches divided over all eight, or in four microbatches,
    against one lane a device; processor time.
 4. With --against DIR: processor seconds of training of whole studies by another checkout in turn with this one.
@@ -30,18 +31,21 @@ if os.environ.get("JAX_PLATFORMS") == "cpu" or "--emulated" in sys.argv:
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS, CALLS = 5, 3
-# Operations per second of dense bfloat16 products, by the start of the device's kind: the vendors' data sheets.
+# Operations per second of dense bfloat16 products, by the start of the kind of a device as JAX names it, of which the
+# longest counts. NVIDIA's data sheets often state them with sparsity, which doubles them; Google's are on the page of
+# each TPU below cloud.google.com/tpu/docs.
 PEAKS = {
-    "NVIDIA H100": 989.4e12,
-    "NVIDIA H200": 989.4e12,
-    "NVIDIA A100": 312e12,
-    "TPU v3": 61.5e12,  # a core
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5p": 459e12,
-    "TPU v6 lite": 918e12,
+    "NVIDIA H100 80GB HBM3": 989.4e12,  # H100 Tensor Core GPU Architecture, table of H100 SXM5
+    "NVIDIA H200": 989.4e12,  # H200 data sheet, SXM: 1,979 with sparsity
+    "NVIDIA A100": 312e12,  # A100 data sheet
+    "TPU v3": 61.5e12,  # v3: 123 a chip of two cores, each a device
+    "TPU v4": 275e12,  # v4
+    "TPU v5 lite": 197e12,  # v5e
+    "TPU v5": 459e12,  # v5p
+    "TPU v6 lite": 918e12,  # v6e
 }
 GOALS = {"resnet_50": 0.35, "transformer_base": 0.5}  # of the peak, in bfloat16
+MICROBATCHES = (1, 2, 4, 8)  # as few as memory allows
 DIVIDED = ("digits_fc", "pydoc_transformer")
 COST, REPEATS = 1.05, 5
 STUDIES = {"digits_fc": (64, 20_000), "digits_cnn": (64, 800), "pydoc_transformer": (16, 120)}  # batch size, steps
@@ -134,8 +138,39 @@ def key_of_task(task: str, batch_size: int, precision: str) -> Any:
     return programs_key(study)
 
 
+def case(name: str, precision: str, smoke: bool) -> tuple[Any, int]:
+    """The key of the programs of a network or task, whose data are in the registry, and the steps of a call."""
+    if name in SMALL:
+        batch_size, steps = SMALL[name]
+        return key_of_task(name, batch_size, precision), 2 if smoke else steps
+    network = (LARGE | TINY)[name]
+    register(network)
+    return key_of(network, precision), network.steps
+
+
+def fitting(key: Any, lanes: int) -> Any:
+    """The division of a batch into as few microbatches as the memory of a device allows."""
+    from harness import mesh, programs
+    from harness.division import Division
+
+    free = mesh.device_bytes()
+    for count in MICROBATCHES:
+        built, _ = programs.programs_for(key, lanes, programs.default_strategy(), Division(1, count))
+        if free is None or built.bytes <= free:
+            break
+    return built.division
+
+
+def peak() -> float | None:
+    """Operations per second of a device of this process, of dense bfloat16 products; None where the table lacks it."""
+    import jax
+
+    kind = jax.local_devices()[0].device_kind
+    return max(((len(name), value) for name, value in PEAKS.items() if kind.startswith(name)), default=(0, None))[1]
+
+
 def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None = None) -> Callable[[], float]:
-    """Trial-steps per second of calls of the compiled programs."""
+    """Trial-steps per second of calls of the compiled programs; ``lanes`` is a multiple of the groups of devices."""
     import jax
     import numpy as np
 
@@ -175,7 +210,10 @@ def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None =
 
 
 def by_hand(key: Any, steps: int) -> Callable[[], float]:
-    """Steps per second of a hand-written loop: a donated jitted step on data that are on the device."""
+    """Steps per second of a hand-written loop: a donated jitted step on data that are on one device.
+
+    Its products of float32 are float32, as ours are, which accelerators compute in fewer bits unless told.
+    """
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -209,10 +247,11 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
     def rate() -> float:
         nonlocal params, state, rule
         began = time.perf_counter()
-        for at in range(CALLS * steps):
-            rows = rng.permutation(count)[:batch_size]
-            params, state, rule = step(params, state, rule, train, rows, jax.random.fold_in(key_of_trial, at))
-        jax.block_until_ready(params)
+        with jax.default_matmul_precision("highest"):
+            for at in range(CALLS * steps):
+                rows = rng.permutation(count)[:batch_size]
+                params, state, rule = step(params, state, rule, train, rows, jax.random.fold_in(key_of_trial, at))
+            jax.block_until_ready(params)
         return CALLS * steps / (time.perf_counter() - began)
 
     rate()
@@ -224,37 +263,29 @@ def speed(report: Any, precision: str) -> None:
     import jax
     from report import in_turn, median_ratio
 
-    from harness import flops, programs
-    from harness.division import Division
+    from harness import flops, mesh, programs
 
-    device = jax.local_devices()[0]
-    peak = next((value for name, value in PEAKS.items() if device.device_kind.startswith(name)), None)
-    networks = TINY if device.platform == "cpu" or report.smoke else LARGE
-    cases = {}
-    for name, network in networks.items():
-        register(network)
-        cases[name] = (key_of(network, precision), network.steps)
-    for name, (batch_size, steps) in SMALL.items():
-        cases[name] = (key_of_task(name, batch_size, precision), 2 if report.smoke else steps)
-    for name, (key, steps) in cases.items():
-        work = {"ours": ours(key, 1, Division(), steps), "by hand": by_hand(key, steps)}
+    devices, most = mesh.groups(1), peak()
+    for name in (*(TINY if jax.default_backend() == "cpu" or report.smoke else LARGE), *SMALL):
+        key, steps = case(name, precision, report.smoke)
+        work = {"ours": ours(key, devices, fitting(key, devices), steps), "by hand": by_hand(key, steps)}
         rates = in_turn(work, 1 if report.smoke else ROUNDS, name)
-        what = f"{name}, batch {key.batch_size}, {precision}"
-        rate = statistics.median(rates["ours"])
+        mine = [rate / devices for rate in rates["ours"]]  # of one device, as by hand
+        what, rate = f"{name}, batch {key.batch_size}, {precision}", statistics.median(mine)
         report.add(f"{what}: steps per second", rate, "1/s")
-        report.add(f"{what}: ours / hand-written loop", median_ratio(rates["ours"], rates["by hand"]), "×")
+        report.add(f"{what}: ours / hand-written loop", median_ratio(mine, rates["by hand"]), "×")
         operations = flops.step_flops(programs.workload_of(key), key.batch_size)
-        report.add(f"{what}: operations of a step", operations / 1e9, "G")
-        if peak is not None:
-            goal = GOALS.get(name) if precision == "bfloat16" else None
-            report.add(f"{what}: model FLOPs utilisation", operations * rate / peak, "of 1", goal)
+        report.add(f"{what}: operations of a step", operations / 1e6, "M")
+        if most is not None and precision == "bfloat16":
+            report.add(f"{what}: model FLOPs utilisation", operations * rate / most, "of 1", GOALS.get(name))
+        programs.forget()
 
 
 def divided(report: Any) -> None:
     """Eight lanes on eight emulated devices: by lane, by shards, in microbatches; of the same processor time."""
     command = [sys.executable, __file__, "--emulated", *(["--smoke"] if report.smoke else [])]
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     for name, ratio in json.loads(done.stdout.splitlines()[-1]).items():
         report.add(name, ratio, "×")
 

@@ -1,9 +1,19 @@
 """The processors this process may run on: physical cores, and accelerators. Does not initialise JAX."""
 
+import importlib.util
 import math
 import os
 import platform
 from pathlib import Path
+
+from results.bad_input import BadInput
+
+DEVICES = Path("/dev")
+# What JAX needs for accelerators of a kind: modules, of which one will do; the extra that has them; what they are.
+PLUGINS = {
+    "gpu": (("jax_cuda12_plugin", "jax_cuda13_plugin"), "cuda", "NVIDIA GPU"),
+    "tpu": (("libtpu",), "tpu", "TPU"),
+}
 
 
 def affinity() -> tuple[int, ...]:
@@ -36,15 +46,37 @@ def model() -> str:
 
 
 def accelerators() -> tuple[str, int]:
-    """The kind and number of the machine's accelerators: ("gpu", n), ("tpu", n), or ("cpu", 0)."""
+    """The kind and number of the machine's accelerators: ("gpu", n), ("tpu", n), or ("cpu", 0).
+
+    Raises:
+      BadInput: JAX lacks its plugin for them, and would compute on the CPU without a word.
+    """
     if os.environ.get("JAX_PLATFORMS", "").lower() == "cpu":
         return "cpu", 0
+    kind, count = _accelerators_there()
+    if count:
+        _check_plugin(kind)
+    return kind, count
+
+
+def _accelerators_there() -> tuple[str, int]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = sorted(p for p in Path("/dev").glob("nvidia[0-9]*"))
+    gpus = sorted(DEVICES.glob("nvidia[0-9]*"))
     if gpus and visible != "":
         return "gpu", len(visible.split(",")) if visible else len(gpus)
-    tpus = list(Path("/dev").glob("accel[0-9]*")) or list(Path("/dev/vfio").glob("[0-9]*"))
+    tpus = list(DEVICES.glob("accel[0-9]*")) or list((DEVICES / "vfio").glob("[0-9]*"))
     return ("tpu", len(tpus)) if tpus else ("cpu", 0)
+
+
+def _check_plugin(kind: str) -> None:
+    modules, extra, name = PLUGINS[kind]
+    told = kind == "tpu" and os.environ.get("TPU_LIBRARY_PATH")  # where JAX looks first
+    if not told and not any(importlib.util.find_spec(module) for module in modules):
+        raise BadInput(
+            f"this machine has {'an' if kind == 'gpu' else 'a'} {name}, and JAX's plugin for it is not installed: in a "
+            f"checkout make quickstart EXTRA={extra} installs it, elsewhere pip install 'scaling-limits[{extra}]'; "
+            f"JAX_PLATFORMS=cpu goes on without it, on the CPU"
+        )
 
 
 def _quota(default: float) -> float:

@@ -80,6 +80,24 @@ class TestMake:
         assert (done.returncode, "venv .venv" in done.stdout) == (0, False), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("extra", "plugins"), [("cuda", ("jax-cuda12-plugin", "jax-cuda12-pjrt", "jaxlib")), ("tpu", ("libtpu",))]
+)
+def test_the_plugins_of_jax_are_locked_for_every_python(extra: str, plugins: tuple[str, ...]) -> None:
+    def locked(name: str) -> list[str]:
+        return [line.strip() for line in (ROOT / name).read_text().splitlines() if line[:1] not in (" ", "#")]
+
+    everything, own = locked("requirements.lock"), locked(f"requirements-{extra}.lock")
+    names = {line.partition("==")[0] for line in everything}
+    assert {line for line in own if line.partition("==")[0] in names} <= set(everything)
+    versions = {line.partition("==")[2] for line in own if line.startswith("jax==")}
+    for plugin in plugins:
+        mine = {line.partition("==")[2] for line in own if line.startswith(f"{plugin}==")}
+        markers = [{each.partition(" ; ")[2] for each in some} for some in (mine, versions)]
+        assert markers[0] == markers[1] and (plugin == "libtpu" or mine == versions)
+    assert not [line for line in own if "/" in line or line.startswith("-")]  # names and versions only
+
+
 @pytest.mark.parametrize("command", ["sweeps", "sweeps.status", "analysis", "results", "workloads.prepare"])
 def test_an_old_python_and_a_missing_package_are_one_line(command: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -1,0 +1,365 @@
+"""The checks of first_contact.py: what each asks of a device, and what it found."""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+RELEASE = ROOT / "results" / "published"
+PASS, FAIL, MEASURED, NOT_MEASURED, ERROR = "pass", "fail", "measured", "not measured", "error"
+
+# Relative errors of sums of 256 products of standard normal numbers, in NumPy: 3e-7 in float32, 4e-6 in three products
+# of bfloat16, 3e-4 in TF32, 2e-3 in bfloat16.
+MOST_ERROR = 1e-6
+ROUNDED = 1e-4, 5e-2  # relative differences of a gradient in bfloat16
+GOAL_LANES = 20.0
+LANES, LANE_STEPS, ROUNDS = 32, 300, 3
+STOPPED = 75  # exit code
+STOP_SECONDS = 10.0  # from SIGTERM to the end of the process: 5, and as many for saving
+TOLERANCE = 1e-3  # of losses after a resumption, where results are not bitwise identical
+RESUMED = ["task=digits_fc", "optimizer=momentum", "batch_size=64", "trials=8", "pruning=off", "task.targets=[]"]
+RESUMED += ["optimizer.space.learning_rate={scale: LOG, low: 1e-3, high: 1e-2}", "launcher.workers=1"]
+RESUMED_STEPS, LONGER, ATTEMPTS, TRAINED_SECONDS = 40_000, 8, 3, 1.0
+MOST_APART = 1e-5  # 6e-7 between batched lanes and lanes in turn on a CPU
+RELEASED = ["+experiment=published/digits", "task=digits_fc", "optimizer=momentum", "batch_size=64"]
+
+
+class Number(NamedTuple):
+    """A number that a check found.
+
+    Attributes:
+      name, value, unit: what it is; None where it is not finite.
+      goal: in words, such as ≥ 20; None if there is none.
+      met: whether it is met; True if there is none.
+    """
+
+    name: str
+    value: float | None
+    unit: str = ""
+    goal: str | None = None
+    met: bool = True
+
+
+class Finding(NamedTuple):
+    """What a check found: its numbers, and where there is more to say why its outcome is what it is."""
+
+    numbers: Sequence[Number]
+    why: str = ""
+    outcome: str | None = None  # None: what follows from the numbers
+
+    def judged(self) -> str:
+        """The outcome: fail if any goal is missed, pass if all are met, measured if there is none."""
+        if self.outcome is not None:
+            return self.outcome
+        if not all(number.met for number in self.numbers):
+            return FAIL
+        return PASS if any(number.goal for number in self.numbers) else MEASURED
+
+
+class Check(NamedTuple):
+    """A check: ``run(smoke)`` in a process of its own, for so many seconds at most.
+
+    Attributes:
+      run: gives what it found.
+      seconds: limit.
+      on_device: whether this process itself is to compute on the device; others start processes that do.
+      accelerator: whether there is nothing to measure on a CPU.
+    """
+
+    run: Callable[[bool], Finding]
+    seconds: float
+    on_device: bool = True
+    accelerator: bool = False
+
+
+def at_most(name: str, value: float, most: float, unit: str = "") -> Number:
+    """A number that is to be at most so large."""
+    return Number(name, value, unit, f"≤ {most:g}", value <= most)
+
+
+def at_least(name: str, value: float, least: float | None, unit: str = "") -> Number:
+    """A number that is to be at least so large; None: there is no goal."""
+    return Number(name, value, unit) if least is None else Number(name, value, unit, f"≥ {least:g}", value >= least)
+
+
+def device(smoke: bool) -> Finding:
+    """Whether JAX computes on what the machine has, and a program runs there at all."""
+    del smoke
+    import jax
+    import jax.numpy as jnp
+
+    from harness import mesh, processors
+
+    kind, _ = processors.accelerators()
+    backend = jax.default_backend()
+    total = float(jnp.arange(1000).sum())
+    same = Number(f"JAX computes on {kind}", float(backend == kind), "", "= 1", backend == kind)
+    right = Number("sum of 0 to 999", total, "", "= 499500", total == 499_500)
+    found = [same, right, Number("devices of this process", jax.local_device_count())]
+    found += [Number("memory of a device", (mesh.device_bytes() or 0) / 2**30, "GiB")]
+    return Finding(found, "" if backend == kind else f"the machine has {kind}, and JAX computes on {backend}")
+
+
+def precision(smoke: bool) -> Finding:
+    """Relative errors of products, as the engine compiles them, and of a gradient in bfloat16."""
+    import jax
+    import numpy as np
+    import training
+
+    from harness import programs
+    from workloads import registry
+
+    rng = np.random.default_rng(0)
+    rows = 64 if smoke else 1024
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((rows, 256), (256, rows)))
+    images = rng.standard_normal((8, 16, 16, 32), np.float32)  # [N, H, W, C]
+    kernel = rng.standard_normal((3, 3, 32, 64), np.float32)  # [H, W, C, D]
+
+    def product(a: Any, b: Any) -> Any:
+        return a @ b
+
+    def convolution(images: Any, kernel: Any) -> Any:
+        return jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    def of_engine(function: Callable[..., Any], *arguments: Any) -> Any:
+        return jax.device_get(programs._lowered(jax.jit(function), *arguments).compile()(*arguments))
+
+    padded = np.pad(images.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    exact = {
+        "product": a.astype(np.float64) @ b.astype(np.float64),
+        "convolution": sum(
+            padded[:, i : i + 16, j : j + 16] @ kernel[i, j].astype(np.float64) for i in range(3) for j in range(3)
+        ),
+    }
+    numbers = []
+    for function, arguments in ((product, (a, b)), (convolution, (images, kernel))):
+        name = function.__name__
+        error = relative(of_engine(function, *arguments), exact[name])
+        numbers.append(at_most(f"{name} of float32, error", error, MOST_ERROR))
+        plain = relative(jax.device_get(jax.jit(function)(*arguments)), exact[name])
+        numbers.append(Number(f"{name} of float32 with JAX's own setting, error", plain))
+    gradients = {}
+    for each in ("float32", "bfloat16"):
+        key = training.key_of_task("digits_fc", 64, each)
+        workload = programs.workload_of(key)
+        batch = jax.tree.map(lambda array: array[:64], registry.DATASETS["digits"].load().train)
+        params, state = workload.init(jax.random.key(0))
+        keys = jax.random.split(jax.random.key(1), 64)
+
+        def loss(params: Any, state: Any, batch: Any, keys: Any, workload: Any = workload) -> Any:
+            return workload.loss(params, state, batch, None, keys, np.float32(0))[0]
+
+        found = jax.tree.leaves(of_engine(jax.grad(loss), params, state, batch, keys))
+        gradients[each] = np.concatenate([np.ravel(leaf) for leaf in found])
+    low, high = ROUNDED
+    rounded = relative(gradients["bfloat16"], gradients["float32"])
+    numbers.append(
+        Number(
+            "gradient in bfloat16, difference", rounded, "", f"between {low:g} and {high:g}", bool(low < rounded < high)
+        )
+    )
+    return Finding(numbers)
+
+
+def relative(found: Any, exact: Any) -> float:
+    """The norm of the error over that of what is exact."""
+    import numpy as np
+
+    return float(np.linalg.norm(np.asarray(found, np.float64) - exact) / np.linalg.norm(exact))
+
+
+def release(smoke: bool) -> Finding:
+    """A study of the release, run again by a sweep and compared with it."""
+    from results import store
+
+    with tempfile.TemporaryDirectory() as folder:
+        words = [*RELEASED, *(["trials=2", "confirm=0"] if smoke else [])]
+        done = python("-m", "sweeps", *words, f"store={folder}")
+        if done.returncode:
+            return Finding((), last_line(done.stderr), FAIL)
+        compared = python("-m", "analysis", "compare", folder, RELEASE, "--json")
+        if compared.returncode > 1:
+            return Finding((), last_line(compared.stderr), FAIL)
+        rows = [row for row in json.loads(compared.stdout) if row["what"] == "steps" and row["result"][:4] != "only"]
+        (mine,) = store.catalogue(Path(folder))
+        theirs = next(one for one in store.catalogue(RELEASE) if one.study.plan_json == mine.study.plan_json)
+        columns = ["trial", "step", "train_loss", "validation_loss"]
+        here, there = (
+            store.read(place, one.name).measurements[columns] for place, one in ((folder, mine), (RELEASE, theirs))
+        )
+    both = here.merge(there, on=["trial", "step"], suffixes=("", "_released"))
+    first = both[both["step"] == both["step"].min()]
+    apart = max(
+        float((first[name] / first[f"{name}_released"] - 1).abs().max()) for name in ("train_loss", "validation_loss")
+    )
+    judged = [row for row in rows if row["result"] in ("same", "agree", "differ")]
+    differ = [row for row in judged if row["result"] == "differ"]
+    numbers = [
+        at_most("answers that contradict the release", len(differ), 0, f"of {len(judged)}"),
+        at_least("answers that were judged", len(judged), 1),
+        Number("trials in both", float(both["trial"].nunique())),
+        at_most("largest relative difference of a loss at the first evaluation", apart, MOST_APART),
+    ]
+    return Finding(numbers, "; ".join(dict.fromkeys(row["why"] for row in differ)))
+
+
+def lanes(smoke: bool) -> Finding:
+    """Trial-steps per second of all lanes against one lane, in turn."""
+    import jax
+    import training
+    from report import in_turn, median_ratio
+
+    from harness import mesh, programs
+    from harness.division import Division
+
+    key, groups = training.key_of_task("digits_fc", 64, "float32"), mesh.groups(1)
+    steps = 4 if smoke else LANE_STEPS
+    many = LANES * groups
+    work = {str(count): training.ours(key, count, Division(), steps) for count in (groups, many)}
+    rates = in_turn(work, 1 if smoke else ROUNDS, "lanes")
+    numbers = [Number(f"lanes: {count}", statistics.median(rates[count]), "trial-steps/s") for count in work]
+    goal = None if jax.default_backend() == "cpu" else GOAL_LANES
+    ratio = median_ratio(rates[str(many)], rates[str(groups)])
+    way = "one after the other" if programs.default_strategy() == "map" else "side by side"
+    return Finding([*numbers, at_least(f"{LANES} lanes {way} / one at a time", ratio, goal, "×")])
+
+
+def resume(smoke: bool) -> Finding:
+    """A sweep that is stopped and run again, against one that is not stopped."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, steps = Path(name), RESUMED_STEPS // (4 if smoke else 1)
+        for _ in range(ATTEMPTS):
+            code, seconds = stopped(sweep_command(folder / "stopped", steps), folder / "stopped")
+            if code != 0:
+                break
+            steps *= LONGER
+            folder = folder / "longer"
+        else:
+            return Finding((), f"the sweep ended before it could be stopped, even with {steps:,} steps", NOT_MEASURED)
+        runs = [python(*sweep_command(folder / name, steps)) for name in ("stopped", "whole")]
+        if why := next((last_line(run.stderr) for run in runs if run.returncode), ""):
+            return Finding((), why, FAIL)
+        rows, apart, exact = differences(folder / "stopped", folder / "whole")
+    numbers = [
+        Number("exit code of the stopped sweep", code, "", f"= {STOPPED}", code == STOPPED),
+        at_most("seconds from SIGTERM to its end", seconds, STOP_SECONDS, "s"),
+        at_most("trials and evaluations that only one of them has", rows, 0),
+        at_most("largest relative difference of a loss", apart, 0.0 if exact else TOLERANCE),
+    ]
+    lost = f"exit code {code}, not {STOPPED}: unfinished trials started again" if code != STOPPED else ""
+    return Finding(numbers, lost)
+
+
+def sweep_command(store: Path, steps: int) -> list[str]:
+    """The words of the sweep that is stopped, after ``python``."""
+    budget = f"task.budget={{steps: {steps}, epochs: null, examples: null, at_least_steps: null}}"
+    return ["-m", "sweeps", *RESUMED, budget, f"store={store}"]
+
+
+def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
+    """Runs a sweep and tells it to stop once it has trained a second: its exit code, and the seconds it takes to end.
+
+    A sweep that ends before has exit code 0, if nothing is wrong with it.
+    """
+    from harness.run_progress import TRAINING
+    from results.storage import heartbeat
+
+    process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        beats = [heartbeat.read(study) for study in store.glob("*") if study.is_dir()]
+        if any(beat is not None and beat.doing == TRAINING for beat in beats):
+            time.sleep(TRAINED_SECONDS)
+            process.terminate()  # does nothing if it has ended by now
+            break
+        time.sleep(0.1)
+    began = time.perf_counter()
+    return process.wait(), time.perf_counter() - began
+
+
+def differences(one: Path, other: Path) -> tuple[int, float, bool]:
+    """How much two stores of a study differ, which are to be equal.
+
+    Returns:
+      Trials and evaluations that differ, or that one of them lacks; the largest relative difference of a loss; and
+      whether the device is a CPU, whose results are equal to the bit.
+    """
+    from results import store
+
+    here, there = (store.read(folder) for folder in (one, other))
+    rows = 0
+    for name, columns in (("trials", ["trial", "seed", "status", "steps"]), ("measurements", ["trial", "step"])):
+        joined = getattr(here, name)[columns].merge(getattr(there, name)[columns], how="outer", indicator=True)
+        rows += int((joined["_merge"] != "both").sum())
+    both = here.measurements.merge(there.measurements, on=["trial", "step"], suffixes=("", "_other"))
+    losses = [name for name in here.measurements.columns if name.endswith("_loss")]
+    apart = max(float((both[name] / both[f"{name}_other"] - 1).abs().max()) for name in losses)
+    backends = {*here.studies["backend"], *there.studies["backend"]}
+    return rows, apart, backends == {"cpu"}
+
+
+def speed(name: str, precision: str) -> Callable[[bool], Finding]:
+    """A check of the steps per second of a network or task, and of the share of the peak in bfloat16."""
+
+    def measured(smoke: bool) -> Finding:
+        import training
+        from report import in_turn
+
+        from harness import flops, mesh, programs
+
+        key, steps = training.case(name, precision, smoke)
+        devices = mesh.groups(1)
+        began = time.perf_counter()
+        division = training.fitting(key, devices)
+        work = {name: training.ours(key, devices, division, steps)}
+        ready = time.perf_counter() - began
+        rate = statistics.median(in_turn(work, 1 if smoke else ROUNDS, name)[name]) / devices
+        operations = flops.step_flops(programs.workload_of(key), key.batch_size)
+        numbers = [
+            Number("batch size", key.batch_size, "examples"),
+            Number("microbatches", division.microbatches),
+            Number("steps per second of a device", rate, "1/s"),
+            Number("operations of a step", operations / 1e6, "M"),
+            Number("operations per second", operations * rate / 1e12, "T/s"),
+            Number("from lowering to the end of the first call", ready, "s"),
+        ]
+        most = training.peak()
+        if precision != "bfloat16" or most is None:
+            goal = training.GOALS.get(name) if precision == "bfloat16" else None
+            return Finding(numbers, "the peak of this device is not known" if goal else "")
+        share = operations * rate / most
+        numbers += [Number("peak of the device in bfloat16", most / 1e12, "T/s")]
+        numbers += [at_least("model FLOPs utilisation", share, training.GOALS.get(name), "of 1")]
+        return Finding(numbers)
+
+    return measured
+
+
+def python(*words: object) -> "subprocess.CompletedProcess[str]":
+    """Runs Python in the root of the repository."""
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def last_line(text: str) -> str:
+    """The last line of a text that says anything."""
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+
+
+CHECKS = {
+    "device": Check(device, 90),
+    "precision": Check(precision, 90),
+    "release": Check(release, 150, on_device=False),
+    "lanes": Check(lanes, 90),
+    "resume": Check(resume, 150, on_device=False),
+    "speed:digits_fc": Check(speed("digits_fc", "float32"), 60),
+    "speed:digits_cnn": Check(speed("digits_cnn", "float32"), 60),
+    "speed:pydoc_transformer": Check(speed("pydoc_transformer", "float32"), 60),
+    "speed:transformer_base": Check(speed("transformer_base", "bfloat16"), 150, accelerator=True),
+    "speed:resnet_50": Check(speed("resnet_50", "bfloat16"), 150, accelerator=True),
+}
