@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from harness import hosts
 from results import durable
 from results.durable import Folder
 from results.storage import parts
@@ -24,6 +25,7 @@ from results.storage.commits import list_study
 
 FORMAT = 2
 DIGEST_BYTES = 32
+WHOLE = (0, 1)  # saved by the process that leads
 SHARE = 0.01  # of the time of a run that saving may take, about
 
 
@@ -66,7 +68,7 @@ class Checkpoints:
         self._last = time.perf_counter()
         self._interval = max(self._seconds, (self._last - began) / SHARE if self._seconds else 0.0)
 
-    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: tuple[int, int] = (0, 1)) -> None:
+    def save(self, trial: int, key: str, checkpoint: Checkpoint, part: tuple[int, int] = WHOLE) -> None:
         """Saves a checkpoint, replacing the previous one.
 
         Args:
@@ -75,6 +77,8 @@ class Checkpoints:
           checkpoint: to be kept.
           part: of so many processes, each of which saves what its own devices hold, which this is: (index, count).
         """
+        if part == WHOLE and not hosts.leads():
+            return
         durable.make_folder(self.folder)
         about = [[list(array.shape), str(array.dtype)] for array in checkpoint.arrays]
         line = {"format": FORMAT, "key": key, "step": checkpoint.step, "rows": checkpoint.rows, "arrays": about}
@@ -84,8 +88,13 @@ class Checkpoints:
             digest.update(piece)
         durable.replace(self.folder / parts.checkpoint_file(trial, *part), *pieces, digest.digest())
 
-    def load(self, trial: int, key: str, part: tuple[int, int] = (0, 1)) -> Checkpoint | None:
+    def load(self, trial: int, key: str, part: tuple[int, int] = WHOLE) -> Checkpoint | None:
         """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""
+        if part != WHOLE:
+            return self._load(trial, key, part)
+        return hosts.of_leader(self._load(trial, key, part) if hosts.leads() else None)
+
+    def _load(self, trial: int, key: str, part: tuple[int, int]) -> Checkpoint | None:
         try:
             return _read(durable.read(self.folder / parts.checkpoint_file(trial, *part)), key)
         except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
@@ -94,7 +103,7 @@ class Checkpoints:
     def remove(self, trials: Iterable[int]) -> None:
         """Removes the checkpoints of trials, whose rows are stored now, of all processes."""
         ended = set(trials)
-        for trial, file in list_study(self.folder).checkpoints if ended else ():
+        for trial, file in list_study(self.folder).checkpoints if ended and hosts.leads() else ():
             if trial in ended:
                 with contextlib.suppress(OSError):  # it only takes room
                     (self.folder / file).unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from harness import mesh
+from harness import hosts, mesh
 from harness.checkpoints import Checkpoints
 from harness.division import Division, divisions
 from harness.programs import Programs, default_strategy, programs_for, workload_of
@@ -89,7 +89,7 @@ def run(
     saver.resume(trials)
     handed_over: set[int] = set()
     on_progress(RunProgress(TRAINING))
-    last_part = tape.began
+    last_part, rounds, seconds_per_step = tape.began, 0, 0.0
     shutdown = shutdown or Shutdown()
 
     def hand_over() -> None:
@@ -112,7 +112,7 @@ def run(
     with shutdown.first(hand_over):
         for live_trials in scheduler.rounds(searched):
             before = time.perf_counter()
-            stops = _stops(scheduler, live_trials, programs, tape.train_seconds / max(1, tape.trial_steps))
+            stops = _stops(scheduler, live_trials, programs, seconds_per_step)
             spans = _spans(study, live_trials, stops, lanes)
             carry = jax.block_until_ready(programs.advance(saver.restored(carry, live_trials), spans))
             trained = time.perf_counter()
@@ -120,7 +120,7 @@ def run(
             if arrived:
                 active = np.zeros(lanes, bool)
                 active[[live.lane for live in arrived]] = True
-                metrics, finite = jax.device_get(programs.evaluate(carry, active))
+                metrics, finite = hosts.on_host(programs.evaluate(carry, active))
             evaluated = time.perf_counter()
             with shutdown.lock:
                 tape.train_seconds += trained - before
@@ -134,16 +134,19 @@ def run(
                     scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
                 scheduler.prune()
             on_progress(tape.progress(scheduler))
-            if shutdown.requested:
+            if shutdown.requested or hosts.preempted(rounds := rounds + 1):
                 hand_over()
                 save()
                 raise Stopped
-            if settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds:
+            is_late = settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds
+            seconds_per_step, late, due = hosts.numbers_of_leader(
+                tape.train_seconds / max(1, tape.trial_steps), is_late, saver.due()
+            )
+            if late or due:
                 save()
+            if late:
                 with shutdown.lock:
                     scheduler.give_up("time_limit")
-            if saver.due():
-                save()
             if scheduler.outcomes.keys() > handed_over and evaluated - last_part > settings.part_seconds:
                 hand_over()
                 last_part = time.perf_counter()
@@ -225,7 +228,7 @@ def _programs(
 
 def _candidates(study: BatchStudy, settings: Settings, lanes: int, group: int) -> list[tuple[int, Division]]:
     """Lanes and divisions of a batch: first fewer and fewer lanes, then finer and finer divisions."""
-    ways = divisions(study.batch_size, group, jax.local_device_count(), settings.shards, settings.microbatches)
+    ways = divisions(study.batch_size, group, len(mesh.devices()), settings.shards, settings.microbatches)
 
     def of(count: int, division: Division) -> tuple[int, Division]:
         groups = mesh.groups(division.shards)

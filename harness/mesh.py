@@ -8,6 +8,7 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from harness import hosts
 from results.bad_input import BadInput
 from workloads import memory
 from workloads.workload import DATA
@@ -15,31 +16,45 @@ from workloads.workload import DATA
 TRIAL = "trial"
 
 
+def devices() -> list[jax.Device]:
+    """The devices that a study runs on: those of this process, or of all that run it together, host by host."""
+    return sorted(jax.devices(), key=lambda d: (d.process_index, d.id)) if hosts.are_many() else jax.local_devices()
+
+
 def device_bytes() -> int | None:
-    """The memory of a device of this process; None if unknown. On a CPU what is free, evenly for all its devices."""
+    """The memory of a device, the least of all hosts; None if unknown. On a CPU what is free, evenly for all of it."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
-        return free and free // jax.local_device_count()
-    return (device.memory_stats() or {}).get("bytes_limit")
+        own = free and free // jax.local_device_count()
+    else:
+        own = (device.memory_stats() or {}).get("bytes_limit")
+    return hosts.least(own or 0) or None
 
 
 def groups(shards: int) -> int:
-    """How many groups of devices this process has that divide a batch among them; each has lanes of its own."""
-    return max(1, jax.local_device_count() // shards)
+    """How many groups of devices there are that divide a batch among them; each has lanes of its own."""
+    return max(1, len(devices()) // shards)
 
 
 def mesh(shards: int) -> Mesh:
-    """The devices of this process as [trial, data], with ``shards`` on the axis ``data``.
+    """The devices as [trial, data], with ``shards`` on the axis ``data``; a host's are neighbours.
 
     Raises:
       BadInput: the number of devices is not a multiple of ``shards``.
     """
-    devices = jax.local_devices()
-    if len(devices) % shards:
-        raise BadInput(f"shards={shards} does not divide the {len(devices)} devices of this process")
-    shape = (len(devices) // shards, shards)
-    return jax.make_mesh(shape, (TRIAL, DATA), devices=devices, axis_types=(AxisType.Auto, AxisType.Auto))
+    found = devices()
+    if len(found) % shards:
+        raise BadInput(f"shards={shards} does not divide the {len(found)} devices of a study")
+    shape = (len(found) // shards, shards)
+    return jax.make_mesh(shape, (TRIAL, DATA), devices=found, axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def placed(arrays: Any, sharding: NamedSharding) -> Any:
+    """NumPy arrays, which every process has whole, on the devices; each process puts what its own hold."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(arrays, sharding)
+    return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), arrays)
 
 
 def by_lane(mesh: Mesh) -> NamedSharding:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from harness import compile_cache, evaluation, mesh, training
+from harness import compile_cache, evaluation, hosts, mesh, training
 from harness.division import Division
 from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey
@@ -222,9 +222,9 @@ def _data(dataset: str, version: str, source: str, shards: int) -> Data:
     del version  # it tells data apart, and no more
     row = registry.dataset(dataset, json.loads(source))
     loaded, on = row.load(), mesh.mesh(shards)
-    train = None if row.draw or row.feed or loaded.train is None else jax.device_put(loaded.train, mesh.everywhere(on))
+    train = None if row.draw or row.feed or loaded.train is None else mesh.placed(loaded.train, mesh.everywhere(on))
     splits = [evaluation.prepared(row, getattr(loaded, name), shards) for name in row.splits]
-    return Data(train, tuple(jax.device_put(split, mesh.by_shard(on)) for split in splits))
+    return Data(train, tuple(mesh.placed(split, mesh.by_shard(on)) for split in splits))
 
 
 class _SharedPrograms(NamedTuple):
@@ -254,7 +254,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
     lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division.microbatches)
     train = compile_cache.compiled(lowered)
     placed = functools.partial(_data, key.dataset, key.data, source, division.shards)
-    place = functools.partial(jax.device_put, device=mesh.by_lane(on))
+    place = functools.partial(mesh.placed, sharding=mesh.by_lane(on))
     call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], key.batch_size)
 
     def empty() -> Any:
@@ -262,7 +262,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
 
     def put(carry: Any, lanes: Mapping[int, Sequence[np.ndarray]]) -> Any:
-        leaves, structure = jax.tree.flatten(jax.tree.map(np.array, jax.device_get(carry)))
+        leaves, structure = jax.tree.flatten(jax.tree.map(np.array, hosts.on_host(carry)))
         for lane, arrays in lanes.items():
             for leaf, array in zip(leaves, arrays, strict=True):
                 leaf[lane] = array
@@ -276,7 +276,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
             return train(carry, on_devices, placed().train)
         assert call_steps is not None
         batches = fed(workload, spans, call_steps, key.batch_size, division)
-        return train(carry, on_devices, jax.device_put(batches, mesh.fed(on)))
+        return train(carry, on_devices, mesh.placed(batches, mesh.fed(on)))
 
     return Programs(
         advance=advance,

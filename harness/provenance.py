@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from harness import processors
+from harness import hosts, processors
 from results.bad_input import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
@@ -35,16 +35,17 @@ def device(cores: int | None = None) -> dict[str, Any]:
     import jax
 
     try:
-        devices = jax.local_devices()[:cores]
+        devices = (jax.devices() if hosts.are_many() else jax.local_devices())[:cores]
     except (RuntimeError, AssertionError) as error:  # the latter says nothing at all
         request = f" on JAX_PLATFORMS={platforms}" if (platforms := os.environ.get("JAX_PLATFORMS")) else ""
         raise BadInput(f"JAX cannot start{request}: {str(error) or 'it found no such device'}") from None
+    own = [each for each in devices if each.process_index == jax.process_index()]
     backend = jax.default_backend()
     return {
         "backend": backend,
         "device_kind": processors.model() if backend == "cpu" else devices[0].device_kind,
         "device_count": len(devices),
-        "emulated": backend == "cpu" and len(devices) > len(processors.physical_cores()),
+        "emulated": backend == "cpu" and len(own) > len(processors.physical_cores()),
     }
 
 

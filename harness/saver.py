@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from harness import hosts
 from harness.checkpoints import Checkpoint, Checkpoints, key_of, same_shapes
 from harness.programs import Programs
 from harness.scheduler import Live, Saved, TrialScheduler
@@ -82,7 +83,7 @@ class Saver:
             if trial in rows:
                 metrics = zip(self._programs.metrics, map(float, measured), strict=True)
                 rows[trial].append({"step": step, **dict(metrics)})
-        leaves = jax.tree.leaves(jax.device_get(carry)) if live_trials else []
+        leaves = jax.tree.leaves(hosts.on_host(carry)) if live_trials else []
         for live in live_trials:
             checkpoint = Checkpoint(live.step, rows[live.trial.id], [leaf[live.lane] for leaf in leaves])
             checkpoints.save(live.trial.id, self._key(live.trial), checkpoint)

@@ -27,6 +27,18 @@ def main(argv: list[str]) -> int:
     from sweeps import planning
 
     request = planning.request(words)
+    if request.hosts is None:
+        return _sweep(request)
+    from harness import hosts
+    from sweeps.launchers import hosts as together
+
+    say(hosts.start(request.hosts))
+    return together.ended((lambda: _sweep(request)) if hosts.leads() else together.follow)
+
+
+def _sweep(request: "Request") -> int:
+    """Runs what the store of a request lacks."""
+    from sweeps import planning
     from sweeps.readers import READERS
 
     to_run, missing, stored = planning.to_run(request)
@@ -63,11 +75,13 @@ def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int
     """Runs studies, and shows how far they are."""
     from sweeps.display import Display
     from sweeps.forecast import Forecast
-    from sweeps.launchers import local
+    from sweeps.launchers import hosts, local
 
-    workers = len(local.slots(request.workers))
+    workers = 1 if request.hosts else len(local.slots(request.workers))
     forecast = Forecast(to_run, missing, workers, request.settings.time_limit_seconds)
     with Display(request.store, forecast) as display:
+        if request.hosts:
+            return hosts.run_all(request.store, to_run, request.settings, display.hear, sources=request.sources)
         return local.run_all(
             request.store,
             to_run,

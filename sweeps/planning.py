@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import compile_cache, processors
+from harness.hosts import Hosts
 from harness.settings import STRATEGIES, Settings
 from results import durable
 from results.bad_input import BadInput, check_choice
@@ -33,6 +34,7 @@ class Request:
       store: the folder results go to.
       workers: of the local launcher; None leaves it to the machine.
       mixed_backends: whether a study may grow on another backend than it was measured on.
+      hosts: that run every study together; None: this machine alone.
     """
 
     studies: tuple[Plan, ...]
@@ -41,6 +43,7 @@ class Request:
     store: Path
     workers: int | None
     mixed_backends: bool = False
+    hosts: Hosts | None = None
 
 
 def request(line: overrides.CommandLine) -> Request:
@@ -59,8 +62,21 @@ def request(line: overrides.CommandLine) -> Request:
     if not named.strip():
         raise BadInput("store= names no folder; give one, or store=. for this one")
     settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
-    asked = assemble(configured, durable.local(named), settings, first["launcher"]["workers"])
-    return dataclasses.replace(asked, mixed_backends=first["mixed_backends"])
+    launcher = first["launcher"]
+    asked = assemble(configured, durable.local(named), settings, launcher["workers"])
+    return dataclasses.replace(asked, mixed_backends=first["mixed_backends"], hosts=_hosts(launcher))
+
+
+def _hosts(launcher: Mapping[str, Any]) -> Hosts | None:
+    check_choice("launcher.name", launcher["name"], ("local", "hosts"))
+    if launcher["name"] == "local":
+        return None
+    if launcher["coordinator"] is None:
+        raise BadInput("launcher=hosts needs launcher.coordinator=HOST:PORT of host 0, or auto in a cluster")
+    keys = ("coordinator", "hosts", "host", "heartbeat_seconds")
+    hosts = Hosts(*(launcher[key] for key in keys))
+    hosts.check()
+    return hosts
 
 
 def assemble(

@@ -2,14 +2,14 @@
 
 import collections
 import datetime
-import functools
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import compile_cache, provenance, search
+from harness import compile_cache, hosts, provenance, search
 from harness.record import Record, unmeasured
 from harness.run_progress import RunProgress
 from harness.runners import RUNNERS, Job
@@ -64,8 +64,16 @@ def run_study(
     study = store.with_stored_name(folder, study)
     with store.claim(folder, study.name) as claim:
         trials = search.draw(study, _missing(study, claim))
-        confirming = functools.partial(_confirming, study, claim)
-        if trials or confirming():
+        has_work = bool(trials or _confirming(study, claim))
+        best = _best(study, claim) if has_work and study.pruning == "exact" else {}
+        hosts.of_leader(([trial.id for trial in trials], best) if has_work else None)
+        if has_work:
+
+            def confirming() -> list[Trial]:
+                further = _confirming(study, claim)
+                hosts.of_leader([trial.id for trial in further])
+                return further
+
             compile_cache.enable()
             about = provenance.software() | provenance.device(study.devices) | {"started_at": started_at}
 
@@ -73,7 +81,6 @@ def run_study(
                 with shutdown.lock:
                     claim.write(tables(study, part, about))
 
-            best = _best(study, claim) if study.pruning == "exact" else {}
             checkpoints = _checkpoints(folder, study, settings)
             outcomes = RUNNERS[study.kind].run(
                 Job(study, trials, settings, checkpoints, source, best, on_progress, write, confirming, shutdown)
@@ -82,6 +89,30 @@ def run_study(
             with shutdown.lock:
                 claim.commit(study)
     return _summary(study, outcomes, time.perf_counter() - began)
+
+
+def follow_study(
+    study: Plan, settings: Settings, source: Mapping[str, Any] | None, shutdown: Shutdown
+) -> Mapping[int, TrialOutcome]:
+    """Runs the trials that ``run_study`` runs in the process that leads, in lockstep; how each ended."""
+    work = hosts.of_leader(None)
+    if work is None:
+        return {}
+    ids, best = work
+    compile_cache.enable()
+    job = Job(
+        study,
+        search.draw(study, ids),
+        settings,
+        _checkpoints(Path(os.devnull), study, settings),
+        source,
+        best,
+        on_progress=lambda progress: None,
+        on_finished=lambda part: None,
+        confirming=lambda: search.draw(study, hosts.of_leader([])),
+        shutdown=shutdown,
+    )
+    return RUNNERS[study.kind].run(job)
 
 
 def _checkpoints(folder: Path, study: Plan, settings: Settings) -> Any:

@@ -54,7 +54,12 @@ AlsConfig = dataclasses.make_dataclass(
 
 @dataclasses.dataclass
 class LauncherConfig:
+    name: str = "local"
     workers: int | None = None
+    coordinator: str | None = None
+    hosts: int | None = None
+    host: int | None = None
+    heartbeat_seconds: int = 30
 
 
 @dataclasses.dataclass

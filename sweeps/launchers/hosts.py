@@ -1,0 +1,116 @@
+"""Hosts: the same command on several, which run every study together; host 0 leads, and the others follow."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from harness import hosts
+from harness.run_progress import RunProgress
+from harness.settings import Settings
+from harness.shutdown import Shutdown, Stopped
+from results import exit_codes
+from results.bad_input import BadInput
+from results.command_line import Terminated, say
+from results.plans.plan import Plan
+from sweeps.launchers import worker
+from sweeps.launchers.local import StudyOutcome, StudyUpdate, record_failed
+from sweeps.launchers.worker import Order
+
+
+def run_all(
+    store: Path,
+    studies: Sequence[Plan],
+    settings: Settings,
+    on_progress: Callable[[StudyUpdate], None] = lambda progress: None,
+    *,
+    sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> list[StudyOutcome]:
+    """Runs studies on all hosts, one after the other; for host 0. Arguments as of ``local.run_all``.
+
+    Raises:
+      Terminated: one of the hosts is to end; what is under way is saved.
+    """
+    from sweeps.run import run_study
+
+    outcomes = []
+    for study in studies:
+        hosts.of_leader(_order(study, settings, sources.get(study.name)))
+        on_progress(StudyUpdate(study, RunProgress()))
+        shutdown = Shutdown()
+        try:
+            summary = run_study(
+                store,
+                study,
+                settings,
+                functools.partial(_told, on_progress, study),
+                source=sources.get(study.name),
+                shutdown=shutdown,
+            )
+        except Stopped:
+            raise _terminated(shutdown) from None
+        except Exception as error:
+            if hosts.lost(error):
+                raise
+            # The others wait for what this one does not do any more.
+            record_failed(store, study, "failed", worker.failure(error))
+            raise
+        outcomes.append(StudyOutcome(summary))
+        on_progress(StudyUpdate(study, None, outcomes[-1]))
+    return outcomes
+
+
+def follow() -> int:
+    """Runs what host 0 runs, in lockstep with it, until it has nothing more; for all other hosts."""
+    from results.plans.kinds import from_plan
+    from results.plans.trial_request import Repeats
+    from sweeps.run import follow_study
+
+    while (order := hosts.of_leader(None)) is not None:
+        study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
+        shutdown = Shutdown()
+        try:
+            follow_study(study, Settings(**order.settings), order.source, shutdown)
+        except Stopped:
+            raise _terminated(shutdown) from None
+    return exit_codes.DONE
+
+
+def ended(run: Callable[[], int]) -> int:
+    """The exit code of a command that runs on several hosts; it leaves the process where the others may be gone."""
+    try:
+        code = run()
+        if hosts.leads():
+            hosts.of_leader(None)
+        return code
+    except BadInput as error:
+        hosts.leave(exit_codes.INVALID, f"error: {error}")
+    except Terminated as terminated:
+        say("terminated; stored results are kept; the same sweep continues from there")
+        hosts.leave(exit_codes.PREEMPTED if terminated.saved else exit_codes.TERMINATED)
+    except KeyboardInterrupt:
+        hosts.leave(exit_codes.INTERRUPTED, "interrupted; stored results are kept; the same sweep continues from there")
+    except Exception as error:
+        if hosts.lost(error):
+            hosts.leave(exit_codes.PEER_LOST, "another host is gone; the same command on all hosts goes on")
+        why = worker.failure(error)
+        hosts.leave(exit_codes.FAILED, "\n".join([why.cause, *(f"  {place}" for place in why.places)]))
+
+
+def _order(study: Plan, settings: Settings, source: Mapping[str, Any] | None) -> Order:
+    trials, repeats = study.request
+    about = None if source is None else dict(source)
+    return Order(os.devnull, study.plan(), trials, tuple(repeats), dataclasses.asdict(settings), about)
+
+
+def _told(on_progress: Callable[[StudyUpdate], None], study: Plan, progress: RunProgress) -> None:
+    on_progress(StudyUpdate(study, progress))
+
+
+def _terminated(shutdown: Shutdown) -> Terminated:
+    error = Terminated()
+    error.saved = shutdown.saved
+    return error
