@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import os
 import pickle
+import re
 import sys
 from typing import Any, NoReturn, TypeVar
 
@@ -56,6 +57,14 @@ class Hosts:
         if not 0 <= self.index < self.count:
             raise BadInput(f"launcher.host={self.index} is none of {self.count}, which are 0 to {self.count - 1}")
 
+    def missing(self) -> str:
+        """Says that some of them did not come."""
+        which = "of the cluster" if self.coordinator == "auto" else f"of {self.count} at {self.coordinator}"
+        return (
+            f"not all hosts {which} came within {ARRIVAL_SECONDS} s: is each started, and may they reach that port "
+            f"through the firewall?"
+        )
+
 
 def start(hosts: Hosts) -> str:
     """Finds the other processes, before JAX is used for anything; a line that says what was found.
@@ -75,12 +84,7 @@ def start(hosts: Hosts) -> str:
             heartbeat_timeout_seconds=hosts.heartbeat_seconds,
         )
     except (RuntimeError, ValueError) as error:
-        which = "of the cluster" if hosts.coordinator == "auto" else f"of {hosts.count} at {hosts.coordinator}"
-        why = str(error).strip().splitlines()[0][:200]
-        raise BadInput(
-            f"not all hosts {which} came within {ARRIVAL_SECONDS} s: is each started, and may they reach that port "
-            f"through the firewall? ({why})"
-        ) from None
+        raise BadInput(f"{hosts.missing()} ({str(error).strip().splitlines()[0][:200]})") from None
     _count.cache_clear()
     if jax.process_count() < 2:
         raise BadInput("launcher.coordinator=auto found one process, which is no cluster; use launcher=local")
@@ -180,7 +184,4 @@ def leave(code: int, why: str = "") -> NoReturn:
 def lost(error: BaseException) -> bool:
     """Whether an error says that another process is gone."""
     text = f"{type(error).__name__}: {error}"
-    signs = ("gloo", "Gloo", "connection", "Connection", "heartbeat", "UNAVAILABLE", "DEADLINE", "CANCELLED", "task")
-    return (
-        are_many() and type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") and any(s in text for s in signs)
-    )
+    return are_many() and re.search("gloo|nccl|coordination|heartbeat|UNAVAILABLE|DEADLINE", text, re.I) is not None

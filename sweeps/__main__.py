@@ -29,11 +29,9 @@ def main(argv: list[str]) -> int:
     request = planning.request(words)
     if request.hosts is None:
         return _sweep(request)
-    from harness import hosts
-    from sweeps.launchers import hosts as together
+    from sweeps.launchers import hosts
 
-    say(hosts.start(request.hosts))
-    return together.ended((lambda: _sweep(request)) if hosts.leads() else together.follow)
+    return hosts.watched(request.hosts, lambda: _sweep(request))
 
 
 def _sweep(request: "Request") -> int:

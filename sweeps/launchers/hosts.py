@@ -2,13 +2,17 @@
 
 import dataclasses
 import functools
+import mmap
 import os
+import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from harness import hosts
+from harness.hosts import Hosts
 from harness.run_progress import RunProgress
 from harness.settings import Settings
 from harness.shutdown import Shutdown, Stopped
@@ -79,6 +83,47 @@ def follow() -> int:
     return exit_codes.DONE
 
 
+def watched(asked: Hosts, run: Callable[[], int]) -> int:
+    """The exit code of what runs in a process of its own, which JAX aborts where the first host is gone, or never came.
+
+    For before JAX is imported. SIGTERM goes on to that process, which is waited for; it does not outlive this one.
+    """
+    reader, writer = os.pipe()
+    came = mmap.mmap(-1, 1)  # shared by both
+    process = os.fork()
+    if not process:
+        os.close(writer)
+        threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
+        say(hosts.start(asked))
+        came[0] = 1
+        return ended(run if hosts.leads() else follow)
+    os.close(reader)
+    while True:
+        try:
+            _, status = os.waitpid(process, 0)
+            break
+        except Terminated:
+            os.kill(process, signal.SIGTERM)
+        except KeyboardInterrupt:
+            os.kill(process, signal.SIGINT)
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGABRT and not came[0]:
+        say(f"error: {asked.missing()}")
+        return exit_codes.INVALID
+    if code == -signal.SIGABRT:
+        say(_GONE)
+        return exit_codes.PEER_LOST
+    return code if code >= 0 else 128 - code
+
+
+def _end_with(parent: int) -> None:
+    os.read(parent, 1)  # until the other end closes, as nobody writes to it
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+_GONE = "another host is gone; the same command on all hosts goes on"
+
+
 def ended(run: Callable[[], int]) -> int:
     """The exit code of a command that runs on several hosts; it leaves the process where the others may be gone."""
     try:
@@ -95,7 +140,7 @@ def ended(run: Callable[[], int]) -> int:
         hosts.leave(exit_codes.INTERRUPTED, "interrupted; stored results are kept; the same sweep continues from there")
     except Exception as error:
         if hosts.lost(error):
-            hosts.leave(exit_codes.PEER_LOST, "another host is gone; the same command on all hosts goes on")
+            hosts.leave(exit_codes.PEER_LOST, _GONE)
         why = worker.failure(error)
         hosts.leave(exit_codes.FAILED, "\n".join([why.cause, *(f"  {place}" for place in why.places)]))
 

@@ -1,0 +1,150 @@
+"""Several hosts that run every study together: real processes, which exchange their sums by Gloo."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from results import exit_codes, store
+from results.checks import verify
+from sweeps import __main__ as sweeps_cli
+
+from ..same import assert_same
+
+ROOT = Path(__file__).parents[2]
+HEARTBEAT = 10
+WHOLE = ("task=digits_fc", "trials=5", "pruning=off", "task.budget.epochs=2", "lanes=4")
+# Five trials that take a quarter of a minute on two hosts.
+LONG = (
+    *("task=digits_fc", "trials=5", "pruning=off", "stop=budget", "task.targets=[]", "lanes=4"),
+    *("task.budget={steps: 60000, epochs: null, examples: null, at_least_steps: null}", "checkpoint_seconds=0"),
+)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def started(words: Sequence[str], folder: Path, count: int = 2) -> list[subprocess.Popen[str]]:
+    """The same command on so many hosts; only the first one's store is to be written to."""
+    port = free_port()
+    hosts = []
+    for i in range(count):
+        command = [sys.executable, "-m", "sweeps", *words, f"store={folder if i == 0 else f'{folder}-{i}'}"]
+        command += ["launcher=hosts", f"launcher.coordinator=127.0.0.1:{port}", f"launcher.hosts={count}"]
+        command += [f"launcher.host={i}", f"launcher.heartbeat_seconds={HEARTBEAT}"]
+        hosts.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT))
+    return hosts
+
+
+def ended(hosts: Sequence[subprocess.Popen[str]], seconds: float = 300) -> list[int]:
+    """The exit codes of hosts; one that does not end fails the test, and none is left."""
+    try:
+        return [host.wait(seconds) for host in hosts]
+    finally:
+        for host in hosts:
+            host.kill()
+            assert host.stdout is not None
+            print(host.stdout.read())
+            host.stdout.close()
+
+
+def alone(words: Sequence[str], folder: Path) -> None:
+    """The same studies on this host, by its pool of workers."""
+    assert sweeps_cli.main([*words, f"store={folder}"]) == exit_codes.DONE
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ((), 2),
+        pytest.param(("pruning=exact", "confirm=2", "optimizer=adam"), 2, marks=pytest.mark.slow),
+        pytest.param(("shards=2",), 2, marks=pytest.mark.slow),
+        pytest.param(("shards=2", "microbatches=2"), 2, marks=pytest.mark.slow),
+        pytest.param(("shards=2",), 4, marks=pytest.mark.slow),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_two_hosts_give_the_numbers_of_one(tmp_path: Path, words: Sequence[str], count: int) -> None:
+    line = [word for word in WHOLE if word.partition("=")[0] not in {each.partition("=")[0] for each in words}]
+    line += words
+    assert ended(started(line, tmp_path / "hosts", count)) == [exit_codes.DONE] * count
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hosts"]  # host 0 alone writes
+    alone(line, tmp_path / "alone")
+    assert_same(tmp_path / "hosts", tmp_path / "alone")
+    about = store.read(tmp_path / "hosts").studies
+    assert about["device_count"].tolist() == [count]
+    assert verify.run(tmp_path / "hosts", lambda line: None) == 0
+
+
+def until_saved(folder: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("*/checkpoint-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL], ids=lambda by: by.name)
+def test_whichever_host_goes_the_others_end_and_the_same_command_goes_on(
+    tmp_path: Path, by: signal.Signals, which: int
+) -> None:
+    hosts = started(LONG, tmp_path / "hosts")
+    until_saved(tmp_path / "hosts")
+    began = time.monotonic()
+    if by == signal.SIGTERM:
+        hosts[which].send_signal(by)
+    else:
+        own = hosts[which].pid
+        os.kill(int(Path(f"/proc/{own}/task/{own}/children").read_text()), by)
+    codes = ended(hosts, HEARTBEAT + 30)
+    assert time.monotonic() - began < HEARTBEAT + 30
+    if by == signal.SIGTERM:
+        assert codes == [exit_codes.PREEMPTED] * 2
+    else:
+        assert codes[1 - which] == exit_codes.PEER_LOST
+    assert ended(started(LONG, tmp_path / "hosts")) == [exit_codes.DONE] * 2
+    alone(LONG, tmp_path / "alone")
+    assert_same(tmp_path / "hosts", tmp_path / "alone")
+    assert not list(tmp_path.glob("hosts/*/checkpoint-*"))
+
+
+@pytest.mark.slow
+def test_a_host_that_never_comes_is_one_line() -> None:
+    here, *others = started(WHOLE, Path("never"))
+    for other in others:
+        other.kill()
+        other.communicate()
+    out, _ = here.communicate(timeout=90)
+    assert here.returncode == exit_codes.INVALID
+    assert "error: not all hosts of 2 at 127.0.0.1:" in out
+    assert not Path("never").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "launcher.coordinator"),
+        (("launcher.coordinator=here",), "HOST:PORT"),
+        (("launcher.coordinator=here:70000",), "HOST:PORT"),
+        (("launcher.coordinator=here:1",), "launcher.hosts"),
+        (("launcher.coordinator=here:1", "launcher.hosts=1", "launcher.host=0"), "launcher=local"),
+        (("launcher.coordinator=here:1", "launcher.hosts=2", "launcher.host=2"), "0 to 1"),
+        (("launcher.coordinator=auto", "launcher.hosts=2"), "by itself"),
+        (("launcher.coordinator=here:1", "launcher.heartbeat_seconds=0"), "heartbeat_seconds"),
+    ],
+)
+def test_bad_settings_are_one_line(words: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweeps_cli.main(["launcher=hosts", *words]) == exit_codes.INVALID
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and said in line
