@@ -53,9 +53,9 @@ def local(text: str | Path) -> Path:
 
 def location(text: "Location") -> Folder:
     """A local path, also of file://, or an fsspec path if ``text`` is a URL such as gs://bucket/folder."""
-    if not isinstance(text, str):
+    if isinstance(text, Path):
         return text
-    if "://" not in text:
+    if isinstance(text, str) and "://" not in text:
         return local(text)
     from upath import UPath
 
@@ -65,7 +65,9 @@ def location(text: "Location") -> Folder:
             return Path(path.path)
         _ = path.fs  # whose package may not be installed
         return path
-    except (ValueError, ImportError) as error:
+    except ImportError as error:
+        raise BadInput(f"{text} cannot be opened ({error}); gs:// needs `pip install scaling-limits[gcs]`") from None
+    except ValueError as error:
         raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from harness import compile_cache, processors
 from harness.hosts import Hosts
+from harness.runners import RUNNERS
 from harness.settings import STRATEGIES, Settings
 from results import durable
 from results.bad_input import BadInput, check_choice
@@ -64,10 +65,10 @@ def request(line: overrides.CommandLine) -> Request:
     settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
     launcher = first["launcher"]
     asked = assemble(configured, durable.local(named), settings, launcher["workers"])
-    return dataclasses.replace(asked, mixed_backends=first["mixed_backends"], hosts=_hosts(launcher))
+    return dataclasses.replace(asked, mixed_backends=first["mixed_backends"], hosts=_hosts(launcher, asked.studies))
 
 
-def _hosts(launcher: Mapping[str, Any]) -> Hosts | None:
+def _hosts(launcher: Mapping[str, Any], studies: Sequence[Plan]) -> Hosts | None:
     check_choice("launcher.name", launcher["name"], ("local", "hosts"))
     if launcher["name"] == "local":
         return None
@@ -75,6 +76,9 @@ def _hosts(launcher: Mapping[str, Any]) -> Hosts | None:
         raise BadInput("launcher=hosts needs launcher.coordinator=HOST:PORT of host 0, or auto in a cluster")
     keys = ("coordinator", "hosts", "host", "heartbeat_seconds")
     hosts = Hosts(*(launcher[key] for key in keys))
+    for study in studies:
+        if not RUNNERS[study.kind].over_hosts:
+            raise BadInput(f"{study.name} runs on one host alone; use launcher=local")
     hosts.check()
     return hosts
 

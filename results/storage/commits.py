@@ -123,11 +123,8 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
 def released_commits(folder: Folder) -> list[Commit] | None:
     """The studies of a release, sorted by name; None if the folder is not one."""
     path = folder / MANIFEST
-    try:
-        if not path.is_file():
-            return None
-    except ImportError as error:  # fsspec's, of a URL whose file system is not installed
-        raise BadInput(f"{folder} cannot be opened ({error}); gs:// needs `pip install scaling-limits[gcs]`") from None
+    if not path.is_file():
+        return None
     studies = durable.read_sealed(path).get("studies")
     if not isinstance(studies, list):
         raise Damaged(f"{path} is not the manifest of a release")

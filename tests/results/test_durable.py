@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from upath import UPath
 
@@ -214,6 +214,7 @@ PLAIN = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(), PLAIN, min_size=1))
 def test_records_are_json_as_the_standard_library_indents_it(record: dict[str, Any]) -> None:
     record.pop("sha256", None)

@@ -142,6 +142,10 @@ def test_a_host_that_never_comes_is_one_line() -> None:
         (("launcher.coordinator=here:1", "launcher.hosts=2", "launcher.host=2"), "0 to 1"),
         (("launcher.coordinator=auto", "launcher.hosts=2"), "by itself"),
         (("launcher.coordinator=here:1", "launcher.heartbeat_seconds=0"), "heartbeat_seconds"),
+        (
+            ("launcher.coordinator=here:1", "launcher.hosts=2", "launcher.host=0", "task=webgraph_synthetic"),
+            "one host alone",
+        ),
     ],
 )
 def test_bad_settings_are_one_line(words: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
