@@ -85,6 +85,11 @@ def test_two_hosts_give_the_numbers_of_one(tmp_path: Path, words: Sequence[str],
     assert verify.run(tmp_path / "hosts", lambda line: None) == 0
 
 
+def process_of(host: subprocess.Popen[str]) -> int:
+    """The process that a host's command watches."""
+    return int(Path(f"/proc/{host.pid}/task/{host.pid}/children").read_text())
+
+
 def until_saved(folder: Path) -> None:
     deadline = time.monotonic() + 120
     while not list(folder.glob("*/checkpoint-*")) and time.monotonic() < deadline:
@@ -105,8 +110,7 @@ def test_whichever_host_goes_the_others_end_and_the_same_command_goes_on(
     if by == signal.SIGTERM:
         hosts[which].send_signal(by)
     else:
-        own = hosts[which].pid
-        os.kill(int(Path(f"/proc/{own}/task/{own}/children").read_text()), by)
+        os.kill(process_of(hosts[which]), by)
     codes = ended(hosts, HEARTBEAT + 30)
     assert time.monotonic() - began < HEARTBEAT + 30
     if by == signal.SIGTERM:
@@ -117,6 +121,21 @@ def test_whichever_host_goes_the_others_end_and_the_same_command_goes_on(
     alone(LONG, tmp_path / "alone")
     assert_same(tmp_path / "hosts", tmp_path / "alone")
     assert not list(tmp_path.glob("hosts/*/checkpoint-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_host_that_stood_still_writes_nothing_and_ends(tmp_path: Path, which: int) -> None:
+    hosts = started(LONG, tmp_path / "hosts")
+    until_saved(tmp_path / "hosts")
+    os.kill(process_of(hosts[which]), signal.SIGSTOP)
+    assert ended([hosts[1 - which]], HEARTBEAT + 30) == [exit_codes.PEER_LOST]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    os.kill(process_of(hosts[which]), signal.SIGCONT)
+    assert ended([hosts[which]], 60) == [exit_codes.PEER_LOST]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert verify.run(tmp_path / "hosts", lambda line: None) == 0
 
 
 @pytest.mark.slow
