@@ -2,8 +2,10 @@
 
     python benchmarks/bits.py [--against DIR]
 
-Prints for each study a hash of the measurements of four trials, to their ends; with --against also that of another
-checkout, on the packages that this one has, and exits with 1 where they differ.
+Prints for each study a hash of the measurements of four trials, to their ends, and how many of the release's rows are
+the same to the bit where it was measured on a processor of this name; with --against also the hash of another checkout,
+on the packages that this one has, and exits with 1 where they differ. One name may stand for several processors, whose
+last bits differ, so that the release decides nothing.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +56,23 @@ def measured() -> None:
         digest = hashlib.sha256(record.trial.tobytes() + record.step.tobytes())
         for name in sorted(record.metrics):
             digest.update(np.ascontiguousarray(record.metrics[name], np.float32).tobytes())
-        print(study.name, len(record.trial), digest.hexdigest()[:16], flush=True)
+        print(study.name, len(record.trial), digest.hexdigest()[:16], against_release(study.name, record), flush=True)
+
+
+def against_release(name: str, record: Any) -> str:
+    """What the release has of the same trials and steps, in words."""
+    from harness import processors
+    from results import store
+
+    released = store.read(RELEASE, name)
+    kinds = released.studies["device_kind"].unique().tolist()
+    if kinds != [processors.model()]:
+        return f"release: not comparable here ({', '.join(kinds)})"
+    theirs = released.measurements.set_index(["trial", "step"])
+    both = [(t, s) in theirs.index for t, s in zip(record.trial, record.step, strict=True)]
+    rows = theirs.loc[list(zip(record.trial[both], record.step[both], strict=True))]
+    same = [rows[metric].to_numpy() == values[both] for metric, values in record.metrics.items()]
+    return f"release: {int(np.all(same, axis=0).sum())} of {sum(both)} rows the same"
 
 
 def by_checkout(checkout: Path) -> list[str]:
