@@ -57,6 +57,7 @@ def measure(report: BenchmarkReport, links: int, cores: int) -> None:
         return jax.block_until_ready(training.column_half(training.row_half(tables, weights), weights))
 
     with step("the first epoch, compiling"):
+        training.compile(weights)
         tables = epoch(training.start(0))
     with step("an epoch"):
         tables = epoch(tables)
@@ -66,7 +67,7 @@ def measure(report: BenchmarkReport, links: int, cores: int) -> None:
         metrics = training.evaluate(tables, weights)
     report.add(f"{name}: Recall@20 of test after two epochs, %", 100 * metrics["test_recall_20"], "%")
     report.add(f"{name}: tables and work of a core, of a link", training.bytes_per_core() / links, "bytes")
-    compiler_bytes = training.peak_bytes_per_core(tables, weights)
+    compiler_bytes = training.peak_bytes_per_core
     report.add(f"{name}: the compiler's peak of a core, of a link", compiler_bytes / links, "bytes")
     # Of this process, in units of the system: what is mapped from files counts while it is in memory.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from harness import hosts
 from harness.checkpoints import Checkpoint, Checkpoints, key_of, same_shapes
 from harness.record import Record
 from harness.run_progress import COMPILING, TRAINING, RunProgress
 from harness.scheduler import TrialOutcome
 from harness.shutdown import Shutdown, Stopped
+from results.bad_input import BadInput
 from results.plans.factorization import Factorization
 from results.plans.schema import COSTS
 from results.plans.study import Trial
@@ -46,10 +48,11 @@ def run(
     Initial tables are a function of a trial's seed, so studies that differ in cores, solver or dtypes start alike.
 
     Args:
-      study: the plan. The process must have as many devices as ``study.cores``, or more.
+      study: the plan. The process must have as many devices as ``study.cores``, or more; of several processes that
+        run it together the cores are all their devices.
       trials: of the study, with distinct ids.
       ratings: the data of the plan.
-      checkpoints: of the study.
+      checkpoints: of the study; of several processes each saves what its own cores hold.
       time_limit_seconds: after which what is unfinished ends as INCOMPLETE(time_limit); its checkpoint stays.
       on_progress: called before compiling, before training and after each epoch; a step is an epoch.
       on_finished: called with each trial as soon as it ended. Its checkpoint is removed when this returns.
@@ -60,6 +63,7 @@ def run(
 
     Raises:
       Stopped: the process is to end; the trial under way is saved.
+      BadInput: several processes have other devices than the plan has cores.
     """
     shutdown = shutdown or Shutdown()
     running = _FactorizationRun(
@@ -74,12 +78,17 @@ def run(
                 outcomes[trial.id] = end
                 if end.reason != "time_limit":
                     checkpoints.remove([trial.id])
-            if shutdown.requested:
+            if running.stops():
                 raise Stopped
     return outcomes
 
 
 def _mesh(cores: int) -> jax.sharding.Mesh:
+    if hosts.are_many():
+        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        if len(devices) != cores:
+            raise BadInput(f"cores={cores}: these hosts have {len(devices)}, and a factorization takes all of them")
+        return jax.sharding.Mesh(np.array(devices), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
     devices = jax.devices()[:cores]
     if len(devices) < cores:
         raise RuntimeError(f"the study needs {cores} cores, but this process has {len(devices)}")
@@ -106,8 +115,8 @@ class _FactorizationRun:
         self._study, self._training, self._checkpoints, self._limit = study, training, checkpoints, limit
         self._shutdown = shutdown
         self._bytes: dict[str, int] = {}  # known once everything is compiled
-        self._first_seconds: float | None = None  # of the epoch that compiles
-        self._an_epoch_seconds = 0.0
+        self._compile_seconds: float | None = None
+        self._asked = 0  # times whether the process is to end
         self._began = time.perf_counter()
         self._train_seconds = self._evaluate_seconds = 0.0
         self._epochs = 0
@@ -126,16 +135,18 @@ class _FactorizationRun:
         self._on_progress(RunProgress(TRAINING, dict(self._ended), live, self._epochs, self._train_seconds, seconds))
 
     def _run(self, trial: Trial) -> tuple[list[dict[str, float]], TrialOutcome]:
-        weights = Weights(*(jnp.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
+        weights = Weights(*(np.float32(trial.metaparameters[name]) for name in ("unobserved_weight", "norm_penalty")))
         if self._late():
             return [], TrialOutcome("INCOMPLETE", "time_limit", 0)
         key = self._key(trial)
-        checkpoint = self._checkpoints.load(trial.id, key)
-        self._warm_up(weights)
+        self._compile(weights)
         tables = self._training.start(trial.seed)
         rows: list[dict[str, float]] = []
-        if checkpoint is not None and self._could_be(checkpoint, tables):
-            tables, rows = _restore(tables, checkpoint.arrays), list(checkpoint.rows)
+        checkpoint = self._checkpoints.load(trial.id, key, hosts.place())
+        step = checkpoint.step if checkpoint is not None and self._could_be(checkpoint, tables) else 0
+        on_all_hosts = hosts.longest(step, -step) == (step, -step)  # where some died while they saved, they differ
+        if checkpoint is not None and step and on_all_hosts:
+            tables, rows = self._training.from_shards(checkpoint.arrays), list(checkpoint.rows)
         self._shutdown.saved = bool(rows)
         while len(rows) < self._study.epochs:
             if rows and self._late():
@@ -146,17 +157,23 @@ class _FactorizationRun:
             if not finite:
                 return rows, TrialOutcome("INFEASIBLE", None, len(rows))
             if len(rows) < self._study.epochs:
-                if self._shutdown.requested or self._checkpoints.due():
+                stops = self.stops()
+                if stops or _of_leader(self._checkpoints.due()):
                     self._save(trial, key, tables, rows)
-                if self._shutdown.requested:
+                if stops:
                     raise Stopped
                 self._report({len(rows): 1})
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
+    def stops(self) -> bool:
+        """Whether the process is to end; of several processes all ask at the same places."""
+        self._asked += 1
+        return self._shutdown.requested or hosts.preempted(self._asked)
+
     def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[dict[str, float]]) -> None:
         with self._shutdown.lock, self._checkpoints.saving():
-            arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(tables)]
-            self._checkpoints.save(trial.id, key, Checkpoint(len(rows), rows, arrays))
+            checkpoint = Checkpoint(len(rows), rows, self._training.shards(tables))
+            self._checkpoints.save(trial.id, key, checkpoint, hosts.place())
             self._shutdown.saved = True
 
     def record(self, trial: Trial, rows: list[dict[str, float]], end: TrialOutcome) -> Record:
@@ -169,7 +186,7 @@ class _FactorizationRun:
             trial=np.full(len(measured), trial.id, np.int32),
             step=np.array(list(measured), np.int32),
             metrics={name: _column([row[name] for row in measured.values()], kinds[name]) for name in MEASURED},
-            compile_seconds=max(0.0, (self._first_seconds or 0.0) - self._an_epoch_seconds),
+            compile_seconds=self._compile_seconds or 0.0,
             train_seconds=self._train_seconds,
             evaluate_seconds=self._evaluate_seconds,
             run_seconds=time.perf_counter() - self._began,
@@ -183,7 +200,7 @@ class _FactorizationRun:
             return False
         names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.step + 1)]
         same_names = names == [row.keys() for row in checkpoint.rows]
-        return same_names and same_shapes(checkpoint.arrays, jax.tree.leaves(tables))
+        return same_names and same_shapes(checkpoint.arrays, self._training.shards(tables))
 
     def _evaluated(self, epoch: int) -> bool:
         return epoch % self._study.evaluate_every == 0 or epoch == self._study.epochs
@@ -198,39 +215,39 @@ class _FactorizationRun:
         tables = jax.block_until_ready(self._training.column_half(tables, weights))
         trained = time.perf_counter()
         finite = bool(_finite(tables))
-        row = dict(zip(HALVES, (halfway - began, trained - halfway), strict=True))
+        row = dict(zip(HALVES, hosts.longest(halfway - began, trained - halfway), strict=True))
         self._epochs += 1
-        self._train_seconds += trained - began
+        self._train_seconds += sum(row.values())
         if finite and not evaluate:
             return tables, row, True
         nothing = dict.fromkeys((*RECALLS, "objective"), float("nan"))
         metrics = self._training.evaluate(tables, weights) if finite else nothing
-        evaluated = time.perf_counter()
-        self._evaluate_seconds += evaluated - trained
-        self._an_epoch_seconds = self._an_epoch_seconds or evaluated - began
+        (seconds,) = hosts.longest(time.perf_counter() - trained)
+        self._evaluate_seconds += seconds
         row |= {f"{recall}_error": 1 - metrics[recall] for recall in RECALLS}
-        row |= {"train_objective": metrics["objective"], "evaluation_seconds": evaluated - trained} | self._bytes
+        row |= {"train_objective": metrics["objective"], "evaluation_seconds": seconds} | self._bytes
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
-    def _warm_up(self, weights: Weights) -> None:
-        """Compiles everything by an epoch on throw-away tables, so that no stored time includes compiling."""
-        if self._first_seconds is not None:
+    def _compile(self, weights: Weights) -> None:
+        """Compiles everything ahead, so that no stored time includes compiling."""
+        if self._compile_seconds is not None:
             return
         self._on_progress(RunProgress(COMPILING))
         began = time.perf_counter()
-        tables, _, _ = self._epoch(self._training.start(0), weights, True)
-        self._first_seconds = time.perf_counter() - began
+        self._training.compile(weights)
+        bool(_finite(self._training.start(0)))
+        (self._compile_seconds,) = hosts.longest(time.perf_counter() - began)
         self._bytes = {
             "bytes_per_core": self._training.bytes_per_core(),
-            "peak_bytes_per_core": self._training.peak_bytes_per_core(tables, weights),
+            "peak_bytes_per_core": self._training.peak_bytes_per_core,
         }
-        self._began, self._epochs, self._an_epoch_seconds = time.perf_counter(), 0, 0.0
-        self._train_seconds = self._evaluate_seconds = 0.0
+        self._began = time.perf_counter()
         self._on_progress(RunProgress(TRAINING))
 
     def _late(self) -> bool:
-        warm = self._first_seconds is not None
-        return warm and self._limit is not None and time.perf_counter() - self._began > self._limit
+        if self._compile_seconds is None or self._limit is None:
+            return False
+        return _of_leader(time.perf_counter() - self._began > self._limit)
 
     def _key(self, trial: Trial) -> str:
         """The key of a checkpoint: a hash of everything that determines the tables bit by bit, and their layout."""
@@ -255,8 +272,5 @@ def _column(values: list[float], kind: Any) -> np.ndarray:
         return np.array(values).astype(kind)
 
 
-def _restore(tables: FactorTables, arrays: Sequence[np.ndarray]) -> FactorTables:
-    """Saved arrays, sharded as ``tables`` are, in memory of their own, which may be donated."""
-    leaves, structure = jax.tree.flatten(tables)
-    put = [jnp.copy(jax.device_put(array, leaf.sharding)) for array, leaf in zip(arrays, leaves, strict=True)]
-    return jax.tree.unflatten(structure, put)
+def _of_leader(answer: bool) -> bool:
+    return bool(hosts.numbers_of_leader(answer)[0])

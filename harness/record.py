@@ -18,8 +18,7 @@ class Record:
       outcomes: how each of these trials ended, by its id.
       trial, step: int32[rows], which evaluation a row is; sorted by (trial, step).
       metrics: values[rows] by name: float32 metrics, then further columns of the kind (see ``results.plans.kinds``).
-      compile_seconds: spent on building programs in this run; of a factorization what the first epoch of its process
-        took beyond those after it.
+      compile_seconds: spent on building programs in this run; of a factorization before its first epoch.
       train_seconds, evaluate_seconds, run_seconds: inside training, inside evaluations, and in all, without compiling.
       trial_steps: steps taken, summed over trials. This and the seconds are of the run so far, and of all its trials,
         also where the record is of a part. All are None where nothing ran.

@@ -58,6 +58,7 @@ class Runner(NamedTuple):
       evaluations: of a study: the steps that its trials are evaluated at and may end at, increasing to the budget.
       programs: of a study; studies with equal ones share compiled programs.
       over_hosts: whether several processes can run one of its studies together.
+      saves_in_parts: whether each of these saves a part of a trial, for which all must reach one folder.
       after_death: removes what may have killed the process of a study, before the study is run once more.
     """
 
@@ -65,6 +66,7 @@ class Runner(NamedTuple):
     evaluations: Callable[[Any], np.ndarray] = lambda study: evaluation_steps(study.budget_steps, 1.1)
     programs: Callable[[Any], Hashable] = lambda study: study.name
     over_hosts: bool = False
+    saves_in_parts: bool = False
     after_death: Callable[[Any], None] = lambda study: None
 
 
@@ -122,5 +124,11 @@ def _discard_kernel(study: Any) -> None:
 
 RUNNERS: dict[str, Runner] = {
     "batch": Runner(_batch, evaluations=lambda study: study.evaluations, programs=_batch_programs, over_hosts=True),
-    "cores": Runner(_cores, evaluations=lambda study: np.arange(1, study.epochs + 1), after_death=_discard_kernel),
+    "cores": Runner(
+        _cores,
+        evaluations=lambda study: np.arange(1, study.epochs + 1),
+        after_death=_discard_kernel,
+        over_hosts=True,
+        saves_in_parts=True,
+    ),
 }

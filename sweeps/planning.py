@@ -65,10 +65,12 @@ def request(line: overrides.CommandLine) -> Request:
     settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
     launcher = first["launcher"]
     asked = assemble(configured, durable.local(named), settings, launcher["workers"])
-    return dataclasses.replace(asked, mixed_backends=first["mixed_backends"], hosts=_hosts(launcher, asked.studies))
+    return dataclasses.replace(
+        asked, mixed_backends=first["mixed_backends"], hosts=_hosts(launcher, asked.studies, settings)
+    )
 
 
-def _hosts(launcher: Mapping[str, Any], studies: Sequence[Plan]) -> Hosts | None:
+def _hosts(launcher: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> Hosts | None:
     check_choice("launcher.name", launcher["name"], ("local", "hosts"))
     if launcher["name"] == "local":
         return None
@@ -79,6 +81,11 @@ def _hosts(launcher: Mapping[str, Any], studies: Sequence[Plan]) -> Hosts | None
     for study in studies:
         if not RUNNERS[study.kind].over_hosts:
             raise BadInput(f"{study.name} runs on one host alone; use launcher=local")
+        if RUNNERS[study.kind].saves_in_parts and settings.checkpoint_dir is None:
+            raise BadInput(
+                f"{study.name}: each host saves what its own cores hold; give checkpoint_dir=…, a folder or URL that "
+                "all of them reach"
+            )
     hosts.check()
     return hosts
 

@@ -211,7 +211,7 @@ def test_an_objective_that_is_not_finite_ends_a_trial_with_what_was_measured(
     def overflows(*_: object) -> dict[str, float]:
         evaluated.append(1)
         recalls = {recall: 0.125 * (i + 1) for i, recall in enumerate(factorizations.RECALLS)}
-        return recalls | {"objective": 1e39 if len(evaluated) > 3 else 1.0}
+        return recalls | {"objective": 1e39 if len(evaluated) > 2 else 1.0}
 
     monkeypatch.setattr(Training, "evaluate", overflows)
     (record, other), _ = run(study, [0, 1], tmp_path)

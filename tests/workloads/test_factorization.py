@@ -228,8 +228,8 @@ def test_the_peak_holds_what_is_kept_and_the_matrices_of_rows_that_are_split(sol
     hubs = [int((side.places.hubs >= 0).sum()) for side in (own.evaluated, own.rows, own.columns)]
     matrices = max(hubs if solver == "cholesky" else hubs[:1]) * 32 * 32 * 4
     assert hub_bytes(data, own.als, own.chunk_slots) == matrices > 0
-    tables = own.start(0)
-    peak = own.peak_bytes_per_core(tables, WEIGHTS)
+    own.compile(WEIGHTS)
+    tables, peak = own.start(0), own.peak_bytes_per_core
     routes_ = [array for side in (own.rows, own.columns, own.evaluated) for array in jax.tree.leaves(side.work)]
     kept = sum(array.nbytes for array in (*tables, *routes_))
     assert own.bytes_per_core() < kept + matrices < peak < 4 * (kept + matrices) + (8 << 20)
@@ -250,7 +250,55 @@ def test_a_route_takes_little_more_memory_than_it_has_links(monkeypatch: pytest.
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert {array.dtype for array in (*made.columns, made.hub_columns, made.hub_of)} == {np.dtype(np.int32)}
-    assert most / len(links.columns) < 12  # int32 slots of all links, and of each its place
+    assert most / len(links.columns) < 8  # of every link its place
+
+
+def test_a_host_has_its_own_part_of_the_work_of_all() -> None:
+    data = ratings()
+    sides = [routes.places(lengths, 4, 512, 8) for lengths in (data.train.column_lengths, data.train.lengths)]
+    links = data.train.transpose()
+    assert (sides[0].hubs >= 0).any()
+    whole = routes.route(links, *sides, 512, 8)
+    for cores in (slice(0, 1), slice(1, 3), slice(3, 4)):
+        needed = routes.needed(sides[0], cores)
+        some = data.train.transpose(needed)
+        assert np.array_equal(some.lengths, np.where(needed, links.lengths, 0)) and not needed.all()
+        part = routes.route(some, *sides, 512, 8, cores)
+        for ours, theirs in zip(jax.tree.leaves(part), jax.tree.leaves(whole), strict=True):
+            np.testing.assert_array_equal(ours, theirs[cores])
+
+
+def test_hosts_that_tell_each_other_what_they_want_send_the_same() -> None:
+    data = ratings()
+    sides = [routes.places(lengths, 4, 512, 8) for lengths in (data.train.lengths, data.train.column_lengths)]
+    whole = routes.with_exchange(routes.route(data.train, *sides, 512, 8), sides[1], 1024)
+    widths: list[list[int]] = []
+    for both in (False, True):  # first each host says how much it needs at most, then all take the largest of these
+        asked: list[list[np.ndarray]] = []
+        for cores in (slice(0, 2), slice(2, 4)):
+            own = routes.route(data.train, *sides, 512, 8, cores)
+            mine: list[int] = []
+            wanted: list[np.ndarray] = []
+
+            def largest(number: int, mine: list[int] = mine, both: bool = both) -> int:
+                mine.append(number)
+                return max(each[len(mine) - 1] for each in widths) if both else number
+
+            def dealt(array: np.ndarray, wanted: list[np.ndarray] = wanted) -> np.ndarray:
+                wanted.append(array)
+                return array
+
+            part = routes.with_exchange(own, sides[1], 1024, largest, dealt)
+            asked.append(wanted)
+            if not both:
+                widths.append(mine)
+            else:
+                for ours, theirs in zip(part.columns, whole.columns, strict=True):
+                    np.testing.assert_array_equal(ours, theirs[cores])
+    sends = [np.concatenate(parts).swapaxes(0, 2) for parts in zip(*asked, strict=True)]
+    assert whole.hub_sends is not None
+    for ours, theirs in zip(sends, (*whole.sends, whole.hub_sends), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_planted_structure_is_recovered() -> None:

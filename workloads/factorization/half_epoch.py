@@ -20,10 +20,10 @@ _SUMMED = 1024  # rows summed in float32; their sums are added up on the host in
 
 
 class Weights(NamedTuple):
-    """Tuned weights: that of unobserved pairs α and the norm penalty λ, float32[]."""
+    """Tuned weights: that of unobserved pairs α and the norm penalty λ, float32[]; NumPy's or JAX's."""
 
-    unobserved: Array
-    norm: Array
+    unobserved: Any
+    norm: Any
 
 
 def solved_rows(

@@ -2,10 +2,12 @@
 
 Rows are relabelled so that a core's shard of the new table is what its chunks give, one after the other: hubs, rows so
 long that they are split in segments over all cores; buckets of rows of nearly one length, padded to the bucket's; rows
-without links; and a zero row, which all padding points to. All of this is computed once, on the host.
+without links; and a zero row, which all padding points to. All of this is computed once, on the host: of several hosts
+that work together each computes where every row lies, for which lengths are enough, and the work of its own cores.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,46 +155,78 @@ def places(
     return RowPlacement((core * at + place).astype(np.int32), at, cores, tuple(shapes), hubs, tuple(bucket_rows))
 
 
-def route(links: Links, own: RowPlacement, other: RowPlacement, chunk_slots: int, hub_length: int) -> Route:
-    """The work of solving the rows of ``links``, whose columns lie where ``other`` says."""
-    # The slot of every link's column in the other table, and one more for the padding.
-    slots = np.empty(len(links.columns) + 1, np.int32)
-    slots[-1] = other.slots_per_core - 1  # the padding
-    for start in range(0, len(links.columns), BLOCK):
-        block = links.columns[start : start + BLOCK]
-        slots[start : start + len(block)] = other.slot[block]
+def needed(own: RowPlacement, cores: slice) -> np.ndarray:
+    """bool[rows]: the rows whose links some cores need: their own, and those that are split over all."""
+    core = own.slot // own.slots_per_core
+    mine = (core >= cores.start) & (core < cores.stop)
+    mine[own.hubs[own.hubs >= 0]] = True
+    return mine
+
+
+def route(
+    links: Links,
+    own: RowPlacement,
+    other: RowPlacement,
+    chunk_slots: int,
+    hub_length: int,
+    cores: slice = slice(None),
+) -> Route:
+    """The work of solving the rows of ``links``, whose columns lie where ``other`` says.
+
+    Args:
+      links: of all rows, or of those ``needed``.
+      own: places of the rows.
+      other: places of the columns.
+      chunk_slots: as of ``places``.
+      hub_length: as of ``places``.
+      cores: whose work it is; the arrays have an axis of these.
+    """
     # Buckets, padded to their lengths; then hubs in segments, and the number of links in every slot.
     lengths = np.append(links.lengths, 0)
     columns = []
     for (length, _, _), rows in zip(own.buckets, own.bucket_rows, strict=True):
-        flat = rows.reshape(-1)
-        columns.append(_padded(slots, links.starts[flat], lengths[flat], length).reshape(*rows.shape, length))
+        flat = rows[cores].reshape(-1)
+        padded = _padded(links, other, links.starts[flat], lengths[flat], length)
+        columns.append(padded.reshape(*rows[cores].shape, length))
     counts = np.zeros(own.cores * own.slots_per_core, np.float32)
     counts[own.slot] = links.lengths
-    hub_columns, hub_of = _segments(links, own, slots, chunk_slots, max(1, hub_length // 4))
+    hub_columns, hub_of = _segments(links, own, other, chunk_slots, max(1, hub_length // 4), cores)
     whole = tuple(each[:, None] for each in columns)
-    return Route(whole, (), hub_columns[:, None], hub_of[:, None], None, counts.reshape(own.cores, -1))
+    return Route(whole, (), hub_columns[:, None], hub_of[:, None], None, counts.reshape(own.cores, -1)[cores])
 
 
-def with_exchange(route: Route, other: RowPlacement, received_slots: int) -> Route:
+def with_exchange(
+    route: Route,
+    other: RowPlacement,
+    received_slots: int,
+    largest: Callable[[int], int] = lambda number: number,
+    dealt: Callable[[np.ndarray], Any] = lambda wanted: wanted.swapaxes(0, 2),
+) -> Route:
     """The same work for cores that cannot hold the other table: before each block of it they exchange what it needs.
 
     Args:
       route: from ``route``.
       other: places of the other table.
       received_slots: of the other table that a core may receive at once, about; a block has at least one chunk.
+      largest: a number to the largest of all hosts'.
+      dealt: what cores want, int32[cores, blocks, sending cores, slots], to what they send, [cores, blocks, receiving
+        cores, slots]; of all cores or, with several hosts, of each host's.
     """
-    blocks = [_exchange(columns, other, received_slots) for columns in route.columns]
+    blocks = [_exchange(columns, other, received_slots, largest) for columns in route.columns]
+    blocks = [(received, dealt(wanted)) for received, wanted in blocks]
     hub_columns, hub_of, hub_sends = route.hub_columns, route.hub_of, None
     if hub_of.size:
-        hub_columns, hub_sends = _exchange(hub_columns, other, received_slots)
+        hub_columns, wanted = _exchange(hub_columns, other, received_slots, largest)
+        hub_sends = dealt(wanted)
         short = hub_columns.shape[1] * hub_columns.shape[2] - hub_of.shape[2]
         hub_of = np.pad(hub_of[:, 0], ((0, 0), (0, short), (0, 0))).reshape(hub_columns.shape[:4])
     return Route(tuple(c for c, _ in blocks), tuple(s for _, s in blocks), hub_columns, hub_of, hub_sends, route.counts)
 
 
-def _exchange(columns: np.ndarray, other: RowPlacement, received_slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns [cores, 1, chunks, rows, length] as places in each block's received rows, and what each core sends."""
+def _exchange(
+    columns: np.ndarray, other: RowPlacement, received_slots: int, largest: Callable[[int], int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Columns [cores, 1, chunks, rows, length] as places in each block's received rows, and what each core wants."""
     # Chunks are grouped into blocks of equal size; chunks that fill up the last one want the zero row alone.
     cores, _, chunks, rows, length = columns.shape
     in_block = int(np.clip(received_slots // (rows * length), 1, chunks))
@@ -205,24 +239,25 @@ def _exchange(columns: np.ndarray, other: RowPlacement, received_slots: int) -> 
     # needed[core][block]: distinct slots of the other table; owners: the cores that hold them.
     needed = [[np.unique(blocked[core, block]) for block in range(blocks)] for core in range(cores)]
     owners = [[each // other.slots_per_core for each in own] for own in needed]
-    widest = max(int(np.bincount(o, minlength=1).max()) for own in owners for o in own) + 1  # the last one sent is zero
-    sends = np.full((cores, blocks, cores, widest), zero, np.int32)
+    most = largest(max(int(np.bincount(o, minlength=1).max()) for own in owners for o in own))
+    widest = most + 1  # the last one sent is zero
+    wanted = np.full((cores, blocks, other.cores, widest), zero, np.int32)
     # Every owner sends the slots it holds in rising order; the receiver's columns become places among those it gets.
     received = np.empty_like(blocked)
     for core in range(cores):
         for block in range(blocks):
             slots, owner = needed[core][block], owners[core][block]
-            rank = np.arange(len(slots)) - np.searchsorted(owner, np.arange(cores))[owner]
-            sends[owner, block, core, rank] = slots % other.slots_per_core
+            rank = np.arange(len(slots)) - np.searchsorted(owner, np.arange(other.cores))[owner]
+            wanted[core, block, owner, rank] = slots % other.slots_per_core
             at = owner * widest + rank
             received[core, block] = at[np.searchsorted(slots, blocked[core, block])]
-    return received.reshape(cores, blocks, in_block, rows, length), sends
+    return received.reshape(cores, blocks, in_block, rows, length), wanted
 
 
 def _segments(
-    links: Links, own: RowPlacement, slots: np.ndarray, chunk_slots: int, segment: int
+    links: Links, own: RowPlacement, other: RowPlacement, chunk_slots: int, segment: int, cores: slice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hubs in segments, dealt over the cores: columns int32[cores, chunks, segments, length], and the hub of each."""
+    """Hubs in segments, dealt over all cores: columns int32[cores, chunks, segments, length], and the hub of each."""
     per_chunk = max(1, chunk_slots // segment)
     starts, hub_of = [], []
     for number, row in enumerate(own.hubs):
@@ -231,26 +266,29 @@ def _segments(
             starts.append(first)
             hub_of.append(np.full(len(first), number))
     if not starts:
-        return np.empty((own.cores, 0, per_chunk, segment), np.int32), np.empty((own.cores, 0, per_chunk), np.int32)
+        count = len(range(own.cores)[cores])
+        return np.empty((count, 0, per_chunk, segment), np.int32), np.empty((count, 0, per_chunk), np.int32)
     # Segments are dealt out chunk by chunk, with empty ones of hub 0 to fill up the last round.
     first, hub = np.concatenate(starts), np.concatenate(hub_of)
     short = -len(first) % (own.cores * per_chunk)
     counts = np.minimum(links.starts[own.hubs[hub] + 1] - first, segment)
     first, hub, counts = (np.append(array, np.zeros(short, np.int64)) for array in (first, hub, counts))
-    columns = _padded(slots, first, counts, segment)
-    shape = (-1, own.cores, per_chunk)
-    return (
-        np.ascontiguousarray(columns.reshape(*shape, segment).swapaxes(0, 1)),
-        np.ascontiguousarray(hub.reshape(shape).swapaxes(0, 1).astype(np.int32)),
+    first, hub, counts = (
+        array.reshape(-1, own.cores, per_chunk).swapaxes(0, 1)[cores] for array in (first, hub, counts)
     )
+    columns = _padded(links, other, first.reshape(-1), counts.reshape(-1), segment)
+    return columns.reshape(*first.shape, segment), np.ascontiguousarray(hub.astype(np.int32))
 
 
-def _padded(slots: np.ndarray, first: np.ndarray, counts: np.ndarray, length: int) -> np.ndarray:
-    """int32[rows, length]: of every row ``counts`` of ``slots`` from ``first`` on, then the last one, the padding."""
+def _padded(links: Links, other: RowPlacement, first: np.ndarray, counts: np.ndarray, length: int) -> np.ndarray:
+    """int32[rows, length]: slots of ``counts`` columns of every row, from link ``first`` on, then the zero row's."""
+    columns = links.columns if len(links.columns) else np.zeros(1, np.int32)
     padded = np.empty((len(first), length), np.int32)
     rows = max(1, BLOCK // length)
     within = np.arange(length)
     for start in range(0, len(first), rows):
         own = slice(start, start + rows)
-        padded[own] = slots[np.where(within < counts[own, None], first[own, None] + within, len(slots) - 1)]
+        there = within < counts[own, None]
+        slots = other.slot[columns[np.where(there, first[own, None] + within, 0)]]
+        padded[own] = np.where(there, slots, other.slots_per_core - 1)
     return padded

@@ -1,7 +1,8 @@
 """A factorization on its cores: tables, work and compiled programs, ready to be run epoch by epoch."""
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -61,22 +62,30 @@ class Training:
     Args:
       ratings: the data.
       als: how it is solved.
-      mesh: the cores, along ``AXIS``.
+      mesh: the cores, along ``AXIS``; those of a host are neighbours. Every host has the same number of them.
       chunk_slots: links gathered at once; None chooses for the cache.
+
+    Attributes:
+      peak_bytes_per_core: peak bytes of each core: all arrays that are kept, and the largest reservation of the
+        compiled programs; 0 before ``compile``.
     """
+
+    peak_bytes_per_core = 0
 
     def __init__(self, ratings: Ratings, als: Als, mesh: Mesh, *, chunk_slots: int | None = None):
         self.ratings, self.als, self.mesh = ratings, als, mesh
         self._by_core = NamedSharding(mesh, PartitionSpec(AXIS))
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self.chunk_slots, self._hub_length, folded_length = lengths(als, chunk_slots)
-        # Places of both sides of training.
+        # Places of both sides of training; of several hosts each has the links that its own cores need.
         cores = mesh.shape[AXIS]
-        by_column = ratings.train.transpose()
+        here = [i for i, device in enumerate(mesh.devices.flat) if device.process_index == jax.process_index()]
+        self._here, self._alone = slice(here[0], here[-1] + 1), len(here) == cores
         sides = [
-            routes.places(links.lengths, cores, self.chunk_slots, self._hub_length)
-            for links in (ratings.train, by_column)
+            routes.places(lengths, cores, self.chunk_slots, self._hub_length)
+            for lengths in (ratings.train.lengths, ratings.train.column_lengths)
         ]
+        by_column = ratings.train.transpose(None if self._alone else routes.needed(sides[1], self._here))
         # Evaluation rows: which there are, and the places of those that are folded in.
         split = halves(ratings.history, ratings.heldout, als.evaluation_rows)
         evaluated = np.sort(np.concatenate(list(split.values())))
@@ -85,7 +94,7 @@ class Training:
         }
         self._history = ratings.history.of_rows(evaluated)
         sides.append(routes.places(self._history.lengths, cores, self.chunk_slots, folded_length, FOLD_IN_BUCKETS))
-        # The work of all three, and the programs; these are compiled at their first calls.
+        # The work of all three, and the programs; these are compiled by ``compile``, or at their first calls.
         self.rows = self._side(ratings.train, sides[0], sides[1])
         self.columns = self._side(by_column, sides[1], sides[0])
         row_count, column_count = ratings.train.row_count, ratings.train.column_count
@@ -101,9 +110,40 @@ class Training:
         self._draw = _start(mesh, als.dim, als.table_dtype)
         self._gather = jax.jit(lambda both: both, out_shardings=self._replicated)
         rows, *columns = recall.batches(self._history, sides[2], sides[1])
-        self._batches = recall.Batches(
-            self._put(rows, self._replicated), *(self._put(array, self._by_core) for array in columns)
-        )
+        everywhere = jax.make_array_from_callback(rows.shape, self._replicated, lambda index: rows[index])
+        self._batches = recall.Batches(everywhere, *(self._put(array[self._here]) for array in columns))
+
+    def compile(self, weights: Weights) -> None:
+        """Compiles all programs for arrays as they are, ahead of their first calls, without running any.
+
+        Args:
+          weights: any.
+        """
+        shapes = [
+            jax.ShapeDtypeStruct((places.cores * places.slots_per_core, self.als.dim), dtype, sharding=self._by_core)
+            for places, dtype in (
+                (self.rows.places, self.als.table_dtype),
+                (self.columns.places, self.als.table_dtype),
+                (self.evaluated.places, "float32"),
+            )
+        ]
+        rows, columns, unsolved = shapes
+        calls: dict[str, tuple[Any, ...]] = {
+            "_row_half": (rows, columns, self.rows.work, weights),
+            "_column_half": (columns, rows, self.columns.work, weights),
+            "_objective": (rows, columns, self.rows.work, self.columns.work.counts, weights),
+            "_fold_in": (unsolved, columns, self.evaluated.work, weights),
+            "_rank": (unsolved, columns, self._batches),
+        }
+        kept = (rows, columns, *((side.work, side.row_of) for side in (self.rows, self.columns, self.evaluated)))
+        for name, arguments in calls.items():
+            compiled = getattr(self, name).lower(*arguments).compile()
+            setattr(self, name, compiled)
+            statistics = compiled.memory_analysis()
+            arrays = {id(array): array for array in jax.tree.leaves((kept, self._batches, arguments))}
+            resident = sum(map(_bytes_of_core, arrays.values()))
+            own = statistics.output_size_in_bytes - statistics.alias_size_in_bytes + statistics.temp_size_in_bytes
+            self.peak_bytes_per_core = max(self.peak_bytes_per_core, resident + own)
 
     def start(self, seed: int) -> FactorTables:
         """Both tables at the start: normal of variance 1/d by row and seed, whatever the cores; zero without links."""
@@ -143,6 +183,15 @@ class Training:
         }
         return recalls | {"objective": self.objective(tables, weights)}
 
+    def shards(self, tables: FactorTables) -> list[np.ndarray]:
+        """What this host's cores hold of both tables, [own cores · slots, d]; of a host alone all."""
+        parts = [sorted(t.addressable_shards, key=lambda shard: shard.index[0].start or 0) for t in tables]
+        return [np.concatenate([np.asarray(shard.data) for shard in shards]) for shards in parts]
+
+    def from_shards(self, shards: Sequence[np.ndarray]) -> FactorTables:
+        """Tables from every host's ``shards``, in memory of their own, which may be donated."""
+        return FactorTables(*(jnp.copy(self._put(shard)) for shard in shards))
+
     def in_order(self, tables: FactorTables) -> tuple[np.ndarray, np.ndarray]:
         """Both tables on the host, [rows, d] and [columns, d], in the order of the data."""
         rows, columns = self._gather(tables)
@@ -154,53 +203,61 @@ class Training:
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.als.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
-    def peak_bytes_per_core(self, tables: FactorTables, weights: Weights) -> int:
-        """Peak bytes of each core: all arrays that are kept, and the largest reservation of the compiled programs.
-
-        Args:
-          tables, weights: any; nothing is changed.
-        """
-        unsolved = self._zeros()
-        calls: tuple[tuple[Any, tuple[Any, ...]], ...] = (
-            (self._row_half, (*tables, self.rows.work, weights)),
-            (self._column_half, (*reversed(tables), self.columns.work, weights)),
-            (self._objective, (*tables, self.rows.work, self.columns.work.counts, weights)),
-            (self._fold_in, (unsolved, tables.columns, self.evaluated.work, weights)),
-            (self._rank, (unsolved, tables.columns, self._batches)),
-        )
-        sides = [(side.work, side.row_of) for side in (self.rows, self.columns, self.evaluated)]
-        peaks = []
-        for program, arguments in calls:
-            statistics = program.lower(*arguments).compile().memory_analysis()
-            arrays = jax.tree.leaves((tables, sides, self._batches, arguments))
-            resident = sum({id(array): array.addressable_data(0).nbytes for array in arrays}.values())
-            peaks.append(
-                resident
-                + statistics.output_size_in_bytes
-                - statistics.alias_size_in_bytes
-                + statistics.temp_size_in_bytes
-            )
-        return max(peaks)
-
     def _zeros(self) -> Array:
         """The start of folding in: zeros, float32[cores · slots, d]."""
-        places = self.evaluated.places
-        return self._put(np.zeros((places.cores * places.slots_per_core, self.als.dim), np.float32), self._by_core)
+        count = len(range(self.mesh.shape[AXIS])[self._here])
+        return self._put(np.zeros((count * self.evaluated.places.slots_per_core, self.als.dim), np.float32))
 
     def _side(self, links: Any, own: RowPlacement, other: RowPlacement) -> Side:
-        work = routes.route(links, own, other, self.chunk_slots, self._hub_length)
+        work = routes.route(links, own, other, self.chunk_slots, self._hub_length, self._here)
         table_bytes = other.cores * other.slots_per_core * self.als.dim * jnp.dtype(self.als.table_dtype).itemsize
         gather = self.als.gather
         if gather == "all_to_all" or (gather == "auto" and table_bytes > GATHER_BYTES):
-            work = routes.with_exchange(work, other, GATHER_BYTES // (self.als.dim * 4))
+            received = GATHER_BYTES // (self.als.dim * 4)
+            told = () if self._alone else (_largest, self._dealt)
+            work = routes.with_exchange(work, other, received, *told)
         row_of = np.full(own.cores * own.slots_per_core, -1, np.int32)
         row_of[own.slot] = np.arange(len(own.slot))
-        arrays = (work, row_of.reshape(own.cores, -1))
-        return Side(own, *jax.tree.map(lambda array: self._put(array, self._by_core), arrays))
+        arrays = (work, row_of.reshape(own.cores, -1)[self._here])
+        return Side(own, *jax.tree.map(self._put, arrays))
 
-    def _put(self, array: np.ndarray, sharding: NamedSharding) -> Array:
-        # With several processes each puts what its own cores hold.
-        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+    def _put(self, array: np.ndarray | Array) -> Array:
+        """An array on the devices, whose leading axis is of this host's cores, or of their rows."""
+        if isinstance(array, Array):
+            return array
+        cores, here = self.mesh.shape[AXIS], range(self.mesh.shape[AXIS])[self._here]
+        each = len(array) // len(here)
+
+        def of_core(index: Any) -> np.ndarray:
+            start, stop, _ = index[0].indices(each * cores)
+            return array[start - each * here[0] : stop - each * here[0]]
+
+        return jax.make_array_from_callback((each * cores, *array.shape[1:]), self._by_core, of_core)
+
+    def _dealt(self, wanted: np.ndarray) -> Array:
+        """What cores send, from what each host's cores want: see ``routes.with_exchange``."""
+
+        def of_core(wanted: Array) -> Array:
+            return jax.lax.all_to_all(wanted, AXIS, 2, 0, tiled=True).swapaxes(0, 2)
+
+        spread = PartitionSpec(AXIS)
+        program = jax.shard_map(of_core, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False)
+        return jax.jit(program)(self._put(wanted))
+
+
+def _bytes_of_core(array: Any) -> int:
+    """The bytes of an array on each core; of a number on the host, its own."""
+    if not isinstance(array, Array | jax.ShapeDtypeStruct):
+        return int(np.asarray(array).nbytes)
+    assert array.sharding is not None
+    return math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize
+
+
+def _largest(number: int) -> int:
+    """The largest of all hosts' numbers."""
+    from jax.experimental import multihost_utils
+
+    return int(np.max(multihost_utils.process_allgather(np.int32(number))))
 
 
 def _start(mesh: Mesh, dim: int, dtype: str) -> Callable[[Array, Array, Array], Array]:
