@@ -3,8 +3,8 @@
     python -m tests.harness.factorized DEVICES CASE[,CASE ...] FOLDER [PORT COUNT INDEX]
 
 Prints as JSON the sha256 of all that is measured, and the last objective, by case: `all_gather` and `all_to_all`, or
-`hubs` with rows that are split over the cores. `stopped` is stopped in its first trial unless FOLDER/again exists, and says how far each epoch
-had come; `fewer` asks for fewer cores than there are. Checkpoints are kept in FOLDER.
+`hubs` with rows that are split over the cores. `stopped` is stopped in its first trial unless FOLDER/again exists,
+and says how far each epoch had come; `fewer` asks for fewer cores than there are. Checkpoints are kept in FOLDER.
 """
 
 import dataclasses
