@@ -8,7 +8,10 @@ from pathlib import Path
 
 from results.bad_input import BadInput
 
-DEVICES = Path("/dev")
+DEVICES, PCI = Path("/dev"), Path("/sys/bus/pci/devices")
+# The devices that JAX shows of a chip, by PCI's number of it: of a v2 or v3 and of a TPU7x each half is one.
+GOOGLE = "0x1ae0"
+TPUS = {"0x0027": 2, "0x0056": 1, "0x005e": 1, "0x0062": 1, "0x0063": 1, "0x006f": 1, "0x0076": 2}
 # What JAX needs for accelerators of a kind: modules, of which one will do; the extra that has them; what they are.
 PLUGINS = {
     "gpu": (("jax_cuda12_plugin", "jax_cuda13_plugin"), "cuda", "NVIDIA GPU"),
@@ -46,7 +49,7 @@ def model() -> str:
 
 
 def accelerators() -> tuple[str, int]:
-    """The kind and number of the machine's accelerators: ("gpu", n), ("tpu", n), or ("cpu", 0).
+    """The kind and number of the machine's accelerators as JAX counts devices: ("gpu", n), ("tpu", n), or ("cpu", 0).
 
     Raises:
       BadInput: JAX lacks its plugin for them, and would compute on the CPU without a word.
@@ -64,8 +67,15 @@ def _accelerators_there() -> tuple[str, int]:
     gpus = sorted(DEVICES.glob("nvidia[0-9]*"))
     if gpus and visible != "":
         return "gpu", len(visible.split(",")) if visible else len(gpus)
-    tpus = list(DEVICES.glob("accel[0-9]*")) or list((DEVICES / "vfio").glob("[0-9]*"))
-    return ("tpu", len(tpus)) if tpus else ("cpu", 0)
+    tpus = devices_of_chips()
+    return ("tpu", sum(tpus)) if tpus else ("cpu", 0)
+
+
+def devices_of_chips() -> list[int]:
+    """Of each TPU of the machine how many devices JAX shows of it."""
+    of_google = [vendor.parent for vendor in PCI.glob("*/vendor") if vendor.read_text().strip() == GOOGLE]
+    numbers = [(folder / "device").read_text().strip() for folder in of_google]
+    return [TPUS[number] for number in numbers if number in TPUS]
 
 
 def _check_plugin(kind: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from harness import processors
+from harness import hosts, processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
@@ -31,7 +31,8 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[Factorization]:
     """
     ratings, als = config["ratings"], config["als"]
     source = _ratings_source(ratings)
-    _check_cores(config["cores"])
+    if config["launcher"]["name"] != "hosts":  # whose devices are counted when all have come
+        _check_cores(config["cores"])
     if als["kernel"] == "fused":
         _check_fused()
     tuned = {name: als[name] for name in ("unobserved_weight", "norm_penalty")}
@@ -118,7 +119,11 @@ def _check_fused() -> None:
 
 
 def _is_emulated(study: Factorization) -> bool:
-    return not processors.accelerators()[1] and study.cores > len(processors.physical_cores())
+    return not processors.accelerators()[1] and _cores_here(study) > len(processors.physical_cores())
+
+
+def _cores_here(study: Factorization) -> int:
+    return -(-study.cores // hosts.place()[1])
 
 
 def _check_size(study: Factorization, ratings: Ratings) -> None:
@@ -147,7 +152,7 @@ def _memory_needed(study: Factorization, ratings: Ratings) -> tuple[int, str, st
     row = study.dim * np.dtype(np.float32 if study.table_dtype == "float32" else np.float16).itemsize
     copy = {"all_gather": max(sides) * row, "all_to_all": 0, "auto": min(max(sides) * row, GATHER_BYTES)}[study.gather]
     bytes_per_core = COPIES * copy + HUB_COPIES * hub_bytes(ratings, study)  # by every core meanwhile
-    of_cores = study.cores * bytes_per_core if not processors.accelerators()[1] else 0
+    of_cores = _cores_here(study) * bytes_per_core if not processors.accelerators()[1] else 0
     needed = BYTES + TABLES * sum(sides) * row + of_cores + BYTES_PER_LINK * len(ratings.train.columns)
     what = f"factorizing {study.dataset} with als.dim={study.dim} on cores={study.cores}"
     return needed, what, "take a smaller als.dim, fewer cores or table_dtype=bfloat16"

@@ -113,7 +113,7 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
     if shards > devices or (kind == "tpu" and shards not in (1, devices)):
         there = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
         raise BadInput(f"shards={shards}: this machine has {number_of(devices, kind.upper())}; use {there}")
-    groups = devices // shards
+    groups = len(processors.devices_of_chips()) if kind == "tpu" and shards == 1 else devices // shards
     count = workers or groups
     share = f"{0.9 / -(-count // groups):.3f}"
 

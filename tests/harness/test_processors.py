@@ -8,21 +8,31 @@ import pytest
 from harness import processors
 from results.bad_input import BadInput
 from sweeps.__main__ import main
+from sweeps.launchers import local
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of devices of a machine that has none yet."""
+    """The folder of a machine that has no accelerator yet."""
     for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES", "TPU_LIBRARY_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(processors, "DEVICES", tmp_path / "dev")
-    (tmp_path / "dev" / "vfio").mkdir(parents=True)
-    return tmp_path / "dev"
+    monkeypatch.setattr(processors, "PCI", tmp_path / "pci")
+    for folder in ("dev", "pci"):
+        (tmp_path / folder).mkdir()
+    return tmp_path
 
 
 def add(machine: Path, *names: str) -> None:
+    """Adds GPUs by their names in /dev, and what else is on PCI by its vendor and number."""
     for name in names:
-        (machine / name).touch()
+        if name.startswith("nvidia"):
+            (machine / "dev" / name).touch()
+            continue
+        slot = machine / "pci" / f"0000:00:{len(list((machine / 'pci').iterdir())):02}.0"
+        slot.mkdir()
+        for file, number in zip(("vendor", "device"), name.split(), strict=True):
+            (slot / file).write_text(f"{number}\n")
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
@@ -32,14 +42,21 @@ def install(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in modules if name in plugins else found(name))
 
 
+V3, V4, V5E, V7X = "0x1ae0 0x0027", "0x1ae0 0x005e", "0x1ae0 0x0063", "0x1ae0 0x0076"
+OTHERS = ("0x1ae0 0x001f", "0x8086 0x0027", "0x10de 0x2330")  # a disk of Google's, and chips that are no TPUs
+
+
 @pytest.mark.parametrize(
     ("devices", "plugin", "found"),
     [
         ((), "", ("cpu", 0)),
         (("nvidiactl", "nvidia0", "nvidia1"), "jax_cuda12_plugin", ("gpu", 2)),
         (("nvidia0",), "jax_cuda13_plugin", ("gpu", 1)),
-        (("accel0", "accel1", "accel2", "accel3"), "libtpu", ("tpu", 4)),
-        (("vfio/vfio", "vfio/0"), "libtpu", ("tpu", 1)),
+        (OTHERS, "", ("cpu", 0)),
+        ((V3,) * 4, "libtpu", ("tpu", 8)),  # a v3-8 has eight cores on four chips
+        ((*OTHERS, V4, V4, V4, V4), "libtpu", ("tpu", 4)),
+        ((V5E,), "libtpu", ("tpu", 1)),
+        ((V7X,) * 4, "libtpu", ("tpu", 8)),
     ],
 )
 def test_accelerators_count_where_jax_can_use_them(
@@ -54,8 +71,8 @@ def test_accelerators_count_where_jax_can_use_them(
     ("device", "plugins", "name", "extra"),
     [
         ("nvidia0", ("libtpu",), "an NVIDIA GPU", "cuda"),
-        ("accel0", ("jax_cuda12_plugin",), "a TPU", "tpu"),
-        ("vfio/0", (), "a TPU", "tpu"),
+        (V5E, ("jax_cuda12_plugin",), "a TPU", "tpu"),
+        (V3, (), "a TPU", "tpu"),
     ],
 )
 def test_a_missing_plugin_is_one_line_before_anything_is_compiled(
@@ -83,7 +100,7 @@ def test_a_missing_plugin_is_one_line_before_anything_is_compiled(
 
 
 def test_the_cpu_can_be_asked_for(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(machine, "nvidia0", "accel0")
+    add(machine, "nvidia0", V4)
     install(monkeypatch)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert processors.accelerators() == ("cpu", 0)
@@ -99,8 +116,17 @@ def test_gpus_that_are_hidden_are_not_there(machine: Path, monkeypatch: pytest.M
     assert processors.accelerators() == ("gpu", 2)
 
 
+def test_a_worker_has_a_chip_of_its_own(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(machine, *(V3,) * 4)
+    install(monkeypatch, "libtpu")
+    assert [environment["TPU_VISIBLE_CHIPS"] for _, environment in local.slots(None)] == ["0", "1", "2", "3"]
+    assert local.slots(None, 8) == [((), {})]
+    with pytest.raises(BadInput, match="use 1 or 8"):
+        local.slots(None, 2)
+
+
 def test_a_library_for_tpus_may_be_anywhere(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(machine, "accel0")
+    add(machine, V5E)
     install(monkeypatch)
     monkeypatch.setenv("TPU_LIBRARY_PATH", "/opt/libtpu.so")
     assert processors.accelerators() == ("tpu", 1)

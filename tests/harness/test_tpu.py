@@ -66,3 +66,22 @@ def test_networks_at_their_sizes_fit_and_compile(
     assert found["train"]["collectives"].keys() == {"all-reduce"}
     assert found["train"]["collectives"]["all-reduce"] <= 2
     assert found["evaluate"]["temporary GiB"] < 1
+
+
+def test_a_factorization_is_lowered_for_a_pod_from_one_hosts_part_of_it() -> None:
+    found = compiled("on_pod", "v3:8x16")
+    assert found.keys() == {"row half", "column half", "objective", "fold in", "rank"}
+    assert {(each["hosts"], each["devices"]) for each in found.values()} == {(32, 256)}
+
+
+@pytest.mark.slow
+def test_half_an_epoch_of_webgraph_sparse_fits_a_pod() -> None:
+    half = compiled("on_pod", "v3:8x16", "sparse")["row half"]["compiled"]
+    assert half["processor seconds"] < 20 * 60
+    assert half["GiB"] < 15.48  # of a core of a v3, as its compiler says
+
+
+@pytest.mark.slow
+def test_half_an_epoch_of_webgraph_dense_does_not_fit_eight_cores() -> None:
+    half = compiled("on_pod", "v3:2x2", "dense")["row half"]
+    assert "Ran out of memory" in half["compiled"] and half["MiB of arguments"] > 15.48 * 1024

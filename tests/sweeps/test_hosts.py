@@ -27,6 +27,13 @@ LONG = (
 )
 
 
+# Epochs of about a second on two cores.
+GRAPH = (
+    *("task=webgraph_synthetic", "ratings.rows=20000", "ratings.columns=20000", "ratings.links=600000"),
+    *("ratings.heldout_rows=1000", "als.epochs=4", "cores=2", "checkpoint_seconds=0"),
+)
+
+
 def free_port() -> int:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -41,8 +48,14 @@ def started(words: Sequence[str], folder: Path, count: int = 2) -> list[subproce
         command = [sys.executable, "-m", "sweeps", *words, f"store={folder if i == 0 else f'{folder}-{i}'}"]
         command += ["launcher=hosts", f"launcher.coordinator=127.0.0.1:{port}", f"launcher.hosts={count}"]
         command += [f"launcher.host={i}", f"launcher.heartbeat_seconds={HEARTBEAT}"]
-        hosts.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT))
+        hosts.append(process(command))
     return hosts
+
+
+def process(command: Sequence[str]) -> subprocess.Popen[str]:
+    """A command with the processes it starts, which can be killed together."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, **pipes, text=True, cwd=ROOT, start_new_session=True)  # type: ignore[call-overload, no-any-return]
 
 
 def ended(hosts: Sequence[subprocess.Popen[str]], seconds: float = 300) -> list[int]:
@@ -124,6 +137,41 @@ def test_whichever_host_goes_the_others_end_and_the_same_command_goes_on(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kills process groups")
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_factorization_is_killed_in_every_epoch(tmp_path: Path, count: int) -> None:
+    line = [*GRAPH, f"checkpoint_dir={tmp_path}/saved"]
+    folder = tmp_path / "killed"
+    for epoch in range(1, 4):
+        running = begun(line, folder, count)
+        before = saved(tmp_path / "saved")
+        deadline = time.monotonic() + 240
+        while saved(tmp_path / "saved") <= before and running[0].poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert running[0].poll() is None, (epoch, running[0].communicate())
+        os.killpg(running[-1].pid, signal.SIGKILL)
+        codes = ended(running, HEARTBEAT + 30)
+        assert codes == ([-signal.SIGKILL] if count == 1 else [exit_codes.PEER_LOST, -signal.SIGKILL])
+    assert ended(begun(line, folder, count)) == [exit_codes.DONE] * count
+    assert not list((tmp_path / "saved").glob("*/checkpoint-*"))
+    calm = tmp_path / "calm"
+    assert ended(begun(GRAPH, calm, 1)) == [exit_codes.DONE]
+    assert_same(folder, calm)
+
+
+def begun(words: Sequence[str], folder: Path, count: int) -> list[subprocess.Popen[str]]:
+    """The same command on so many hosts; on one host alone by its pool."""
+    if count > 1:
+        return started(words, folder, count)
+    return [process([sys.executable, "-m", "sweeps", *words, f"store={folder}"])]
+
+
+def saved(folder: Path) -> float:
+    """When the last checkpoint of all hosts was saved; 0 where there is none."""
+    return min((path.stat().st_mtime for path in folder.glob("*/checkpoint-*")), default=0)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_host_that_stood_still_writes_nothing_and_ends(tmp_path: Path, which: int) -> None:
@@ -163,7 +211,7 @@ def test_a_host_that_never_comes_is_one_line() -> None:
         (("launcher.coordinator=here:1", "launcher.heartbeat_seconds=0"), "heartbeat_seconds"),
         (
             ("launcher.coordinator=here:1", "launcher.hosts=2", "launcher.host=0", "task=webgraph_synthetic"),
-            "one host alone",
+            "checkpoint_dir",
         ),
     ],
 )
