@@ -16,7 +16,7 @@ import pytest
 
 from analysis import __main__ as analysis_cli
 from results import __main__ as results_cli
-from results import durable, store
+from results import durable, exit_codes, store
 from results.plans.batch_study import BatchStudy
 from results.release import release
 from results.storage.parts import commit_file, plan_file
@@ -209,4 +209,4 @@ def test_a_reader_that_has_seen_enough(folder: Path, words: tuple[str, ...]) -> 
     os.close(reading)  # as head does once it has its lines
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert (done.returncode, done.stderr) == (exit_codes.UNREAD, "")

@@ -139,13 +139,16 @@ def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_sigterm_with_nothing_to_go_on_with_has_a_code_of_its_own(
-    tmp_path: Path, children: Callable[[int], list[int]]
+@pytest.mark.parametrize(
+    ("by", "code"), [(signal.SIGTERM, exit_codes.TERMINATED), (signal.SIGINT, exit_codes.INTERRUPTED)]
+)
+def test_a_signal_with_nothing_to_go_on_with_has_a_code_of_its_own(
+    tmp_path: Path, children: Callable[[int], list[int]], by: signal.Signals, code: int
 ) -> None:
     with started(LINE, tmp_path / "store") as sweep:
         until(lambda: children(sweep.pid))
-        sweep.send_signal(signal.SIGTERM)
-        assert sweep.wait(SECONDS) == exit_codes.TERMINATED
+        sweep.send_signal(by)
+        assert sweep.wait(SECONDS) == code
 
 
 GRAPH = (
