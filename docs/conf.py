@@ -54,8 +54,8 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_rtype = False
 
 # Names of other packages have no pages here. Names of our own have, or a warning says so.
-EXTERNAL = "argparse|collections|concurrent|contextlib|ctypes|flax|fractions|hydra|jax|jaxlib|json|matplotlib|multiprocessing"
-EXTERNAL += "|numpy|optax|pandas|pathlib|polars|pyarrow|subprocess|types|typing|upath"
+EXTERNAL = "argparse|collections|concurrent|contextlib|ctypes|flax|fractions|hydra|jax|jaxlib|json|matplotlib"
+EXTERNAL += "|multiprocessing|numpy|optax|pandas|pathlib|polars|pyarrow|subprocess|types|typing|upath"
 BUILT_IN = "bool|bytes|dict|float|frozenset|int|list|object|set|slice|str|tuple|type|None"
 BUILT_IN += "|Exception|FileNotFoundError|RuntimeError|ValueError"
 TYPE_VARIABLE = r"(.*\.)?[A-Z]"
