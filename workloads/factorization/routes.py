@@ -77,10 +77,10 @@ def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
             np.ceil(candidates[0] * 1.02 ** np.arange(0, np.log(candidates[-1] / candidates[0]) / np.log(1.02) + 2))
         )
         cell = np.searchsorted(grid, candidates)
-        counts = np.bincount(cell, counts, minlength=len(grid))
+        in_cell = np.bincount(cell, counts, minlength=len(grid))
         largest = np.zeros(len(grid), np.int64)
         np.maximum.at(largest, cell, candidates)
-        candidates, counts = largest[counts > 0], counts[counts > 0]
+        candidates, counts = largest[in_cell > 0], in_cell[in_cell > 0].astype(np.int64)
     # Dynamic programming: least[i] is the fewest slots for the rows up to candidate i, with one bucket more per round.
     # chosen[round][i] is the candidate that ends the bucket before that of i, or -1 if one bucket fewer does as well.
     below = np.concatenate([[0], np.cumsum(counts)])  # rows with one of the first i lengths
