@@ -6,6 +6,7 @@ BIN := .venv/bin
 STORE ?= results/local
 FIGURES ?= figures
 MLPERF ?= ../logging
+ALGOPERF ?= ../submissions_algorithms/previous_leaderboards
 PUBLISHED := results/local/published
 LARGE := results/local/large
 
@@ -21,7 +22,7 @@ define NEW_VENV
 rm -rf .venv && $(PYTHON) -m venv .venv
 endef
 
-.PHONY: unusable quickstart first-contact test test-all test-plan attack check figures notebooks docs page published published-large mlperf bench lock clean
+.PHONY: unusable quickstart first-contact test test-all test-plan test-slurm test-ray test-readers attack check figures notebooks docs page published published-large mlperf algoperf zenodo bench lock clean
 
 # Without a plugin of JAX's it is on the CPU, whatever else is there.
 quickstart: export JAX_PLATFORMS := $(if $(EXTRA)$(wildcard .venv/installed-*),$(JAX_PLATFORMS),cpu)
@@ -39,11 +40,31 @@ test: check
 	$(BIN)/python -m pytest -n 2
 
 test-all: check
-	$(BIN)/python -m pytest -n 2 -m 'not attack and not plan'
+	$(BIN)/python -m pytest -n 2 -m 'not attack and not plan and not slurm and not ray and not readers'
 
 # What the compiler of TPUs makes of the programs; it needs no TPU, and is installed beside the rest.
 test-plan: .venv/installed-tpu
 	$(BIN)/python -m pytest -n 2 -m plan
+
+# Studies on a SLURM and on a Ray cluster that the tests start on this machine. Debian's package is slurm-wlm.
+SLURM_PROGRAMS := slurmctld slurmd munged
+test-slurm: .venv/installed
+	for program in $(SLURM_PROGRAMS); do command -v $$program > /dev/null || \
+	  { apt-get update && apt-get install -y slurm-wlm munge && break; } || exit; done
+	$(BIN)/python -m pytest -m slurm tests/launchers
+
+test-ray: .venv/installed-ray
+	$(BIN)/python -m pytest -m ray tests/launchers
+
+# The one-liners of README, each in an environment that has its reader alone: build/readers/NAME.
+READERS := datasets mlcroissant duckdb polars pandas fastparquet
+test-readers: .venv/installed $(READERS:%=build/readers/%/installed)
+	$(BIN)/python -m pytest -m readers tests/readers
+
+build/readers/%/installed:
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/readers/$*
+	VIRTUAL_ENV=build/readers/$* $(BIN)/uv pip install --quiet $* $(if $(filter pandas mlcroissant,$*),pyarrow)
+	touch $@
 
 # The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
 attack: .venv/installed
@@ -81,7 +102,7 @@ page: .venv/installed
 # The sweeps behind results/published, and the release itself. Whatever stopped it, the same command goes on where it was.
 published: .venv/installed
 	for preset in alx2022/scaling alx2022/solvers alx2022/precision alx2022/tuning \
-	  published/noise published/pydoc published/decay published/many published/digits; do \
+	  published/noise published/pydoc published/decay published/many published/digits layouts/quickstart; do \
 	  $(BIN)/python -m sweeps +experiment=$$preset store=$(PUBLISHED) -m || exit; done
 	$(BIN)/python -m results verify --store $(PUBLISHED)
 	rm -rf results/local/release
@@ -106,15 +127,31 @@ mlperf: .venv/installed
 	rm -rf results/mlperf && mv build/mlperf/release results/mlperf
 	$(BIN)/python -m results verify --store results/mlperf
 
+# AlgoPerf's public logs as a release, build/algoperf/release: make algoperf ALGOPERF=DIR, which is previous_leaderboards of
+# a clone of mlcommons/submissions_algorithms. Apache-2.0, 53 MB; ten minutes.
+algoperf: .venv/installed
+	rm -rf build/algoperf && mkdir -p build/algoperf
+	$(BIN)/python -m results import algoperf-logs $(ALGOPERF) --store build/algoperf/store
+	$(BIN)/python -m results export --store build/algoperf/store --out build/algoperf/release
+	$(BIN)/python -m results verify --store build/algoperf/release
+
+# What a deposit of the release at Zenodo says of it: build/zenodo.json
+zenodo: .venv/installed
+	mkdir -p build
+	$(BIN)/python -m results.release.zenodo results/published --out build/zenodo.json
+
 bench: .venv/installed
 	$(BIN)/python benchmarks/commands.py
 	$(BIN)/python benchmarks/quickstart.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/workers.py
+	$(BIN)/python benchmarks/launchers.py
 	$(BIN)/python benchmarks/lanes.py
 	$(BIN)/python benchmarks/stores.py
 	$(BIN)/python benchmarks/fits.py
 	$(BIN)/python benchmarks/figures.py
+	$(BIN)/python benchmarks/input.py
+	$(BIN)/python benchmarks/plan.py
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/als.py
 	$(BIN)/python benchmarks/als_evaluation.py
@@ -123,7 +160,7 @@ bench: .venv/installed
 LOCK := uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-header
 lock: .venv/installed
 	$(BIN)/$(LOCK) --extra dev --output-file requirements.lock pyproject.toml
-	for extra in cuda tpu; do $(BIN)/$(LOCK) --extra $$extra --constraints requirements.lock --no-annotate \
+	for extra in cuda tpu ray; do $(BIN)/$(LOCK) --extra $$extra --constraints requirements.lock --no-annotate \
 	  --output-file requirements-$$extra.lock pyproject.toml || exit; done
 
 .venv/installed: requirements.lock pyproject.toml $(UNUSABLE)

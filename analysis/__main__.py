@@ -1,4 +1,4 @@
-"""Command line: python -m analysis steps | fit | coverage | epochs | compare | figures | report | all."""
+"""Command line, python -m analysis: numbers, tables, figures and pages of what was measured."""
 
 from results import command_line
 
@@ -153,6 +153,46 @@ def _epochs(options: argparse.Namespace) -> None:
     _print(shown_table, lambda: f"{words}\n\nnext: python -m analysis {then}")
 
 
+def _layouts(options: argparse.Namespace) -> None:
+    from analysis.layouts import measured
+
+    found = measured.load(options.store)
+    if not found:
+        raise measured.no_layout(options.store)
+    for note in measured.notes(found):
+        say(f"note: {note}")
+    then = f"figures --store {quoted(options.store)} --out figures"
+    if any(one.refused for one in found):
+        say("note: --csv has the explanation of each refusal")
+    _print(measured.table(found), lambda: f"{measured.as_text(found)}\n\nnext: python -m analysis {then}")
+
+
+def _payoff(options: argparse.Namespace) -> None:
+    from analysis.payoff import answers
+
+    request = _request(options)
+    for flag, given in (("--metric and --value go", request), ("--where goes", options.where)):
+        if given and not options.store:
+            raise BadInput(f"{flag} with --store; points have their target in them")
+    if options.price and not options.times:
+        raise BadInput("--price goes with --times, which has what every number of devices costs")
+    if options.store:
+        subjects = answers.of_store(options.store, request, options.where)
+    else:
+        subjects = answers.of_file(options.points) if options.points else answers.of_paper(options.paper)
+    found = answers.answers(subjects, options.gain, options.measured, options.predicted)
+    prices = answers.prices(options.price, sorted({one.device_kind for one in found if one.device_kind}))
+    if options.times:
+        _print(answers.times_table(found, prices), lambda: answers.times_as_text(found, prices))
+    else:
+        asked = f" --metric {options.metric} --value {options.value:g}" if request else ""
+        folder = f"--store {quoted(options.store)}{asked}" if options.store else ""
+        source = folder or (f"--points {quoted(options.points)}" if options.points else f"--paper {options.paper}")
+        timed = any(one.measured or one.predicted for one in found)
+        words = f"\n\nnext: python -m analysis payoff {source} {'--times' if timed else '--predicted FILE'}"
+        _print(answers.table(found), lambda: answers.as_text(found) + words)
+
+
 def _compare(options: argparse.Namespace) -> int:
     from analysis import compare
 
@@ -195,6 +235,7 @@ def _all(options: argparse.Namespace) -> None:
     kinds = {commit.kind for commit in store.catalogue(options.store)}
     drawn = {source for kind in kinds for source in presentations.PRESENTATIONS[kind].figures}
     names = ["epochs"] if presentations.CORES in drawn else []
+    names += ["layouts"] if presentations.LAYOUTS in drawn else []
     names += ["steps", "fit"] if presentations.BATCH in drawn or not drawn else []
     for name in (*names, "figures"):
         own = ["--out", str(options.out)] if name == "figures" else []
@@ -213,6 +254,8 @@ COMMANDS = {
     "fit": _fit,
     "coverage": _coverage,
     "epochs": _epochs,
+    "layouts": _layouts,
+    "payoff": _payoff,
     "compare": _compare,
     "figures": _figures,
     "report": _report,

@@ -17,7 +17,9 @@ def parser() -> CommandParser:
     target.add_argument("--value", type=float, help="the value to reach; needs --metric")
     command_line.add_output_arguments(csv)
     commands = top.add_subparsers(
-        dest="command", required=True, metavar="steps | fit | coverage | epochs | compare | figures | report | all"
+        dest="command",
+        required=True,
+        metavar="steps | fit | coverage | epochs | layouts | payoff | compare | figures | report | all",
     )
 
     def command(name: str, summary: str, fill: Callable[[CommandParser], None], *shared: CommandParser) -> None:
@@ -29,6 +31,8 @@ def parser() -> CommandParser:
         "coverage", "how often fits of simulated searches and of epochs over cores are right", _coverage_arguments, csv
     )
     command("epochs", "seconds per epoch and recall of factorizations over cores", _epochs_arguments, store, csv)
+    command("layouts", "what each layout of a step on a mesh costs", _layouts_arguments, store, csv)
+    command("payoff", "how far more devices pay off, and what they cost", _payoff_arguments, target, csv)
     command("compare", "two stores or releases side by side", _compare_arguments, target, csv)
     command("figures", "figures as PNG and SVG", _figures_arguments, csv)
     command("report", "all of a store as one page for a browser", _report_arguments, store, target)
@@ -90,6 +94,37 @@ def _epochs_arguments(sub: CommandParser) -> None:
     of_fit = manual.EPOCHS_FIT + manual.meanings(columns.CORE_COUNTS)
     sub.description = manual.EPOCHS + manual.meanings(columns.EPOCHS) + of_fit
     sub.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
+
+
+def _layouts_arguments(sub: CommandParser) -> None:
+    sub.description = manual.LAYOUTS + manual.meanings(columns.LAYOUTS)
+
+
+def _percent(words: str) -> float:
+    """A share as a percentage, above 0 and below 100."""
+    if not 0 < (percent := float(words)) < 100:
+        raise ValueError
+    return percent / 100
+
+
+_percent.__name__ = "percentage above 0 and below 100"  # as argparse calls it: invalid … value
+
+
+def _payoff_arguments(sub: CommandParser) -> None:
+    of_times = manual.PAYOFF_TIMES + manual.meanings(columns.PAYOFF_TIMES)
+    sub.description = manual.PAYOFF + manual.meanings(columns.PAYOFF) + of_times
+    source = sub.add_mutually_exclusive_group(required=True)
+    source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
+    source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
+    source.add_argument("--paper", metavar="NAME", help="curves that a paper published instead: shallue2018")
+    sub.add_argument("--where", action="append", default=[], metavar="FIELD=VALUE,...", help="goes with --store")
+    sub.add_argument(
+        "--gain", type=_percent, default=0.2, metavar="PERCENT", help="that a doubling has to make it faster by (20)"
+    )
+    sub.add_argument("--times", action="store_true", help="time and device-hours for every number of devices")
+    sub.add_argument("--price", action="append", default=[], metavar="[KIND=]PRICE", help="of a device-hour")
+    sub.add_argument("--measured", type=path, metavar="FILE", help="step times that were measured elsewhere")
+    sub.add_argument("--predicted", type=path, metavar="FILE", help="step times that were predicted")
 
 
 def _compare_arguments(sub: CommandParser) -> None:

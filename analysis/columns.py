@@ -178,6 +178,48 @@ CORE_COUNTS = {
     "reason": "what tells the curve from those alike, what was left out, what is in the way",
 }
 
+# Of payoff, after the names of the curve.
+PAYOFF = {
+    "gain_percent": "that a doubling has to make it faster by; 100 is perfect",
+    "batch_size": "that the last such doubling leads to, of batch and devices together at the same seconds per step",
+    "batch_size_low": "its 90 % interval; an end that the data leave open is empty",
+    "batch_size_high": "each end alone is a 95 % bound",
+    "batch_verdict": "identified, at_least (the low end), at_most (the high end) or not_identified",
+    "device_kind": "what JAX calls the device; empty where none was timed",
+    "measured_devices": "that the last such doubling leads to, by seconds per step that were measured",
+    "measured_devices_low": "its 90 % interval, likewise",
+    "measured_devices_high": "likewise",
+    "measured_verdict": "likewise; empty where nothing was measured",
+    "predicted_devices": "that the last such doubling leads to, by seconds per step that were predicted",
+    "predicted_devices_low": "its 90 % interval, likewise",
+    "predicted_devices_high": "likewise",
+    "predicted_verdict": "likewise; empty where nothing was predicted",
+    "predicted_by": "--predicted, or times measured on 1 device, without communication, which no network can beat",
+    "reason": "what tells the curve from those alike, what was left out, what is in the way",
+}
+# Of payoff --times, a row for every number of devices.
+_TO_TARGET = {
+    "batch_size": "with which so many devices are at the target soonest, examples; empty of a factorization",
+    "seconds": "to the target, by {} seconds per step; of a factorization to its last epoch",
+    "seconds_low": "its 90 % interval, of the curve and of the seconds per step together",
+    "seconds_high": "likewise",
+    "device_hours": "devices times these seconds over 3600",
+    "device_hours_low": "likewise",
+    "device_hours_high": "likewise",
+    "price": "of these device-hours; empty without --price",
+    "price_low": "likewise",
+    "price_high": "likewise",
+    "on_front": "yes: no other number of devices is faster without costing more, or cheaper without being slower",
+}
+PAYOFF_TIMES = {
+    "device_kind": "what JAX calls the device",
+    "devices": "how many",
+    **{
+        f"{says}_{name}": words.format(says) for says in ("measured", "predicted") for name, words in _TO_TARGET.items()
+    },
+    "predicted_by": PAYOFF["predicted_by"],
+}
+
 COMPARE = {
     "what": "steps, critical_batch_size, seconds_per_epoch, recall_20 or recall_50",
     "dataset": "name of the data set, or of the ratings",
@@ -195,4 +237,36 @@ COMPARE = {
     "b_words": "likewise",
     "result": "same, agree (within the intervals), differ, not_judged, only_a or only_b",
     "why": "how it was judged, or why not",
+}
+
+# Of layouts.
+LAYOUTS = {
+    "model": "name of the shape of the Transformer",
+    "batch_size": "global batch size, sequences",
+    "length": "of a sequence, tokens",
+    "mesh": "axes of the mesh and their sizes",
+    "layout": "axes of tensors, and those of the mesh that they are split over",
+    "engine": "cpu-emulated, device or tpu-aot with its topology",
+    "refusal": "kind of the error for which it was refused; empty where it was not",
+    "explanation": "of a refusal",
+    "redundancy": "counted: operations of matrix products over all devices, over those of a step done once",
+    "wire_bytes": "counted: bytes that a device sends in a step, by the best algorithm on a ring",
+    "argument_bytes": "counted: parameters, optimizer and batch of each device",
+    "temporary_bytes": "counted: all else that each device keeps at once",
+    "peak_bytes": "counted: what each device holds at most",
+    "collectives": "counted: operation, axes, count, bytes and wire bytes, JSON",
+    "hardware": "that seconds are predicted for",
+    "predicted_compute_seconds": "predicted: matrix products",
+    "predicted_memory_seconds": "predicted: what is held, read and written once",
+    "predicted_exchange_seconds": "predicted: collectives",
+    "predicted_step_seconds": "predicted: a step, with nothing done at the same time",
+    "predicted_fits": "predicted: whether what is held is within the device's memory",
+    "scheduled_cycles": "predicted: cycles that the compiler of TPUs estimates",
+    "step_seconds": "measured: median of a step; empty where nothing was timed",
+    "step_seconds_low": "measured: lower quartile",
+    "step_seconds_high": "measured: upper quartile",
+    "loss": "measured: before the last step",
+    "gradient_difference": "measured: of the first gradient from one device's, relative, the largest of all parameters",
+    "same_loss": "whether every loss is that of the other layouts of the model and its batch, within 1e-5; empty alone",
+    "study": "name of the study",
 }

@@ -6,13 +6,14 @@ Numbers, regimes and figures from a store of results.
   python -m analysis steps --store results/local
   python -m analysis fit --store results/local
   python -m analysis epochs --store results/local
+  python -m analysis payoff --store results/local
   python -m analysis compare results/local results/other
   python -m analysis figures --store results/local --out figures
   python -m analysis report --store results/local --out report.html
   python -m analysis all --store results/local --out figures
 
-steps and fit are about studies of batch sizes, epochs about factorizations on several cores, figures and report about
-all.
+steps and fit are about studies of batch sizes, epochs about factorizations on several cores, payoff, figures and report
+about all.
 DIR of --store is the folder of a store or of a release, or a URL that fsspec knows, such as gs://bucket/folder.
 """
 STEPS = """\
@@ -115,6 +116,37 @@ counts, three spreads of epochs. Without --of both are printed; --csv writes one
 
 columns of --of cores --csv, one row per scenario:
 """
+PAYOFF = """\
+Pay-off: up to how many devices the next doubling of their number still pays off, and what it costs.
+
+  python -m analysis payoff --store results/published
+  python -m analysis payoff --store results/published --gain 50 --times --price 2.5
+  python -m analysis payoff --store results/mlperf --metric validation_shortfall --value 0
+  python -m analysis payoff --paper shallue2018
+  python -m analysis payoff --points points.csv --predicted step_times.csv
+
+Time to target is steps to target (the curve that `fit` fits) times seconds per step. A doubling pays off if it makes
+training faster by --gain or more; the answer is the number of devices that the last doubling leads to which does, as
+all before it do. Its interval carries both uncertainties, of the curve and of the seconds per step. Nothing is said
+beyond the batch sizes and the numbers of devices that there are: an answer on one side is all that they may support.
+
+batch size          devices and batch doubled together at the same seconds per step: the curve alone, no hardware
+measured devices    by measured seconds per step: those of the store (emulated devices, and steps of several trials at
+                    once, are left out), or of --measured FILE
+predicted devices   by predicted ones: of --predicted FILE, or else those of one device with its share of the batch,
+                    without communication. No network can beat that: devices pay off up to there at most.
+
+Measured and predicted times are never in one column. FILE is CSV or Parquet with the columns device_kind, devices,
+batch_size, seconds_per_step, low, high (its 90 % interval) and says (measured or predicted), and where there are
+several workloads dataset, model or optimizer. A step of a factorization is an epoch, without a batch_size.
+
+columns of --csv, a row per curve and kind of device, after the names of the curve:
+"""
+PAYOFF_TIMES = """
+--times: time to target and device-hours, a row per number of devices, with the Pareto front of the two.
+
+columns of --csv, likewise:
+"""
 COMPARE = """\
 Two stores or releases side by side: two machines, two versions, ours and what others published. The exit code is 1 if
 anything that A says and anything that B says cannot both be true, else 0; 2 if they have nothing in common.
@@ -190,10 +222,19 @@ def meanings(columns: dict[str, str]) -> str:
     return "\n".join(f"  {name:{width}}{meaning}" for name, meaning in columns.items()) + "\n"
 
 
+LAYOUTS = """\
+Layouts of one step of training on meshes of devices: what each costs, one row per study. What was counted in the
+compiled step, what is predicted and what was measured are different columns; emulated devices are never timed.
+
+  python -m analysis layouts --store results/local
+  python -m analysis layouts --store results/local --csv > layouts.csv
+
+columns of --csv, one row per study:
+"""
 ALL = """\
-What epochs, steps, fit and figures tell of a store, one after the other: one process, which imports once.
+What epochs, layouts, steps, fit and figures tell of a store, one after the other: one process, which imports once.
 
   python -m analysis all --store results/local --out figures
 
-epochs is left out where the store has no factorizations, steps and fit where it has nothing else.
+epochs and layouts are left out where the store has none, steps and fit where it has nothing else.
 """

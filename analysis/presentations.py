@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from results.plans.plan import Plan
 
 # What figures are drawn from.
-BATCH, CORES, PAPER = "batch", "cores", "paper"
+BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layouts", "paper"
 
 
 class Presentation(NamedTuple):
@@ -17,7 +17,8 @@ class Presentation(NamedTuple):
       question: that they answer, in a sentence.
       answers: whether tables tell their steps to target.
       figures: what of them is drawn, keys of ``figures.registry.LOADERS``: ``batch``, curves of steps to target over
-        batch sizes; ``cores``, factorizations over cores; ``paper``, the workloads of a paper.
+        batch sizes; ``cores``, factorizations over cores; ``layouts``, layouts on meshes; ``paper``, the workloads of
+        a paper.
       optimizer_label: of a plan, what filters of the report call its optimizer.
     """
 
@@ -49,6 +50,11 @@ PRESENTATIONS: dict[str, Presentation] = {
         answers=True,
         figures=(CORES,),
         optimizer_label=lambda study: f"als, {study.solver}",
+    ),
+    "layout": Presentation(
+        "layouts of one step on meshes of devices",
+        "What one step of a Transformer costs under each mesh and layout, which change nothing that it computes.",
+        figures=(LAYOUTS,),
     ),
 }
 

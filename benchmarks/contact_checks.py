@@ -112,7 +112,7 @@ def precision(smoke: bool) -> Finding:
     import numpy as np
     import training
 
-    from harness import programs
+    from harness import mesh, programs
     from workloads import registry
 
     rng = np.random.default_rng(0)
@@ -128,7 +128,7 @@ def precision(smoke: bool) -> Finding:
         return jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     def of_engine(function: Callable[..., Any], *arguments: Any) -> Any:
-        return jax.device_get(programs._lowered(jax.jit(function), *arguments).compile()(*arguments))
+        return jax.device_get(programs._lowered(jax.jit(function), mesh.mesh(1), *arguments).compile()(*arguments))
 
     padded = np.pad(images.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     exact = {

@@ -51,7 +51,9 @@ def environment(name: str) -> dict[str, str]:
     from sweeps.launchers import local
 
     own = local.slots(1)[0][1] if CHECKS[name].on_device else {}
-    return os.environ | own | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # Unfiltered, the last line of what goes wrong is the error.
+    return os.environ | own | {"PYTHONPATH": path, "JAX_TRACEBACK_FILTERING": "off"}
 
 
 def measured(name: str, seconds: float, smoke: bool) -> dict[str, Any]:

@@ -79,13 +79,13 @@ RESNET_50 = RESNET | {"blocks": [3, 4, 6, 3], "width": 64}
 BASE = TRANSFORMER | {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}
 LARGE = {
     "resnet_50": Network("images", (224, 224, 3), (), 1000, "resnet", RESNET_50, 256, 8),
-    "transformer_base": Network("tokens", (256,), (256,), 32768, "transformer_base", BASE, 128, 8),
+    "transformer_base": Network("tokens", (256,), (256,), 32768, "transformer_decoder", BASE, 128, 8),
 }
 RESNET_TINY = RESNET | {"blocks": [2, 2, 2, 2], "width": 8}
 TINIEST = TRANSFORMER | {"layers": 2, "d_model": 32, "heads": 2, "d_ff": 128}
 TINY = {
     "resnet_tiny": Network("images", (32, 32, 3), (), 10, "resnet", RESNET_TINY, 32, 2),
-    "transformer_tiny": Network("tokens", (32,), (32,), 64, "transformer_base", TINIEST, 32, 4),
+    "transformer_tiny": Network("tokens", (32,), (32,), 64, "transformer_decoder", TINIEST, 32, 4),
 }
 SMALL = {"digits_fc": (64, 300), "digits_cnn": (64, 40), "pydoc_transformer": (16, 12)}  # batch size, steps of a call
 

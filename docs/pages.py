@@ -11,9 +11,11 @@ import pyarrow as pa
 import analysis.__main__ as analysis_cli
 from results.plans import schema
 from results.plans.kinds import KINDS
+from results.plans.points import POINTS
 from results.reading import contents
 from results.reading.contents import Contents
 from results.release import dataset_card
+from results.storage import shared
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
@@ -21,8 +23,9 @@ COLUMNS_OF_HELP = "80"
 
 MODULES = {
     "sweeps": "Runs one study, or a sweep of them.",
-    "sweeps.plan": "Shows what would run, and runs nothing.",
+    "sweeps.plan": "Shows what would run and what it would cost, and runs nothing.",
     "sweeps.status": "Shows what is done, running, missing, failed.",
+    "harness.probe": "Measures how fast a device is, for predictions.",
     "analysis": "Prints numbers and fits of a store, and draws figures.",
     "results": "Checks the dataset, imports data, publishes releases.",
     "workloads.prepare": "Downloads a data set, once.",
@@ -75,7 +78,9 @@ def dictionary() -> str:
     """The data dictionary, as a release without studies would have it."""
     further = [pa.schema([pa.field(c.name, c.type) for c in kind.columns]) for kind in KINDS.values()]
     own = {table: [schema.build(columns, {}, {}).schema] for table, columns in schema.COLUMNS.items()}
-    columns = contents.columns(own | {"measurements": own["measurements"] + further})
+    own["measurements"] += further
+    columns = {table: shared.union(table, schemas) for table, schemas in own.items()}
+    columns[contents.POINTS] = schema.empty(POINTS)
     made = dataset_card.dictionary(Contents([], columns, {}, None, "")).decode()
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]
 

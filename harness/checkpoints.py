@@ -86,7 +86,8 @@ class Checkpoints:
         digest = hashlib.sha256()
         for piece in pieces:
             digest.update(piece)
-        durable.replace(self.folder / parts.checkpoint_file(trial, *part), *pieces, digest.digest())
+        path = self.folder / parts.checkpoint_file(trial, *part)
+        durable.replace(path, *pieces, digest.digest(), check=hosts.check_pulse)
 
     def load(self, trial: int, key: str, part: tuple[int, int] = WHOLE) -> Checkpoint | None:
         """The checkpoint of a trial; None if there is none, it is damaged, or of another key."""

@@ -1,6 +1,7 @@
 """The training loop: trials of one study, advanced by compiled spans from evaluation to evaluation."""
 
 import dataclasses
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +25,8 @@ from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
-from workloads import memory, registry, schedules
+from workloads import memory, registry, schedules, streams
+from workloads.workload import Workload
 
 DEFAULT_LANES = 32
 CALL_SECONDS = 2.0  # that a call is to take, about
@@ -109,7 +111,7 @@ def run(
         with shutdown.lock:
             shutdown.saved |= saver.save(carry)
 
-    with shutdown.first(hand_over):
+    with shutdown.first(hand_over), streams.ending():
         for live_trials in scheduler.rounds(searched):
             before = time.perf_counter()
             stops = _stops(scheduler, live_trials, programs, seconds_per_step)
@@ -138,7 +140,8 @@ def run(
                 hand_over()
                 save()
                 raise Stopped
-            is_late = settings.time_limit_seconds is not None and evaluated - tape.began > settings.time_limit_seconds
+            limit = settings.time_limit_seconds
+            is_late = shutdown.time_is_up or (limit is not None and evaluated - tape.began > limit)
             seconds_per_step, late, due = hosts.numbers_of_leader(
                 tape.train_seconds / max(1, tape.trial_steps), is_late, saver.due()
             )
@@ -208,17 +211,19 @@ def _programs(
     """
     began, key = time.perf_counter(), programs_key(study)
     strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
-    candidates = _candidates(study, settings, _lane_count(settings, strategy, trials), workload_of(key, source).group)
+    workload = workload_of(key, source)
+    ways = candidates(study, settings, trials, workload, len(mesh.devices()), strategy)
     free = mesh.device_bytes()
+    _check_resident(study, workload, free)
     needed, per_share, is_new = 0, 0.0, False
-    for lanes, division in candidates:
+    for lanes, division in ways:
         share = lanes * division.examples(study.batch_size) / division.microbatches / mesh.groups(division.shards)
         if free is not None and per_share * share > free:
             continue
         programs, was_built = programs_for(key, lanes, strategy, division, source)
         is_new |= was_built
         needed, per_share = programs.bytes, programs.bytes / share
-        if free is None or needed <= free or len(candidates) == 1:
+        if free is None or needed <= free or len(ways) == 1:
             return programs, time.perf_counter() - began if is_new else 0.0
     raise BadInput(
         f"batch_size={study.batch_size} of {study.dataset} needs {memory.size_text(needed)} of memory on each device, "
@@ -226,12 +231,26 @@ def _programs(
     )
 
 
-def _candidates(study: BatchStudy, settings: Settings, lanes: int, group: int) -> list[tuple[int, Division]]:
-    """Lanes and divisions of a batch: first fewer and fewer lanes, then finer and finer divisions."""
-    ways = divisions(study.batch_size, group, len(mesh.devices()), settings.shards, settings.microbatches)
+def _check_resident(study: BatchStudy, workload: Workload, free: int | None) -> None:
+    """Raises BadInput for training data that are kept on the devices and do not fit there, before anything compiles."""
+    train = None if workload.feed or workload.draw else workload.shapes.train
+    size = sum(math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in train or ())
+    if free is not None and size > free:
+        raise BadInput(
+            f"{study.dataset} keeps {memory.size_text(size)} of training data on each device, and "
+            f"{memory.size_text(free)} are there; train on devices with more memory"
+        )
+
+
+def candidates(
+    study: BatchStudy, settings: Settings, trials: int, workload: Workload, devices: int, strategy: str
+) -> list[tuple[int, Division]]:
+    """Lanes and divisions of a batch over devices: first fewer and fewer lanes, then finer and finer divisions."""
+    lanes = _lane_count(settings, strategy, trials, streamed=workload.feed is not None)
+    ways = divisions(study.batch_size, workload.group, devices, settings.shards, settings.microbatches)
 
     def of(count: int, division: Division) -> tuple[int, Division]:
-        groups = mesh.groups(division.shards)
+        groups = max(1, devices // division.shards)
         return -(-count // groups) * groups, division
 
     counts = [lanes] if settings.lanes else [-(-lanes // (1 << i)) for i in range(lanes.bit_length() + 1)]
@@ -239,8 +258,13 @@ def _candidates(study: BatchStudy, settings: Settings, lanes: int, group: int) -
     return list(dict.fromkeys(found))
 
 
-def _lane_count(settings: Settings, strategy: str, trials: int) -> int:
-    """How many lanes there are to be. Batched ones cost as much without a trial as with one."""
+def _lane_count(settings: Settings, strategy: str, trials: int, *, streamed: bool) -> int:
+    """How many lanes there are to be. Batched ones cost as much without a trial as with one.
+
+    Of streamed data every lane takes a stream of its own, so there is one, or one for each group of devices.
+    """
+    if settings.lanes is None and streamed:
+        return 1
     if settings.lanes is not None or strategy == "map":
         return settings.lanes or DEFAULT_LANES
     return min(DEFAULT_LANES, 1 << (trials - 1).bit_length())  # few numbers, as each takes programs of its own

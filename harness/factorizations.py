@@ -1,6 +1,7 @@
 """The trials of one factorization on its cores: timed, evaluated and checkpointed epoch by epoch."""
 
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -245,9 +246,10 @@ class _FactorizationRun:
         self._on_progress(RunProgress(TRAINING))
 
     def _late(self) -> bool:
-        if self._compile_seconds is None or self._limit is None:
+        if self._compile_seconds is None:
             return False
-        return _of_leader(time.perf_counter() - self._began > self._limit)
+        limit = math.inf if self._limit is None else self._limit
+        return _of_leader(self._shutdown.time_is_up or time.perf_counter() - self._began > limit)
 
     def _key(self, trial: Trial) -> str:
         """The key of a checkpoint: a hash of everything that determines the tables bit by bit, and their layout."""

@@ -11,15 +11,18 @@ import os
 import pickle
 import re
 import sys
+import threading
+import time
+from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from harness import arrivals, clusters
 from results.bad_input import BadInput
 from results.command_line import say
 
 T = TypeVar("T")
-ARRIVAL_SECONDS = 30  # that hosts wait for each other at the beginning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,43 +30,70 @@ class Hosts:
     """Where processes find each other.
 
     Attributes:
-      coordinator: HOST:PORT of the first process, or auto: whatever the cluster says (TPU pods, SLURM, Open MPI,
-        Kubernetes), as ``jax.distributed.initialize`` finds it.
-      count: of processes; None with auto.
-      index: of this one, from 0; None with auto.
+      coordinator: HOST:PORT of the first process.
+      count: of processes.
+      index: of this one, from 0.
       heartbeat_seconds: after which a process that is not heard of is lost.
+      cluster: that told any of this; None if whoever started the process did.
     """
 
     coordinator: str
-    count: int | None
-    index: int | None
+    count: int
+    index: int
     heartbeat_seconds: int
+    cluster: str | None = None
 
     def check(self) -> None:
         """Raises BadInput for what cannot be."""
         if self.heartbeat_seconds < 1:
             raise BadInput(f"launcher.heartbeat_seconds must be at least 1, not {self.heartbeat_seconds}")
-        if self.coordinator == "auto":
-            if self.count is not None or self.index is not None:
-                raise BadInput("launcher.coordinator=auto finds hosts and host by itself; leave them out")
-            return
-        host, colon, port = self.coordinator.rpartition(":")
-        if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise BadInput(f"launcher.coordinator={self.coordinator} is no HOST:PORT, such as 10.0.0.1:8482, nor auto")
-        if self.count is None or self.index is None:
-            raise BadInput("launcher=hosts needs launcher.hosts, how many there are, and launcher.host, which this is")
+        _check_address(self.coordinator)
         if self.count < 2:
-            raise BadInput(f"launcher.hosts={self.count}: of one host there is no other; use launcher=local")
+            told = f"{self.cluster} tells of one host" if self.cluster else f"launcher.hosts={self.count}"
+            raise BadInput(f"{told}: of one host there is no other; use launcher=local")
         if not 0 <= self.index < self.count:
             raise BadInput(f"launcher.host={self.index} is none of {self.count}, which are 0 to {self.count - 1}")
 
-    def missing(self) -> str:
-        """Says that some of them did not come."""
-        which = "of the cluster" if self.coordinator == "auto" else f"of {self.count} at {self.coordinator}"
-        return (
-            f"not all hosts {which} came within {ARRIVAL_SECONDS} s: is each started, and may they reach that port "
-            f"through the firewall?"
+    def __str__(self) -> str:
+        """Which host this is, and where it finds the others."""
+        told = f", as {self.cluster} says" if self.cluster else ""
+        return f"host {self.index} of {self.count}, coordinator {self.coordinator}{told}"
+
+
+def find(
+    coordinator: str | None,
+    count: int | None,
+    index: int | None,
+    heartbeat_seconds: int,
+    environment: Mapping[str, str],
+) -> Hosts:
+    """Where processes find each other; what is None, or a coordinator auto, is as the cluster says.
+
+    Raises:
+      BadInput: something is missing, or cannot be.
+    """
+    where = None if coordinator == "auto" else coordinator
+    place = clusters.find(environment) if None in (where, count, index) else None
+    if place is not None:
+        where, count = where or place.coordinator, place.hosts if count is None else count
+        index = place.host if index is None else index
+    if where is None:
+        raise BadInput(
+            "launcher=hosts needs launcher.coordinator=HOST:PORT of host 0; no TPU pod, SLURM, Open MPI or indexed job "
+            "of Kubernetes says it"
         )
+    _check_address(where)
+    if count is None or index is None:
+        raise BadInput("launcher=hosts needs launcher.hosts, how many there are, and launcher.host, which this is")
+    hosts = Hosts(where, count, index, heartbeat_seconds, place.cluster if place else None)
+    hosts.check()
+    return hosts
+
+
+def _check_address(coordinator: str) -> None:
+    host, colon, port = coordinator.rpartition(":")
+    if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadInput(f"launcher.coordinator={coordinator} is no HOST:PORT, such as 10.0.0.1:8482, nor auto")
 
 
 def start(hosts: Hosts) -> str:
@@ -75,21 +105,64 @@ def start(hosts: Hosts) -> str:
     import jax
 
     hosts.check()
+    arrivals.meet(hosts.coordinator, arrivals.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}"))
     try:
         jax.distributed.initialize(
-            None if hosts.coordinator == "auto" else hosts.coordinator,
+            hosts.coordinator,
             hosts.count,
             hosts.index,
-            initialization_timeout=ARRIVAL_SECONDS,
+            cluster_detection_method="deactivate",  # which would let a task of SLURM see one GPU of its node alone
+            initialization_timeout=round(arrivals.SECONDS),
             heartbeat_timeout_seconds=hosts.heartbeat_seconds,
         )
     except (RuntimeError, ValueError) as error:
-        raise BadInput(f"{hosts.missing()} ({str(error).strip().splitlines()[0][:200]})") from None
+        raise BadInput(f"{hosts}: JAX does not find the others ({_first_line(error)})") from None
+    try:
+        jax.devices()
+    except RuntimeError as error:  # such as a machine whose own name has no address
+        raise BadInput(f"JAX finds no devices on host {hosts.index}: {_first_line(error)}") from None
     _count.cache_clear()
-    if jax.process_count() < 2:
-        raise BadInput("launcher.coordinator=auto found one process, which is no cluster; use launcher=local")
+    _pulses.append(_Pulse(hosts.heartbeat_seconds / 2))
+    if jax.process_count() != hosts.count:
+        raise BadInput(f"{hosts}: JAX found {jax.process_count()}, each of which would be taken for all")
     local, everywhere = jax.local_device_count(), jax.device_count()
-    return f"host {jax.process_index()} of {jax.process_count()}: {local} of {everywhere} devices, {hosts.coordinator}"
+    return f"host {jax.process_index()} of {jax.process_count()}: {local} of {everywhere} devices"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200]
+
+
+class _Pulse:
+    """A clock that stands still with this process; what was exchanged before may arrive long after it goes on.
+
+    The last heartbeat before that may be half of ``heartbeat_seconds`` old; the others may give it up after the rest.
+    """
+
+    def __init__(self, most: float):
+        self._most = most
+        self._at = time.monotonic()
+        self._stopped = False
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        while not self.has_stopped():
+            self._at = time.monotonic()
+            time.sleep(min(1.0, self._most / 4))
+
+    def has_stopped(self) -> bool:
+        """Whether the process ever stood still for longer than the others wait for it at least."""
+        self._stopped |= time.monotonic() - self._at > self._most
+        return self._stopped
+
+
+_pulses: list[_Pulse] = []  # of this process, once it is one of several
+
+
+def check_pulse() -> None:
+    """Raises what ``lost`` knows where this process stood still for so long that the others have given it up."""
+    if _pulses and _pulses[-1].has_stopped():
+        raise RuntimeError("no heartbeat of this host for too long")
 
 
 @functools.cache

@@ -1,17 +1,28 @@
 """The processors this process may run on: physical cores, and accelerators. Does not initialise JAX."""
 
+import fcntl
+import functools
 import importlib.util
 import math
 import os
 import platform
+import tempfile
 from pathlib import Path
 
 from results.bad_input import BadInput
 
-DEVICES, PCI = Path("/dev"), Path("/sys/bus/pci/devices")
+DEVICES, PCI, GPUS = Path("/dev"), Path("/sys/bus/pci/devices"), Path("/proc/driver/nvidia/gpus")
 # The devices that JAX shows of a chip, by PCI's number of it: of a v2 or v3 and of a TPU7x each half is one.
 GOOGLE = "0x1ae0"
 TPUS = {"0x0027": 2, "0x0056": 1, "0x005e": 1, "0x0062": 1, "0x0063": 1, "0x006f": 1, "0x0076": 2}
+# How JAX calls them where one number is of one version: of v2 and v3 it is the same.
+TPU_NAMES = {
+    "0x005e": "TPU v4",
+    "0x0062": "TPU v5",
+    "0x0063": "TPU v5 lite",
+    "0x006f": "TPU v6 lite",
+    "0x0076": "TPU7x",
+}
 # What JAX needs for accelerators of a kind: modules, of which one will do; the extra that has them; what they are.
 PLUGINS = {
     "gpu": (("jax_cuda12_plugin", "jax_cuda13_plugin"), "cuda", "NVIDIA GPU"),
@@ -40,6 +51,31 @@ def physical_cores() -> list[tuple[int, ...]]:
     return groups[: max(1, math.floor(_quota(len(groups))))]
 
 
+@functools.cache
+def unclaimed_cores(count: int) -> list[tuple[int, ...]]:
+    """So many physical cores that no other process has claimed by this function, or as many as there are left.
+
+    A claim ends with the process. It is for processes that a cluster starts side by side without binding them.
+    """
+    folder = Path(tempfile.gettempdir()) / f"scaling-limits-cores-{os.getuid()}"
+    claimed: list[tuple[int, ...]] = []
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for core in physical_cores():
+            if len(claimed) == count:
+                break
+            handle = os.open(folder / str(core[0]), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                continue
+            claimed.append(core)  # and the handle stays open
+    except OSError:  # no such folder is to be had
+        pass
+    return claimed
+
+
 def model() -> str:
     """The model of the processor, such as "AMD EPYC"; times on different models are not comparable."""
     described = Path("/proc/cpuinfo")
@@ -62,6 +98,17 @@ def accelerators() -> tuple[str, int]:
     return kind, count
 
 
+def accelerator_model(kind: str) -> str:
+    """The name that JAX has for the machine's first accelerator, as far as it is told without JAX; else its kind."""
+    if kind == "gpu":
+        for told in sorted(GPUS.glob("*/information")):
+            lines = dict(line.split(":", 1) for line in told.read_text().splitlines() if ":" in line)
+            return lines.get("Model", kind).strip()
+        return kind
+    found = [(folder / "device").read_text().strip() for folder in _of_google()]
+    return next((TPU_NAMES[number] for number in found if number in TPU_NAMES), kind)
+
+
 def _accelerators_there() -> tuple[str, int]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = sorted(DEVICES.glob("nvidia[0-9]*"))
@@ -73,9 +120,12 @@ def _accelerators_there() -> tuple[str, int]:
 
 def devices_of_chips() -> list[int]:
     """Of each TPU of the machine how many devices JAX shows of it."""
-    of_google = [vendor.parent for vendor in PCI.glob("*/vendor") if vendor.read_text().strip() == GOOGLE]
-    numbers = [(folder / "device").read_text().strip() for folder in of_google]
+    numbers = [(folder / "device").read_text().strip() for folder in _of_google()]
     return [TPUS[number] for number in numbers if number in TPUS]
+
+
+def _of_google() -> list[Path]:
+    return [vendor.parent for vendor in sorted(PCI.glob("*/vendor")) if vendor.read_text().strip() == GOOGLE]
 
 
 def _check_plugin(kind: str) -> None:

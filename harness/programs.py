@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from harness import compile_cache, evaluation, hosts, mesh, training
+from harness import compile_cache, evaluation, hosts, mesh, training, work
 from harness.division import Division
+from harness.feeding import Feeder
 from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey
 from harness.training import CALL_STEPS, Carry, Spans
@@ -108,9 +109,7 @@ def workload_of(key: ProgramsKey, source: Mapping[str, Any] | None = None) -> Wo
 
 def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
     """The shapes of everything that programs over a mesh take; no data are read, and no device is used."""
-    f32, i32 = jnp.dtype("float32"), jnp.dtype("int32")
-    names = [*inspect.signature(workload.update_rule).parameters, "label_smoothing"]
-    dtypes = Spans(i32, i32, jnp.dtype("uint32"), i32, f32, f32, dict.fromkeys(names, f32))
+    dtypes = spans_dtypes(workload)
     one_lane = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), dtypes)
     lane_carry = jax.eval_shape(functools.partial(training.fresh, workload), one_lane)
 
@@ -131,10 +130,17 @@ def shapes(workload: Workload, on: Mesh, lanes: int) -> Shapes:
     )
 
 
+def spans_dtypes(workload: Workload) -> Spans:
+    """The dtypes of the work of a lane."""
+    f32, i32 = jnp.dtype("float32"), jnp.dtype("int32")
+    names = [*inspect.signature(workload.update_rule).parameters, "label_smoothing"]
+    return Spans(i32, i32, jnp.dtype("uint32"), i32, f32, f32, dict.fromkeys(names, f32))
+
+
 def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowered:
     """The program ``(carry, Spans, None) -> carry`` that initializes lanes that start from 0, and those alone."""
     lanes = mesh.over_lanes(on, "map", functools.partial(training.start_lane, workload), P())
-    return _lowered(jax.jit(lanes, donate_argnums=0), shapes.carry, shapes.spans, None)
+    return _lowered(jax.jit(lanes, donate_argnums=0), on, shapes.carry, shapes.spans, None)
 
 
 def lower_train(
@@ -157,7 +163,7 @@ def lower_train(
         )
     data = mesh.fed(on).spec if workload.feed else P()
     all_lanes = mesh.over_lanes(on, strategy, lane, data, own_data=workload.feed is not None)
-    return _lowered(jax.jit(all_lanes, donate_argnums=0), shapes.carry, shapes.spans, train)
+    return _lowered(jax.jit(all_lanes, donate_argnums=0), on, shapes.carry, shapes.spans, train)
 
 
 def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
@@ -176,13 +182,17 @@ def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.L
     """
     lane = functools.partial(evaluation.evaluate_lane, workload, on.shape[DATA])
     lanes = mesh.over_lanes(on, "map", lane, P(DATA))
-    return _lowered(jax.jit(lanes), shapes.carry, shapes.active, shapes.splits)
+    return _lowered(jax.jit(lanes), on, shapes.carry, shapes.active, shapes.splits)
 
 
-def _lowered(program: Any, *arguments: Any) -> jax.stages.Lowered:
-    """A program with products of float32 in float32, which TPUs and GPUs would round to fewer bits."""
+def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:
+    """A program with products of float32 in float32, which TPUs and GPUs would round to fewer bits.
+
+    Over an abstract mesh, which has no devices, it is one for TPUs, and cannot be compiled.
+    """
+    platforms = ("tpu",) if isinstance(on, AbstractMesh) else None
     with jax.default_matmul_precision("highest"):
-        lowered: jax.stages.Lowered = program.lower(*arguments)
+        lowered: jax.stages.Lowered = program.trace(*arguments).lower(lowering_platforms=platforms)
     return lowered
 
 
@@ -191,25 +201,6 @@ class Data(NamedTuple):
 
     train: Examples | None
     splits: tuple[Examples, ...]
-
-
-def fed(workload: Workload, spans: Spans, steps: int, batch_size: int, division: Division) -> Examples:
-    """The batches of one call, [L, steps, shards · examples of a shard, ...]; zeros where a lane takes fewer steps.
-
-    The first example of a batch fills up what its last shard lacks.
-    """
-    assert workload.feed is not None and workload.shapes.train is not None
-    size = division.examples(batch_size) * division.shards
-    rows = np.arange(size)
-    rows[batch_size:] = 0
-    shapes = [(len(spans.seed), steps, size, *a.shape[1:]) for a in workload.shapes.train]
-    superbatch = Examples(*(np.zeros(s, a.dtype) for s, a in zip(shapes, workload.shapes.train, strict=True)))
-    for lane, (seed, start, stop) in enumerate(zip(spans.seed, spans.start, spans.stop, strict=True)):
-        for step in range(start, stop):
-            batch = workload.feed(int(seed), step, batch_size)
-            for whole, array in zip(superbatch, batch, strict=True):
-                whole[lane, step - start] = array[rows]
-    return superbatch
 
 
 def data(key: ProgramsKey, shards: int, source: Mapping[str, Any] | None = None) -> Data:
@@ -257,6 +248,11 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
     place = functools.partial(mesh.placed, sharding=mesh.by_lane(on))
     call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], key.batch_size)
 
+    @functools.cache
+    def feeder() -> Feeder:
+        assert call_steps is not None
+        return Feeder(workload, key.batch_size, division, call_steps, mesh.fed(on))
+
     def empty() -> Any:
         placed()
         return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
@@ -274,9 +270,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
             carry = shared.start(carry, on_devices, None)
         if workload.feed is None:
             return train(carry, on_devices, placed().train)
-        assert call_steps is not None
-        batches = fed(workload, spans, call_steps, key.batch_size, division)
-        return train(carry, on_devices, mesh.placed(batches, mesh.fed(on)))
+        return train(carry, on_devices, feeder().take(spans))
 
     return Programs(
         advance=advance,
@@ -289,7 +283,10 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         strategy=strategy,
         division=division,
         call_steps=call_steps,
-        bytes=max(_bytes(train) + _size(shared.shapes.splits), _bytes(shared.evaluate) + _size(shared.shapes.train)),
+        bytes=max(
+            _bytes(train) + work.device_bytes(shared.shapes.splits),
+            _bytes(shared.evaluate) + work.device_bytes(shared.shapes.train),
+        ),
         compile_seconds=time.perf_counter() - began,
     )
 
@@ -301,11 +298,6 @@ def _bytes(program: jax.stages.Compiled) -> int:
         return 0
     arguments, results = stats.argument_size_in_bytes, stats.output_size_in_bytes - stats.alias_size_in_bytes
     return int(arguments + results + stats.temp_size_in_bytes)
-
-
-def _size(arrays: Any) -> int:
-    """The bytes of arrays on each device of their mesh."""
-    return sum(math.prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in jax.tree.leaves(arrays))
 
 
 def forget() -> None:

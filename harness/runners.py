@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from harness.costs import Counts, Verdict
 from harness.record import Record
 from harness.run_progress import RunProgress
 from harness.scheduler import BestSteps, TrialOutcome
@@ -59,6 +60,10 @@ class Runner(NamedTuple):
       programs: of a study; studies with equal ones share compiled programs.
       over_hosts: whether several processes can run one of its studies together.
       saves_in_parts: whether each of these saves a part of a trial, for which all must reach one folder.
+      counts: what is counted of a study from shapes alone: of its plan, the source of its data, and settings;
+        None of kinds whose costs nobody predicts.
+      verdict: what the compiler for a topology says of it: of these, and the topology; likewise.
+      process: of a study that has the machine to itself; those with equal ones follow each other in one process.
       after_death: removes what may have killed the process of a study, before the study is run once more.
     """
 
@@ -68,6 +73,9 @@ class Runner(NamedTuple):
     over_hosts: bool = False
     saves_in_parts: bool = False
     after_death: Callable[[Any], None] = lambda study: None
+    counts: Callable[[Any, Mapping[str, Any] | None, Settings], Counts] | None = None
+    verdict: Callable[[Any, Mapping[str, Any] | None, Settings, str], Verdict] | None = None
+    process: Callable[[Any], Hashable] = lambda study: study.name
 
 
 def _batch(job: Job) -> Mapping[int, TrialOutcome]:
@@ -93,6 +101,30 @@ def _batch_programs(study: Any) -> Hashable:
     return programs_key(study)
 
 
+def _batch_counts(study: Any, source: Mapping[str, Any] | None, settings: Settings) -> Counts:
+    from harness import network_costs
+
+    return network_costs.counts(study, source, settings)
+
+
+def _batch_verdict(study: Any, source: Mapping[str, Any] | None, settings: Settings, topology: str) -> Verdict:
+    from harness import network_costs
+
+    return network_costs.verdict(study, source, settings, topology)
+
+
+def _cores_counts(study: Any, source: Mapping[str, Any] | None, settings: Settings) -> Counts:
+    from harness import factorization_costs
+
+    return factorization_costs.counts(study, source)
+
+
+def _cores_verdict(study: Any, source: Mapping[str, Any] | None, settings: Settings, topology: str) -> Verdict:
+    from harness import factorization_costs
+
+    return factorization_costs.verdict(study, source, topology)
+
+
 def _cores(job: Job) -> Mapping[int, TrialOutcome]:
     from harness import factorizations
     from workloads import registry
@@ -114,6 +146,12 @@ def _cores(job: Job) -> Mapping[int, TrialOutcome]:
     )
 
 
+def _layout(job: Job) -> Mapping[int, TrialOutcome]:
+    from harness import layouts
+
+    return layouts.run(job.study, job.trials, job.on_progress, job.on_finished)
+
+
 def _discard_kernel(study: Any) -> None:
     """Removes the cached kernel, which may have killed the process, so that it is compiled again."""
     from workloads.factorization import fused
@@ -123,12 +161,26 @@ def _discard_kernel(study: Any) -> None:
 
 
 RUNNERS: dict[str, Runner] = {
-    "batch": Runner(_batch, evaluations=lambda study: study.evaluations, programs=_batch_programs, over_hosts=True),
+    "batch": Runner(
+        _batch,
+        evaluations=lambda study: study.evaluations,
+        programs=_batch_programs,
+        over_hosts=True,
+        counts=_batch_counts,
+        verdict=_batch_verdict,
+    ),
     "cores": Runner(
         _cores,
         evaluations=lambda study: np.arange(1, study.epochs + 1),
         after_death=_discard_kernel,
         over_hosts=True,
         saves_in_parts=True,
+        counts=_cores_counts,
+        verdict=_cores_verdict,
+    ),
+    "layout": Runner(
+        _layout,
+        evaluations=lambda study: np.arange(1, study.budget_steps + 1),
+        process=lambda study: (study.kind, study.devices),
     ),
 }

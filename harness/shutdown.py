@@ -32,12 +32,14 @@ class Shutdown:
       lock: held while finished trials are counted or stored, or others saved; the process does not end meanwhile.
       requested: whether the process is to end; whoever trains stops where that can be gone on with.
       saved: whether there is anything that can be gone on with.
+      time_is_up: whether what is under way is to be saved and end as INCOMPLETE(time_limit), as SIGUSR1 says.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.requested = False
         self.saved = False
+        self.time_is_up = False
         self._signalled = False
         self._first: Callable[[], None] | None = None
 
@@ -66,7 +68,7 @@ class Shutdown:
         os._exit(PREEMPTED if self._signalled and self.saved else TERMINATED)
 
     def watch(self, parent: int) -> None:
-        """Starts to watch for SIGTERM and for the end of the parent, either of which ends the process.
+        """Starts to watch for SIGUSR1, and for SIGTERM and the end of the parent, either of which ends the process.
 
         For the main thread of a child process.
 
@@ -76,13 +78,17 @@ class Shutdown:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
-        signal.signal(signal.SIGTERM, lambda number, frame: None)  # what counts is the byte in the pipe
+        for each in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(each, lambda number, frame: None)  # what counts is the byte in the pipe, which is its number
 
         def wait() -> None:
             waiting = select.poll()  # select takes no descriptor beyond 1,023
             for each in (reader, parent):
                 waiting.register(each, select.POLLIN)
-            self._signalled = reader in dict(waiting.poll())
+            while not self._signalled and reader in dict(waiting.poll()):
+                for number in os.read(reader, 1):
+                    self.time_is_up |= number == signal.SIGUSR1
+                    self._signalled |= number == signal.SIGTERM
             self.requested = True
             deadline = time.monotonic() + STOP_SECONDS
             while self._first is not None and time.monotonic() < deadline:

@@ -103,12 +103,7 @@ def train_lane(
     """
     _, data_key = streams.keys(spans.seed)
 
-    def step(at: Array, carry: Carry, batch: Batch) -> Carry:
-        keys = streams.example_keys(spans.seed, at, batch.positions)
-        smoothing = spans.metaparameters["label_smoothing"]
-        grads, state = gradients(workload, division, carry, batch, keys, smoothing)
-        updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
-        return Carry(optax.apply_updates(carry.params, updates), state, optimizer)
+    step = functools.partial(take_step, workload, division, spans)
 
     if workload.feed:
         assert train is not None
@@ -130,6 +125,15 @@ def train_lane(
         return step(at, carry, batch_of(drawn, None, jnp.int32(0), len(drawn.labels), division))
 
     return jax.lax.fori_loop(spans.start, spans.stop, step_of_stream, carry)
+
+
+def take_step(workload: Workload, division: Division, spans: Spans, at: Array, carry: Carry, batch: Batch) -> Carry:
+    """Takes one step of a trial, from ``at`` (int32[]) to the next, on its part of a batch."""
+    keys = streams.example_keys(spans.seed, at, batch.positions)
+    smoothing = spans.metaparameters["label_smoothing"]
+    grads, state = gradients(workload, division, carry, batch, keys, smoothing)
+    updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
+    return Carry(optax.apply_updates(carry.params, updates), state, optimizer)
 
 
 def gradients(

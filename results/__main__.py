@@ -20,7 +20,7 @@ The dataset: check it, import published data, publish it.
   python -m results import shallue2018 FILE --store DIR   the released archive of Shallue et al. (2018)
   python -m results import mlperf-rcp DIR --store DIR     MLPerf's reference convergence points
   python -m results import algoperf-logs DIR --store DIR  AlgoPerf's public training logs
-  python -m results export --store DIR --out DIR          a release: partitioned Parquet, dataset card, hashes
+  python -m results export --store DIR --out DIR          a release: four tables, dataset card, hashes
   python -m results merge SRC... --store DIR              stores and releases into one; refuses conflicts
 
 DIR and FILE may be URLs that fsspec knows, such as gs://bucket/folder (with the extra gcs:
@@ -91,9 +91,10 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
+    from analysis import points  # the one import of what lies above: a release has the answers of its studies
     from results.release import release
 
-    return release.export(options.store, options.out, report)
+    return release.export(options.store, options.out, report, points.table)
 
 
 def _merge(options: argparse.Namespace) -> int:

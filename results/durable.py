@@ -120,19 +120,22 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
     return created
 
 
-def replace(path: Folder, *pieces: bytes | memoryview) -> None:
+def replace(path: Folder, *pieces: bytes | memoryview, check: Callable[[], None] = lambda: None) -> None:
     """Creates a file, or atomically replaces one: at every moment either the old or the whole new file is there.
 
     Args:
       path: in a folder that exists. Local, or of an fsspec file system that puts whole objects in their place.
       pieces: everything the file holds, in order.
+      check: called just before the file takes its place, which it does not where this raises.
     """
     if not isinstance(path, Path):
+        check()
         path.fs.pipe_file(path.path, b"".join(pieces))
         return
     temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
         _write(temporary, *pieces)
+        check()
         os.rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

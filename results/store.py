@@ -21,10 +21,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import pyarrow as pa
+
 from results import durable
 from results.bad_input import BadInput
 from results.command_line import quoted
 from results.durable import Damaged, Folder
+from results.plans import schema, told
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
 from results.plans.study import DIGITS
@@ -217,7 +220,8 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
       tables: which tables to read; the others come back empty.
 
     Returns:
-      Tables sorted by study and (run | trial | trial, step), every trial once. What a study lacks is NaN.
+      Tables sorted by study and (run | trial | trial, step), every trial once. What a study lacks is NaN. Those of
+      studies end in what their plans say, ``results.plans.told.TOLD``.
 
     Raises:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
@@ -232,14 +236,29 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
         frames = {}
         for table in TABLES:
             selection = commits if table in tables else []
-            parts = [to_frame(read_table(commit, table)) for commit in selection]
-            frames[table] = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+            parts = [read_table(commit, table) for commit in selection]
+            frames[table] = to_frame(_together(table, parts)) if parts else pd.DataFrame()
+            if table == "studies" and parts:
+                derived = {commit.name: told.columns(commit.study) for commit in selection}
+                frames[table] = frames[table].assign(
+                    **{c.name: [derived[name][c.name] for name in frames[table]["study"]] for c in told.TOLD}
+                )
         return Tables(**frames)
 
     try:
         return retry(look)
     except FileNotFoundError as error:
         raise Damaged(f"{error.filename or error} is missing; for details run `python -m results verify`") from None
+
+
+def _together(table: str, parts: list[pa.Table]) -> pa.Table:
+    """Tables of studies one after the other; a column of float and double is double, and one that is lacking null.
+
+    Metaparameters and metrics, of which every study has its own, are in the order of their names, as in a release.
+    """
+    rows = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+    own = len(schema.COLUMNS[table])
+    return rows.select([*rows.column_names[:own], *sorted(rows.column_names[own:])])
 
 
 class StudyProgress(NamedTuple):

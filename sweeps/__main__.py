@@ -5,17 +5,21 @@ from results import command_line
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("sweeps.__main__")
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from results import exit_codes
 from results.bad_input import number_of
 from results.command_line import answer, quoted, say
+from results.storage import attempts
 from sweeps import manual
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
-    from sweeps.launchers.local import StudyOutcome
     from sweeps.planning import Request
+    from sweeps.updates import StudyOutcome
 
 _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 
@@ -23,15 +27,35 @@ _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 @command_line.guarded
 def main(argv: list[str]) -> int:
     """Runs the studies of a command line; the exit code is 1 if any of them failed."""
+    if attempts.VARIABLE in os.environ:
+        from sweeps.launchers.attempt import end_with_parent
+
+        end_with_parent()
     words = manual.read(argv, __doc__ or "")
     from sweeps import planning
 
     request = planning.request(words)
-    if request.hosts is None:
-        return _sweep(request)
-    from sweeps.launchers import hosts
+    if words.dry_run:
+        return _dry_run(request)
+    from sweeps.launching import LAUNCHERS
 
-    return hosts.watched(request.hosts, lambda: _sweep(request))
+    return LAUNCHERS[request.launcher["name"]].around(request.launcher, lambda: _sweep(request))
+
+
+def _dry_run(request: "Request") -> int:
+    """Prints the folder and the command of every study that would be run."""
+    from sweeps import planning
+
+    header = ("study", "folder", "command")
+    to_run = {study.name for study in planning.to_run(request).studies}
+    rows = []
+    for study in sorted(request.studies, key=lambda one: command_line.numbered(one.name)):
+        for words in request.words[study.name] if study.name in to_run else ():
+            command = ["python", "-m", "sweeps", *words, f"store={request.store}"]
+            rows.append((study.name, str(request.store / study.name), shlex.join(command)))
+    command_line.show(header, rows, lambda: "\n".join(f"{folder}\n  {command}" for _, folder, command in rows))
+    say(f"{number_of(len(to_run), 'study')} of {len(request.studies)} would be run; nothing is")
+    return 0
 
 
 def _sweep(request: "Request") -> int:
@@ -48,9 +72,16 @@ def _sweep(request: "Request") -> int:
         tell(f"nothing to train: {present} stored in {request.store} already")
         return 0
     planning.make_ready(request, to_run, say)
+    _ask(request, missing)
     already = f"; {stored:,} trials are stored already" if stored else ""
     say(f"{number_of(len(to_run), 'study')}, {number_of(sum(missing.values()), 'trial')} to run{already}")
-    outcomes = _run(request, to_run, missing)
+    from sweeps.launchers.launcher import WorkerLost
+
+    try:
+        outcomes = _run(request, to_run, missing)
+    except WorkerLost as lost:
+        say(str(lost))
+        return exit_codes.PEER_LOST
     ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: command_line.numbered(one.study))
     rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, round(s.seconds, 1)) for s in ran]
     texts = [(*row[:-1], f"{row[-1]:.1f}") for row in rows]
@@ -59,6 +90,8 @@ def _sweep(request: "Request") -> int:
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
         for line in [f"{why}, called from", *(f"  {place}" for place in places)] if places else ():
             say(line)
+    if left := len(to_run) - len(outcomes):
+        say(f"{number_of(left, 'study')} did not begin; the same command goes on with them")
     if failures:
         say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
         return 1
@@ -69,23 +102,32 @@ def _sweep(request: "Request") -> int:
     return 0
 
 
+def _ask(request: "Request", missing: Mapping[str, int]) -> None:
+    """Raises BadInput for a sweep that is predicted to cost more than may be begun without ``yes=true``."""
+    most = request.ask_above_device_hours
+    if most is None:
+        return
+    from results.bad_input import BadInput
+    from sweeps import costs
+
+    predicted = costs.of_sweep(request, missing)
+    if predicted is not None and predicted.middle > 3600 * most:
+        hours = f"{predicted.low / 3600:.2g} – {predicted.high / 3600:.2g}"
+        raise BadInput(
+            f"this sweep is predicted to take {hours} device-hours, and ask_above_device_hours={most:g}; add "
+            f"yes=true to begin it, and see what each study costs by the same words after `python -m sweeps.plan`"
+        )
+
+
 def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int]) -> "list[StudyOutcome]":
     """Runs studies, and shows how far they are."""
+    from sweeps import planning
     from sweeps.display import Display
     from sweeps.forecast import Forecast
-    from sweeps.launchers import hosts, local
+    from sweeps.launching import LAUNCHERS
 
-    workers = 1 if request.hosts else len(local.slots(request.workers))
-    forecast = Forecast(to_run, missing, workers, request.settings.time_limit_seconds)
-    with Display(request.store, forecast) as display:
-        if request.hosts:
-            return hosts.run_all(request.store, to_run, request.settings, display.hear, sources=request.sources)
-        return local.run_all(
-            request.store,
-            to_run,
-            request.settings,
-            request.workers,
-            display.hear,
-            display.show,
-            sources=request.sources,
-        )
+    launcher = LAUNCHERS[request.launcher["name"]]
+    at_once = launcher.at_once(request.launcher, to_run, request.settings)
+    forecast = Forecast(to_run, missing, at_once, request.settings.time_limit_seconds)
+    with Display(request.store, forecast, beats=launcher.here) as display:
+        return planning.run(request, to_run, display.hear, display.show)

@@ -27,6 +27,7 @@ _SHOWN = 5  # tasks of a kind that a message names
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
 _OPEN = ("ratings", "task.model")  # sections whose keys depend on a name among them
+_ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that take any key, and start without one
 _REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError, AssertionError)
 
 
@@ -104,14 +105,26 @@ class _Model:
         return True
 
 
+class Point(NamedTuple):
+    """A point of a sweep: its configuration, and the words of a command line that asks for it alone."""
+
+    config: dict[str, Any]
+    words: tuple[str, ...]
+
+
 def compose_all(line: CommandLine) -> list[dict[str, Any]]:
+    """The configuration of every study that a command line asks for; see ``compose_points``."""
+    return [point.config for point in compose_points(line)]
+
+
+def compose_points(line: CommandLine) -> list[Point]:
     """Composes the configuration of every study that a command line asks for.
 
     Hydra composes once for every distinct choice from groups; values are then set on copies of that.
 
     Returns:
       Plain data in the shape of ``sweeps.readers.config()``, one per point of the sweep; sections of other kinds than
-      its own are None.
+      its own are None. Words are without the store, and without what says how studies are launched.
 
     Raises:
       BadInput: for anything wrong with it, before any study is returned.
@@ -119,6 +132,8 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
     parsed = overrides.parse(line.overrides)
     for override in parsed:
         overrides.check(override)
+    if parts := _parts(line, parsed):
+        return [point for part in parts for point in compose_points(part)]
     swept = [o for o in parsed if o.is_sweep_override()]
     fixed = [o for o in parsed if not o.is_sweep_override()]
     if swept and not line.multirun:
@@ -140,10 +155,29 @@ def compose_all(line: CommandLine) -> list[dict[str, Any]]:
         return list(_points(points, parsed, bases))
 
 
+def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
+    """The command lines of the presets that a preset unites, or several presets; empty where there is but one.
+
+    Raises:
+      BadInput: it is not said that all of them are to run.
+    """
+    named = [override for override in parsed if override.key_or_group == "experiment"]
+    if not named:
+        return []
+    names = [value.split("=", 1)[1] for value in overrides.values(named[-1])]
+    united = list(dict.fromkeys(each for name in names for each in overrides.united(name)))
+    if united == names and len(names) == 1:
+        return []
+    if not line.multirun:
+        raise BadInput(f"{named[-1].input_line} unites {len(united)} presets; add -m to run all of them")
+    others = tuple(text for text, override in zip(line.overrides, parsed, strict=True) if override not in named)
+    return [line._replace(overrides=(f"+experiment={each}", *others)) for each in united]
+
+
 def _points(
     points: Sequence[Sequence[Override]], parsed: Sequence[Override], bases: dict[tuple[str, ...], _Base]
-) -> Iterator[dict[str, Any]]:
-    """The configuration of each point, from ``bases`` by their choices, to which it adds those that are not there yet.
+) -> Iterator[Point]:
+    """Each point, its configuration from ``bases`` by their choices, to which it adds those that are not there yet.
 
     Raises:
       BadInput: none of the points takes an override of the command line.
@@ -164,12 +198,18 @@ def _points(
         model = models.get(like)
         values = model.values(own) if model else None
         if model and values is not None:
-            yield model.with_values(values)
+            yield Point(model.with_values(values), _words(own))
         else:
             config = _with(base, own)
             plain = _plain(config, base.kind)
             models.setdefault(like, _Model.of(config, plain, own))
-            yield _copied(plain)
+            yield Point(_copied(plain), _words(own))
+
+
+def _words(point: Iterable[Override]) -> tuple[str, ...]:
+    words = tuple(str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b", o.key_or_group))
+    is_preset = any(o.key_or_group == "experiment" for o in point)
+    return (*words, "-m") if is_preset else words
 
 
 def _copied(plain: Any) -> Any:
@@ -209,6 +249,7 @@ def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
             if override.key_or_group in GROUPS:
                 continue
             key, value, adds = override.key_or_group, override.value(), override.is_add() or override.is_force_add()
+            adds |= bool(_ANY_KEY.match(key))
             twice = (
                 override.is_add() and not isinstance(value, dict | list) and OmegaConf.select(config, key) is not None
             )
@@ -255,7 +296,9 @@ def _reword(error: Exception, lines: Sequence[str]) -> str:
         return f"unknown key {field[1]!r}; {nearest(field[1], _fields(_shapes()[field[2]]))}"
     added = re.search(r"Key '([^']+)' is not in struct", text)
     if added:
-        return f"{added[1]!r} does not exist yet; add it with a plus sign: +task.space.{added[1]}=… or the like"
+        whole = re.search(r"full_key: (\S+)", text)
+        key = whole[1] if whole else f"task.space.{added[1]}"
+        return f"{added[1]!r} does not exist yet; add it with a plus sign: +{key}=… or the like"
     merging = re.search(r"Error merging override (\S+)", text)
     where = merging[1] if merging else " ".join(lines)
     kind = re.search(r"Value (.*) of type .* could not be converted to (\w+)", text)

@@ -5,6 +5,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from results.plans.plan import Plan
 
+ABSENT = "absent"  # a key for what need not be there, as nothing is to be run: of DATA and DEVICES
+DATA, DEVICES = "data", "devices"
 P = TypeVar("P", bound=Plan)
 
 

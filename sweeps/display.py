@@ -17,11 +17,10 @@ from results.progress import FIRST_SECONDS, SECONDS
 from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
 from sweeps.forecast import Forecast, StudyRun, TimeLeft
-from sweeps.launchers.local import StudyUpdate
+from sweeps.updates import StudyUpdate
 
 BAR_SECONDS = 0.25  # between two pictures of the bar
 FORECAST_SECONDS = 1.0  # between forecasts, which take a while in large sweeps
-HEARTBEAT_SECONDS = 3.0
 BAR_COLUMNS = 17  # of a line: the bar, its share and what is around them
 
 
@@ -31,14 +30,16 @@ class Display:
     Args:
       store: folder of the store.
       forecast: of the sweep, which this keeps up to date.
+      beats: whether it writes heartbeats; not for studies that run elsewhere, and have their own.
     """
 
-    def __init__(self, store: Path, forecast: Forecast):
+    def __init__(self, store: Path, forecast: Forecast, *, beats: bool = True):
         from tqdm import tqdm
 
         self._store, self._forecast = store, forecast
         self._names = short_names({run.study.name: run.study.slug for run in forecast.waiting})
         self._left: TimeLeft | None = None
+        self._writes_beats = beats
         self._began = self._forecast_at = time.monotonic()
         self._line_due = self._began + FIRST_SECONDS
         self._bar_due = 0.0
@@ -82,9 +83,9 @@ class Display:
         elif self._bar.disable and now >= self._line_due:
             self._line_due = now + SECONDS
             say(self._text(now, both=True))
-        for run in self._forecast.running:
+        for run in self._forecast.running if self._writes_beats else ():
             if now >= self._beats.get(run.study.name, 0.0):
-                self._beats[run.study.name] = now + HEARTBEAT_SECONDS
+                self._beats[run.study.name] = now + heartbeat.SECONDS
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
     def _draw(self, now: float) -> None:

@@ -1,5 +1,6 @@
 """Factorizations: from a composed configuration to plans of kind ``cores``, and their data made ready."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from sweeps import ranges
-from sweeps.configured_study import ConfiguredStudy
+from sweeps.configured_study import ABSENT, DATA, DEVICES, ConfiguredStudy
 from workloads import memory, registry
 from workloads.factorization import fused, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
@@ -30,17 +31,18 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[Factorization]:
       BadInput: for anything wrong with it that can be told without reading the data.
     """
     ratings, als = config["ratings"], config["als"]
-    source = _ratings_source(ratings)
-    if config["launcher"]["name"] != "hosts":  # whose devices are counted when all have come
+    absent = config.get(ABSENT, ())
+    source = _ratings_source(ratings, data_needed=DATA not in absent)
+    if config["launcher"]["name"] != "hosts" and DEVICES not in absent:  # whose devices are counted when all have come
         _check_cores(config["cores"])
-    if als["kernel"] == "fused":
+    if als["kernel"] == "fused" and DEVICES not in absent:
         _check_fused()
     tuned = {name: als[name] for name in ("unobserved_weight", "norm_penalty")}
     space = SearchSpace.from_plan(ranges.plan(tuned))
     fixed = all(len(ranged.values) == 1 for ranged in space.values())
     study = Factorization(
         dataset=source.name,
-        dataset_version=source.version(),
+        dataset_version=_version(source, data_needed=DATA not in absent),
         dataset_options=registry.generated_from(ratings),
         space=space,
         seed=config["seed"],
@@ -86,7 +88,23 @@ def notes(studies: Sequence[Factorization]) -> list[str]:
     return ["a step of als is an epoch; its studies run one after the other"]
 
 
-def _ratings_source(ratings: Mapping[str, Any]) -> RatingsSource:
+def links(one: ConfiguredStudy[Factorization]) -> float:
+    """How many links an epoch of a study goes over; infinity where nobody knows without preparing the data."""
+    size = prepared.size(registry.ratings(one.source or {}))
+    return math.inf if size is None else float(size.links)
+
+
+def _version(source: RatingsSource, *, data_needed: bool) -> str:
+    """The version of ratings; of those that are not here, but whose size is known, a name that none has."""
+    try:
+        return source.version()
+    except BadInput:
+        if data_needed or source.size() is None:
+            raise
+        return "not here"
+
+
+def _ratings_source(ratings: Mapping[str, Any], *, data_needed: bool) -> RatingsSource:
     check_choice("ratings", ratings["name"], registry.RATINGS)
     known = registry.ratings_options(ratings["name"])
     for key in ratings:
@@ -97,7 +115,8 @@ def _ratings_source(ratings: Mapping[str, Any]) -> RatingsSource:
     except BadInput as error:
         about_an_option = str(error).split()[0] in known
         raise BadInput(f"ratings.{error}" if about_an_option else str(error)) from None
-    prepared.check(source)
+    if data_needed or source.size() is None:
+        prepared.check(source)
     return source
 
 

@@ -10,6 +10,7 @@ Neither scripts nor notebooks need a ``__main__`` guard: workers are programs of
 script. So they know the models, optimizers and kinds of study of this package, and none that a script registers.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -90,18 +91,17 @@ def measure(
     from results.storage.commits import Tables
     from sweeps import planning
     from sweeps.configured_study import ConfiguredStudy
-    from sweeps.launchers import local
+    from sweeps.schema import LauncherConfig
 
     configured = [studies] if isinstance(studies, ConfiguredStudy) else list(studies)
     if not configured:
         raise BadInput("there is no study to measure")
-    request = planning.assemble(configured, durable.local(store), settings or Settings(), workers)
+    launcher = dataclasses.asdict(LauncherConfig(workers=workers))
+    request = planning.assemble(configured, durable.local(store), settings or Settings(), launcher)
     to_run = planning.to_run(request)
     if to_run.studies:
         planning.make_ready(request, to_run.studies, report)
-        outcomes = local.run_all(
-            request.store, to_run.studies, request.settings, request.workers, sources=request.sources
-        )
+        outcomes = planning.run(request, to_run.studies)
         failures = [outcome.failure for outcome in outcomes if outcome.failure]
         if failures:
             raise RuntimeError(f"{len(failures)} of {number_of(len(outcomes), 'study')} failed: {failures[0]}")

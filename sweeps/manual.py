@@ -11,6 +11,7 @@ from results.command_line import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
+DEEP = 2  # a choice this many folders down is one of those that a choice above it unites, and is not listed
 
 
 def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
@@ -42,11 +43,11 @@ def _help(about: str) -> str:
     for group in overrides.GROUPS:
         key = "+experiment" if group == "experiment" else group
         names = overrides.options(group)
-        width = max(map(len, names)) + 2
-        lines += ["", f"{key}=NAME"]
-        for name in names:
-            first = next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))
-            lines.append(f"  {name:<{width}}{first[2:]}")
+        told = {name: _about(group, name) for name in names if name.count("/") < DEEP}
+        width = max(map(len, told)) + 2
+        lines += ["", f"{key}=NAME", *(f"  {name:<{width}}{text}" for name, text in told.items())]
+        if deeper := [name for name in names if name not in told]:
+            lines.append(f"  Each of the {len(deeper)} presets that these unite is one as well: {min(deeper, key=len)}")
     values = (_CONF / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
     lines += ["", "values and their defaults (KEY=VALUE; several with commas and -m):", *_without_head(values)]
     lines += [
@@ -64,6 +65,11 @@ def _help(about: str) -> str:
     ]
     lines += _without_head(_lines("task", "webgraph_synthetic"))
     return "\n".join(lines)
+
+
+def _about(group: str, name: str) -> str:
+    """What the file of a choice says in its first comment."""
+    return next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))[2:]
 
 
 def _lines(group: str, name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Networks: from a composed configuration to plans of kind ``batch``."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.division import divisions
@@ -42,7 +42,6 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
             f"batch_size={config['batch_size']} is larger than the training set of {task['dataset']}: "
             f"at most {examples}"
         )
-    dataset.check()
     check_choice("schedule", task["schedule"], SCHEDULES)
     space = optimizer["space"] | task["space"]
     _check_space(space, dataset, optimizer["name"], task["schedule"])
@@ -88,6 +87,12 @@ def data_lines(studies: Sequence[ConfiguredStudy[BatchStudy]]) -> list[str]:
     """Lines for the user about the data of these studies."""
     rows = [registry.dataset(one.study.dataset, one.source) for one in studies]
     return list(dict.fromkeys(line for row in rows for line in row.lines))
+
+
+def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Callable[[str], None]) -> None:
+    """Raises BadInput unless the data of all studies are there."""
+    for dataset in {one.study.dataset: registry.dataset(one.study.dataset, one.source) for one in studies}.values():
+        dataset.check()
 
 
 def _source(config: Mapping[str, Any]) -> Mapping[str, Any] | None:

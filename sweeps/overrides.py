@@ -18,12 +18,16 @@ from sweeps.schema import StudyConfig
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 
-_FILES = ("ratings.path", "ratings.heldout", "ratings.history", "table.path")  # keys whose values are files
-FLAGS = ("-m", "--multirun", "-h", "--help", *OUTPUT_FLAGS)
+# Keys whose values are texts of any letters: files, meshes and layouts.
+_TEXTS = ("ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
+DRY_RUN = "--dry-run"
+FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
 
 
 class CommandLine(NamedTuple):
     """The words after `python -m sweeps`: overrides in Hydra's grammar, whether to sweep, and the store, if named.
+
+    ``dry_run`` is whether to say what would be run, and to run nothing.
 
     The store is no override: any letters may be in the name of a folder, and Hydra's grammar gives many a meaning.
     """
@@ -31,6 +35,7 @@ class CommandLine(NamedTuple):
     overrides: tuple[str, ...]
     multirun: bool
     store: str | None = None
+    dry_run: bool = False
 
 
 def options(group: str) -> list[str]:
@@ -49,6 +54,12 @@ def tasks(kind: str) -> list[str]:
     return [name for name, own in kinds.items() if own == kind]
 
 
+def united(preset: str) -> list[str]:
+    """Names of the presets that a preset unites, in its list ``presets``, and those of these; itself if it has none."""
+    listed = OmegaConf.select(OmegaConf.load(Path(conf.__path__[0]) / "experiment" / f"{preset}.yaml"), "presets")
+    return [preset] if listed is None else [each for name in listed for each in united(name)]
+
+
 def command_line(argv: Sequence[str]) -> CommandLine:
     """Splits flags and the store from overrides; unknown flags are BadInput."""
     words = as_pairs(argv, FLAGS)
@@ -56,8 +67,9 @@ def command_line(argv: Sequence[str]) -> CommandLine:
     for flag in flags:
         check_choice("option", flag, FLAGS)
     stores = [word.partition("=")[2] for word in words if word.startswith("store=")]
+    store = _unquoted(stores[-1]) if stores else None
     others = tuple(word for word in words if not word.startswith(("-", "store=")))
-    return CommandLine(others, bool({*flags} - {*OUTPUT_FLAGS}), _unquoted(stores[-1]) if stores else None)
+    return CommandLine(others, bool({*flags} - {*OUTPUT_FLAGS, DRY_RUN}), store, DRY_RUN in flags)
 
 
 def _unquoted(text: str) -> str:
@@ -72,14 +84,14 @@ def as_text(text: str) -> str:
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Reads overrides; BadInput for words that are not overrides. The name of a file needs no quotes."""
+    """Reads overrides; BadInput for words that are not overrides. Names of files, meshes and layouts need no quotes."""
     parsed = []
     for text in overrides:
         try:
             parsed += OverridesParser.create().parse_overrides([text])
         except (OverrideParseException, HydraException):
             key, _, value = text.partition("=")
-            if key in _FILES:
+            if key in _TEXTS:
                 parsed += OverridesParser.create().parse_overrides([f"{key}={as_text(value)}"])
                 continue
             raise BadInput(f"cannot read {text!r}; write key=value, such as batch_size=64") from None

@@ -1,43 +1,283 @@
-"""python -m sweeps.plan …: shows what `python -m sweeps …` would run, and how much is stored; runs nothing."""
+"""python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored, and what it would cost.
+
+Runs nothing. Of each study it predicts FLOPs, memory, seconds of a step and device-hours, from shapes alone: data need
+not be there. All that is predicted is in columns that say so, as a range that 90 % are in.
+
+  topology=v5e:4x4   compiles for TPUs that need not be there, and says whether a study fits (extra `plan`)
+  timeout=SECONDS    that compiling may take; what has not ended by then is not known
+  step_times=FILE    writes predicted seconds of a step as a table, which `python -m analysis payoff` takes
+  --calibration      prints predictions without any measurement beside what the store has measured, and no plan
+
+Exit code 1: something does not fit.
+"""
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from results import command_line
-from results.bad_input import number_of
+from results.bad_input import BadInput, number_of
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("sweeps.plan")
 
+from results import exit_codes
 from sweeps import manual
+
+if TYPE_CHECKING:
+    from results.plans.plan import Plan
+    from sweeps.costs import StudyCost
+    from sweeps.overrides import CommandLine
+    from sweeps.planning import Request
+
+CALIBRATION = "--calibration"
+OWN = ("topology", "timeout", "step_times")
+GIB = 2**30
+DEFAULT_STORE = "results/local"  # as of conf/config.yaml
 
 
 @command_line.guarded
 def main(argv: list[str]) -> int:
-    """Prints the studies of a command line; runs nothing."""
-    line = manual.read(argv, __doc__ or "")
+    """Prints the studies of a command line and what they would cost; runs nothing."""
+    given, rest = own_words(argv)
+    line = manual.read([word for word in rest if word != CALIBRATION], __doc__ or "")
     from results import store
-    from results.plans.kinds import of_kind
     from sweeps import planning
+    from sweeps.configured_study import DATA, DEVICES
+
+    topology, seconds = given.get("topology"), _seconds(given.get("timeout"))
+    if CALIBRATION in rest:
+        return _calibration(line)
+    request = planning.request(line, absent=(DATA,) if topology is None else (DATA, DEVICES))
+    studies = sorted(request.studies, key=lambda study: command_line.numbered(study.name))
+    progress = {study.name: store.progress(request.store, study).to_run for study in studies}
+    costs = _costs(request, progress, topology, seconds)
+    if given.get("step_times"):
+        from sweeps import step_times
+
+        step_times.write(given["step_times"], list(costs.values()))
+    if command_line.is_data():
+        _show_data(studies, progress, costs)
+    else:
+        _show_text(request, studies, progress, costs)
+    unfit = [cost for cost in costs.values() if cost.verdict is not None and cost.verdict.fits is False]
+    return exit_codes.FAILED if unfit else exit_codes.DONE
+
+
+def _calibration(line: "CommandLine") -> int:
+    from results import durable
+    from sweeps import calibration
+
+    if line.overrides:
+        raise BadInput(f"{CALIBRATION} is about a whole store and takes store=DIR alone, not {line.overrides[0]}")
+    return calibration.show(durable.local(line.store or DEFAULT_STORE))
+
+
+def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Words of this command alone, by key, and the others."""
+    words = command_line.as_pairs(argv, (*manual.overrides.FLAGS, CALIBRATION))
+    pairs = [word.partition("=") for word in words]
+    own = {key: value for key, _, value in pairs if key in OWN}
+    for key, value in own.items():
+        if not value:
+            raise BadInput(f"{key}= is empty; give it a value, or leave it out")
+    return own, [word for word, (key, _, _) in zip(words, pairs, strict=True) if key not in OWN]
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise BadInput(f"timeout={text} is not a number of seconds above 0")
+    return seconds
+
+
+def _costs(
+    request: "Request", missing: dict[str, int], topology: str | None, seconds: float | None
+) -> dict[str, "StudyCost"]:
+    """The costs of all studies by name; none, and a line that says why, where they cannot be counted."""
+    from harness.costs import Unanswered
+    from sweeps import costs
+
+    try:
+        found = costs.of_request(request, missing, topology, seconds or costs.TIMEOUT_SECONDS, command_line.say)
+    except Unanswered as error:
+        command_line.say(f"costs are not known: {error}")
+        return {}
+    return {cost.study.name: cost for cost in found}
+
+
+# What a table of data has beside the columns of a plan; "predicted" are of no measurement of these studies.
+COLUMNS = (
+    "flops_per_step",
+    "bytes_per_step",
+    "parameters",
+    "memory_bytes",
+    "memory_says",
+    "device_memory_bytes",
+    "fits",
+    "too_large_by_bytes",
+    "topology_says",
+    "collectives",
+    "device_kind",
+    "devices",
+    "expected_steps",
+    "expected_from",
+    "predicted_seconds_per_step",
+    "predicted_seconds_per_step_low",
+    "predicted_seconds_per_step_high",
+    "predicted_device_hours",
+    "predicted_device_hours_low",
+    "predicted_device_hours_high",
+    "predicted_from",
+    "predictor",
+)
+_HEADER = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
+
+
+def _row(study: "Plan", missing: int) -> tuple[Any, ...]:
+    planned = study.request.planned
+    return study.name, planned, planned - missing, missing, study.budget_steps, missing * study.budget_steps
+
+
+def _show_data(studies: Sequence["Plan"], missing: dict[str, int], costs: dict[str, "StudyCost"]) -> None:
+    header = [*(re.sub(r"\W+", "_", name) for name in _HEADER), *COLUMNS]
+    rows = []
+    for study in studies:
+        cost = costs.get(study.name)
+        rows.append((*_row(study, missing[study.name]), *(_cells(cost) if cost else [None] * len(COLUMNS))))
+    command_line.show(header, rows, str)
+
+
+def _cells(cost: "StudyCost") -> list[Any]:
+    import json
+
+    from harness.predictions import PREDICTOR
+
+    counts, verdict, step, total = cost.counts, cost.verdict, cost.step, cost.device_seconds
+    exchanges = [dict(each._asdict()) for each in verdict.exchanges] if verdict else None
+    return [
+        counts.step.flops if counts else None,
+        counts.step.fused_bytes if counts else None,
+        counts.parameters if counts else None,
+        verdict.needed_bytes if verdict else counts.held_bytes if counts else None,
+        "compiler" if verdict else "about",
+        verdict.device_bytes if verdict else None,
+        verdict.fits if verdict else None,
+        _excess(cost),
+        _verdict_text(cost) if cost.asked else None,
+        None if exchanges is None else json.dumps(exchanges),
+        cost.device.kind or None,
+        cost.devices,
+        cost.steps,
+        "store" if cost.from_store else "budget",
+        *(step or (None,) * 3),
+        *((each / 3600 for each in total) if total else (None,) * 3),
+        cost.by,
+        PREDICTOR,
+    ]
+
+
+def _excess(cost: "StudyCost") -> float | None:
+    """The bytes of a device that are lacking."""
+    verdict = cost.verdict
+    if verdict is None or verdict.fits is not False or verdict.needed_bytes is None or verdict.device_bytes is None:
+        return None
+    return verdict.needed_bytes - verdict.device_bytes
+
+
+def _verdict_text(cost: "StudyCost") -> str:
+    """Whether a study fits, as a cell of a table."""
+    verdict = cost.verdict
+    if verdict is None or verdict.fits is None:
+        return "not known"
+    if verdict.fits:
+        return "fits"
+    excess = _excess(cost)
+    return "does not fit" if excess is None else f"too large by {excess / GIB:.1f} GiB"
+
+
+def _show_text(
+    request: "Request", studies: Sequence["Plan"], missing: dict[str, int], costs: dict[str, "StudyCost"]
+) -> None:
+    from results.plans.kinds import of_kind
     from sweeps.configured_study import ConfiguredStudy
     from sweeps.readers import READERS
 
-    request = planning.request(line)
-    rows, new_trials, new_steps = [], 0, 0
-    for study in sorted(request.studies, key=lambda study: command_line.numbered(study.name)):
-        missing, planned = store.progress(request.store, study).to_run, study.request.planned
-        steps = missing * study.budget_steps
-        rows.append((study.name, planned, planned - missing, missing, study.budget_steps, steps))
-        new_trials, new_steps = new_trials + missing, new_steps + steps
-    header = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
-    if command_line.is_data():
-        command_line.show([re.sub(r"\W+", "_", name) for name in header], rows, str)
-        return 0
-    command_line.answer(command_line.table(header, rows))
+    rows = [_row(study, missing[study.name]) for study in studies]
+    asked = any(cost.asked for cost in costs.values())
+    if costs:
+        header = [*_HEADER, "FLOPs a step", "memory", *(["verdict"] if asked else [])]
+        header += ["expected steps", "predicted s a step", "predicted device-hours"]
+        rows = [(*row, *_texts(costs.get(study.name), asked)) for row, study in zip(rows, studies, strict=True)]
+        least = ("at most, trial-steps", "budget, steps", "FLOPs a step", "stored", "trials", "memory")
+        command_line.answer(command_line.table(header, rows, ("study", "verdict"), least=least))
+    else:
+        command_line.answer(command_line.table(_HEADER, rows))
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
-    for kind, studies in by_kind.items():
-        for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in studies]):
+    for kind, own in by_kind.items():
+        for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in own]):
             command_line.answer(text)
-    notes = [note for kind, studies in by_kind.items() if studies for note in READERS[kind].notes(studies)]
-    to_run = f"{number_of(new_trials, 'trial')} to run, at most {number_of(new_steps, 'trial-step')}"
+    notes = [note for kind, own in by_kind.items() if own for note in READERS[kind].notes(own)]
+    trials, steps = sum(missing.values()), sum(missing[study.name] * study.budget_steps for study in studies)
+    to_run = f"{number_of(trials, 'trial')} to run, at most {number_of(steps, 'trial-step')}"
     command_line.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
-    return 0
+    for text in _summary(list(costs.values())):
+        command_line.answer(text)
+
+
+def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
+    if cost is None:
+        return [""] * (6 if asked else 5)
+    counts, verdict = cost.counts, cost.verdict
+    memory = f"{verdict.needed_bytes / GIB:.2f} GiB" if verdict and verdict.needed_bytes else ""
+    if not asked and counts:
+        memory = f"about {_size(counts.held_bytes)}"
+    step = cost.step
+    return [
+        f"{counts.step.flops:.3g}" if counts else "",
+        memory,
+        *([_verdict_text(cost)] if asked else []),
+        f"{'' if cost.from_store else '≤ '}{cost.steps:,.0f}",
+        f"{step.low:.2g} – {step.high:.2g}" if step else "",
+        f"{cost.device_seconds.low / 3600:.2g} – {cost.device_seconds.high / 3600:.2g}" if cost.device_seconds else "",
+    ]
+
+
+def _size(count: float) -> str:
+    return f"{count / GIB:.2f} GiB" if count >= GIB / 10 else f"{count / 2**20:.1f} MiB"
+
+
+def _summary(costs: Sequence["StudyCost"]) -> list[str]:
+    """Lines about the whole sweep."""
+    from harness.predictions import NOTHING
+
+    lines = []
+    known = [cost for cost in costs if cost.device_seconds is not None]
+    if known:
+        total = NOTHING
+        for cost in known:
+            assert cost.device_seconds is not None
+            total = total.plus(cost.device_seconds)
+        low, high = (f"{each / 3600:.2g}" for each in total[1:])
+        lengths = "at most, as trials are taken to go on to their budgets"
+        if any(cost.from_store for cost in known):
+            lengths = "by how far the store's trials came" + (
+                "" if all(c.from_store for c in known) else ", or budgets"
+            )
+        devices = sorted({cost.device.kind for cost in known})
+        lines.append(f"predicted: {low} – {high} device-hours of {', '.join(devices)} ({lengths})")
+        lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
+    unknown = len(costs) - len(known)
+    if unknown:
+        lines.append(f"of {number_of(unknown, 'study')} no time is predicted")
+        lines += dict.fromkeys(cost.by for cost in costs if cost.device_seconds is None and not cost.asked)
+    for cost in costs:
+        verdict = cost.verdict
+        if verdict is not None and verdict.fits is False:
+            lines.append(f"{cost.study.name} does not fit ({verdict.how}): {verdict.why or _verdict_text(cost)}")
+    return lines

@@ -7,20 +7,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import compile_cache, processors
-from harness.hosts import Hosts
-from harness.runners import RUNNERS
 from harness.settings import STRATEGIES, Settings
 from results import durable
 from results.bad_input import BadInput, check_choice
+from results.command_line import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
-from sweeps import composition, overrides
-from sweeps.configured_study import ConfiguredStudy
+from sweeps import composition, launching, limits, overrides
+from sweeps.configured_study import ABSENT, ConfiguredStudy
+from sweeps.launchers.launcher import Launch
+from sweeps.limits import Bounds, Limits
 from sweeps.readers import READERS
+from sweeps.updates import StudyOutcome, StudyUpdate
 
 # Keys of what is no property of a study.
-OF_RUNS = ("store", "launcher", "mixed_backends", *(field.name for field in dataclasses.fields(Settings)))
+OF_RUNS = (
+    "store",
+    "launcher",
+    "limits",
+    "mixed_backends",
+    "yes",
+    "ask_above_device_hours",
+    *(field.name for field in dataclasses.fields(Settings)),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,65 +43,77 @@ class Request:
         its runner, such as ``workloads.registry.ratings`` takes.
       settings: how each is run.
       store: the folder results go to.
-      workers: of the local launcher; None leaves it to the machine.
+      launcher: its name and what it takes; the local one with as many workers as the machine is good for.
       mixed_backends: whether a study may grow on another backend than it was measured on.
-      hosts: that run every study together; None: this machine alone.
+      ask_above_device_hours: predicted for the sweep, at which it is not begun; None: it is, whatever it costs.
+      limits: of the sweep, and of each study.
+      words: of the command lines that ask for one study each, by its name, without store and launcher; most studies
+        have one, and those that are asked for in several ways as many.
     """
 
     studies: tuple[Plan, ...]
     sources: Mapping[str, Mapping[str, Any]]
     settings: Settings
     store: Path
-    workers: int | None
+    launcher: Mapping[str, Any]
     mixed_backends: bool = False
-    hosts: Hosts | None = None
+    ask_above_device_hours: float | None = None
+    limits: tuple[Bounds, Bounds] = (Bounds(), Bounds())
+    words: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
 
 
-def request(line: overrides.CommandLine) -> Request:
+def request(line: overrides.CommandLine, *, absent: Sequence[str] = ()) -> Request:
     """Reads a command line into plans.
+
+    Args:
+      line: to be read.
+      absent: what need not be there, as nothing is to be run: of ``configured_study.DATA`` and ``DEVICES``.
 
     Raises:
       BadInput: for the first thing wrong with any study of the sweep.
     """
-    configs = composition.compose_all(line)
+    points = composition.compose_points(line)
+    configs = [point.config for point in points]
     first = configs[0]
     for key in OF_RUNS:
         if any(config[key] != first[key] for config in configs):
             raise BadInput(f"{key} applies to the whole sweep and cannot be swept over")
-    configured = [READERS[config["kind"]].read(config) for config in configs]
+    configured = [READERS[config["kind"]].read(config | {ABSENT: absent}) for config in configs]
     named = first["store"] if line.store is None else line.store
     if not named.strip():
         raise BadInput("store= names no folder; give one, or store=. for this one")
     settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
-    launcher = first["launcher"]
-    asked = assemble(configured, durable.local(named), settings, launcher["workers"])
+    bounds = limits.of_configuration(first["limits"])
+    if bounds[1].max_hours is not None:
+        if settings.time_limit_seconds is not None:
+            raise BadInput("limits.study.max_hours and time_limit_seconds are the same limit; give one of them")
+        settings = dataclasses.replace(settings, time_limit_seconds=3600 * bounds[1].max_hours)
+    asked = assemble(configured, durable.local(named), settings, first["launcher"])
     return dataclasses.replace(
-        asked, mixed_backends=first["mixed_backends"], hosts=_hosts(launcher, asked.studies, settings)
+        asked,
+        mixed_backends=first["mixed_backends"],
+        ask_above_device_hours=None if first["yes"] else first["ask_above_device_hours"],
+        limits=bounds,
+        words=_words(asked.studies, configured, [point.words for point in points]),
     )
 
 
-def _hosts(launcher: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> Hosts | None:
-    check_choice("launcher.name", launcher["name"], ("local", "hosts"))
-    if launcher["name"] == "local":
-        return None
-    if launcher["coordinator"] is None:
-        raise BadInput("launcher=hosts needs launcher.coordinator=HOST:PORT of host 0, or auto in a cluster")
-    keys = ("coordinator", "hosts", "host", "heartbeat_seconds")
-    hosts = Hosts(*(launcher[key] for key in keys))
-    for study in studies:
-        if not RUNNERS[study.kind].over_hosts:
-            raise BadInput(f"{study.name} runs on one host alone; use launcher=local")
-        if RUNNERS[study.kind].saves_in_parts and settings.checkpoint_dir is None:
-            raise BadInput(
-                f"{study.name}: each host saves what its own cores hold; give checkpoint_dir=…, a folder or URL that "
-                "all of them reach"
-            )
-    hosts.check()
-    return hosts
+def _words(
+    studies: Sequence[Plan], configured: Sequence[ConfiguredStudy[Any]], words: Sequence[tuple[str, ...]]
+) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """The words that ask for each study; of several those that ask for all of it, where there are any."""
+    by_plan: dict[str, dict[Any, tuple[str, ...]]] = {}  # and by request
+    for (study, _), own in zip(configured, words, strict=True):
+        by_plan.setdefault(study.plan_json, {})[study.request] = own
+    return {
+        study.name: (asked[study.request],) if study.request in asked else tuple(asked.values())
+        for study in studies
+        for asked in [by_plan[study.plan_json]]
+    }
 
 
 def assemble(
-    configured: Sequence[ConfiguredStudy[Any]], folder: Path, settings: Settings, workers: int | None
+    configured: Sequence[ConfiguredStudy[Any]], folder: Path, settings: Settings, launcher: Mapping[str, Any]
 ) -> Request:
     """The request for some studies, of which those of one plan become one.
 
@@ -99,7 +121,7 @@ def assemble(
       configured: the studies.
       folder: of the store.
       settings: how each is run.
-      workers: of the local launcher.
+      launcher: the configuration of one, as of ``sweeps.schema.LauncherConfig``.
 
     Raises:
       BadInput: settings that cannot be, or a store that cannot be written to or holds another plan.
@@ -115,11 +137,12 @@ def assemble(
         studies[study.plan_json] = (
             study if earlier is None else earlier.with_request(largest_request([earlier.request, study.request]))
         )
-    _check(settings, workers)
+    _check(settings)
+    launching.check(launcher, tuple(studies.values()), settings)
     store.check_destination(folder)
     stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
     of_name = {stored[plan].name: source for plan, source in sources.items()}
-    return Request(tuple(stored.values()), of_name, settings, folder, workers)
+    return Request(tuple(stored.values()), of_name, settings, folder, launcher)
 
 
 class ToRun(NamedTuple):
@@ -174,6 +197,31 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], N
         store.ask(request.store, study)
 
 
+def run(
+    request: Request,
+    studies: Sequence[Plan],
+    on_progress: Callable[[StudyUpdate], None] = lambda update: None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> list[StudyOutcome]:
+    """Runs studies of a request by its launcher, within its limits; an outcome for each that began.
+
+    Args:
+      request: what is asked for.
+      studies: of these.
+      on_progress: told of everything that happens.
+      on_wait: called every second in which nothing happens.
+    """
+    devices = {study.name: study.devices or request.settings.shards or 1 for study in studies}
+    used = Limits(*request.limits, devices)
+    launch = Launch(
+        request.store, studies, request.settings, used, request.sources, request.words, on_progress, on_wait
+    )
+    outcomes = launching.LAUNCHERS[request.launcher["name"]].run_all(request.launcher, launch)
+    if used.reached is not None:
+        say(f"{used.reached} is reached")
+    return outcomes
+
+
 def _check_backend(folder: Path, study: Plan) -> None:
     from results import store
 
@@ -186,12 +234,9 @@ def _check_backend(folder: Path, study: Plan) -> None:
         )
 
 
-def _check(settings: Settings, workers: int | None) -> None:
+def _check(settings: Settings) -> None:
     limit, interval = settings.time_limit_seconds, settings.part_seconds
-    counts = {"launcher.workers": workers} | {
-        key: getattr(settings, key) for key in ("lanes", "shards", "microbatches")
-    }
-    for key, count in counts.items():
+    for key, count in ((key, getattr(settings, key)) for key in ("lanes", "shards", "microbatches")):
         if count is not None and count < 1:
             raise BadInput(f"{key} must be at least 1, not {count}")
     check_choice("lane_strategy", settings.lane_strategy, ("auto", *STRATEGIES))

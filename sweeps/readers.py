@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from results.plans import kinds
-from sweeps import factorizations, networks, schema
+from sweeps import factorizations, layouts, networks, schema
 from sweeps.configured_study import ConfiguredStudy
 
 
@@ -22,6 +22,7 @@ class Reader(NamedTuple):
       command: of ``python -m analysis``, that reads what was measured.
       notes: what a reader of plans of this kind has to know; takes those that were asked for.
       data_lines: lines for the user about the data of studies, before any of them is run.
+      examples: that a step of a study takes, or links; infinity where nobody knows.
       make_ready: prepares the data of studies that are to be run, and tells a user about them, line by line.
     """
 
@@ -32,12 +33,20 @@ class Reader(NamedTuple):
     command: str
     notes: Callable[[Sequence[Any]], list[str]] = lambda studies: []
     data_lines: Callable[[Sequence[ConfiguredStudy[Any]]], list[str]] = lambda studies: []
+    examples: Callable[[ConfiguredStudy[Any]], float] = lambda one: one.study.batch_size or 0.0
     make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Callable[[str], None]], None] = lambda studies, say: None
 
 
 READERS: dict[str, Reader] = {
     "batch": Reader(
-        "network", schema.NetworkConfig, ("task",), networks.read, "steps", networks.notes, networks.data_lines
+        "network",
+        schema.NetworkConfig,
+        ("task",),
+        networks.read,
+        "steps",
+        networks.notes,
+        networks.data_lines,
+        make_ready=networks.make_ready,
     ),
     "cores": Reader(
         "factorization",
@@ -46,8 +55,10 @@ READERS: dict[str, Reader] = {
         factorizations.read,
         "epochs",
         factorizations.notes,
+        examples=factorizations.links,
         make_ready=factorizations.make_ready,
     ),
+    "layout": Reader("layout", layouts.Keys, ("step", "mesh", "layout"), layouts.read, "layouts", layouts.notes),
 }
 
 

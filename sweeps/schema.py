@@ -54,12 +54,44 @@ AlsConfig = dataclasses.make_dataclass(
 
 @dataclasses.dataclass
 class LauncherConfig:
+    """Keys of all launchers; ``sweeps.launching`` says which are whose. A default here is that of their files."""
+
     name: str = "local"
     workers: int | None = None
+    retries: int = 1
     coordinator: str | None = None
     hosts: int | None = None
     host: int | None = None
     heartbeat_seconds: int = 30
+    cpus: int | None = None
+    gpus: int | None = 0
+    mem: str | None = None
+    minutes: int | None = None
+    partition: str | None = None
+    nodes: int = 1
+    sbatch: dict[str, Any] = dataclasses.field(default_factory=dict)
+    grace_seconds: int = 60
+    at_once: int | None = None
+    poll_seconds: float = 5.0
+    wait: bool = True
+    address: str | None = None
+    resources: dict[str, float] = dataclasses.field(default_factory=dict)
+    tpu_slice: str | None = None
+
+
+@dataclasses.dataclass
+class BoundsConfig:
+    """Fields of ``sweeps.limits.Bounds``."""
+
+    max_hours: float | None = None
+    max_device_hours: float | None = None
+    max_failures: int | None = None
+
+
+@dataclasses.dataclass
+class LimitsConfig:
+    sweep: BoundsConfig = dataclasses.field(default_factory=BoundsConfig)
+    study: BoundsConfig = dataclasses.field(default_factory=BoundsConfig)
 
 
 @dataclasses.dataclass
@@ -67,11 +99,14 @@ class StudyConfig:
     """Keys of a study of any kind."""
 
     launcher: LauncherConfig = MISSING
+    limits: LimitsConfig = dataclasses.field(default_factory=LimitsConfig)
     kind: str = "batch"  # of ``sweeps.readers.READERS``; the file of a task says it where it is another
     trials: int | None = None
     seed: int = MISSING
     store: str = MISSING
     mixed_backends: bool = False
+    yes: bool = False
+    ask_above_device_hours: float | None = None
     time_limit_seconds: float | None = None
     checkpoint_seconds: float | None = None
     checkpoint_dir: str | None = None

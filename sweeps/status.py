@@ -3,7 +3,12 @@
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process of this machine works on it, and `unfinished` while part of what was requested is
 missing: the same `python -m sweeps` command runs just that. `running 12/32` counts the trials that have ended, stored
-or not, of all that are planned. In a release, studies are `released`. The default is store=results/local.
+or not, of all that are planned; `queued` waits for a cluster. In a release, studies are `released`. The default is
+store=results/local.
+
+Of a study that runs the table says on which host, in which attempt, and how long ago it was last heard of; of one whose
+last attempt failed, why, and which file has what it printed. Two studies that differ in one thing alone are two
+studies: below the table stands in what.
 
 --watch (or watch=true) shows the running studies, their speed and the time left, every second until nothing runs; the
 exit code is 1 if studies are unfinished then.
@@ -16,14 +21,16 @@ from results import command_line
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("sweeps.status")
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from results.bad_input import BadInput
-from results.command_line import answer_help
+from results.command_line import answer, answer_help
 
 if TYPE_CHECKING:
     from results.storage.commits import Commit
+    from results.storage.heartbeat import Heartbeat
 
 
 @command_line.guarded
@@ -49,35 +56,104 @@ def main(argv: list[str]) -> int:
             raise BadInput(f"unknown argument {arg!r}; there are store=DIR, --watch, --csv, --json and --wide")
     from results import store
     from results.rules.ledger import Ledger
+    from results.storage import heartbeat
     from results.storage.commits import released_commits
 
     commits = released_commits(folder)
     if watching and commits is None:
         from sweeps.watch import watch
 
-        return watch(folder, lambda name: _row(folder, name))
+        return watch(folder, lambda name, beat: _row(folder, name, beat))
     if commits is None:
-        rows = [_row(folder, name) for name in store.names(folder)]
+        names = store.names(folder)
+        beats = heartbeat.Watch().look(folder / name for name in names)
+        rows = [_row(folder, name, beats.get(folder / name)) for name in names]
     else:
         rows = [_released_row(commit) for commit in commits]
-    header = ("study", "state", *(field.replace("_", " ") for field in Ledger._fields))
-    total = [sum(row[i] for row in rows) for i in range(2, len(header))]
     rows.sort(key=lambda row: command_line.numbered(row[0]))
-    foot = [("total", "", *total)]
-    command_line.show(
-        [name.replace(" ", "_") for name in header], rows, lambda: command_line.table(header, rows, foot=foot)
-    )
+    header = ("study", "state", *Ledger._fields)
+    runs = {} if commits is not None else activities(folder, [row[0] for row in rows])
+    nothing = Activity()
+    whole = [(*row, *runs.get(row[0], nothing)) for row in rows]
+    command_line.show((*header, *Activity._fields), whole, lambda: _text(header, rows, runs))
+    if not command_line.is_data() and commits is None:
+        from sweeps.neighbours import differences
+
+        command_line.report_some(differences(folder, [row[0] for row in rows]), answer)
     return 0
+
+
+class Activity(NamedTuple):
+    """What is known of the last attempt at a study; None where there is nothing to say.
+
+    Attributes:
+      host: that it runs on, or ran.
+      attempt: its number.
+      heard: seconds since its last heartbeat.
+      cause: of its end, where that was none of the study.
+      log: with what it printed.
+    """
+
+    host: str | None = None
+    attempt: int | None = None
+    heard: int | None = None
+    cause: str | None = None
+    log: str | None = None
+
+
+def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
+    """What is known of the last attempts at studies of a store, by their names, where anything is."""
+    import time
+
+    from results.storage import attempts, heartbeat
+
+    found = {}
+    for name in names:
+        last, beat = attempts.read(folder / name)[-1:], heartbeat.seen(folder / name)
+        if not last and (beat is None or beat.alive is False):
+            continue
+        heard = None if beat is None or beat.alive is False else max(0, round(time.time() - beat.written / 1e9))
+        one = last[0] if last else None
+        found[name] = Activity(
+            (one and one.host) or (beat.host if beat else None),
+            one and one.number,
+            heard,
+            one and one.cause,
+            str(one.log) if one and one.cause else None,
+        )
+    return found
+
+
+def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> str:
+    """The table, with what runs where if anything does; below it why attempts failed."""
+    total = [sum(row[i] for row in rows) for i in range(2, len(header))]
+    shown = [
+        field for field in ("host", "attempt", "heard") if any(getattr(a, field) is not None for a in runs.values())
+    ]
+    lines = []
+    for row in rows:
+        known = runs.get(row[0], Activity())
+        lines.append((*row, *(_word(field, getattr(known, field)) for field in shown)))
+    names = [name.replace("_", " ") for name in (*header, *shown)]
+    text = command_line.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
+    why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]
+    return "\n".join([text, *why])
+
+
+def _word(field: str, value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value} s ago" if field == "heard" else str(value)
 
 
 def _released_row(commit: "Commit") -> tuple:
     return (commit.name, "released", *commit.ledger)
 
 
-def _row(folder: Path, name: str) -> tuple:
+def _row(folder: Path, name: str, beat: "Heartbeat | None") -> tuple:
     from results import store
     from results.plans.kinds import KINDS
-    from results.storage import heartbeat
+    from results.storage import attempts
 
     planned = store.stored_plan(folder, name)
     assert planned is not None  # names() lists what was planned
@@ -85,7 +161,8 @@ def _row(folder: Path, name: str) -> tuple:
     ours = not KINDS[planned.kind].recorded  # a study somebody else measured is as finished as it will ever be
     unfinished = (ours and progress.ledger.unfinished) or not progress.visible
     state = "unfinished" if unfinished else "done"
-    if store.is_running(folder, name):
-        beat = heartbeat.read(folder / name)
+    if beat is not None or store.is_running(folder, name):
         state = "running" if beat is None else f"running {beat.settled(progress.ledger):,}/{progress.ledger.planned:,}"
+    elif unfinished and (last := attempts.read(folder / name)[-1:]) and last[0].began is None:
+        state = f"queued ({last[0].launcher} {last[0].job})"
     return (name, state, *progress.ledger)

@@ -35,12 +35,12 @@ class Study(NamedTuple):
         return self.beat.settled(self.ledger) if self.beat else self.ledger.settled
 
 
-def watch(folder: Path, row: Callable[[str], tuple]) -> int:
+def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
     """Shows what runs in a store until nothing does; the exit code, 1 if studies are unfinished then.
 
     Args:
       folder: of the store.
-      row: gives the name, the state and the ledger of a study by its name.
+      row: gives the name, the state and the ledger of a study by its name and its heartbeat.
     """
     screen, looks, quiet = _Screen(), _Looks(folder, row), 0
     try:
@@ -61,8 +61,9 @@ def watch(folder: Path, row: Callable[[str], tuple]) -> int:
 class _Looks:
     """Looks at a store; what is not running and whose folder has not changed is not read again."""
 
-    def __init__(self, folder: Path, row: Callable[[str], tuple]):
+    def __init__(self, folder: Path, row: Callable[[str, Heartbeat | None], tuple]):
         self._folder, self._row = folder, row
+        self._beats = heartbeat.Watch()
         self._known: dict[str, tuple[int, tuple]] = {}
 
     def studies(self) -> list[Study]:
@@ -72,9 +73,9 @@ class _Looks:
     def _study(self, name: str) -> Study:
         changed = os.stat(self._folder / name).st_mtime_ns
         before, row = self._known.get(name, (None, ()))
-        beat = heartbeat.read(self._folder / name)
+        beat = self._beats.one(self._folder / name)
         if before != changed or beat is not None or store.is_running(self._folder, name):
-            row = self._row(name)
+            row = self._row(name, beat)
         self._known[name] = changed, row
         state = "running" if beat else row[1].split()[0]
         return Study(name, state, Ledger(*row[2:]), beat)

@@ -37,7 +37,7 @@ def text(name: str) -> str:
 def sweep(study: Plan) -> str:
     """The sweep of the release that a study is of: the first words of a row of the table in docs/published.md."""
     if not isinstance(study, BatchStudy):
-        return "web graphs"
+        return {"cores": "web graphs", "layout": "layouts"}[study.kind]
     if study.stop == "budget":
         return "decay"
     if study.pruning == "exact":

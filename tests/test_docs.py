@@ -20,11 +20,11 @@ from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions
 from analysis.trials import steps
 from results import __main__ as results_cli
-from results import command_line
+from results import command_line, store
 from results.bad_input import BadInput
 from results.exit_codes import CAUSES
 from results.plans import schema
-from sweeps import composition, overrides
+from sweeps import composition, overrides, plan
 from workloads import preparable
 
 ROOT = Path(__file__).parents[1]
@@ -124,8 +124,12 @@ def ask(command: str, words: list[str]) -> None:
         assert words[0] in preparable.names()
     elif command == "sweeps.status":
         assert all(word.startswith("store=") for word in command_line.as_pairs(words))
+    elif command == "harness.probe":
+        assert not words
     else:
         assert command in ("sweeps", "sweeps.plan")
+        words = plan.own_words(words)[1] if command == "sweeps.plan" else words
+        words = [word for word in words if word != plan.CALIBRATION]
         line = overrides.command_line(words)
         assert "--help" in words or composition.compose_all(line)
 
@@ -141,7 +145,9 @@ def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
 
 def test_every_command_has_a_purpose(pages: ModuleType) -> None:
     sources = [
-        path for package in ("analysis", "results", "sweeps", "workloads") for path in ROOT.glob(f"{package}/*.py")
+        path
+        for package in ("analysis", "harness", "results", "sweeps", "workloads")
+        for path in ROOT.glob(f"{package}/*.py")
     ]
     opened = {path for path in sources if 'if __name__ == "__main__":' in path.read_text()}
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__") for path in opened}
@@ -203,6 +209,25 @@ def test_every_reader_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
     answers = dict(zip(own["batch_size"], own["steps_high"], strict=True))
     assert len(answers) == 11
     assert read == dict.fromkeys(read, answers)
+
+
+def test_three_questions_are_answered_in_three_lines_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SQL of README, against what our own reader and ``analysis`` say."""
+    monkeypatch.chdir(ROOT)
+    queries = re.findall(r"```sql\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert len(queries) == 3 and all(len(query.splitlines()) <= 3 for query in queries)
+    best, curve, points = (duckdb.sql(query).fetchall() for query in queries)
+    answers = steps.table(*steps.load(ROOT / "results/published"))
+    own = answers[(answers["model"].str.startswith("simple_cnn")) & (answers["batch_size"] == 64)]
+    assert {row[0]: row[1] for row in best} == dict(zip(own["optimizer"], own["steps_high"], strict=True))
+    assert [row[2] for row in best] == sorted(row[2] for row in best) and len(best) == 9
+    (name,) = own.loc[own["optimizer"] == "adam", "study"]
+    measured = store.read(ROOT / "results/published", name).measurements
+    measured = measured[measured["trial"] == 0]
+    assert curve == list(zip(measured["step"] * 64, measured["validation_loss"], strict=True))
+    reached = answers[answers["steps_high"].notna()]
+    drawn = reached[["batch_size", "steps_low", "steps_high"]].astype(int).itertuples(index=False, name=None)
+    assert sorted(row[1:] for row in points) == sorted(drawn)
 
 
 @pytest.mark.slow

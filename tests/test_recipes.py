@@ -53,7 +53,7 @@ REPLACED = {
         (REGISTRY, "datasets import (\n", "datasets import (\n    spirals,\n"),
         (REGISTRY, "from workloads.factorization.ratings", f"{CONTENT}\nfrom workloads.factorization.ratings"),
     ],
-    "model": [(REGISTRY, "from workloads.models.lstm", f"{RESIDUAL}\nfrom workloads.models.lstm")],
+    "model": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
     "column": [
         ("results/plans/schema.py", "SCHEMA_VERSION = 4\n", ""),
         ("results/storage/migrations.py", STEPS, HERE),

@@ -34,12 +34,12 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 # First lines of help, by command.
 HELP = {
     "sweeps": "python -m sweeps: runs one study, or with -m a sweep of them; stored studies are not run again.",
-    "sweeps.plan": "python -m sweeps.plan …: shows what `python -m sweeps …` would run, and how much is stored;",
+    "sweeps.plan": "python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored,",
     "sweeps.status": "python -m sweeps.status [store=DIR] [--watch]: what is done, running, missing and failed,",
     "analysis": "usage: python -m analysis [-h]",
     **{
         f"analysis {name}": f"usage: python -m analysis {name} [-h]"
-        for name in ("steps", "fit", "coverage", "epochs", "compare", "figures", "report", "all")
+        for name in ("steps", "fit", "coverage", "epochs", "layouts", "compare", "figures", "report", "all")
     },
     "results": "usage: python -m results [-h]",
     **{

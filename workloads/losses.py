@@ -180,6 +180,55 @@ def _r2_error(sums: Any) -> Array:
 
 # 1 − R²: the squared error over that of the mean of the same labels, which are standardized, so that no digits cancel.
 R2_ERROR = Metric(_r2_sums, _r2_error)
+
+
+def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
+    """−(q ln p + (1 − q) ln (1 − p)) of each class times the number of classes, so that its mean is a sum over classes.
+
+    Args:
+      logits: float32[..., classes].
+      labels: uint8[..., classes], 1 for each class that is there.
+      label_smoothing: float32[]; q = (1 − label_smoothing) · label + label_smoothing / 2.
+
+    Returns:
+      float32[..., classes], in nats.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    smooth = (1.0 - label_smoothing) * labels.astype(jnp.float32) + label_smoothing / 2
+    return logits.shape[-1] * (jax.nn.softplus(logits) - smooth * logits)
+
+
+SCORE_BINS = 4096  # of logits from −LARGEST to LARGEST
+LARGEST_SCORE = 20.0
+
+
+def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Array:
+    """How many labels of all images and classes have a score in each bin, and how many of these are there."""
+    import jax.numpy as jnp
+
+    places = (jnp.clip(logits, -LARGEST_SCORE, LARGEST_SCORE) + LARGEST_SCORE) * (SCORE_BINS / (2 * LARGEST_SCORE))
+    bins = jnp.minimum(places.astype(jnp.int32), SCORE_BINS - 1).ravel()
+    each = jnp.ones(labels.shape, jnp.float32)
+    if weights is not None:
+        each = each * weights.reshape(*weights.shape, *[1] * (labels.ndim - weights.ndim))
+    both = jnp.stack([each.ravel(), (each * labels.astype(jnp.float32)).ravel()], axis=-1)
+    return jnp.zeros((SCORE_BINS, 2), jnp.float32).at[bins].add(both)
+
+
+def _average_precision_error(sums: Array) -> Array:
+    import jax.numpy as jnp
+
+    above = jnp.cumsum(sums[::-1], axis=0)  # with a score as in this bin or higher
+    precision = above[:, 1] / jnp.maximum(above[:, 0], 1.0)
+    recalled = sums[::-1, 1] / jnp.maximum(above[-1, 1], 1.0)
+    return 1.0 - jnp.sum(precision * recalled)
+
+
+# 1 − the area under precision over recall, over all images and classes at once; scores in one bin count as equal.
+AVERAGE_PRECISION_ERROR = Metric(_precision_sums, _average_precision_error)
+MULTI_LABEL = {"loss": mean(sigmoid_cross_entropy), "average_precision_error": AVERAGE_PRECISION_ERROR}
 CLASSIFICATION = {"loss": mean(softmax_cross_entropy), "error": mean(misclassified)}
 
 

@@ -5,7 +5,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workloads.datasets import image_originals, movielens, rating_originals, tfds_images, web_graph
+from results.bad_input import BadInput
+from workloads.datasets import (
+    array_records,
+    image_originals,
+    movielens,
+    rating_originals,
+    streamed_images,
+    streamed_originals,
+    streamed_text,
+    tfds_images,
+    web_graph,
+)
 from workloads.memory import size_text
 
 
@@ -22,6 +33,8 @@ class Preparable(NamedTuple):
       examples: the number each split must have in the end.
       checksums: whether TFDS knows those of the originals.
       notes: further lines on time, disk and memory.
+      finish: makes what else is needed of the files in a folder, such as subwords; what is there stays as it is.
+      is_finished: whether that is there, of the folder of all data sets.
     """
 
     content: str
@@ -33,6 +46,8 @@ class Preparable(NamedTuple):
     examples: Mapping[str, int]
     checksums: bool = True
     notes: tuple[str, ...] = ()
+    finish: Callable[[Path], None] = lambda place: None
+    is_finished: Callable[[Path], bool] = lambda within: True
 
     def sizes(self) -> str:
         return f"{size_text(self.download_bytes)} to download, about {size_text(self.stored_bytes)}"
@@ -41,7 +56,16 @@ class Preparable(NamedTuple):
 def names() -> tuple[str, ...]:
     """Names of all data sets that can be prepared."""
     graphs = tuple(f"web_graph/{variant}" for variant in web_graph.VARIANTS)
-    return (*tfds_images.SOURCES, *(f"movielens/{size}" for size in movielens.SIZES), *graphs)
+    ratings = (*(f"movielens/{size}" for size in movielens.SIZES), *graphs)
+    return (*tfds_images.SOURCES, *streamed_originals.BUILDERS, *ratings)
+
+
+def prepared_as(name: str) -> str:
+    """The name under which the data set of a task is prepared."""
+    if name in tfds_images.SUBSETS:
+        return tfds_images.SUBSETS[name][0]
+    streamed: dict[str, Any] = {**streamed_images.SOURCES, **streamed_text.SOURCES}
+    return str(streamed[name].files) if name in streamed else name
 
 
 def preparable(name: str) -> Preparable:
@@ -49,7 +73,9 @@ def preparable(name: str) -> Preparable:
     kind, _, part = name.partition("/")
     if kind == "web_graph":
         return _web_graph(part)
-    return _movielens(part) if kind == "movielens" else _images(name)
+    if kind == "movielens":
+        return _movielens(part)
+    return _streamed(name) if name in streamed_originals.BUILDERS else _images(name)
 
 
 def _images(name: str) -> Preparable:
@@ -62,6 +88,64 @@ def _images(name: str) -> Preparable:
         functools.partial(tfds_images.check, name),
         lambda within, manual: image_originals.builder(name, within),
         {"train": source.train_examples + source.validation_examples, "test": source.test_examples},
+    )
+
+
+# Of each data set that is streamed, the bytes of its originals and of its files, about.
+_STREAMED_BYTES = {
+    "imagenet2012": (154_642_401_280, 155_000_000_000),
+    "open_images_v4/200k": (606_785_000_000, 80_000_000_000),
+    "lm1b": (1_792_209_805, 4_500_000_000),
+    "c4/en": (305_000_000_000, 830_000_000_000),
+}
+
+
+def _streamed(name: str) -> Preparable:
+    users = {user: of for user, of in streamed_images.SOURCES.items() if of.files == name}
+    texts = {user: of for user, of in streamed_text.SOURCES.items() if of.files == name}
+    rows: list[Any] = [*users.values(), *texts.values()]
+    whole = max(rows, key=lambda of: (of.train_examples, of.validation_examples))
+    splits = ("train", texts[next(iter(texts))].validation_split) if texts else streamed_images.SPLITS
+    download, stored = _STREAMED_BYTES[name]
+    seconds = {"imagenet2012": streamed_originals.SECONDS_PER_PHOTOGRAPH}.get(
+        name, streamed_originals.SECONDS_PER_TEXT if texts else streamed_originals.SECONDS_PER_ENCODED
+    )
+    notes = [f"This takes about {_duration(whole.train_examples * seconds)} on one core."]
+    if name in ("imagenet2012", "c4/en"):
+        notes += ["Its originals have to be downloaded by hand."]
+    if texts:
+        notes += ["Then subwords are learned, which takes minutes and a few GB of memory."]
+
+    def folder(within: Path) -> Path:
+        return array_records.folder(name, whole.version, within)
+
+    def finish(place: Path) -> None:
+        for text in texts:
+            streamed_text.write_subwords(text, place)
+        streamed_images.write_rows(place, name)
+
+    def is_finished(within: Path) -> bool:
+        try:
+            for user in users:
+                streamed_images.check(user, within)
+            for text in texts:
+                streamed_text.check(text, within)
+        except BadInput:
+            return False
+        return True
+
+    return Preparable(
+        f"{whole.train_examples:,} {'texts' if texts else 'images'}",
+        download,
+        stored,
+        folder,
+        lambda within: array_records.check(name, folder(within), splits),
+        streamed_originals.BUILDERS[name],
+        {"train": whole.train_examples},
+        checksums=name in ("lm1b", "open_images_v4/200k"),
+        notes=tuple(notes),
+        finish=finish,
+        is_finished=is_finished,
     )
 
 

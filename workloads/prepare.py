@@ -17,18 +17,19 @@ from results.bad_input import BadInput, check_choice
 from results.command_line import CommandParser, path, say
 from workloads.datasets.array_records import data_dir
 from workloads.memory import size_text
-from workloads.preparable import Preparable, names, preparable
+from workloads.preparable import Preparable, names, preparable, prepared_as
 
 
 @command_line.guarded
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code: 0 done, 1 could not be done, 2 no such data set."""
     arguments = _parser().parse_args(argv)
-    if arguments.name not in names():
-        _check_needless(arguments.name)
-        print(f"{arguments.name} needs no preparation")
+    name = prepared_as(arguments.name)
+    if name not in names():
+        _check_needless(name)
+        print(f"{name} needs no preparation")
         return 0
-    return _prepare(arguments.name, arguments.data_dir or data_dir())
+    return _prepare(name, arguments.data_dir or data_dir())
 
 
 def _parser() -> CommandParser:
@@ -71,9 +72,12 @@ def _prepare(name: str, within: Path) -> int:
     place = what.folder(within)
     try:
         what.check(within)
-        print(f"{name} is already there: {place}")
-        return 0
+        if what.is_finished(within):
+            print(f"{name} is already there: {place}")
+            return 0
+        is_written = True
     except BadInput as absent:
+        is_written = False
         if place.exists():  # TFDS would take it for the data set, whatever it holds
             return _fail(
                 str(absent)
@@ -88,12 +92,14 @@ def _prepare(name: str, within: Path) -> int:
     try:
         within.mkdir(parents=True, exist_ok=True)
         free, needed = shutil.disk_usage(within).free, what.download_bytes + 2 * what.stored_bytes
-        if free < needed:
+        if free < needed and not is_written:
             return _fail(
                 f"{name} needs {size_text(needed)} of disk and {within} has {size_text(free)} left; see --data-dir"
             )
-        _write(what, within, manual)
-        what.check(within)
+        if not is_written:
+            _write(what, within, manual)
+            what.check(within)
+        what.finish(place)
     except _failures() as error:
         return _fail(
             f"{name} could not be prepared: {_reason(error)}; try again, or put the downloaded files into {manual}"

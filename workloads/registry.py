@@ -12,6 +12,8 @@ from workloads.datasets import (
     movielens,
     noise,
     rating_files,
+    streamed_images,
+    streamed_text,
     tables,
     text,
     tfds_images,
@@ -21,22 +23,26 @@ from workloads.datasets import (
 from workloads.factorization.ratings import RatingsSource
 from workloads.models.fully_connected import fully_connected
 from workloads.models.lstm import lstm
+from workloads.models.lstm_projected import lstm_projected
 from workloads.models.quadratic import quadratic
 from workloads.models.resnet import resnet
+from workloads.models.resnet_basic import resnet_basic
 from workloads.models.simple_cnn import simple_cnn
+from workloads.models.sizes import SIZES
 from workloads.models.transformer import transformer
-from workloads.models.transformer_base import transformer_base
+from workloads.models.transformer_decoder import transformer_decoder
+from workloads.models.vgg import vgg
 from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, State, Workload, shapes_of
 
 
 def _images(name: str) -> Dataset:
     """The row of an image data set of TFDS."""
-    source = tfds_images.SOURCES[name]
+    train_examples, validation_examples = tfds_images.sizes(name)
     return Dataset(
         functools.partial(tfds_images.load, name),
         functools.partial(tfds_images.version, name),
-        train_examples=source.train_examples,
-        evaluation_examples=source.validation_examples,
+        train_examples=train_examples,
+        evaluation_examples=validation_examples,
         classes=10,
         splits=("train", "validation", "test"),
         loss=losses.softmax_cross_entropy,
@@ -44,6 +50,45 @@ def _images(name: str) -> Dataset:
         tuned=("label_smoothing",),
         shapes=functools.partial(tfds_images.shapes, name),
         check=functools.partial(tfds_images.check, name),
+    )
+
+
+def _streamed_images(name: str) -> Dataset:
+    """The row of photographs, of which an image has one label, or several."""
+    source = streamed_images.SOURCES[name]
+    return Dataset(
+        functools.partial(streamed_images.load, name),
+        functools.partial(streamed_images.version, name),
+        train_examples=source.train_examples,
+        evaluation_examples=source.validation_examples,
+        classes=source.classes,
+        splits=("validation",),
+        loss=losses.sigmoid_cross_entropy if source.many else losses.softmax_cross_entropy,
+        metrics=losses.MULTI_LABEL if source.many else losses.CLASSIFICATION,
+        tuned=("label_smoothing",),
+        shapes=functools.partial(streamed_images.shapes, name),
+        check=functools.partial(streamed_images.check, name),
+        feed=functools.partial(streamed_images.feed, name),
+    )
+
+
+def _streamed_text(name: str) -> Dataset:
+    """The row of texts as subwords."""
+    source = streamed_text.SOURCES[name]
+    return Dataset(
+        functools.partial(streamed_text.load, name),
+        functools.partial(streamed_text.version, name),
+        train_examples=source.train_examples,
+        evaluation_examples=source.validation_examples,
+        classes=source.vocabulary,
+        splits=("validation",),
+        loss=losses.softmax_cross_entropy,
+        metrics=losses.CLASSIFICATION,
+        tuned=("label_smoothing",),
+        padding=streamed_text.PADDING,
+        shapes=functools.partial(streamed_text.shapes, name),
+        check=functools.partial(streamed_text.check, name),
+        feed=functools.partial(streamed_text.feed, name),
     )
 
 
@@ -73,6 +118,19 @@ DATASETS: dict[str, Dataset] = {
         shapes=in_memory.shapes,
         check=in_memory.check,
     ),
+    "digit_tags": Dataset(
+        in_memory.digit_tags,
+        in_memory.tag_version,
+        train_examples=in_memory.TRAIN_EXAMPLES,
+        evaluation_examples=in_memory.VALIDATION_EXAMPLES,
+        classes=len(in_memory.TAGS),
+        splits=("train", "validation"),
+        loss=losses.sigmoid_cross_entropy,
+        metrics=losses.MULTI_LABEL,
+        tuned=("label_smoothing",),
+        shapes=in_memory.tag_shapes,
+        check=in_memory.check,
+    ),
     "pydoc": Dataset(
         text.pydoc,
         text.version,
@@ -88,6 +146,9 @@ DATASETS: dict[str, Dataset] = {
     "mnist": _images("mnist"),
     "fashion_mnist": _images("fashion_mnist"),
     "cifar10": _images("cifar10"),
+    **{name: _images(name) for name in tfds_images.SUBSETS},
+    **{name: _streamed_images(name) for name in streamed_images.SOURCES},
+    **{name: _streamed_text(name) for name in streamed_text.SOURCES},
 }
 
 # Data sets of a user's own, as functions of their options.
@@ -112,8 +173,19 @@ MODELS: dict[str, Callable[..., Model]] = {
     "transformer": transformer,
     "lstm": lstm,
     "resnet": resnet,
-    "transformer_base": transformer_base,
+    "resnet_basic": resnet_basic,
+    "vgg": vgg,
+    "lstm_projected": lstm_projected,
+    "transformer_decoder": transformer_decoder,
 }
+
+
+def _at_size(model: str, options: Mapping[str, Any]) -> Callable[..., Model]:
+    """A model whose options are given."""
+    return lambda classes: MODELS[model](classes=classes, **options)
+
+
+MODELS |= {name: _at_size(*size) for name, size in SIZES.items()}
 
 _ADAM = {"b2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 _HEAVY_BALL = {"weight_decay": 0.0, "nesterov": 0.0}

@@ -69,8 +69,9 @@ class Dataset(NamedTuple):
       tuned: metaparameters of the loss that a search space may give.
       padding: the label of what is no example: it counts in no loss and no metric. None if there is none.
       draw: of an endless stream, made on the devices, ``(key, batch_size) -> Examples``; None where there are epochs.
-      feed: of training data that are not kept on the devices, ``(seed, step, batch_size) -> Examples`` as NumPy arrays:
-        the batch that a trial with that seed takes after so many steps. ``load`` has no training split then.
+      feed: of training data that are streamed, not kept on the devices, ``(seed, step, batch_size, positions) ->
+        Examples`` as NumPy arrays: some positions of the batch that a trial with that seed takes after so many steps,
+        in which each host gets its own. ``load`` has no training split then.
       check: raises BadInput where ``load`` would, without reading anything large.
       options: what ``version`` does not say of a user's own data, such as the split; part of every study's identity.
       models: names of the models that take its inputs; None if it says nothing about that.
@@ -90,7 +91,7 @@ class Dataset(NamedTuple):
     tuned: tuple[str, ...] = ()
     padding: int | None = None
     draw: Callable[[Array, int], Examples] | None = None
-    feed: Callable[[int, int, int], Examples] | None = None
+    feed: Callable[[int, int, int, range], Examples] | None = None
     check: Callable[[], None] = lambda: None
     options: Mapping[str, Any] = MappingProxyType({})
     models: tuple[str, ...] | None = None
@@ -196,7 +197,7 @@ class Workload(NamedTuple):
     shapes: Splits
     padding: int | None
     draw: Callable[[Array, int], Examples] | None
-    feed: Callable[[int, int, int], Examples] | None
+    feed: Callable[[int, int, int, range], Examples] | None
     group: int
     init: Callable[[Array], tuple[Params, State]]
     loss: Callable[[Params, State, Examples, Array | None, Array, Array], tuple[Array, State]]

@@ -45,6 +45,7 @@ class PaperLine(NamedTuple):
       split: metaparameter and value of the trials that count; None: all.
       relative_to: the batch size whose steps all others are divided by; None: none are.
       perfect: the series whose perfect scaling is drawn, ``each``, or nothing.
+      note: what a reader has to know of it; empty if nothing.
     """
 
     position: tuple[int, int]
@@ -63,6 +64,7 @@ class PaperLine(NamedTuple):
     split: tuple[str, float] | None
     relative_to: int | None
     perfect: str
+    note: str
 
     @property
     def workload(self) -> tuple[str, str, str]:
@@ -114,6 +116,7 @@ def _line(row: dict[str, str]) -> PaperLine:
         split=split,
         relative_to=_whole(row["relative_to_batch_size"]),
         perfect=row["perfect_scaling"],
+        note=row["note"],
     )
 
 

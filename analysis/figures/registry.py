@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from analysis import presentations
 from analysis.figures import definitions
-from analysis.presentations import BATCH, CORES, PAPER
+from analysis.presentations import BATCH, CORES, LAYOUTS, PAPER
 from results import command_line, durable
 from results.bad_input import BadInput, check_choice
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from analysis.figures.requests import FigureRequest
     from analysis.figures.shallue2018 import PaperWorkloads
     from analysis.fitting.curve_fits import CurveFits
+    from analysis.layouts.measured import MeasuredLayout
     from analysis.plotting.picture import Pictures, Skipped
     from analysis.workload_studies import WorkloadStudies
     from results.durable import Folder
 
 SHALLUE = "shallue2018"
+ALX = "alx2022"  # whose figures are the same as of any factorizations, and drawn under its name when asked for
 WORKLOADS = "workloads"
 
 
@@ -33,8 +35,8 @@ class Figure(NamedTuple):
 
     Attributes:
       source: what it is drawn from: ``batch``, curves of batch sizes with their fits, of a whole store or of the
-        workloads of a request; ``cores``, factorizations; ``paper``, the workloads of a paper; ``workloads``, those
-        over batch sizes that a request names.
+        workloads of a request; ``cores``, factorizations; ``layouts``, layouts on meshes; ``paper``, the workloads of a
+        paper; ``workloads``, those over batch sizes that a request names.
       draw: yields its pictures of these; of ``workloads`` it also takes the request.
       shows: what it shows.
     """
@@ -86,6 +88,20 @@ def best_of(curves: "Sequence[CurveFits]") -> "Pictures":
     return best_of_figures.knees(curves)
 
 
+@_figure(BATCH, "time to target and device-hours against devices, and their Pareto front")
+def payoff(curves: "Sequence[CurveFits]") -> "Pictures":
+    from analysis.figures import payoff_figures
+
+    return payoff_figures.of_curves(curves)
+
+
+@_figure(CORES, "the same of factorizations against cores")
+def payoff_cores(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
+    from analysis.figures import payoff_figures
+
+    return payoff_figures.of_factorizations(factorizations)
+
+
 @_figure(CORES, "seconds per epoch of a factorization against cores, one picture per curve")
 def epochs(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
     from analysis.figures import scaling_figures
@@ -126,6 +142,34 @@ def tuning(factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
     from analysis.figures import recall_figures
 
     return recall_figures.tuning(factorizations)
+
+
+@_figure(LAYOUTS, "seconds of a step of every layout against bytes sent, split by redundancy")
+def layout_cost(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
+    from analysis.figures import layout_figures
+
+    return layout_figures.cost(layouts)
+
+
+@_figure(LAYOUTS, "seconds of a step against bytes held, and the layouts that none beats in both")
+def layout_pareto(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
+    from analysis.figures import layout_figures
+
+    return layout_figures.pareto(layouts)
+
+
+@_figure(LAYOUTS, "predicted against measured seconds of a step, with the spread of renamed twins")
+def layout_predicted(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
+    from analysis.figures import layout_figures
+
+    return layout_figures.predicted(layouts)
+
+
+@_figure(LAYOUTS, "utilization of the layouts that others published, against chips")
+def layout_published(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
+    from analysis.figures import layout_figures
+
+    return layout_figures.published(layouts)
 
 
 @_figure(WORKLOADS, "steps to target against batch size, a panel per workload")
@@ -197,9 +241,22 @@ def _shallue(number: int, workloads: "PaperWorkloads") -> "Pictures":
     return shallue2018.figure(workloads, number)
 
 
+def _alx(name: str, factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
+    from analysis.plotting.picture import Picture
+
+    for picture in FIGURES[name].draw(factorizations):
+        yield picture._replace(names=(ALX, *picture.names)) if isinstance(picture, Picture) else picture
+
+
 FIGURES |= {
     f"{SHALLUE}/figure{number}": Figure(PAPER, functools.partial(_shallue, number), f"Shallue et al. 2018: {title}")
     for number, title in definitions.TITLES.items()
+}
+FIGURES |= {
+    f"{ALX}/{name}": Figure(
+        CORES, functools.partial(_alx, name), f"after ALX, Mehta et al. 2021: {FIGURES[name].shows}"
+    )
+    for name in ("epochs", "speedup", "recall", "precision", "solvers", "tuning")
 }
 KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # drawn of what --where selects
 
@@ -216,6 +273,12 @@ def _factorizations(folder: "Folder", target: tuple[str, float] | None) -> Any:
     return factorizations.load(folder)
 
 
+def _layouts(folder: "Folder", target: tuple[str, float] | None) -> Any:
+    from analysis.layouts import measured
+
+    return measured.load(folder)
+
+
 def _paper(folder: "Folder", target: tuple[str, float] | None) -> Any:
     from analysis import workload_studies
     from analysis.figures import shallue2018
@@ -227,6 +290,7 @@ def _paper(folder: "Folder", target: tuple[str, float] | None) -> Any:
 LOADERS: "dict[str, Callable[[Folder, tuple[str, float] | None], Any]]" = {
     BATCH: _curves,
     CORES: _factorizations,
+    LAYOUTS: _layouts,
     PAPER: _paper,
 }
 
@@ -270,7 +334,11 @@ def write_all(
     from analysis.plotting.picture import Skipped
     from results import store
 
-    names = [each for each in store_figures() if name in (None, each, each.partition("/")[0])]
+    names = [
+        each
+        for each in store_figures()
+        if name in (each, each.partition("/")[0]) or (name is None and each.partition("/")[0] != ALX)
+    ]
     if not names:
         check_choice("figure", name, store_figures())
     out = _checked(out)

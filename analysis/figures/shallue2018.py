@@ -25,9 +25,12 @@ from results.rules.answers import MINIMUM, Rule
 from results.storage.commits import Commit
 
 NAME = "shallue2018"
-# The names of the paper's workloads where they are measured by this software.
-OURS = {"cifar_10": "cifar10", "simple_cnn_base": "simple_cnn_32_64_1024", "nesterov_momentum": "nesterov"}
+# The names of the paper's workloads where they are measured by this software, those of its presets first.
+DATASETS = {"cifar_10": "cifar10"}
+OPTIMIZERS = {"nesterov_momentum": "nesterov"}
+MODELS = {"lstm": ("lstm_base",), "simple_cnn_base": ("simple_cnn_base", "simple_cnn_32_64_1024")}
 FULLY_CONNECTED = ("fc_", "fully_connected_")
+LONGER = "solution_quality/"  # the folder of trials that go on for longer, of workloads that are elsewhere as well
 
 GridPlace = tuple[int, int]
 PanelLines = Mapping[GridPlace, Sequence[PaperLine]]
@@ -63,8 +66,20 @@ class BuiltPanel(NamedTuple):
 
 def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
     """Workloads by name; of those called alike, what others measured comes before what was measured here."""
-    sources_last = sorted(workloads, key=lambda one: one.recorded)
-    return PaperWorkloads({(one.dataset, one.model, one.optimizer): one for one in sources_last}, {})
+    found: dict[tuple[str, str, str], WorkloadStudies] = {}
+    for one in sorted(workloads, key=lambda one: (one.recorded, _longest(one))):
+        key = one.dataset, one.model, one.optimizer
+        if key in found and not one.recorded:  # longer trials than those before
+            found[(f"{LONGER}{one.dataset}", one.model, one.optimizer)] = one
+        else:
+            found[key] = one
+    return PaperWorkloads(found, {})
+
+
+def _longest(workload: WorkloadStudies) -> int:
+    """The most examples that any of its trials may see."""
+    plans = [commit.plan for commit in workload.commits]
+    return max(int(plan.get("budget_steps") or 0) * int(plan["batch_size"]) for plan in plans)
 
 
 def has_workloads(paper: PaperWorkloads, number: int) -> bool:
@@ -119,8 +134,15 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         return BuiltPanel(None, problems)
     first = members[0]
     ordered = all(one.workload == first.workload for one in members) and first.split is None
+    told = any(f"{one.value:g}" in f"{one.title} {one.series}" for one in members)  # what they are to reach
     panel = steps.panel(
-        first.title, lines, perfect=first.perfect, relative_to=first.relative_to, ordered=ordered and len(lines) > 1
+        first.title,
+        lines,
+        perfect=first.perfect,
+        relative_to=first.relative_to,
+        ordered=ordered and len(lines) > 1,
+        goal="" if told else _panel_goal(lines),
+        named_by="data, goal" if told and first.series.endswith(f", {first.value:g}") else "",
     )
     return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
 
@@ -132,8 +154,14 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         return BuiltPanel(None, problems)
     if not tuning.shared_quantities(lines[0], [quantity]):
         return BuiltPanel(None, [*problems, f"trials lack {metaparameters.LEARNING_RATE} or {metaparameters.MOMENTUM}"])
-    panel = tuning.panel(members[0].title, lines[0], quantity)
+    panel = tuning.panel(members[0].title, lines[0], quantity)._replace(goal=_panel_goal(lines))
     return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
+
+
+def _panel_goal(lines: Sequence[CurveFits]) -> str:
+    """What all lines of a panel are to reach, such as ``error < 0.01``; empty if they differ."""
+    goals = {one.curve.target_text for one in lines}
+    return goals.pop().removeprefix("validation ") if len(goals) == 1 else ""
 
 
 def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[CurveFits], list[str]]:
@@ -257,6 +285,10 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
     if {one.step_budget for one in members} != {None} and first.draws == definitions.BEST:
         which += ", of batch sizes whose trials were planned to run that long"
     goal = f"Figure {number} of Shallue et al. 2018, arXiv 1811.03600, drawn anew: {which}."
+    if any(one.panel and one.panel.goal for one in built):
+        goal += " The goal stands at the right of a title."
+    for note in dict.fromkeys(f"{one.title}: {one.note}" for one in members if one.note):
+        goal += f" {note}."
     if any(not line.curve.rule.strict for one in built for line in one.lines):
         goal += " Of studies measured here all trials count, and to be at the target is to have reached it."
     return goal
@@ -276,8 +308,14 @@ def _symbols(panels: PanelLines, built: Mapping[GridPlace, BuiltPanel]) -> list[
 
 
 def _workload(paper: PaperWorkloads, one: PaperLine) -> WorkloadStudies | None:
-    ours = [OURS.get(name, name.replace(*FULLY_CONNECTED)) for name in one.workload]
-    return paper.workloads.get(one.workload) or paper.workloads.get((ours[0], ours[1], ours[2]))
+    dataset, model, optimizer = one.workload
+    last = dataset.rpartition("/")[2]
+    folder = LONGER if dataset.startswith(LONGER) else ""
+    ours = [
+        (folder + DATASETS.get(last, last), each, OPTIMIZERS.get(optimizer, optimizer))
+        for each in MODELS.get(model, (model, model.replace(*FULLY_CONNECTED)))
+    ]
+    return next((found for name in (one.workload, *ours) if (found := paper.workloads.get(name))), None)
 
 
 def _flatten(panels: PanelLines) -> list[PaperLine]:

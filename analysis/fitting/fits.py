@@ -92,6 +92,12 @@ def of_file(file: Path) -> tuple[pd.DataFrame, list[PointsFit]]:
     return names, [of_points(_points(group)) for group in groups]
 
 
+def of_steps(batch_size: pd.Series, steps: pd.Series) -> PointsFit:
+    """The fit of steps to target [n] that are known exactly, at batch sizes [n] in any order."""
+    ends = {"steps_low": steps, "steps_high": steps}
+    return of_points(_points(pd.DataFrame({"batch_size": batch_size} | ends).astype(np.float64)))
+
+
 def read_points(file: Path) -> pd.DataFrame:
     """The rows of a file: float64 batch_size, steps_low and steps_high (NaN: never reached), all else as text."""
     try:

@@ -19,6 +19,7 @@ HEIGHTS = {1: 3.4, 2: 2.6, 3: 2.25}  # of its axes
 LEFT, RIGHT, ABOVE, BELOW, LINE, FOOT = 0.72, 0.14, 0.36, 0.52, 0.155, 0.06
 CHARACTER, SWATCH = 0.060, 0.50  # of a legend: a character, and what is before its words
 BOLD = 0.079  # a bold character of a panel's title
+BETWEEN = 2  # characters, at least, between a panel's title and its goal
 TITLE, WORDS, SMALL = 12.0, 9.0, 7.8  # points
 
 
@@ -29,11 +30,15 @@ class Panel(NamedTuple):
       title: above it.
       draw: draws on its axes.
       legend: artists with labels, beneath it.
+      goal: what its lines are to reach, at the right end of the title; empty if they differ, or the title says it.
+      heading: of the legend, what its entries say.
     """
 
     title: str
     draw: Callable[[Axes], None]
     legend: Sequence[Artist] = ()
+    goal: str = ""
+    heading: str = ""
 
 
 def positions(panels: Sequence[Panel]) -> dict[tuple[int, int], Panel]:
@@ -67,7 +72,7 @@ def grid(
     rows, columns = (1 + max(position[i] for position in panels) for i in (0, 1))
     width, height = WIDTHS[columns], HEIGHTS[columns]
     beneath = [
-        max((_lines(panels[position].legend, width) for position in panels if position[0] == row), default=0) * LINE
+        max((_lines(panels[position], width) for position in panels if position[0] == row), default=0) * LINE
         for row in range(rows)
     ]
     across = columns * width + 0.1
@@ -79,7 +84,7 @@ def grid(
     figure = Figure(figsize=(across, down), dpi=PNG_DPI)
     FigureCanvasAgg(figure)
     _title(figure, title, lines, symbols, columns_of_legend, rows_of_legend)
-    longest = max(len(panel.title) for panel in panels.values())
+    longest = max(len(panel.title) + (len(panel.goal) + BETWEEN if panel.goal else 0) for panel in panels.values())
     size = min(WORDS, WORDS * (width - LEFT) / (longest * BOLD))
     top = down - head
     for row in range(rows):
@@ -117,6 +122,7 @@ def _title(
 
 def _fill(ax: Axes, panel: Panel, width: float, size: float) -> None:
     ax.set_title(panel.title, fontsize=size, fontweight="bold", color=INK, loc="left", pad=5, y=1.0)
+    ax.set_title(panel.goal, fontsize=size - 1, color=INK, loc="right", pad=5, y=1.0)
     ax.tick_params(labelsize=SMALL)
     panel.draw(ax)
     figure, box = ax.get_figure(), ax.get_position()
@@ -131,6 +137,9 @@ def _fill(ax: Axes, panel: Panel, width: float, size: float) -> None:
         needed = max(len(str(entry.get_label())) for entry in panel.legend) * CHARACTER + SWATCH
         ax.legend(
             handles=list(panel.legend),
+            title=panel.heading or None,
+            title_fontsize=SMALL - 0.4,
+            alignment="left",
             loc="upper left",
             bbox_to_anchor=(-0.3 / across, -(BELOW - 0.03) / down),
             ncols=_columns(panel.legend, width),
@@ -148,8 +157,9 @@ def _columns(legend: Sequence[Artist], width: float) -> int:
     return max(1, min(len(legend), int((width - 0.3) / (longest * CHARACTER + SWATCH))))
 
 
-def _lines(legend: Sequence[Artist], width: float) -> int:
-    return math.ceil(len(legend) / _columns(legend, width)) if legend else 0
+def _lines(panel: Panel, width: float) -> int:
+    """Lines that the legend of a panel takes, with its heading."""
+    return math.ceil(len(panel.legend) / _columns(panel.legend, width)) + bool(panel.heading) if panel.legend else 0
 
 
 def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:

@@ -30,6 +30,8 @@ def panel(
     perfect: str = EACH,
     relative_to: int | None = None,
     ordered: bool = False,
+    goal: str = "",
+    named_by: str = "",
 ) -> Panel:
     """Steps with their fits, as selected and, where repeats report, as confirmed: dashed and hollow.
 
@@ -41,6 +43,8 @@ def panel(
       perfect: the label of the line whose perfect scaling is drawn, ``each``, or nothing.
       relative_to: divides all steps by those at this batch size.
       ordered: colours go from dark to light, as what tells the lines apart is a number.
+      goal: what all lines are to reach.
+      named_by: what the labels of lines are; then the legend says what its numbers are.
     """
     styles = draw.styles_of(len(members), ordered=ordered)
     factors = [one.steps_at(relative_to) if relative_to else 1.0 for one in members]
@@ -63,14 +67,15 @@ def panel(
         )
         for one, style in zip(members, styles, strict=True)
     ]
-    return Panel(title, onto, () if alone else entries)
+    heading = f"{named_by}: critical batch size [90 % interval]" if named_by else ""
+    return Panel(title, onto, () if alone else entries, goal, heading)
 
 
 def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list[Artist]:
     """The legend of all panels that these lines are in; ``alone``: one line to a panel."""
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
     again = any(one.confirmed for one in members)
-    entries: list[Artist] = [draw.legend_entry(style, "selected, and fit" if again else "measured, and fit")]
+    entries: list[Artist] = [draw.legend_entry(style, f"{'selected' if again else 'measured'}; the line is a fit")]
     if again:
         entries.append(draw.legend_entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
     if any(one.selected.fit for one in members):

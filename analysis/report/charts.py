@@ -145,6 +145,17 @@ def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]
     return sizing(SMALL) | {"layer": layers}
 
 
+def costs(series: Mapping[str, Mark], seconds: str, least: float) -> dict[str, Any]:
+    """Milliseconds of a step, which ``seconds`` names, against megabytes that a device sends: none, or ``least``."""
+    sent = {"title": "MB that a device sends in a step", "tickCount": 6, "format": "~g"}
+    took = {"title": seconds, "tickCount": 6, "format": "~g"}
+    x = {"field": "x", "type": "quantitative", "scale": {"type": "symlog", "constant": least}, "axis": sent}
+    y = {"field": "y", "type": "quantitative", "scale": {"type": "log", "padding": 12, "nice": False}, "axis": took}
+    own = channels(series, x, y)
+    mark = layer(POINTS, MARK, **own.at, shape=own.form, fill=own.tone, stroke={"value": PAPER}, description=LINES)
+    return sizing(SMALL) | {"layer": [mark]}
+
+
 def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> dict[str, Any]:
     """Trials over two metaparameters, coloured by recall, which ``colour`` names; crosses are those that diverged."""
     open_ = {"nice": False, "padding": 12}

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, TypeVar
 from analysis import presentations
 from analysis.cores import factorizations
 from analysis.cores.factorizations import MeasuredFactorization
+from analysis.layouts import measured as layouts
+from analysis.layouts.measured import MeasuredLayout
 from analysis.plotting import labels, picture
 from analysis.report import workload_rows
 from analysis.report.workload_rows import WorkloadRow
@@ -55,7 +57,7 @@ class PageContents(NamedTuple):
       commits: its visible studies, by name.
       groups: in the order of the page.
       goals: of studies over batch sizes, each with the place of its group.
-      factorizations: each with the place of its group.
+      factorizations, layouts: each with the place of its group.
       runs: rows of the table of studies.
     """
 
@@ -63,6 +65,7 @@ class PageContents(NamedTuple):
     groups: Sequence[FilterGroup]
     goals: Sequence[tuple[int, WorkloadRow]]
     factorizations: Sequence[tuple[int, MeasuredFactorization]]
+    layouts: Sequence[tuple[int, MeasuredLayout]]
     runs: Sequence[dict[str, Any]]
 
 
@@ -86,9 +89,10 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
     with progress.show_progress("report", len(visible), " studies", report) as move:
         goals = workload_rows.read_goals(folder, target, move)
         measured = factorizations.load(folder)
+        laid = layouts.load(folder)
         # A store may grow while it is read: what counts is what was seen, and nothing visible ever vanishes.
         by_name = {commit.name: commit for commit in store.catalogue(folder)}
-        groups = goal_groups(goals) | factorization_groups(measured, by_name)
+        groups = goal_groups(goals) | factorization_groups(measured, by_name) | layout_groups(laid, by_name)
         grouped = {commit.name for group in groups.values() for commit in group.commits}
         others = _by_looks((commit for commit in visible if commit.name not in grouped), lambda commit: commit.study)
         every = [*groups.values(), *(_group(names, commits=tuple(own)) for names, own in others.items())]
@@ -102,6 +106,7 @@ def gather(folder: Folder, target: tuple[str, float] | None, report: Callable[[s
         [group._replace(key=picture.unique_stem(group.key, taken)) for group in add_waiting(every, folder, commits)],
         [(group_numbers[goal.workload.commits[0].name], goal) for goal in goals],
         [(group_numbers["/".join(presentations.labels(one.study))], one) for one in measured],
+        [(group_numbers["/".join(presentations.labels(one.study))], one) for one in laid],
         runs,
     )
 
@@ -134,6 +139,19 @@ def factorization_groups(
     groups = (
         _group(names, map(labels.title, own), commits=tuple(commits[one.study.name] for one in own))
         for names, own in _by_looks(measured, lambda one: one.study).items()
+    )
+    return {group.key: group for group in groups}
+
+
+def layout_groups(laid: Sequence[MeasuredLayout], commits: Mapping[str, Commit]) -> dict[str, FilterGroup]:
+    """A group for the layouts of one model and its batch, by its names; a search finds meshes and layouts."""
+    groups = (
+        _group(
+            names,
+            {each: None for one in own for each in (*names, one.study.engine, one.study.mesh, one.study.layout)},
+            commits=tuple(commits[one.study.name] for one in own),
+        )
+        for names, own in _by_looks(laid, lambda one: one.study).items()
     )
     return {group.key: group for group in groups}
 

@@ -18,7 +18,10 @@ from analysis.report import (
     curves_html,
     factorizations_html,
     header_html,
+    layout_charts,
+    layouts_html,
     ledger_html,
+    payoff_html,
     steps_charts,
 )
 from analysis.report.contents import PageContents, gather
@@ -33,6 +36,8 @@ SECTIONS = {
     "curves": "Curves",
     "workloads": "Workloads",
     "factorizations": "Factorizations",
+    "layouts": "Layouts",
+    "payoff": "Pay-off",
     "ledger": "Ledger",
     "provenance": "Provenance",
     "licences": "Licences",
@@ -64,16 +69,22 @@ def write(folder: Location, out: str | Path, target: tuple[str, float] | None, r
 def render(contents: PageContents, bundle: str) -> str:
     """The page as text; the same studies give the same."""
     curves = steps_charts.steps_charts(contents.goals)
+    of_payoff = payoff_html.payoff(contents.goals, contents.factorizations)
     of_cores = core_charts.core_charts([one for _, one in contents.factorizations])
+    of_layouts = layout_charts.layout_charts([one for _, one in contents.layouts])
+    before = sum(len(one.charts) for one in curves)
     body = [
         curves_html.curves(curves),
         curves_html.workloads(contents.goals),
-        factorizations_html.factorizations(contents.factorizations, sum(len(one.charts) for one in curves), of_cores),
+        factorizations_html.factorizations(contents.factorizations, before, of_cores),
+        layouts_html.layouts(contents.layouts, before + len(of_cores), of_layouts),
+        of_payoff,
         ledger_html.ledger(contents.groups),
         ledger_html.provenance(contents),
         ledger_html.terms(contents.commits),
     ]
-    links = [(name, words) for name, words in SECTIONS.items() if contents.factorizations or name != "factorizations"]
+    there = {"factorizations": contents.factorizations, "layouts": contents.layouts, "payoff": of_payoff}
+    links = [(name, words) for name, words in SECTIONS.items() if there.get(name, True)]
     main = tag("main", header_html.no_match(), *body, id="main")
     parts = [
         header_html.header(contents),
@@ -92,7 +103,7 @@ def render(contents: PageContents, bundle: str) -> str:
         ],
         "charts": [
             *(chart for one in curves for chart in one.charts.values()),
-            *(one.chart | {"groups": []} for one in of_cores),
+            *(chart | {"groups": []} for chart in [one.chart for one in of_cores] + [one.chart for one in of_layouts]),
         ],
     }
     script = "\n".join(_own(name) for name in SCRIPTS)

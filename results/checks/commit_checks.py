@@ -227,7 +227,7 @@ def content_faults(
     rows: dict[str, Rows] = {}
     faults = _tables(commit, study, record, sources, rows, endings, runs)
     if "envelope" in sources and not faults:
-        faults = _envelope(commit, study, sources["envelope"], rows if rebuild else None)
+        faults = envelope_faults(commit, study, sources["envelope"], rows if rebuild else None)
     return faults
 
 
@@ -241,12 +241,12 @@ def _tables(
     runs: frozenset[int] | None,
 ) -> list[Fault]:
     """Faults of the tables of a commit whose files are as listed; ``rows`` and ``endings`` take what is in them."""
-    faults = []
+    faults: list[Fault] = []
     for table in TABLES:
         file = commit.files[table]
         try:
             parquet = _open(sources[table])
-            _check_rows(commit, study, table, parquet.metadata.num_rows)
+            check_planned(commit, study, table, parquet.metadata.num_rows)
             is_small = table == "trials" or isinstance(sources[table], pa.Buffer)
             rows[table] = (table_checks.cached_parquet_rows if is_small else table_checks.parquet_rows)(parquet)
         except Damaged as error:
@@ -257,8 +257,19 @@ def _tables(
             continue
         if rows[table].length != file.rows:
             faults.append(Fault(file.path, f"holds {rows[table].length:,} rows but is listed with {file.rows:,}"))
-    if faults:
-        return faults
+    return faults or row_faults(commit, study, record, rows, endings, runs)
+
+
+def row_faults(
+    commit: Commit,
+    study: Plan,
+    record: Folder,
+    rows: Mapping[str, Rows],
+    endings: dict[int, TrialEnding],
+    runs: frozenset[int] | None,
+) -> list[Fault]:
+    """Faults of the rows of a commit's tables; for the arguments see ``content_faults``."""
+    faults = []
     measured = list(rows["measurements"].schema)[len(schema.MEASUREMENTS) :]
     if {field.name: str(field.type) for field in measured} != commit.metrics:
         faults.append(Fault(record, "does not list the metrics that the measurements have"))
@@ -275,17 +286,20 @@ def _tables(
     return faults
 
 
-def _check_rows(commit: Commit, study: Plan, table: str, rows: int) -> None:
+def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
     """Raises Damaged if a table claims more rows than its bytes can hold, or its plan can produce."""
     file = commit.files[table]
-    check_rows(table, file.path, file.bytes, rows)
+    if file.shared:
+        check_rows(table, file.path, file.shared.bytes, file.shared.rows)
+    else:
+        check_rows(table, file.path, file.bytes, rows)
     if table == "measurements":
         most = commit.request.planned * study.most_evaluations
         if rows > most:
             raise Damaged(f"{file.path} claims {rows:,} rows, but at most {most:,} were planned")
 
 
-def _envelope(commit: Commit, study: Plan, source: Source, rows: Mapping[str, Rows] | None) -> list[Fault]:
+def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[str, Rows] | None) -> list[Fault]:
     """Faults of the envelope of a commit whose files are as listed and whose tables, ``rows``, are valid.
 
     It is not made again and compared if ``rows`` are None.

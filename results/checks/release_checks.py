@@ -3,14 +3,20 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from results.bad_input import BadInput
-from results.checks.commit_checks import check_commit
-from results.checks.faults import TORN, Findings, OnBytes, sha256
+from results.checks import table_checks
+from results.checks.commit_checks import check_commit, check_planned, envelope_faults, row_faults
+from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.durable import Damaged, Folder
+from results.plans.plan import Plan
 from results.reading import release_lists
 from results.reading.release_lists import SUMS, place
-from results.storage import commits
+from results.rules.ledger import TrialEnding
+from results.storage import commits, shared
 from results.storage.commits import MANIFEST, Commit
+from results.storage.compaction import TABLES
 from results.storage.entries import Entry, entries
 
 LIST_BYTES = 1 << 30  # no list comes near
@@ -54,9 +60,9 @@ def lists(folder: Folder) -> Listed:
         except BadInput as error:
             findings.fault(folder, str(error))
             studies = None
-    study_paths = (
-        {MANIFEST} if studies is None else {place(commit, table) for commit in studies for table in commit.files}
-    )
+    study_paths = {MANIFEST} if studies is None else release_lists.places_of_studies(studies)
+    for file, what in release_lists.uncovered(studies or []):
+        findings.fault(file, what)
     for path in sorted(hashes.keys() - sizes.keys() - study_paths - {MANIFEST}):
         findings.fault(folder / path, "is listed but missing")
     documents = {path: hashes[path] for path in sorted(sizes.keys() & hashes.keys() - study_paths)}
@@ -86,12 +92,54 @@ def check_study(
       on_bytes: takes the number of bytes checked since its last call.
       rebuild: whether to rebuild the envelope and compare.
     """
-    findings = Findings(folder / MANIFEST, ledger=commit.ledger)
+    manifest = folder / MANIFEST
+    findings = Findings(manifest, ledger=commit.ledger)
+    if commit.files["studies"].shared:
+        within = sizes.keys() >= {place(commit, table) for table in commit.files}
+        if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # else told already
+            findings.faults += slice_faults(commit, commit.study, findings.endings, rebuild=rebuild)
+            findings.believed += not rebuild
+        return findings
     paths = {table: place(commit, table) for table in commit.files}
     there = {table: Entry(path, "file", sizes[path], 0.0) for table, path in paths.items() if path in sizes}
-    manifest = folder / MANIFEST
     check_commit(commit, commit.study, manifest, there, findings, on_bytes, runs=None, rebuild=rebuild)
     return findings
+
+
+def slice_faults(
+    commit: Commit, study: Plan, endings: dict[int, TrialEnding] | None = None, *, rebuild: bool = True
+) -> list[Fault]:
+    """Faults of the slices that a study has of the files of a release.
+
+    Args:
+      commit: as the manifest tells.
+      study: its plan.
+      endings: takes how the trials ended.
+      rebuild: whether to rebuild the envelope and compare.
+    """
+    faults, rows = [], {}
+    for table in TABLES:
+        file = commit.files[table]
+        try:
+            if file.shared is None or not file.shared.intact:
+                raise Damaged(TORN)
+            check_planned(commit, study, table, file.rows)
+            rows[table] = table_checks.table_rows(commits.read_table(commit, table))
+            wrong = shared.differing(table, file.shared.table(file.start, file.rows), file.columns, study)
+            if wrong:
+                raise Damaged(f"has another {wrong[0]} of {study.name} than its plan and its own table")
+        except FileNotFoundError:
+            faults.append(Fault(file.path, "is missing"))
+        except Exception as error:  # an untrusted file can raise anything in its reader
+            faults.append(Fault(file.path, brief(error).removeprefix(f"{file.path} ")))
+    manifest = commit.files["studies"].path.parent / MANIFEST
+    faults = faults or row_faults(commit, study, manifest, rows, {} if endings is None else endings, None)
+    listed = commit.files.get("envelope")
+    if faults or listed is None or listed.shared is None:
+        return faults
+    return envelope_faults(
+        commit, study, pa.py_buffer(listed.shared.content(listed.start, listed.bytes)), rows if rebuild else None
+    )
 
 
 def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[str, int]]:

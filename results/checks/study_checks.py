@@ -81,8 +81,8 @@ def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str,
         elif entry.name == LOCK:
             if entry.bytes:
                 findings.fault(folder / entry.name, "is the lock file, which should be empty", torn=True)
-        elif parts.listing([entry.name]).checkpoints:
-            pass  # read by whoever goes on with the study alone, and believed only if it is whole
+        elif (named := parts.listing([entry.name])).checkpoints or named.attempts:
+            pass  # one is read by whoever goes on with the study alone, the other by people
         elif entry.name.startswith(durable.TEMPORARY):
             findings.temporary(folder / entry.name, entry)
         else:

@@ -11,14 +11,15 @@ from typing import TypeVar
 
 from results import command_line, durable, progress
 from results.bad_input import BadInput, number_of
-from results.checks import release_checks, study_checks
+from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.command_line import numbered, quoted
 from results.durable import Folder
+from results.reading import contents
 from results.rules.ledger import Ledger
 from results.storage import migrations
 from results.storage.entries import Entry, entries
-from results.storage.places import check_not_above
+from results.storage.places import LAUNCHERS, check_not_above
 
 Report = Callable[[str], None]
 T = TypeVar("T")
@@ -92,12 +93,14 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
             lists.documents, lambda path: release_checks.check_file(folder / path, lists.documents[path], on_bytes)
         )
         studies = at_once(
-            sorted(lists.commits, key=lambda commit: numbered(commit.name)),
+            lists.commits,
             lambda commit: release_checks.check_study(
                 folder, commit, lists.sizes, on_bytes, rebuild=commit.name in sample_names
             ),
         )
-    return [lists.around, *documents, *studies]
+        points = f"{contents.POINTS}.parquet"
+        sound = points in lists.documents and not any(each.faults for each in (lists.around, *documents, *studies))
+    return [lists.around, *documents, *studies, *([point_checks.check(folder / points)] if sound else [])]
 
 
 def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:
@@ -215,6 +218,8 @@ def _around(folder: Folder, within: list[Entry]) -> Findings:
         path = folder / entry.name
         if entry.kind == "file" and entry.name.startswith(durable.TEMPORARY):
             findings.temporary(path, entry)
+        elif entry.name in LAUNCHERS and entry.kind == "folder":
+            pass  # no results
         elif entry.kind != "folder" or entry.name.startswith("."):
             findings.fault(path, f"is an unexpected {entry.kind}")
     return findings

@@ -47,15 +47,16 @@ def points(source: str | None = None) -> pd.DataFrame:
       One row a point, with the columns that `papers/README.md` explains, then citation, url and terms of its source.
       What does not apply is missing: steps of a time, or cores of a batch size.
     """
-    return _cited("points.csv", _POINTS, source)
+    return cited("points.csv", _POINTS, source)
 
 
 def webgraph() -> pd.DataFrame:
     """The six variants of ALX's WebGraph data with their sizes, then citation, url and terms."""
-    return _cited("webgraph.csv", _WEBGRAPH, None)
+    return cited("webgraph.csv", _WEBGRAPH, None)
 
 
-def _cited(name: str, columns: dict[str, str], source: str | None) -> pd.DataFrame:
+def cited(name: str, columns: dict[str, str], source: str | None) -> pd.DataFrame:
+    """A table of this folder, and citation, url and terms of the source of each row; None takes all sources."""
     table = _read(name, columns).merge(_read("sources.csv", _SOURCES), on="source", how="left", validate="many_to_one")
     return table if source is None else table[table["source"] == source].reset_index(drop=True)
 

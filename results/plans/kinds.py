@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from results.bad_input import BadInput
-from results.plans import schema
+from results.plans import layout, schema
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
+from results.plans.layout import LayoutStudy
 from results.plans.plan import Plan
 from results.plans.recorded import Recorded
 from results.plans.schema import Column
@@ -42,6 +43,7 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "batch": Kind(BatchStudy, along="batch_size"),
     "cores": Kind(Factorization, along="cores", unit="epoch", columns=schema.COSTS, alone=True),
+    "layout": Kind(LayoutStudy, along="device_count", columns=layout.COLUMNS, alone=True),
     "recorded": Kind(Recorded, along="batch_size", endings=OF_ANY, recorded=True),
 }
 

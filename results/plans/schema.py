@@ -1,6 +1,7 @@
 """The three tables of a store: every column with its type, its unit and its meaning."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,6 +150,11 @@ def build(columns: tuple[Column, ...], data: Mapping[str, Any], extra: Mapping[s
     rows = len(next(iter(data.values()), ()))
     values = {c.name: [c.otherwise] * rows for c in columns if c.otherwise is not None} | dict(data)
     return pa.Table.from_arrays([_array(values.get(f.name), f.type, rows) for f in schema], schema=schema)
+
+
+def empty(columns: tuple[Column, ...], extra: Mapping[str, str] = MappingProxyType({})) -> pa.Schema:
+    """The columns of a table without a row; ``extra``: further ones, by Arrow's name of their type."""
+    return build(columns, {}, {name: pa.type_for_alias(kind) for name, kind in extra.items()}).schema
 
 
 def constant(column: pa.Field, value: object, rows: int) -> pa.Array:

@@ -1,12 +1,14 @@
 """Contents of a release: its studies, and every column of its tables with type and meaning."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from results.plans import schema
+from results.plans import schema, told
 from results.plans.kinds import KINDS
+from results.plans.points import POINTS as POINT_COLUMNS
 from results.plans.study import METRIC_KINDS, METRICS
 from results.reading import licences
 from results.reading.licences import Terms
@@ -18,9 +20,10 @@ TABLES = {
     "trials": "a training run: its metaparameters and how it ended",
     "measurements": "the metrics of a trial at a step",
 }
-# What the folders of trials and measurements tell; in studies these are columns.
-PARTITIONS = ("dataset", "model", "optimizer", "batch_size")
-_PARTITION_FIELDS = [pa.field(c.name, c.type) for c in schema.STUDIES if c.name in PARTITIONS]
+
+
+POINTS = "points"
+ABOUT = TABLES | {POINTS: "what a study answers to a target, and the fit of the curve that it is on"}
 
 
 class Contents(NamedTuple):
@@ -28,17 +31,19 @@ class Contents(NamedTuple):
 
     Attributes:
       commits: its studies, sorted by name.
-      columns: of every table, over all studies, with the widest type of each; then those that folders tell.
-      files: paths of every table's files by the names of the columns in them.
+      columns: of every table.
+      files: sha256 of every table's files, by name.
       newest: day of its newest run, ISO 8601; None if no run tells.
       version: of the software that wrote it.
+      software: versions of the software that measured or imported the studies of each source.
     """
 
     commits: Sequence[Commit]
     columns: Mapping[str, pa.Schema]
-    files: Mapping[str, Mapping[tuple[str, ...], Sequence[str]]]
+    files: Mapping[str, Mapping[str, str]]
     newest: str | None
     version: str
+    software: Mapping[str, Sequence[str]] = MappingProxyType({})
 
     @property
     def sources(self) -> dict[Terms, list[Commit]]:
@@ -65,38 +70,19 @@ class ColumnDescription(NamedTuple):
     meaning: str
 
 
-def columns(tables: Mapping[str, Iterable[pa.Schema]]) -> dict[str, pa.Schema]:
-    """All columns of every table, from the schemas of its files; a metric in float and double is double."""
-    types = {}
-    for table, schemas in tables.items():
-        fields = pa.unify_schemas(list(schemas), promote_options="permissive")
-        folders = [] if table == "studies" else _PARTITION_FIELDS
-        own = len(schema.COLUMNS[table])
-        further = sorted(list(fields)[own:], key=lambda field: field.name)
-        types[table] = pa.schema([*list(fields)[:own], *further, *folders], metadata=fields.metadata)
-    return types
-
-
 def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Every column of a table in words."""
-    meanings = {column.name: column.meaning for column in (*schema.STUDIES, *schema.COLUMNS[table])}
+    own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *told.TOLD, *schema.COLUMNS[table])
+    meanings = {column.name: column.meaning for column in own}
     tuned = {name for commit in contents.commits for name in commit.study.space}
     in_words = []
     for field in contents.columns[table]:
         kind = " or ".join(sorted({_words(c.metrics[field.name]) for c in contents.commits if field.name in c.metrics}))
         if table != "measurements" or not kind:
             kind = _words(str(field.type))
-        if table != "studies" and field.name in PARTITIONS:
-            kind += ", told by the folder"
         meaning = meanings.get(field.name) or _meaning(field.name, field.name in tuned)
         in_words.append(ColumnDescription(field.name, kind, meaning))
     return in_words
-
-
-def file_columns(contents: Contents, table: str) -> list[tuple[str, str]]:
-    """Name and type, in a word, of every column that is in a table's files, not only in the names of folders."""
-    folders = () if table == "studies" else PARTITIONS
-    return [(field.name, _words(str(field.type))) for field in contents.columns[table] if field.name not in folders]
 
 
 def total(commits: Iterable[Commit]) -> ledger.Ledger:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from results.plans.kinds import KINDS, kind_of
+from results.plans.told import OWN
 
-OWN = "scaling-limits"  # the source of what this software measured itself
 OWN_LICENCE = "CC-BY-4.0"
 # Sources that may be converted locally and never be redistributed, whatever a plan says of them.
 WITHHELD = ("shallue2018",)

@@ -2,45 +2,78 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from results import durable
 from results.durable import Damaged, Folder
-from results.reading import contents
+from results.plans import schema
 from results.reading.contents import Contents
 from results.storage import commits
 from results.storage.commits import MANIFEST, Commit
+from results.storage.shared import SharedFile
 
 SUMS = "SHA256SUMS"
+_FOLDERS = ("dataset", "model", "optimizer", "batch_size")  # of releases in which studies have files of their own
 NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what readers of such folders take for null
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
 def place(commit: Commit, table: str) -> str:
-    """The path of a study's file in a release."""
+    """The path of a study's file in a release: one of its own, as in releases up to 0.2, or one that studies share."""
+    if commit.files[table].shared:
+        return commit.files[table].path.name
     study = commit.study
-    values = zip(
-        contents.PARTITIONS, (study.dataset, study.model_label, study.optimizer, study.batch_size), strict=True
-    )
+    values = zip(_FOLDERS, (study.dataset, study.model_label, study.optimizer, study.batch_size), strict=True)
     folders = "/".join(f"{name}={NOTHING if value is None else quote(str(value), safe='')}" for name, value in values)
     return f"{table}/{folders}/{commit.name}{commit.files[table].path.suffix}"
 
 
-def manifest(about: Contents, versions: Sequence[int], documents: Sequence[str]) -> bytes:
+def manifest(about: Contents, documents: Sequence[str]) -> bytes:
     """manifest.json.
 
     Args:
-      about: what the release holds.
-      versions: of the schema that the files of each study were written under.
-      documents: paths of what is neither a file of a study nor a list.
+      about: what the release holds; its studies have slices of shared files.
+      documents: paths of what is neither a shared file nor a list.
     """
     studies = [
-        commits.record_of(commit._replace(parts=0), version, {table: place(commit, table) for table in commit.files})
-        for commit, version in zip(about.commits, versions, strict=True)
+        commits.record_of(commit, schema.SCHEMA_VERSION, {table: place(commit, table) for table in commit.files})
+        for commit in about.commits
     ]
     terms = {each.source: each.licence for each in about.sources}
-    return durable.seal({"documents": sorted(documents), "licences": terms, "studies": studies})
+    return durable.seal(
+        {"documents": sorted(documents), "files": _shared(about.commits), "licences": terms, "studies": studies}
+    )
+
+
+def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
+    """The files that studies share, as a manifest lists them, by their names."""
+    files = {file.shared for commit in studies for file in commit.files.values() if file.shared}
+    return {
+        file.path.name: {"sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
+        for file in sorted(files, key=lambda file: file.path.name)
+    }
+
+
+def places_of_studies(studies: Sequence[Commit]) -> set[str]:
+    """Paths of the files that are of one study alone."""
+    return {place(commit, table) for commit in studies for table, file in commit.files.items() if not file.shared}
+
+
+def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
+    """Shared files whose rows are not each those of one study, in order, with what is wrong."""
+    end: dict[SharedFile, int] = {}
+    for commit in studies:
+        for table, file in commit.files.items():
+            if file.shared is None:
+                continue
+            if file.start != end.get(file.shared, 0):
+                yield file.path, f"has rows of {commit.name} that are of another study too, or out of order"
+            end[file.shared] = file.start + (file.bytes if table == "envelope" else file.rows)
+    for whole, count in end.items():
+        if count != (whole.rows or whole.bytes):
+            yield whole.path, "has rows that are of no study"
 
 
 def sums(hashes: Mapping[str, str]) -> bytes:
@@ -71,20 +104,21 @@ def check_lists(folder: Folder) -> dict[str, str]:
     studies = commits.released_commits(folder)
     if studies is None or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
         raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
-    documents = durable.read_sealed(folder / MANIFEST).get("documents")
-    expected = (
-        {MANIFEST, *(str(path) for path in documents if isinstance(documents, list))} if documents else {MANIFEST}
-    )
+    content = durable.read_sealed(folder / MANIFEST)
+    listed = [content.get("documents"), list(content.get("files", ()))]
+    expected = {MANIFEST, *(str(path) for paths in listed if isinstance(paths, list) for path in paths)}
     for commit in studies:
         for table, file in commit.files.items():
             own = place(commit, table)
             expected.add(own)
             if file.path != folder / own or hashes.get(own) != file.sha256:
                 raise Damaged(f"{folder / MANIFEST} has another {table} of {commit.name} than {SUMS}")
+    for _, what in uncovered(studies):
+        raise Damaged(f"{folder / MANIFEST} {what}")
     if expected != hashes.keys():
         raise Damaged(f"{path} and {MANIFEST} differ in {min(expected ^ hashes.keys())}")
     return hashes
 
 
-def sha256(data: bytes) -> str:
+def sha256(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()

@@ -100,7 +100,13 @@ def _first_complete(commits: Sequence[Commit], first: int) -> pl.DataFrame:
 def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> Iterator[pl.LazyFrame]:
     """Rows of a table with these columns and ``study``: the path of a local file, all of them at once, or the name."""
     paths = [(commit, commit.files[table].path) for commit in commits]
-    local_paths = [path for _, path in paths if isinstance(path, Path)]
+    local_paths = [path for commit, path in paths if isinstance(path, Path) and not commit.files[table].shared]
+    local_shared = {path for commit, path in paths if isinstance(path, Path) and commit.files[table].shared}
+    for file in sorted(local_shared):
+        durable.check_file(file)
+        names = [commit.name for commit in commits if commit.files[table].path == file]
+        rows = pl.scan_parquet(file, hive_partitioning=False, glob=False).filter(pl.col("study").is_in(names))
+        yield rows.select(pl.col("study"), *(pl.col(name).cast(kind) for name, kind in columns.items()))
     for local in local_paths:
         durable.check_file(local)
     if local_paths:

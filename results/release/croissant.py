@@ -1,14 +1,18 @@
-"""croissant.json: the machine-readable description of a release, in MLCommons's Croissant 1.0."""
+"""croissant.json: the machine-readable description of a release, in MLCommons's Croissant 1.1.
+
+It has what the extension for responsible AI asks for at least, and says by PROV which studies are from where.
+"""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from results.plans import schema
+from results.plans.told import OWN
 from results.reading import contents
 from results.reading.contents import Contents
+from results.reading.licences import Terms
 
 NAME = "scaling-limits"
 DESCRIPTION = (
@@ -16,6 +20,36 @@ DESCRIPTION = (
     "every batch size, from which steps to a target error, critical batch sizes and regimes of scaling follow."
 )
 KEYWORDS = ("scaling", "batch size", "data parallelism", "training", "metaparameters", "optimizers", "benchmark")
+
+# What licences ask for, in a sentence.
+USAGE = {
+    "CC-BY-4.0": "any use, also commercial; name the source and say what was changed",
+    "Apache-2.0": "any use, also commercial; pass on the licence and its notices, and say what was changed",
+}
+_RAI = {
+    "rai:dataCollection": (
+        "Numbers that programs measured while they trained models: metrics of every evaluation, with metaparameters, "
+        "seeds, machines and times. What others measured was read from what they published."
+    ),
+    "rai:dataCollectionType": ["Experiments", "Software Collection"],
+    "rai:personalSensitiveInformation": "None: no person was measured, and none of the examples is in the tables.",
+    "rai:dataBiases": (
+        "The workloads are few, and those measured by this software small. The best of many trials is also the "
+        "luckiest; repeats on fresh seeds say how much. Where trials are pruned, the curves that lose are cut short."
+    ),
+    "rai:dataLimitations": (
+        "Critical batch sizes of small networks say nothing about a large model's. Times hold for the machine in their "
+        "row. Results whose plans differ in `comparable` do not belong on one curve."
+    ),
+    "rai:dataUseCases": (
+        "Fitting laws of steps against batch size, comparing optimizers that were tuned alike, checking methods of "
+        "tuning and of early stopping against whole curves. Not meant for ranking hardware."
+    ),
+    "rai:dataSocialImpact": "It may spare others the energy of the same sweeps; no harm to anybody is known of.",
+    "rai:dataReleaseMaintenancePlan": (
+        "A release never changes. Further ones have a new version, and are read by the software of any later one."
+    ),
+}
 
 # Fixed by the format: a reader compares it with its own.
 _CONTEXT: dict[str, Any] = {
@@ -26,6 +60,7 @@ _CONTEXT: dict[str, Any] = {
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
+    "prov": "http://www.w3.org/ns/prov#",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
@@ -56,28 +91,21 @@ _CONTEXT: dict[str, Any] = {
     "subField": "cr:subField",
     "transform": "cr:transform",
 }
-_STUDIES = {
-    "@type": "cr:FileObject",
-    "@id": "studies.parquet",
-    "name": "studies.parquet",
-    "contentUrl": "studies.parquet",
-    "encodingFormat": "application/x-parquet",
-}
 _KEYS = {"studies": ("study", "run"), "trials": ("study", "trial"), "measurements": ("study", "trial", "step")}
+_KEYS[contents.POINTS] = ("study", "target_metric", "target_value")
 
 
-def document(release: Contents, studies_sha256: str, cite_as: str) -> bytes:
+def document(release: Contents, cite_as: str) -> bytes:
     """croissant.json as bytes.
 
     Args:
       release: what the release holds.
-      studies_sha256: of studies.parquet.
       cite_as: how to cite the release, BibTeX.
     """
     about: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": NAME,
         "description": DESCRIPTION,
         "keywords": list(KEYWORDS),
@@ -86,66 +114,92 @@ def document(release: Contents, studies_sha256: str, cite_as: str) -> bytes:
         "citeAs": cite_as,
         "creator": {"@type": "sc:Organization", "name": "The scaling-limits authors"},
         "isLiveDataset": False,
-        "distribution": [_STUDIES | {"sha256": studies_sha256}],
-        "recordSet": [_record_set(release, "studies", "studies", _STUDIES, release.columns["studies"].names)],
+        "usageInfo": [_usage(terms) for terms in release.licences],
+        **_RAI,
+        **_provenance(release),
+        "distribution": [each for table in release.columns for each in _files(release, table)],
+        "recordSet": [_record_set(release, table) for table in release.columns],
     }
-    for table in ("trials", "measurements"):
-        for name, paths, columns in _alike(release, table):
-            files = _file_set(table, name, paths)
-            about["distribution"].append(files)
-            about["recordSet"].append(_record_set(release, table, name, files, columns))
     if release.newest:
         about["datePublished"] = release.newest
     return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _alike(release: Contents, table: str) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
-    """Files of a table that can be read as one: name, paths or patterns, columns.
-
-    First all files with the columns they share, because a reader of this format wants every column in every file; then,
-    if some have more, the files by their columns.
-    """
-    shapes = release.files[table]
-    shared = set.intersection(*map(set, shapes))
-    yield table, [f"{table}/**/*.parquet"], [name for name in release.columns[table].names if name in shared]
-    for number, (columns, paths) in enumerate(sorted(shapes.items()) if len(shapes) > 1 else ()):
-        yield f"{table}-{number + 1}", paths, columns
+def _usage(terms: Terms) -> dict[str, Any]:
+    """The terms of use of what is under a licence."""
+    about = {"@type": "sc:CreativeWork", "name": terms.licence, "url": terms.url}
+    return about | {"description": USAGE.get(terms.licence or "", "see the licence")}
 
 
-def _file_set(table: str, name: str, paths: Sequence[str]) -> dict[str, Any]:
-    return {
-        "@type": "cr:FileSet",
-        "@id": f"{name}-files",
-        "name": f"{name}-files",
-        "description": f"files of the table {table}, one per study; hashes are in SHA256SUMS",
-        "encodingFormat": "application/x-parquet",
-        "includes": list(paths),
+def _provenance(release: Contents) -> dict[str, Any]:
+    """Who measured the studies, and by which software they came into these tables."""
+    derived = [
+        {
+            "@type": "prov:Entity",
+            "prov:label": terms.citation or terms.source,
+            "prov:wasAttributedTo": {"@type": "prov:Agent", "prov:label": terms.source},
+            "description": f"{len(commits)} studies, imported by {_software(release, terms.source)}",
+        }
+        for terms, commits in release.sources.items()
+        if terms.source != OWN
+    ]
+    activity = {
+        "@type": "prov:Activity",
+        "prov:label": f"export by scaling-limits {release.version}",
+        "prov:wasAssociatedWith": {"@type": "prov:SoftwareAgent", "prov:label": f"scaling-limits {release.version}"},
     }
+    if OWN in release.software:
+        activity["description"] = f"measured by {_software(release, OWN)}"
+    return {"prov:wasGeneratedBy": activity, **({"prov:wasDerivedFrom": derived} if derived else {})}
 
 
-def _record_set(
-    release: Contents, table: str, name: str, files: Mapping[str, Any], columns: Sequence[str]
-) -> dict[str, Any]:
+def _software(release: Contents, source: str) -> str:
+    return f"scaling-limits {', '.join(release.software.get(source, ()))}".rstrip()
+
+
+def _files(release: Contents, table: str) -> Iterator[dict[str, Any]]:
+    """The files of a table, and what puts them together if there are several."""
+    for name, sha256 in sorted(release.files[table].items()):
+        yield {
+            "@type": "cr:FileObject",
+            "@id": name,
+            "name": name,
+            "contentUrl": name,
+            "encodingFormat": "application/x-parquet",
+            "sha256": sha256,
+        }
+    if len(release.files[table]) > 1:
+        yield {
+            "@type": "cr:FileSet",
+            "@id": f"{table}-files",
+            "name": f"{table}-files",
+            "encodingFormat": "application/x-parquet",
+            "includes": f"{table}-*.parquet",
+        }
+
+
+def _record_set(release: Contents, table: str) -> dict[str, Any]:
     words = {column.name: column for column in contents.describe_columns(release, table)}
-    source = "fileSet" if files["@type"] == "cr:FileSet" else "fileObject"
-    own = {column.name for column in schema.COLUMNS[table]}
-    further = [column for column in columns if column not in own]
+    several = len(release.files[table]) > 1
+    source = (
+        {"fileSet": {"@id": f"{table}-files"}} if several else {"fileObject": {"@id": next(iter(release.files[table]))}}
+    )
     return {
         "@type": "cr:RecordSet",
-        "@id": name,
-        "name": name,
-        "description": f"{contents.TABLES[table]}; with {', '.join(further)}" if further else contents.TABLES[table],
-        "key": [{"@id": f"{name}/{column}"} for column in _KEYS[table]],
+        "@id": table,
+        "name": table,
+        "description": contents.ABOUT[table],
+        "key": [{"@id": f"{table}/{column}"} for column in _KEYS[table]],
         "field": [
             {
                 "@type": "cr:Field",
-                "@id": f"{name}/{column}",
-                "name": column,
-                "description": words[column].meaning,
-                "dataType": _type(release.columns[table].field(column).type),
-                "source": {source: {"@id": files["@id"]}, "extract": {"column": column}},
+                "@id": f"{table}/{field.name}",
+                "name": field.name,
+                "description": words[field.name].meaning,
+                "dataType": _type(field.type),
+                "source": {**source, "extract": {"column": field.name}},
             }
-            for column in columns
+            for field in release.columns[table]
         ],
     }
 

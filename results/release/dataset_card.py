@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 
 from results.plans.study import METRIC_KINDS
+from results.plans.told import OWN
 from results.reading import contents
 from results.reading.contents import Contents
-from results.reading.licences import OWN
 from results.release import croissant
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
@@ -27,11 +27,9 @@ gap. The reason of every INCOMPLETE one is in `trials`.
 ## Files
 
 - `studies.parquet`: a row is {about[studies]}.
-- `trials/`: a row is {about[trials]}. A file per study, in folders
-  `dataset=…/model=…/optimizer=…/batch_size=…` whose names are percent-encoded.
-- `measurements/`: a row is {about[measurements]}. In the same folders.
-- `columns/`: files without rows that have every column of every file, for readers that want to know them first.
-- {others}: likewise, what else a store keeps of a study.
+- `trials.parquet`: a row is {about[trials]}.
+- `measurements.parquet`: a row is {about[measurements]}. A row group is a study.
+{points}- `envelopes.arrow`: what answers any target without the measurements, for scaling-limits.
 - `DICTIONARY.md`: every column with its type, unit and meaning.
 - `LICENCES.md`, `CITATION.cff`: on which terms, and how to cite.
 - `manifest.json`: every study with its plan, its ledger, and its files with sha256.
@@ -40,21 +38,17 @@ gap. The reason of every INCOMPLETE one is in `trials`.
 
 ## Reading
 
-Studies differ in their metaparameters and metrics, so a reader has to be told all columns. With polars:
+Every table has all columns; what a study lacks is null. Any reader of Parquet takes it in a line, from this folder:
 
-    import polars as pl
-    table = pl.scan_parquet(
-        "measurements/**/*.parquet",
-        hive_partitioning=True,
-        schema=pl.read_parquet_schema("columns/measurements.parquet"),
-        missing_columns="insert",
-        cast_options=pl.ScanCastOptions(float_cast="upcast"),
-    )
+    datasets.load_dataset(".", "measurements")["train"]                      # Hugging Face
+    list(mlcroissant.Dataset("croissant.json").records("measurements"))      # any reader of Croissant
+    duckdb.sql("from '{all_measurements}'")
+    polars.read_parquet("{all_measurements}")
+    pandas.read_parquet("{all_measurements}")
+    arrow::open_dataset(Sys.glob("{all_measurements}"))                          # R
 
-With pyarrow:
-
-    import pyarrow.dataset as ds, pyarrow.parquet as pq
-    table = ds.dataset("trials", schema=pq.read_schema("columns/trials.parquet"), partitioning="hive")
+A measurement belongs to the trial with the same `study` and `trial`, a trial to the study with the same `study` (and
+`run`). Examples seen are `step * batch_size`, in 64 bits.
 
 With scaling-limits, the software the release is from, it is read like a store:
 
@@ -62,6 +56,12 @@ With scaling-limits, the software the release is from, it is read like a store:
     from results import store
     studies, trials, measurements = store.read(Path("."))      # pandas
     # python -m analysis steps --store .                       # steps to target, study by study
+
+## Terms of use
+
+{usage}
+
+Whom to name is in `CITATION.cff`, and which rows are under which licence in `LICENCES.md`. No person was measured.
 
 ## Before drawing conclusions
 
@@ -84,18 +84,23 @@ With scaling-limits, the software the release is from, it is read like a store:
     python -m results verify --store .
 """
 
+_POINTS_FILE = f"""\
+- `points.parquet`: a row is {contents.ABOUT[contents.POINTS]}. What laws are fitted to.
+"""
+
 
 def readme(release: Contents) -> bytes:
     """The dataset card, with the front matter that the Hugging Face hub reads."""
-    others = sorted({table for commit in release.commits for table in commit.files} - {"trials", "measurements"})
     text = _README.format(
         title=TITLE,
         studies=len(release.commits),
         trials=release.rows("trials"),
         measurements=release.rows("measurements"),
         ledgers=_ledgers(release),
-        about=contents.TABLES,
-        others=", ".join(f"`{table}/`" for table in others),
+        about=contents.ABOUT,
+        all_measurements=_pattern(release, "measurements"),
+        usage="\n".join(_table(("licence", "in a sentence"), _usage(release))),
+        points=_POINTS_FILE if contents.POINTS in release.columns else "",
     )
     return (_front_matter(release) + text).encode()
 
@@ -104,11 +109,18 @@ def dictionary(release: Contents) -> bytes:
     """The data dictionary: every column of every table."""
     lines = ["# Data dictionary", "", "Metrics are named `<split>_<kind>`:", ""]
     lines += _table(("kind", "what it is"), METRIC_KINDS.items())
-    for table, about in contents.TABLES.items():
+    for table in release.columns:
         rows = [
             (f"`{column.name}`", column.type, column.meaning) for column in contents.describe_columns(release, table)
         ]
-        lines += ["", f"## {table}", "", f"A row is {about}.", "", *_table(("column", "type", "meaning"), rows)]
+        lines += [
+            "",
+            f"## {table}",
+            "",
+            f"A row is {contents.ABOUT[table]}.",
+            "",
+            *_table(("column", "type", "meaning"), rows),
+        ]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -117,7 +129,7 @@ def licence_list(release: Contents) -> bytes:
     lines = ["# Licences", "", "By table and by the source of its rows; a study's source is in its plan.", ""]
     rows = [
         (f"`{table}`", terms.source, f"[{terms.licence}]({terms.url})")
-        for table in contents.TABLES
+        for table in release.columns
         for terms in release.sources
     ]
     lines += _table(("table", "rows from", "licence"), rows)
@@ -180,16 +192,23 @@ def _front_matter(release: Contents) -> str:
     lines = ["---", f"pretty_name: {croissant.NAME}", "license:", *(f"- {licence}" for licence in licences)]
     lines += ["tags:", *(f"- {word.replace(' ', '-')}" for word in croissant.KEYWORDS)]
     lines += ["size_categories:", f"- {_size(release.rows('measurements'))}", "configs:"]
-    for table in contents.TABLES:
-        files = "studies.parquet" if table == "studies" else f"{table}/**/*.parquet"
-        lines += [f"- config_name: {table}", f'  data_files: "{files}"']
+    for table in release.columns:
+        lines += [f"- config_name: {table}", "  data_files:", "  - split: train"]
+        lines += ["    path:", *(f"    - {name}" for name in sorted(release.files[table]))]
         lines += ["  default: true"] * (table == "studies")
-    lines.append("dataset_info:")  # without it the hub's reader takes the columns of the first file for those of all
-    for table in contents.TABLES:
-        lines += [f"- config_name: {table}", "  features:"]
-        for name, kind in contents.file_columns(release, table):
-            lines += [f"  - name: {json.dumps(name)}", f"    dtype: {kind}"]
     return "\n".join([*lines, "---", "", ""])
+
+
+def _pattern(release: Contents, table: str) -> str:
+    """The file of a table, or what matches all of its files."""
+    return next(iter(release.files[table])) if len(release.files[table]) == 1 else f"{table}-*.parquet"
+
+
+def _usage(release: Contents) -> list[tuple[str, str]]:
+    return [
+        (f"[{terms.licence}]({terms.url})", croissant.USAGE.get(str(terms.licence), "see the licence"))
+        for terms in release.licences
+    ]
 
 
 def _size(rows: int) -> str:

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 
 from results import durable, store
 from results.bad_input import BadInput
-from results.checks import commit_checks, table_checks
+from results.checks import commit_checks, release_checks, table_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
-from results.storage import compaction, migrations
-from results.storage.commits import Commit, File, released_commits
+from results.storage import compaction, envelope, migrations
+from results.storage.commits import Commit, File, read_table, released_commits
 from results.storage.compaction import TABLES, Piece, select_trials
 
 MOST_CLAIMS = 1000  # of a study that is copied as it is; one with more is written anew
@@ -61,22 +61,60 @@ def with_stored_name(offer: Incoming, into: Folder) -> Incoming:
     return Incoming(study, None, lambda: [compaction.rename_study(run, study.name) for run in offer.runs()])
 
 
-def read_checked(commit: Commit) -> dict[str, bytes]:
-    """All files of a study, by table, once they have passed every check of ``results verify``.
+class Alone(NamedTuple):
+    """A study with files of its own.
+
+    Attributes:
+      commit: its record, which lists these files.
+      data: their bytes, by what they hold.
+    """
+
+    commit: Commit
+    data: Mapping[str, bytes | memoryview]
+
+
+def read_checked(commit: Commit) -> Piece:
+    """The tables of a study, in today's schema, once they have passed every check of ``results verify``.
 
     Raises:
-      Damaged: one is not what the commit record says, or something does not hold; the envelope is made again for that.
+      Damaged: a file is not what the commit record says, or something does not hold; the envelope is rebuilt for that.
     """
+    if commit.files["studies"].shared is None:
+        return _piece(commit, files_checked(commit).data)
+    for fault in release_checks.slice_faults(commit, commit.study):
+        raise Damaged(f"{fault.line}; for details run `python -m results verify`")
+    return Piece(*(read_table(commit, table) for table in TABLES))
+
+
+def files_checked(commit: Commit) -> Alone:
+    """All files of a study, checked likewise; of a slice of shared files, those that it would have alone."""
+    if commit.files["studies"].shared is not None:
+        return _alone(commit, read_checked(commit))
     data = {name: _bytes(file) for name, file in commit.files.items()}
     numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
     sources = {name: pa.py_buffer(content) for name, content in data.items()}
     folder = commit.files["studies"].path.parent
     for fault in commit_checks.content_faults(commit, commit.study, folder, sources, {}, numbers):
         raise Damaged(f"{fault.line}; for details run `python -m results verify`")
-    return data
+    return Alone(commit, data)
 
 
-def parquet_file(data: bytes, table: str, path: Folder) -> pq.ParquetFile:
+def _alone(commit: Commit, whole: Piece) -> Alone:
+    data: dict[str, bytes | memoryview] = {
+        table: compaction.parquet_bytes(content) for table, content in whole._asdict().items()
+    }
+    hashes = {table: hashlib.sha256(content).hexdigest() for table, content in data.items()}
+    data["envelope"], rows = envelope.build(commit.study, whole, hashes)
+    files = {}
+    for table, content in data.items():
+        name = f"{table}-{commit.number:06d}.{'arrow' if table == 'envelope' else 'parquet'}"
+        count = rows if table == "envelope" else len(getattr(whole, table))
+        digest = hashlib.sha256(content).hexdigest()
+        files[table] = File(commit.files[table].path.parent / name, digest, len(content), count)
+    return Alone(commit._replace(files=files), data)
+
+
+def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> pq.ParquetFile:
     """A table's file in memory; BadInput, naming ``path``, if it is none or of a schema this software does not read."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
@@ -107,13 +145,16 @@ def _bytes(file: File) -> bytes:
     return data
 
 
-def _runs(commit: Commit) -> list[Piece]:
-    data = read_checked(commit)
+def _piece(commit: Commit, data: Mapping[str, bytes | memoryview]) -> Piece:
     tables = []
     for table in TABLES:
         path = commit.files[table].path
         tables.append(migrations.upgrade(table, parquet_file(data[table], table, path).read(), path))
-    whole = Piece(*tables)
+    return Piece(*tables)
+
+
+def _runs(commit: Commit) -> list[Piece]:
+    whole = read_checked(commit)
     run_of = dict(zip(whole.trials["trial"].to_pylist(), whole.trials["run"].to_pylist(), strict=True))
     runs = []
     for row, run in enumerate(whole.studies["run"].to_pylist()):

@@ -13,7 +13,7 @@ from results.durable import Folder, Location
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
-from results.release.incoming import MOST_CLAIMS, Incoming, incoming, parquet_file, read_checked, with_stored_name
+from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming, parquet_file, with_stored_name
 from results.release.union import Union, union
 from results.storage import claims, commits, compaction
 from results.storage.claims import TakenOver
@@ -170,7 +170,7 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
     for them here. Its parts stay behind, so that claims and record say that they hold none: wherever this stops, those
     who write next find what they count.
     """
-    data = read_checked(theirs)
+    theirs, data = files_checked(theirs)
     version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)
     folder = into / study.name
     with store.claim(into, study.name):

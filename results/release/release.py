@@ -1,9 +1,10 @@
 """A release: an immutable copy of a store in one folder, with everything needed to use it on its own.
 
-    OUT/<table>/dataset=…/model=…/optimizer=…/batch_size=…/<study>.parquet   the files of every commit, byte for byte
-    OUT/studies.parquet, OUT/columns/<table>.parquet                         all studies in one; all columns, no rows
+    OUT/{studies,trials,measurements}.parquet                                the tables of all studies; see ``shards``
+    OUT/points.parquet                                                       their answers and fits; made by analysis
+    OUT/envelopes.arrow                                                      their envelopes, one after the other
     OUT/README.md, DICTIONARY.md, LICENCES.md, CITATION.cff, croissant.json  see ``dataset_card`` and ``croissant``
-    OUT/manifest.json                                                        the commit record of every study
+    OUT/manifest.json                                                        every study: its plan, ledger and rows
     OUT/SHA256SUMS                                                           of all files; its last line is its own
 
 The same studies give the same bytes. Whatever reads a store reads a release.
@@ -13,9 +14,9 @@ import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from tqdm import tqdm
 
 from results import durable, store
@@ -25,27 +26,27 @@ from results.plans import schema
 from results.reading import contents, licences, release_lists
 from results.reading.contents import Contents
 from results.reading.release_lists import SUMS
-from results.release import croissant, dataset_card, incoming
-from results.storage import commits, compaction, migrations
-from results.storage.commits import MANIFEST, Commit
+from results.release import croissant, dataset_card, incoming, shards
+from results.release.shards import Put, Shards
+from results.storage import commits, envelope, shared
+from results.storage.commits import MANIFEST, Commit, File, read_table
+from results.storage.compaction import Piece
+from results.storage.shared import SharedFile
 
-
-class Copied(NamedTuple):
-    """A study in a release: its runs, the schemas of its tables, and the version of ours they were written under."""
-
-    studies: pa.Table
-    schemas: Mapping[str, pa.Schema]
-    version: int
+ENVELOPES, POINTS = "envelopes.arrow", f"{contents.POINTS}.parquet"
 
 
 @durable.located_both
-def export(folder: Folder, out: Folder, report: Callable[[str], None]) -> int:
+def export(
+    folder: Folder, out: Folder, report: Callable[[str], None], points: Callable[[Folder], pa.Table] | None = None
+) -> int:
     """Writes a release of a store, or of a release; 1 if there is nothing to pass on, else 0.
 
     Args:
       folder: of the store.
       out: new folder of the release.
       report: takes a line for the user.
+      points: makes the table of points of a store, ``results.plans.points.POINTS``; None: there is to be none.
 
     Raises:
       BadInput: ``out`` is there already, or the store is damaged or of another schema.
@@ -57,15 +58,24 @@ def export(folder: Folder, out: Folder, report: Callable[[str], None]) -> int:
     with _new_folder(folder, out) as target:
         hashes: dict[str, str] = {}
 
-        def put(path: str, data: bytes) -> None:
-            durable.make_folder((target / path).parent)
+        def put(path: str, data: bytes | memoryview) -> None:
+            durable.make_folder(target)
             durable.create(target / path, data)
             hashes[path] = release_lists.sha256(data)
 
-        copied = [_copy(commit, put) for commit in tqdm(permitted, "export", unit="study", disable=None)]
-        _describe(permitted, copied, put)
+        studies, columns = _write_tables(target, permitted, put)
+        files = {table: {c.files[table].path.name: c.files[table].sha256 for c in studies} for table in contents.TABLES}
+        if points is not None:
+            told = points(folder)
+            told = told.filter(pc.is_in(told["study"], pa.array([commit.name for commit in studies])))
+            put(POINTS, shards.parquet_bytes(told))
+            columns, files = (
+                columns | {contents.POINTS: told.schema},
+                files | {contents.POINTS: {POINTS: hashes[POINTS]}},
+            )
+        _describe(studies, columns, files, put)
         put(SUMS, release_lists.sums(hashes))
-    size = sum(file.bytes for commit in permitted for file in commit.files.values())
+    size = sum(file.bytes for commit in studies for file in commit.files.values())
     counts = f"{number_of(len(permitted), 'study')}, {number_of(len(hashes), 'file')}"
     report(f"{out}: {counts}, {size / 1e6:,.1f} MB of tables")
     return 0
@@ -87,44 +97,84 @@ def _permitted(catalogue: Sequence[Commit], report: Callable[[str], None]) -> li
     return permitted
 
 
-def _copy(commit: Commit, put: Callable[[str, bytes], None]) -> Copied:
-    """Copies the files of a study, whatever they are, once they are seen to be what the commit says."""
-    data = incoming.read_checked(commit)
-    for table, content in data.items():
-        put(release_lists.place(commit, table), content)
-    files = {table: incoming.parquet_file(data[table], table, commit.files[table].path) for table in contents.TABLES}
-    schemas = {
-        table: migrations.upgrade(table, file.schema_arrow.empty_table(), table).schema for table, file in files.items()
+def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> tuple[list[Commit], dict[str, pa.Schema]]:
+    """Writes the tables of studies, once each is seen to be what its commit says, and their envelopes.
+
+    Returns:
+      The studies with their slices of what was written, and the columns of every table.
+    """
+    own = {
+        "studies": [schema.empty(schema.STUDIES)],
+        "trials": [read_table(commit, "trials").schema for commit in commits],
+        "measurements": [schema.empty(schema.MEASUREMENTS, commit.metrics) for commit in commits],
     }
-    studies = migrations.upgrade("studies", files["studies"].read(), commit.files["studies"].path)
-    return Copied(studies, schemas, max(schema.version(file.schema_arrow) for file in files.values()))
+    columns = {table: shared.union(table, schemas) for table, schemas in own.items()}
+    writers = {table: Shards(table, columns[table], put) for table in contents.TABLES}
+    envelopes: list[tuple[bytes, int]] = []
+    for commit in tqdm(commits, "export", unit="study", disable=None):
+        tables = incoming.read_checked(commit)._asdict()
+        for table, content in tables.items():
+            rows = shared.widen(table, content, commit.study, columns[table])
+            writers[table].add(rows)
+            if table == "measurements":  # as a reader of the release will have them: in the order of their names
+                tables[table] = shared.narrow(table, rows, dict(sorted(commit.metrics.items())))
+        envelopes.append(envelope.build(commit.study, Piece(**tables), dict.fromkeys(envelope.HASHED, "")))
+    files: dict[str, list[SharedFile]] = {}
+    for table, writer in writers.items():
+        writer.close()
+        files[table] = [SharedFile(target / each.name, *each[1:]) for each in writer.shards]
+    slices: list[dict[str, File]] = []
+    for number, commit in enumerate(commits):
+        slices.append({})
+        for table, writer in writers.items():
+            at = writer.places[number]
+            further = own["trials"][number].names[len(schema.TRIALS) :] if table == "trials" else ()
+            types = {name: str(own["trials"][number].field(name).type) for name in further}
+            slices[-1][table] = _slice(files[table][at.shard], at.start, commit.files[table].rows, types)
+    bound = [
+        envelope.rebind(data, {table: each[table].sha256 for table in envelope.HASHED})
+        for (data, _), each in zip(envelopes, slices, strict=True)
+    ]
+    together = b"".join(bound)
+    put(ENVELOPES, together)
+    file, start = SharedFile(target / ENVELOPES, release_lists.sha256(together), len(together), 0), 0
+    for each, data, (_, rows) in zip(slices, bound, envelopes, strict=True):
+        each["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
+        start += len(data)
+    return [commit._replace(parts=0, files=each) for commit, each in zip(commits, slices, strict=True)], columns
 
 
-def _describe(visible: Sequence[Commit], copied: Sequence[Copied], put: Callable[[str, bytes], None]) -> None:
+def _slice(file: SharedFile, start: int, rows: int, columns: Mapping[str, str]) -> File:
+    return File(file.path, file.sha256, file.bytes * rows // max(file.rows, 1), rows, file, start, columns)
+
+
+def _describe(
+    studies: Sequence[Commit], columns: Mapping[str, pa.Schema], files: Mapping[str, Mapping[str, str]], put: Put
+) -> None:
     """Writes the documents beside the tables; the manifest last."""
-    studies = pa.concat_tables([each.studies for each in copied]).unify_dictionaries().combine_chunks()
-    columns = contents.columns({table: [each.schemas[table] for each in copied] for table in contents.TABLES})
-    days = [str(at)[:10] for at in studies["started_at"].to_pylist() if at]
-    files: dict[str, dict[tuple[str, ...], list[str]]] = {table: {} for table in contents.TABLES}
-    for commit, each in zip(visible, copied, strict=True):
-        for table, found in each.schemas.items():
-            files[table].setdefault(tuple(found.names), []).append(release_lists.place(commit, table))
-    about = Contents(visible, columns, files, max(days, default=None), importlib.metadata.version("scaling-limits"))
-    all_studies = bytes(compaction.parquet_bytes(studies))
+    days, software = set(), dict[str, set[str]]()
+    for commit in studies:
+        runs = read_table(commit, "studies")
+        days |= {str(at)[:10] for at in runs["started_at"].to_pylist() if at}
+        versions = {str(version) for version in runs["code_version"].to_pylist() if version}
+        software.setdefault(licences.terms(commit.plan).source, set()).update(versions)
+    about = Contents(
+        commits=studies,
+        columns=columns,
+        files=files,
+        newest=max(days, default=None),
+        version=importlib.metadata.version("scaling-limits"),
+        software={source: sorted(versions) for source, versions in software.items()},
+    )
     documents = {
-        "studies.parquet": all_studies,
-        **{
-            f"columns/{t}.parquet": bytes(compaction.parquet_bytes(columns[t].empty_table()))
-            for t in ("trials", "measurements")
-        },
         "README.md": dataset_card.readme(about),
         "DICTIONARY.md": dataset_card.dictionary(about),
         "LICENCES.md": dataset_card.licence_list(about),
-        "croissant.json": croissant.document(about, release_lists.sha256(all_studies), dataset_card.bibtex(about)),
+        "croissant.json": croissant.document(about, dataset_card.bibtex(about)),
     }
     if any(each.licence == "Apache-2.0" for each in about.licences):
         documents["LICENCE-Apache-2.0.txt"] = licences.apache_text()
-    manifest = release_lists.manifest(about, [each.version for each in copied], [*documents, "CITATION.cff"])
+    manifest = release_lists.manifest(about, [*documents, "CITATION.cff", *files.get(contents.POINTS, ())])
     documents["CITATION.cff"] = dataset_card.citation(about, release_lists.sha256(manifest))
     for path, data in documents.items():
         put(path, data)

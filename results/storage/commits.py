@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -15,12 +16,13 @@ from results import durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.kinds import from_plan, kind_of
+from results.plans.kinds import KINDS, from_plan, kind_of
 from results.plans.plan import Plan
 from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
-from results.storage import migrations, parts
+from results.storage import migrations, parts, shared
 from results.storage.parts import MOST, Listing, commit_file
+from results.storage.shared import SharedFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,12 +50,24 @@ class Tables(NamedTuple):
 
 
 class File(NamedTuple):
-    """A file that a commit record lists."""
+    """A file that a commit record lists, or the slice of one that a study has in a release.
+
+    Attributes:
+      path, sha256: of the whole file.
+      bytes: of the file; of a slice about as many as are of the study.
+      rows: of the study.
+      shared: the file that it is a slice of; None where a study has the file alone.
+      start: of a slice its first row; of a slice of envelopes its first byte.
+      columns: of a slice of a table, Arrow's names of the types of the columns that not every study has, by name.
+    """
 
     path: Folder
     sha256: str
     bytes: int
     rows: int
+    shared: SharedFile | None = None
+    start: int = 0
+    columns: Mapping[str, str] = MappingProxyType({})
 
 
 class Commit(NamedTuple):
@@ -125,32 +139,34 @@ def released_commits(folder: Folder) -> list[Commit] | None:
     path = folder / MANIFEST
     if not path.is_file():
         return None
-    studies = durable.read_sealed(path).get("studies")
+    manifest = durable.read_sealed(path)
+    studies = manifest.get("studies")
     if not isinstance(studies, list):
         raise Damaged(f"{path} is not the manifest of a release")
-    commits = sorted((commit_of(record, folder, path) for record in studies), key=lambda commit: commit.name)
+    files = _shared_files(manifest["files"], folder, path) if "files" in manifest else None
+    commits = sorted((commit_of(record, folder, path, files) for record in studies), key=lambda commit: commit.name)
     if len({commit.name for commit in commits}) < len(commits):
         raise Damaged(f"{path} lists a study twice")
     return commits
 
 
-def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit:
+def commit_of(
+    record: Mapping[str, Any], folder: Folder, path: Folder, shared_files: Mapping[str, SharedFile] | None = None
+) -> Commit:
     """The commit that a record tells of; Damaged, naming ``path``, if it tells of none.
 
     Args:
       record: untrusted plain data, as ``record_of`` writes it.
       folder: which the paths of its files start from.
       path: where the record is from.
+      shared_files: of a release, by their names; None where every study has files of its own.
     """
     try:
         schema.check_number(path, record["schema"])
         files = {
-            _matching(_NAME, table): File(
-                folder / _matching(_DATA, f["file"]),
-                _matching(_SHA256, f["sha256"]),
-                _whole(f["bytes"], 2**63),
-                _whole(f["rows"], 2**63),
-            )
+            _matching(_NAME, table): _file(f, folder)
+            if shared_files is None
+            else _slice(table, f, shared_files, record)
             for table, f in record["files"].items()
         }
         if (
@@ -175,6 +191,41 @@ def commit_of(record: Mapping[str, Any], folder: Folder, path: Folder) -> Commit
         raise Damaged(f"{path} is not a record of a study; check all of it with `python -m results verify`") from None
 
 
+def _file(told: Mapping[str, Any], folder: Folder) -> File:
+    return File(
+        folder / _matching(_DATA, told["file"]),
+        _matching(_SHA256, told["sha256"]),
+        _whole(told["bytes"], 2**63),
+        _whole(told["rows"], 2**63),
+    )
+
+
+def _slice(
+    table: str, told: Mapping[str, Any], shared_files: Mapping[str, SharedFile], record: Mapping[str, Any]
+) -> File:
+    """The slice of a shared file that a study has."""
+    whole, start, rows = shared_files[told["file"]], _whole(told["start"], 2**63), _whole(told["rows"], 2**63)
+    if table == "envelope":
+        return File(whole.path, whole.sha256, _whole(told["bytes"], whole.bytes), rows, whole, start)
+    columns = dict(sorted((record["metrics"] if table == "measurements" else told.get("columns", {})).items()))
+    if start + rows > whole.rows or not columns.keys().isdisjoint(column.name for column in schema.COLUMNS[table]):
+        raise ValueError(told)
+    return File(whole.path, whole.sha256, whole.bytes * rows // max(whole.rows, 1), rows, whole, start, columns)
+
+
+def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedFile]:
+    """The files that the studies of a release share, by their names; Damaged if that is not what ``files`` tells."""
+    try:
+        return {
+            _matching(_DATA, name): SharedFile(
+                folder / name, _matching(_SHA256, f["sha256"]), _whole(f["bytes"], 2**63), _whole(f["rows"], 2**63)
+            )
+            for name, f in files.items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Damaged(f"{path} is not the manifest of a release") from None
+
+
 def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str, Any]:
     """A commit as plain data, as ``commit_of`` reads it.
 
@@ -183,12 +234,19 @@ def record_of(commit: Commit, number: int, paths: Mapping[str, str]) -> dict[str
       number: version of the schema that its files were written under.
       paths: of its files, from the folder the record is for.
     """
-    files = {table: file._asdict() | {"file": paths[table]} for table, file in commit.files.items()}
-    for file in files.values():
-        del file["path"]
+    files = {table: _record_of_file(table, file, paths[table]) for table, file in commit.files.items()}
     record = commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
     del record["repeats"]
     return record | (commit.repeats.record() if commit.repeats.confirm else {})
+
+
+def _record_of_file(table: str, file: File, path: str) -> dict[str, Any]:
+    if file.shared is None:
+        return {"file": path, "sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
+    told = {"file": path, "start": file.start, "rows": file.rows}
+    if table == "envelope":
+        return told | {"bytes": file.bytes}
+    return told | ({"columns": dict(file.columns)} if table == "trials" else {})
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:
@@ -216,21 +274,28 @@ def read_table(commit: Commit, table: str) -> pa.Table:
       BadInput: it was written under a newer schema.
       Damaged: it cannot be read.
     """
-    path = commit.files[table].path
+    file = commit.files[table]
+    path = file.path
     durable.check_file(path)
     try:
-        with path.open("rb") as file:
-            parquet = pq.ParquetFile(file)  # unlike pq.read_table, imports neither data sets nor pandas
-            check_rows(table, path, file.seek(0, os.SEEK_END), parquet.metadata.num_rows)
-            content = migrations.upgrade(table, parquet.read(), path)
+        if file.shared:
+            check_rows(table, path, file.shared.bytes, file.shared.rows)
+            rows = shared.narrow(table, file.shared.table(file.start, file.rows), file.columns)
+            content = migrations.upgrade(table, rows, path)
+        else:
+            with path.open("rb") as stream:
+                parquet = pq.ParquetFile(stream)  # unlike pq.read_table, imports neither data sets nor pandas
+                check_rows(table, path, stream.seek(0, os.SEEK_END), parquet.metadata.num_rows)
+                content = migrations.upgrade(table, parquet.read(), path)
         columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):
         raise
-    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         reason = str(error).splitlines()[0]
         raise Damaged(f"{path} cannot be read ({reason}); check all of it with `python -m results verify`") from None
     known = [(column.name, column.type) for column in schema.COLUMNS[table]]
-    others = [kind for _, kind in columns[len(known) :]]  # metaparameters and metrics
+    own = {(column.name, column.type) for column in KINDS[commit.kind].columns}
+    others = [kind for name, kind in columns[len(known) :] if (name, kind) not in own]  # metaparameters and metrics
     names = {name for name, _ in columns}
     if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
         raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")

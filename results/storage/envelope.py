@@ -88,6 +88,17 @@ def build(study: Plan, whole: Piece, hashes: Mapping[str, str]) -> tuple[bytes, 
     return sink.getvalue().to_pybytes(), sum(len(rows) for rows in keep)
 
 
+def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
+    """An envelope as ``build`` makes it for files of other ``hashes`` with the same rows."""
+    stream = pa.ipc.RecordBatchStreamReader(data)
+    head = json.loads(stream.schema.metadata[KEY]) | {"sha256": {table: hashes[table] for table in HASHED}}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, stream.schema.with_metadata({KEY: json.dumps(head)})) as rebound:
+        for batch in stream:
+            rebound.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
 def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
     """The rows of an envelope for ``rule``; None unless they are there, in today's format and for ``record``'s files.
 

@@ -11,7 +11,9 @@ import os
 import re
 import socket
 import stat
+import time
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +22,8 @@ from results.bad_input import BadInput
 from results.rules.ledger import Ledger
 
 FILE = f"{durable.TEMPORARY}heartbeat"
+SECONDS = 3.0  # between two of a study
+FRESH_SECONDS = 15.0
 _BYTES = 4096  # more than any heartbeat has
 _MOST = 10**15
 
@@ -72,23 +76,89 @@ def remove(folder: Path) -> None:
         (folder / FILE).unlink(missing_ok=True)
 
 
-def read(folder: Path) -> Heartbeat | None:
-    """The heartbeat of a study; None if there is none of a process of this machine that is still alive."""
+class Seen(NamedTuple):
+    """A heartbeat as it is seen.
+
+    Attributes:
+      beat: what it says.
+      host: whose process wrote it.
+      alive: whether that process is; None on another host, which only its next heartbeat tells.
+      written: when, in ns, by a clock that may be another one's.
+    """
+
+    beat: Heartbeat
+    host: str
+    alive: bool | None
+    written: int
+
+
+def seen(folder: Path) -> Seen | None:
+    """The heartbeat of a study, of whatever host; None if there is none."""
     path = folder / FILE
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            data = os.read(handle, _BYTES + 1) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+            about = os.fstat(handle)
+            data = os.read(handle, _BYTES + 1) if stat.S_ISREG(about.st_mode) else b""
         finally:
             os.close(handle)
         record = durable.unseal(data, path) if len(data) <= _BYTES else {}
     except (OSError, BadInput):
         return None
     host, pid = record.pop("host", None), record.pop("pid", None)
-    if record.keys() != set(Heartbeat._fields) or host != socket.gethostname() or not _is_alive(pid):
+    if record.keys() != set(Heartbeat._fields) or type(host) is not str:
         return None
     beat = Heartbeat(**record)
-    return beat if _is_sound(beat) else None
+    alive = _is_alive(pid) if host == socket.gethostname() else None
+    return Seen(beat, host, alive, about.st_mtime_ns) if _is_sound(beat) else None
+
+
+def read(folder: Path, *, anywhere: bool = False) -> Heartbeat | None:
+    """The heartbeat of a study; None if there is none of a process of this machine that is still alive.
+
+    Args:
+      folder: of the study.
+      anywhere: whether one of another machine counts, too, alive or not.
+    """
+    found = seen(folder)
+    return found.beat if found and (found.alive or (anywhere and found.alive is None)) else None
+
+
+class Watch:
+    """Looks at heartbeats again and again, and tells which are of processes that live.
+
+    Those of another host live if a heartbeat is new by the clock of this one, or if the next one comes: clocks differ.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Path, tuple[int, float]] = {}  # when it was written by its clock, and when seen so by ours
+
+    def look(self, folders: Iterable[Path]) -> dict[Path, Heartbeat]:
+        """The heartbeats of studies that are being run, by their folders; waits a few seconds where it takes that."""
+        folders = list(folders)
+        known = {folder: self.one(folder) for folder in folders}
+        doubtful = [folder for folder, beat in known.items() if beat is None and self._is_elsewhere(folder)]
+        if any(time.monotonic() - self._last[folder][1] < SECONDS for folder in doubtful):
+            time.sleep(SECONDS + 1)
+            known |= {folder: self.one(folder) for folder in doubtful}
+        return {folder: beat for folder, beat in known.items() if beat is not None}
+
+    def one(self, folder: Path) -> Heartbeat | None:
+        """The heartbeat of a study that is being run, as far as that is known by now; None if there is none."""
+        found = seen(folder)
+        if found is None or found.alive is not None:
+            return found.beat if found and found.alive else None
+        now, before = time.monotonic(), self._last.get(folder)
+        if before is None or before[0] != found.written:
+            self._last[folder] = found.written, now
+            if before is None:
+                return found.beat if abs(time.time() - found.written / 1e9) < FRESH_SECONDS else None
+            return found.beat
+        is_new = now - before[1] < FRESH_SECONDS and abs(time.time() - found.written / 1e9) < FRESH_SECONDS
+        return found.beat if is_new else None
+
+    def _is_elsewhere(self, folder: Path) -> bool:
+        return folder in self._last
 
 
 def _is_alive(pid: object) -> bool:

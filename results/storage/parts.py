@@ -3,6 +3,7 @@
     claim-<number>.json          created exclusively; its number is a fencing token, and `parts` its cut-off
     part-<seq>-<token>.arrows    the seq-th part of the study, written under claim `token`
     checkpoint-<trial>           a trial under way, for whoever goes on with the study, and for nobody else
+    attempt-<number>.log         what a process printed that did not come to its end; see ``results.storage.attempts``
     confirm-<number>.json        how often the best trial is asked to be run again; with -<top>, the best of so many
     commit-<number>.json         the commit record; its number is that of the claim that sealed the study
 
@@ -43,6 +44,7 @@ class Listing(NamedTuple):
       claims, commits: their numbers.
       parts: all of them, counting or not.
       checkpoints: (trial, name) of each.
+      attempts: their numbers.
       others: names of everything else.
     """
 
@@ -52,6 +54,7 @@ class Listing(NamedTuple):
     commits: tuple[int, ...]
     parts: tuple[Part, ...]
     checkpoints: tuple[tuple[int, str], ...]
+    attempts: tuple[int, ...]
     others: tuple[str, ...]
 
     @property
@@ -88,6 +91,10 @@ def checkpoint_file(trial: int, index: int = 0, count: int = 1) -> str:
     return f"checkpoint-{trial:09d}" if count == 1 else f"checkpoint-{trial:09d}-{index}-of-{count}"
 
 
+def attempt_file(number: int) -> str:
+    return f"attempt-{number}.log"
+
+
 def _digits(number: int) -> str:
     """Six of them; BadInput for a number that has more, as nobody would see a file of such a name."""
     if number > MOST:
@@ -101,6 +108,7 @@ _KINDS = {  # by how a name begins
     "claim": ("claims", re.compile(r"claim-([0-9]{6})\.json")),
     "commit": ("commits", re.compile(r"commit-([0-9]{6})\.json")),
     "checkpoint": ("checkpoints", re.compile(r"checkpoint-([0-9]{9})(?:-([0-9]+)-of-([0-9]+))?")),
+    "attempt": ("attempts", re.compile(r"attempt-([1-9][0-9]{0,5})\.log")),
     "part": ("parts", re.compile(r"part-([0-9]{6})-([0-9]{6})\.arrows")),
 }
 _OF_COMMIT = re.compile(r"(?:commit|studies|trials|measurements|envelope)-([0-9]{6})\.(?:json|parquet|arrow)")

@@ -8,6 +8,7 @@ from results.durable import Folder
 from results.storage.commits import MANIFEST
 
 SHIPPED = ("published", "mlperf")  # in results/ of the repository
+LAUNCHERS = (".slurm", ".ray")  # folders of a store in which launchers leave what their jobs print or look at
 DEPTH = 2  # of folders below one, in which stores are looked for
 _SHOWN = 5
 

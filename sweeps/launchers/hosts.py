@@ -6,9 +6,7 @@ import mmap
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness import hosts
@@ -20,37 +18,45 @@ from results import exit_codes
 from results.bad_input import BadInput
 from results.command_line import Terminated, say
 from results.plans.plan import Plan
+from results.storage import attempts
+from results.storage.claims import TakenOver
 from sweeps.launchers import worker
-from sweeps.launchers.local import StudyOutcome, StudyUpdate, record_failed
+from sweeps.launchers.launcher import Launch, record_failed
 from sweeps.launchers.worker import Order
+from sweeps.updates import StudyOutcome, StudyUpdate
 
 
-def run_all(
-    store: Path,
-    studies: Sequence[Plan],
-    settings: Settings,
-    on_progress: Callable[[StudyUpdate], None] = lambda progress: None,
-    *,
-    sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-) -> list[StudyOutcome]:
-    """Runs studies on all hosts, one after the other; for host 0. Arguments as of ``local.run_all``.
+def run_all(launch: Launch) -> list[StudyOutcome]:
+    """Runs studies on all hosts, one after the other; for host 0.
 
     Raises:
       Terminated: one of the hosts is to end; what is under way is saved.
     """
     from sweeps.run import run_study
 
-    outcomes = []
-    for study in studies:
+    outcomes: list[StudyOutcome] = []
+    store, settings, sources = launch.store, launch.settings, launch.sources
+
+    def tell(update: StudyUpdate) -> None:
+        launch.limits.hear(update)
+        launch.on_progress(update)
+
+    def told(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:
+        tell(StudyUpdate(study, progress))
+        shutdown.time_is_up = launch.limits.is_over(study.name)
+
+    for study in launch.studies:
+        if launch.limits.reached is not None:
+            break
         hosts.of_leader(_order(study, settings, sources.get(study.name)))
-        on_progress(StudyUpdate(study, RunProgress()))
+        tell(StudyUpdate(study, RunProgress()))
         shutdown = Shutdown()
         try:
             summary = run_study(
                 store,
                 study,
                 settings,
-                functools.partial(_told, on_progress, study),
+                functools.partial(told, study, shutdown),
                 source=sources.get(study.name),
                 shutdown=shutdown,
             )
@@ -60,10 +66,15 @@ def run_all(
             if hosts.lost(error):
                 raise
             # The others wait for what this one does not do any more.
-            record_failed(store, study, "failed", worker.failure(error))
+            is_taken = isinstance(error, TakenOver)
+            why = worker.taken(error) if is_taken else worker.failure(error)
+            code = exit_codes.PREEMPTED if is_taken else exit_codes.FAILED
+            attempts.end(attempts.begin(store / study.name, "hosts"), code, why.cause)
+            if not is_taken:
+                record_failed(store, study, "failed", why)
             raise
         outcomes.append(StudyOutcome(summary))
-        on_progress(StudyUpdate(study, None, outcomes[-1]))
+        tell(StudyUpdate(study, None, outcomes[-1]))
     return outcomes
 
 
@@ -88,6 +99,7 @@ def watched(asked: Hosts, run: Callable[[], int]) -> int:
 
     For before JAX is imported. SIGTERM goes on to that process, which is waited for; it does not outlive this one.
     """
+    say(str(asked))
     reader, writer = os.pipe()
     came = mmap.mmap(-1, 1)  # shared by both
     process = os.fork()
@@ -108,7 +120,7 @@ def watched(asked: Hosts, run: Callable[[], int]) -> int:
             os.kill(process, signal.SIGINT)
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGABRT and not came[0]:
-        say(f"error: {asked.missing()}")
+        say(f"error: {asked}: JAX does not find the others; is the port open to all of them?")
         return exit_codes.INVALID
     if code == -signal.SIGABRT:
         say(_GONE)
@@ -149,10 +161,6 @@ def _order(study: Plan, settings: Settings, source: Mapping[str, Any] | None) ->
     trials, repeats = study.request
     about = None if source is None else dict(source)
     return Order(os.devnull, study.plan(), trials, tuple(repeats), dataclasses.asdict(settings), about)
-
-
-def _told(on_progress: Callable[[StudyUpdate], None], study: Plan, progress: RunProgress) -> None:
-    on_progress(StudyUpdate(study, progress))
 
 
 def _terminated(shutdown: Shutdown) -> Terminated:

@@ -6,6 +6,7 @@ own on as many cores as its plan says. Never initialises JAX.
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -18,7 +19,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from harness import processors
 from harness.run_progress import RunProgress
@@ -28,14 +29,18 @@ from results import command_line, exit_codes
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
+from results.storage import attempts
 from sweeps.launchers import worker
+from sweeps.launchers.launcher import Tries, WorkerLost, failures, record_failed
 from sweeps.launchers.worker import Failure
-from sweeps.run import RunSummary, record_failure
+from sweeps.limits import Limits
+from sweeps.run import RunSummary
 from sweeps.speeds import step_cost
+from sweeps.updates import StudyOutcome, StudyUpdate
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
-ATTEMPTS = 2  # a study whose worker died is run once more
+RETRIES = 1  # of a study whose worker died, where nothing else is said
 WAIT_SECONDS = 1.0  # between looks at a sweep of which nothing is heard
 END_SECONDS = 30.0  # that a worker has to save what it is at before it is killed; on an idle machine it takes two
 # The program of a worker: it imports what its parent would, and searches no other folder.
@@ -47,30 +52,48 @@ worker.main(descriptor, cpus)
 """
 
 
-class StudyOutcome(NamedTuple):
-    """The outcome of one study: its summary, and if it failed the cause, in one line, and its place in our code."""
-
-    summary: RunSummary
-    failure: str | None = None
-    places: tuple[str, ...] = ()
-
-
-class StudyUpdate(NamedTuple):
-    """An update on a study: its progress, None if it has to wait again; ``outcome`` is set once it has ended."""
-
-    study: Plan
-    progress: RunProgress | None
-    outcome: StudyOutcome | None = None
-
-
 @dataclasses.dataclass
 class Worker:
-    """A worker process as seen by its parent: the pipe for orders, and the study it runs."""
+    """A worker process as seen by its parent: the pipe for orders, and the study it runs.
+
+    Attributes:
+      slot: which of the pool's it has.
+      process, orders: of the worker.
+      study: None while it has nothing to do.
+      log: of the attempt at that study; None if it prints where this process does.
+      heard: whether it has begun with the study.
+      advanced: whether it has taken a step of it.
+      hurried: whether it was told to come to an end with it.
+    """
 
     slot: int
     process: subprocess.Popen[bytes]
     orders: Connection
     study: Plan | None = None
+    log: Path | None = None
+    heard: bool = False
+    advanced: bool = False
+    hurried: bool = False
+
+    def take(self, study: Plan, order: worker.Order) -> None:
+        """Gives it a study, whose attempt begins here."""
+        folder = Path(order.store) / study.name
+        self.log = attempts.begin(folder, "local") if folder.is_dir() and attempts.VARIABLE not in os.environ else None
+        self.study, self.heard, self.advanced, self.hurried = study, False, False, False
+        self.send(order._replace(log=None if self.log is None else str(self.log)))
+
+    def ended(self, code: int, cause: str) -> None:
+        """Says in the log how the attempt ended; what was printed by one without a fault goes where it used to."""
+        if self.log is not None:
+            if code == exit_codes.DONE and (text := attempts.printed(self.log).rstrip()):
+                command_line.say(text)
+            attempts.end(self.log, code, cause)
+
+    def hurry(self) -> None:
+        """Has it save and end what is under way, as its time is up."""
+        if self.heard and not self.hurried:
+            self.hurried = True
+            self.process.send_signal(signal.SIGUSR1)
 
     def send(self, order: worker.Order) -> None:
         """Sends it a study. If it has died, ``hear`` reports that."""
@@ -108,6 +131,8 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
     kind, devices = processors.accelerators()
     if not devices:
         cores = processors.physical_cores()
+        if attempts.VARIABLE in os.environ:  # others may run beside this on the same machine
+            cores = processors.unclaimed_cores(workers or 1) or cores
         emulated: dict[str, str] = {"JAX_NUM_CPU_DEVICES": str(shards)} if shards > 1 else {}
         return [(cores[i % len(cores)], emulated) for i in range(workers or len(cores))]
     if shards > devices or (kind == "tpu" and shards not in (1, devices)):
@@ -161,11 +186,13 @@ def run_all(
     on_wait: Callable[[], None] = lambda: None,
     *,
     sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    retries: int = RETRIES,
+    limits: Limits | None = None,
 ) -> list[StudyOutcome]:
     """Runs studies, largest first, each as soon as a worker is free; then the exclusive ones, in their order.
 
-    A study that raises is recorded as failed; one whose worker dies is run once more, then recorded as lost. Neither
-    stops the others.
+    A study that raises is recorded as failed; one whose worker dies is run again, as ``Tries`` says, then recorded as
+    lost. Neither stops the others.
 
     Args:
       store: folder of the store.
@@ -175,18 +202,29 @@ def run_all(
       on_progress: told of everything that happens.
       on_wait: called every second in which nothing happens.
       sources: of studies, by their names; see ``sweeps.planning.Request``.
+      retries: of a study whose worker died.
+      limits: after which what runs is saved and ends, and nothing more begins; None: there are none.
 
     Returns:
-      An outcome per study, in the order they ended.
+      An outcome per study that began, in the order they ended.
     """
+    limits = limits or Limits()
+
+    def told(update: StudyUpdate) -> None:
+        limits.hear(update)
+        on_progress(update)
+
+    def run(studies: Sequence[Plan], slots: Sequence[Slot]) -> list[StudyOutcome]:
+        return _run(store, studies, orders, slots, told, on_wait, retries, limits)
+
     together = [study for study in studies if not KINDS[study.kind].alone]
     orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
-    outcomes = (
-        _run(store, together, orders, slots(workers, settings.shards or 1), on_progress, on_wait) if together else []
-    )
-    for study in studies:
-        if KINDS[study.kind].alone:
-            outcomes += _run(store, [study], orders, [slot_alone(study.devices)], on_progress, on_wait)
+    outcomes = run(together, slots(workers, settings.shards or 1)) if together else []
+    exclusive = [study for study in studies if KINDS[study.kind].alone]
+    for _, group in itertools.groupby(exclusive, key=lambda study: RUNNERS[study.kind].process(study)):
+        if limits.reached is None:
+            own = list(group)
+            outcomes += run(own, [slot_alone(own[0].devices)])
     return outcomes
 
 
@@ -197,10 +235,12 @@ def _run(
     slots: Sequence[Slot],
     on_progress: Callable[[StudyUpdate], None],
     on_wait: Callable[[], None],
+    retries: int,
+    limits: Limits,
 ) -> list[StudyOutcome]:
     """Runs studies with one worker per slot, or fewer if there are fewer studies."""
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
-    attempts = {study.name: 0 for study in studies}
+    tries = {study.name: Tries(retries) for study in studies}
     outcomes: list[StudyOutcome] = []
 
     def end(study: Plan, outcome: StudyOutcome) -> None:
@@ -214,28 +254,45 @@ def _run(
         pool[dead.slot] = start(dead.slot, *slots[dead.slot])
         if dead.study is None:
             return
-        if dead.process.returncode == exit_codes.PREEMPTED:  # somebody ended it alone; it is no fault of the study
-            attempts[dead.study.name] -= 1
-        else:
+        code, past = dead.process.returncode, tries[dead.study.name]
+        kills, no_memory = out_of_memory_kills(), False
+        if code == -signal.SIGKILL:
+            no_memory, kills_before[0] = kills > kills_before[0], kills
+        dead.ended(code, f"{exit_description(code)}{', as memory ran out' if no_memory else ''}")
+        if code != exit_codes.PREEMPTED:  # somebody ended it alone; it is no fault of the study
             RUNNERS[dead.study.kind].after_death(dead.study)
-        if attempts[dead.study.name] < ATTEMPTS:
+        most = limits.study.max_failures
+        allowed = most is None or failures(store / dead.study.name) < most
+        how = code if code == exit_codes.PREEMPTED else exit_codes.PEER_LOST  # a worker says itself what is a mistake
+        if past.again(how, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
             queue.append(dead.study)
             on_progress(StudyUpdate(dead.study, None))
+        elif attempts.VARIABLE in os.environ and not no_memory and code != exit_codes.PREEMPTED:
+            raise WorkerLost(f"{dead.study.name}: its process died {exit_description(code)}")
+        elif no_memory:
+            why = "its process was killed, as memory ran out; give it more, or take fewer lanes or microbatches=…"
+            end(dead.study, record_failed(store, dead.study, "failed", Failure(why)))
         else:
-            why = f"its process died {ATTEMPTS} times, last {exit_description(dead.process.returncode)}"
+            times = past.lost if code != exit_codes.PREEMPTED else past.preempted
+            why = f"its process died {number_of(times, 'time')}, last {exit_description(code)}"
             end(dead.study, record_failed(store, dead.study, "lost", Failure(why)))
 
+    kills_before = [out_of_memory_kills()]
     try:
-        while len(outcomes) < len(studies):
+        while queue or any(w.study is not None for w in pool):
             for idle in (w for w in pool if w.study is None and queue):
-                idle.study = _next(queue, {_programs(w.study) for w in pool if w.study is not None})
-                attempts[idle.study.name] += 1
-                idle.send(orders[idle.study.name])
-                on_progress(StudyUpdate(idle.study, RunProgress()))
+                study = _next(queue, {_programs(w.study) for w in pool if w.study is not None})
+                idle.take(study, orders[study.name])
+                on_progress(StudyUpdate(study, RunProgress()))
             busy = {w.orders: w for w in pool if w.study is not None}
             heard = multiprocessing.connection.wait(list(busy), WAIT_SECONDS)
             if not heard:
                 on_wait()
+            for each in busy.values():
+                if each.study is not None and limits.is_over(each.study.name):
+                    each.hurry()
+            if limits.reached is not None:
+                queue.clear()
             for ready in heard:
                 which = busy[ready]  # type: ignore[index]
                 assert which.study is not None
@@ -243,29 +300,38 @@ def _run(
                 if news is None:
                     died(which)
                     continue
+                which.heard = True
                 if news.kind == "progress":
+                    which.advanced |= news.value.steps > 0
                     on_progress(StudyUpdate(which.study, news.value))
                     continue
                 study, which.study = which.study, None
                 if news.kind == "done":
+                    which.ended(exit_codes.DONE, "done")
                     end(study, StudyOutcome(news.value))
+                elif news.kind == "taken":
+                    which.ended(exit_codes.PREEMPTED, news.value.cause)  # no fault of the study
+                    end(study, StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), *news.value))
                 else:
+                    which.ended(exit_codes.FAILED, news.value.cause)
                     end(study, record_failed(store, study, "failed", news.value))
     except command_line.Terminated as terminated:
-        terminated.saved = exit_codes.PREEMPTED in end_all(pool)
+        terminated.saved = exit_codes.PREEMPTED in end_all(pool) or any(past.preempted for past in tries.values())
         raise
     finally:
         end_all(pool)
     return outcomes
 
 
-def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyOutcome:
-    """Stores that the trials of a study still missing ended as INCOMPLETE(``reason``); raises nothing."""
-    try:
-        return StudyOutcome(record_failure(store, study, reason), *why)
-    except Exception as error:  # whatever is wrong with one study must not end the others
-        also = f"{why.cause}; and storing this failed: {worker.failure(error).cause}"
-        return StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
+def out_of_memory_kills() -> int:
+    """How many processes of this machine, and of its control group, the system has killed as memory ran out."""
+    files = ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+    found = 0
+    for file in files:
+        with contextlib.suppress(OSError):
+            words = Path(file).read_text().split()
+            found += sum(int(n) for name, n in itertools.pairwise(words) if name == "oom_kill" and n.isdecimal())
+    return found
 
 
 def exit_description(exitcode: int) -> str:
@@ -287,6 +353,9 @@ def end_all(workers: Sequence[Worker]) -> list[int]:
             one.process.wait(max(0.0, deadline - time.monotonic()))
         one.process.kill()
         one.bury()
+        if one.study is not None:
+            one.ended(one.process.returncode, exit_description(one.process.returncode))
+            one.study = None
     return [one.process.returncode for one in workers]
 
 

@@ -3,15 +3,17 @@
 Imports nothing that initialises JAX until it is bound.
 """
 
+import contextlib
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.run_progress import RunProgress
 from harness.shutdown import Shutdown, Stopped
 from results.bad_input import BadInput
 
@@ -21,7 +23,10 @@ _LONGEST = 300  # characters of a cause
 
 
 class Order(NamedTuple):
-    """A study to run, as plain data that pickles: its plan, the trials requested, settings and data source."""
+    """A study to run, as plain data that pickles: its plan, the trials requested, settings and data source.
+
+    ``log`` is the file that takes what is printed meanwhile; None leaves standard output and error as they are.
+    """
 
     store: str
     plan: dict[str, Any]
@@ -29,6 +34,7 @@ class Order(NamedTuple):
     repeats: tuple[int, ...]
     settings: dict[str, Any]
     source: dict[str, Any] | None
+    log: str | None = None
 
 
 class Failure(NamedTuple):
@@ -39,7 +45,9 @@ class Failure(NamedTuple):
 
 
 class News(NamedTuple):
-    """A worker's report on its study: ``progress`` (RunProgress), ``done`` (RunSummary) or ``failed`` (Failure)."""
+    """A worker's report on its study: ``progress`` (RunProgress), ``done`` (RunSummary), or a Failure: ``failed``, or
+    ``taken``, where somebody else has the study by now, and goes on with it.
+    """
 
     kind: str
     value: Any
@@ -78,24 +86,53 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
     from harness.settings import Settings
     from results.plans.kinds import from_plan
     from results.plans.trial_request import Repeats
+    from results.storage.claims import TakenOver
     from sweeps.run import run_study
 
+    shutdown.time_is_up = False
+    with _printing_to(order.log):
+        _tell(orders, News("progress", RunProgress()), shutdown)
+        try:
+            study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
+            settings = Settings(**order.settings)
+            summary = run_study(
+                Path(order.store),
+                study,
+                settings,
+                on_progress=lambda progress: _tell(orders, News("progress", progress), shutdown),
+                source=order.source,
+                shutdown=shutdown,
+            )
+        except Stopped:
+            shutdown.leave()
+        except TakenOver as error:
+            return News("taken", taken(error))
+        except Exception as error:
+            if order.log is not None:
+                traceback.print_exc()
+            return News("failed", failure(error))
+        return News("done", summary)
+
+
+@contextlib.contextmanager
+def _printing_to(log: str | None) -> Iterator[None]:
+    """Within, whatever this process prints, the libraries beneath Python too, goes to the end of a file."""
+    if log is None:
+        yield
+        return
+    streams = (sys.stdout, sys.stderr)
+    kept = [os.dup(descriptor) for descriptor in (1, 2)]
+    with open(log, "ab", buffering=0) as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
     try:
-        study = from_plan(order.plan, order.trials, Repeats(*order.repeats))
-        settings = Settings(**order.settings)
-        summary = run_study(
-            Path(order.store),
-            study,
-            settings,
-            on_progress=lambda progress: _tell(orders, News("progress", progress), shutdown),
-            source=order.source,
-            shutdown=shutdown,
-        )
-    except Stopped:
-        shutdown.leave()
-    except Exception as error:
-        return News("failed", failure(error))
-    return News("done", summary)
+        yield
+    finally:
+        for stream in streams:
+            stream.flush()
+        for descriptor, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, descriptor)
+            os.close(before)
 
 
 def failure(error: Exception) -> Failure:
@@ -107,6 +144,11 @@ def failure(error: Exception) -> Failure:
     words = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     cause = f"{type(error).__name__}: {words}"[:_LONGEST].removesuffix(": ")
     return Failure(f"{cause} ({places[-1].split(' ')[0]})" if places else cause, places)
+
+
+def taken(error: Exception) -> Failure:
+    """The failure of a study that somebody else claimed since: none of the study, and nothing is to be stored of it."""
+    return Failure(f"{error}, which goes on with it; what was stored before is kept")
 
 
 def _within_ours(file: str) -> str | None:

@@ -23,7 +23,7 @@ def sources(name: str, kind: str) -> list[str]:
     return [cell.source for cell in notebook(name).cells if cell.cell_type == kind]
 
 
-def test_there_are_six() -> None:
+def test_there_are_eight() -> None:
     assert NAMES == [
         "1_reading_the_dataset.py",
         "2_three_regimes.py",
@@ -31,6 +31,8 @@ def test_there_are_six() -> None:
         "4_cores.py",
         "5_published_data.py",
         "6_as_a_library.py",
+        "7_layouts.py",
+        "8_pay_off.py",
     ]
 
 

@@ -30,8 +30,8 @@ NETWORKS = {
     "resnet": ("resnet", {"blocks": [2], "width": 8, "norm": "ghost"}),
     "resnet_of_four_stages": ("resnet", {"blocks": [2, 1, 1, 1], "width": 8, "norm": "ghost"}),
     "resnet_of_group_norm": ("resnet", {"blocks": [2], "width": 8, "norm": "group"}),
-    "transformer_base": (
-        "transformer_base",
+    "transformer_decoder": (
+        "transformer_decoder",
         {"layers": 2, "d_model": 32, "heads": 4, "d_ff": 64, "dropout": 0.1},
     ),
 }
@@ -54,7 +54,7 @@ def tokens(count: int) -> Examples:
 
 def generated_row(name: str, count: int = BATCH) -> Dataset:
     """The row of a data set for one of the networks, whose validation is on what it is trained on."""
-    examples = (tokens if NETWORKS[name][0] == "transformer_base" else images)(count)
+    examples = (tokens if NETWORKS[name][0] == "transformer_decoder" else images)(count)
     splits = Splits(examples, examples, None)
     return Dataset(
         load=lambda: splits,

@@ -8,7 +8,6 @@ Prints as JSON, by program, the hosts and devices, the MiB of the arguments of a
 """
 
 import json
-import math
 import os
 import sys
 import tempfile
@@ -18,8 +17,6 @@ from typing import Any, NamedTuple
 DIM = 128
 BUCKETS = 2
 LENGTHS = (32, 128)  # of rows in shapes alone, half of them each: 80 links a row, as WebGraph-sparse has
-# Rows and columns of training as https://www.tensorflow.org/datasets/catalog/web_graph states them.
-WEBGRAPH = {"sparse": (372_049_054, 410_867_007), "dense": (122_815_749, 136_019_364)}
 LINKS = {"sparse": LENGTHS, "dense": (64, 288)}  # 22 billion links of 123 million rows: 179 a row
 
 
@@ -56,49 +53,27 @@ def of_data(cores: int, hosts: int, als: Any) -> Parts:
 
 def of_size(variant: str, cores: int, als: Any) -> Parts:
     """Of as many rows and columns as WebGraph has, in two buckets, whose links are all to different rows."""
-    import jax
-    import numpy as np
+    from workloads.datasets import web_graph
+    from workloads.factorization import outline
 
-    from workloads.factorization import training
-    from workloads.factorization.routes import Route, RowPlacement
-
-    chunk, _, _ = training.lengths(als)
-    sides, work = [], []
-    for rows in WEBGRAPH[variant]:
-        buckets, columns, sends = [], [], []
-        for length in LINKS[variant]:
-            in_chunk = chunk // length
-            chunks = -(-rows // (len(LINKS[variant]) * cores * in_chunk))
-            block = training.GATHER_BYTES // (4 * als.dim) // (in_chunk * length)
-            blocks, widest = -(-chunks // block), -(-block * in_chunk * length // cores) + 1
-            buckets.append((length, in_chunk, chunks))
-            columns.append(jax.ShapeDtypeStruct((1, blocks, block, in_chunk, length), np.dtype("int32")))
-            sends.append(jax.ShapeDtypeStruct((1, blocks, cores, widest), np.dtype("int32")))
-        slots = sum(in_chunk * chunks for _, in_chunk, chunks in buckets) + 1
-        nothing = np.empty(0, np.int64)
-        sides.append(RowPlacement(nothing, slots, cores, tuple(buckets), nothing, ()))
-        hub_columns = jax.ShapeDtypeStruct((1, 1, 0, 1, 1), np.dtype("int32"))
-        hub_of = jax.ShapeDtypeStruct((1, 1, 0, 1), np.dtype("int32"))
-        counts = jax.ShapeDtypeStruct((1, slots), np.dtype("float32"))
-        work.append(Route(tuple(columns), tuple(sends), hub_columns, hub_of, None, counts))
-    return Parts(sides, work, None, WEBGRAPH[variant])
+    size = web_graph.size(variant)
+    found = outline.outline(size, cores, als, LINKS[variant])
+    return Parts(list(found.places), list(found.work), None, found.sizes)
 
 
 def main(topology: str, variant: str | None) -> None:
     """Prints what was found."""
     import jax
     import numpy as np
-    from jax.experimental import topologies
-    from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+    from jax.sharding import NamedSharding, PartitionSpec
 
+    from harness import ahead_of_time, work
     from results.als import Als
     from workloads.factorization import half_epoch, recall
     from workloads.factorization.half_epoch import AXIS, Weights
 
-    found = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
-    devices = np.array(sorted(found, key=lambda device: (device.process_index, device.id)))
-    hosts, cores = len({device.process_index for device in devices}), len(devices)
-    mesh = Mesh(devices, (AXIS,), axis_types=(AxisType.Auto,))
+    mesh = ahead_of_time.mesh(topology, {AXIS: None})
+    hosts, cores = len({device.process_index for device in mesh.devices.flat}), mesh.devices.size
     als = Als(dim=DIM, epochs=1, solver="cg", table_dtype="bfloat16", gather="all_to_all")
     parts = of_size(variant, cores, als) if variant else of_data(cores, hosts, als)
     by_core, everywhere = (NamedSharding(mesh, spec) for spec in (PartitionSpec(AXIS), PartitionSpec()))
@@ -136,31 +111,25 @@ def main(topology: str, variant: str | None) -> None:
     said: dict[str, Any] = {}
     for name, (program, arguments) in calls.items():
         lowered = program.lower(*arguments)
-        own = sum(
-            math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
-            for leaf in jax.tree.leaves(arguments)
-        )
+        own = work.device_bytes(arguments)
         said[name] = {"hosts": hosts, "devices": cores, "MiB of arguments": round(own / 2**20, 1)}
         if not variant or name != "row half":
             said[name]["compiled"] = "not compiled"
             continue
         began = time.process_time()
         try:
-            statistics = lowered.compile().memory_analysis()
+            needed = ahead_of_time.needed_bytes(lowered.compile())
         except jax.errors.JaxRuntimeError as error:  # of what does not fit the compiler says by how much
             said[name]["compiled"] = str(error).splitlines()[0]
             continue
-        given = statistics.output_size_in_bytes - statistics.alias_size_in_bytes
         said[name]["compiled"] = {
             "processor seconds": round(time.process_time() - began),
-            "GiB": round((statistics.argument_size_in_bytes + given + statistics.temp_size_in_bytes) / 2**30, 2),
+            "GiB": round(needed / 2**30, 2),
         }
     print(json.dumps(said))
 
 
 if __name__ == "__main__":
-    # As in tests/harness/on_tpu.py: other processes may load the library, and none asks for a TPU's metadata.
-    os.environ |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = folder  # the library keeps a lock there
         main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)

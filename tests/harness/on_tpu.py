@@ -16,24 +16,17 @@ import tempfile
 from tests.harness.exchanged import COLLECTIVE
 
 LANES = 8  # of each device
-# More than one process may load the library, and none asks for a TPU's metadata.
-ENVIRONMENT = {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
 
 
 def main(topology: str, task: str, shards: int, precision: str = "float32") -> None:
     """Prints what was found."""
-    import numpy as np
-    from jax.experimental import topologies
-    from jax.sharding import AxisType, Mesh
-
-    from harness import programs
+    from harness import ahead_of_time, programs
     from harness.mesh import TRIAL
     from harness.programs_key import programs_key
     from sweeps import overrides, planning
     from workloads.workload import DATA
 
-    devices = np.array(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
-    on = Mesh(devices.reshape(-1, shards), (TRIAL, DATA), axis_types=(AxisType.Auto, AxisType.Auto))
+    on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: shards})
     line = [f"task={task}", "optimizer=momentum", "batch_size=32", "pruning=off", "store=none"]
     (study,) = planning.request(overrides.command_line([*line, f"precision={precision}"])).studies
     workload = programs.workload_of(programs_key(study))
@@ -53,7 +46,6 @@ def main(topology: str, task: str, shards: int, precision: str = "float32") -> N
 
 
 if __name__ == "__main__":
-    os.environ |= ENVIRONMENT
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = folder  # the library keeps a lock there
         main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

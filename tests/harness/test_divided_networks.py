@@ -32,7 +32,7 @@ def _may_be(group: int, shards: int, microbatches: int) -> bool:
 CASES = [
     # A group of 16 over two shards.
     pytest.param("resnet", 16, ("8x1",), id="resnet"),
-    pytest.param("transformer_base", 1, ("8x2",), id="transformer_base"),
+    pytest.param("transformer_decoder", 1, ("8x2",), id="transformer_decoder"),
     *(
         pytest.param(name, group, None, id=f"{name}-{group}-all", marks=pytest.mark.slow)
         for name, group in [
@@ -41,7 +41,7 @@ CASES = [
             ("resnet", 64),
             ("resnet_of_four_stages", 16),
             ("resnet_of_group_norm", 1),
-            ("transformer_base", 1),
+            ("transformer_decoder", 1),
         ]
     ),
 ]

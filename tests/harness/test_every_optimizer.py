@@ -22,6 +22,11 @@ from workloads.workload import Examples, Optimizer
 
 M = Mapping[str, float]
 
+FEW = ("momentum", "adam", "muon")  # of each kind of state one; the others are slow tests
+OPTIMIZERS = [
+    name if name in FEW else pytest.param(name, marks=pytest.mark.slow, id=name) for name in registry.OPTIMIZERS
+]
+
 
 def _sgd(m: M, **kinds: Any) -> Any:
     return optax.chain(optax.add_decayed_weights(m["weight_decay"]), optax.sgd(m["learning_rate"], **kinds))
@@ -109,7 +114,7 @@ def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps
     return losses
 
 
-@pytest.mark.parametrize("optimizer", list(registry.OPTIMIZERS))
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_what_is_measured_is_what_optax_alone_would_have_measured(
     make_study: Callable[..., BatchStudy], optimizer: str
 ) -> None:
@@ -162,7 +167,7 @@ def test_a_state_starts_with_the_metaparameters_and_the_learning_rate_of_the_fir
     assert len(losses) > 3 and set(losses.tolist()) == {0.75}
 
 
-@pytest.mark.parametrize("optimizer", list(registry.OPTIMIZERS))
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(optimizer: str) -> None:
     line = [
         f"optimizer={optimizer}",

@@ -50,6 +50,7 @@ def found(devices: int, cases: str, folder: Path, processes: int = 1) -> list[di
 CASES = "all_gather,all_to_all,hubs"
 
 
+@pytest.mark.slow
 def test_two_processes_factorize_to_the_bits_of_one(tmp_path: Path) -> None:
     (alone,) = found(2, CASES, tmp_path / "alone")
     assert alone.keys() == set(CASES.split(","))
@@ -65,6 +66,7 @@ def test_four_processes_factorize_to_what_one_does_but_for_the_order_of_sums(tmp
         assert first[case][1] == pytest.approx(objective, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_stopped_processes_go_on_from_what_each_of_them_saved(tmp_path: Path) -> None:
     (alone,) = found(2, "all_gather", tmp_path)
     assert found(2, "stopped", tmp_path, 2) == [{"stopped": "stopped"}] * 2

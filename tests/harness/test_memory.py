@@ -49,9 +49,12 @@ def test_what_is_told_is_done_and_what_fits_nowhere_is_said(
     make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = make_study(budget_steps=4)
-    told = run(study, Settings(lanes=3, shards=1, microbatches=2), 1, monkeypatch)
+    data = 400_000  # bytes, somewhat more than the training data, and less than any program needs
+    told = run(study, Settings(lanes=3, shards=1, microbatches=2), data, monkeypatch)
     assert (told.lanes, told.shards, told.microbatches) == (3, 1, 2)
     with pytest.raises(BadInput, match=r"batch_size=64 of digits needs 1 MB of memory on each device, and 0 MB"):
+        run(study, Settings(), data, monkeypatch)
+    with pytest.raises(BadInput, match=r"digits keeps 0 MB of training data on each device"):
         run(study, Settings(), 1, monkeypatch)
 
 

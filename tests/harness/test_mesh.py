@@ -12,12 +12,18 @@ from sweeps import overrides
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = ("digits_fc", "digits_cnn", "pydoc_transformer", "pydoc_lstm", "noisy_quadratic")
+TINY = tuple(
+    f"tiny/{name}"
+    for name in ("fully_connected", "simple_cnn", "resnet_basic", "vgg", "lstm_projected", "transformer_decoder")
+)
+NORMALIZED = ("tiny/resnet", "tiny/resnet_tags")  # over neighbours: test_divided_networks
 SMOOTH = ("pydoc_transformer", "pydoc_lstm")
 FEW = {"digits_fc": ("2x1", "4x2", "8x3"), "digits_cnn": ("8x1",), "pydoc_transformer": ("2x4",)}
 ALL = tuple(f"{shards}x{microbatches}" for shards in (1, 2, 4, 8) for microbatches in (1, 2, 3, 4))[1:]
 CASES = [
     *(pytest.param(task, divisions, id=task) for task, divisions in FEW.items()),
     *(pytest.param(task, ALL, marks=pytest.mark.slow, id=f"{task}-all") for task in OFFLINE),
+    *(pytest.param(task, ("2x1", "8x3"), marks=pytest.mark.slow, id=task) for task in TINY),
 ]
 
 
@@ -46,8 +52,9 @@ def test_forty_steps_of_a_smooth_network_are_those_of_one_device(task: str) -> N
 
 
 def test_every_task_without_a_download_is_divided() -> None:
-    there = {task for task in overrides.tasks("batch") if not task.startswith(("mnist", "fashion", "cifar", "table"))}
-    assert there == set(OFFLINE)
+    elsewhere = ("mnist", "fashion", "cifar", "shallue2018/", "table")
+    there = {task for task in overrides.tasks("batch") if not task.startswith(elsewhere)}
+    assert there == {*OFFLINE, *TINY, *NORMALIZED}
 
 
 @pytest.mark.parametrize(

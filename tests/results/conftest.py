@@ -1,5 +1,7 @@
 """Stores of numbers that are functions of (trial, step): two agree on what both hold."""
 
+import functools
+import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -14,8 +16,47 @@ from results.plans.batch_study import BatchStudy
 from results.plans.plan import Plan
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
+from results.storage import commits
 
 MLPERF = {"licence": "Apache-2.0", "citation": "MLCommons, github.com/mlcommons/logging"}
+
+
+@pytest.fixture(scope="session")
+def same_values() -> Callable[[Path | UPath, Path | UPath], None]:
+    """Compares two stores or releases, study by study, value by value, with the bits of every float."""
+
+    def compare(one: Path | UPath, other: Path | UPath) -> None:
+        ours, theirs = ({commit.name: commit for commit in store.catalogue(folder)} for folder in (one, other))
+        assert ours.keys() == theirs.keys()
+        for name, commit in ours.items():
+            for field in ("plan", "trials", "repeats", "ledger", "metrics"):
+                assert getattr(commit, field) == getattr(theirs[name], field), (name, field)
+            for table in schema.COLUMNS:
+                rows, others = commits.read_table(commit, table), commits.read_table(theirs[name], table)
+                assert sorted(rows.column_names) == sorted(others.column_names)
+                for column in rows.column_names:
+                    a, b = rows[column], others[column]
+                    assert a.type == b.type and a.is_null().equals(b.is_null()), (name, column)
+                    if pa.types.is_floating(a.type):
+                        assert a.to_numpy().tobytes() == b.to_numpy().tobytes(), (name, column)
+                    else:
+                        assert a.to_pylist() == b.to_pylist(), (name, column)
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def stored_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Unpacks a release of older software, which nobody is to change: 0.1 or 0.2."""
+
+    @functools.cache
+    def unpack(version: str) -> Path:
+        folder = tmp_path_factory.mktemp("stored")
+        with zipfile.ZipFile(Path(__file__).parent / "stored" / f"release-{version}.zip") as packed:
+            packed.extractall(folder)
+        return folder / f"release-{version}"
+
+    return unpack
 
 
 @pytest.fixture(scope="session")

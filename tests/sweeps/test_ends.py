@@ -41,6 +41,7 @@ if __name__ == "__main__":
 """
 # Every other trial diverges at once; the others go on in spans that double, up to minutes.
 LINE = (
+    "yes=true",  # whatever that may cost
     "optimizer=sgd",
     "+optimizer.space.learning_rate.values=[1.0e30,0.01]",
     *(f"optimizer.space.learning_rate.{end}=null" for end in ("low", "high")),

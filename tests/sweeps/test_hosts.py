@@ -1,6 +1,7 @@
 """Several hosts that run every study together: real processes, which exchange their sums by Gloo."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -194,13 +195,17 @@ def test_a_host_that_stood_still_writes_nothing_and_ends(tmp_path: Path, which: 
 
 @pytest.mark.slow
 def test_a_host_that_never_comes_is_one_line() -> None:
-    here, *others = started(WHOLE, Path("never"))
-    for other in others:
-        other.kill()
-        other.communicate()
-    out, _ = here.communicate(timeout=90)
-    assert here.returncode == exit_codes.INVALID
-    assert "error: not all hosts of 2 at 127.0.0.1:" in out
+    here, second, third = started(WHOLE, Path("never"), 3)
+    third.kill()
+    third.communicate()
+    began = time.monotonic()
+    for each, index in ((here, 0), (second, 1)):
+        out, _ = each.communicate(timeout=90)
+        assert each.returncode == exit_codes.INVALID
+        assert f"host {index} of 3, coordinator 127.0.0.1:" in out
+        (line,) = [line for line in out.splitlines() if line.startswith("error: ")]
+        assert re.match(r"error: host 2 of 3 did not come to 127\.0\.0\.1:\d+ within 30 s: .*firewall\?$", line)
+    assert time.monotonic() - began < 60
     assert not Path("never").exists()
 
 
@@ -213,8 +218,11 @@ def test_a_host_that_never_comes_is_one_line() -> None:
         (("launcher.coordinator=here:1",), "launcher.hosts"),
         (("launcher.coordinator=here:1", "launcher.hosts=1", "launcher.host=0"), "launcher=local"),
         (("launcher.coordinator=here:1", "launcher.hosts=2", "launcher.host=2"), "0 to 1"),
-        (("launcher.coordinator=auto", "launcher.hosts=2"), "by itself"),
-        (("launcher.coordinator=here:1", "launcher.heartbeat_seconds=0"), "heartbeat_seconds"),
+        (("launcher.coordinator=auto", "launcher.hosts=2"), "no TPU pod, SLURM, Open MPI or indexed job"),
+        (
+            ("launcher.coordinator=here:1", "launcher.hosts=2", "launcher.host=0", "launcher.heartbeat_seconds=0"),
+            "heartbeat_seconds",
+        ),
         (
             ("launcher.coordinator=here:1", "launcher.hosts=2", "launcher.host=0", "task=webgraph_synthetic"),
             "checkpoint_dir",

@@ -17,7 +17,6 @@ from results.plans.kinds import from_plan
 from sweeps import overrides, planning, readers
 from sweeps.planning import Request
 from sweeps.run import run_study
-from workloads import registry
 
 
 def request(*words: str, folder: Path | str = "results/local") -> Request:
@@ -136,21 +135,26 @@ def test_several_targets_and_whole_runs() -> None:
 NETWORKS = overrides.tasks("batch")
 
 
-@pytest.mark.parametrize("task", NETWORKS)
-@pytest.mark.parametrize("optimizer", overrides.options("optimizer"))
-def test_every_task_goes_with_every_optimizer(
-    task: str, optimizer: str, choosing: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, row in registry.DATASETS.items():  # as if all data were there
-        monkeypatch.setitem(registry.DATASETS, name, row._replace(check=lambda: None))
-    (study,) = request(*choosing(task), f"optimizer={optimizer}", "batch_size=8").studies
+EVERY = list(itertools.product(NETWORKS, overrides.options("optimizer")))
+
+
+@pytest.mark.parametrize(  # each task and each optimizer at least once, and a slow test of every pair
+    ("task", "optimizer"),
+    [
+        pair if number % 7 == 0 or "digits_fc" in pair else pytest.param(*pair, marks=pytest.mark.slow)
+        for number, pair in enumerate(EVERY)
+    ],
+)
+def test_every_task_goes_with_every_optimizer(task: str, optimizer: str, choosing: Callable[[str], list[str]]) -> None:
+    (study,) = request(*choosing(task), f"optimizer={optimizer}", "batch_size=32").studies
     assert study.optimizer == optimizer
 
 
 def test_absent_data_are_a_line_that_names_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    asked = request("task.dataset=mnist")  # a plan needs no data
     with pytest.raises(BadInput, match=r"python -m workloads.prepare mnist"):
-        request("task.dataset=mnist")
+        planning.make_ready(asked, asked.studies, print)
 
 
 def test_evaluations_cost_no_more_than_their_share() -> None:
@@ -171,12 +175,18 @@ def test_an_endless_stream_has_no_epochs_and_takes_any_batch_size() -> None:
         request("task=noisy_quadratic", "task.budget.epochs=2")
 
 
-@pytest.mark.parametrize("preset", overrides.options("experiment"))
+SINGLE = [preset for preset in overrides.options("experiment") if overrides.united(preset) == [preset]]
+
+
+@pytest.mark.parametrize("preset", SINGLE)
 def test_every_preset_is_a_valid_sweep(preset: str) -> None:
-    batch = [] if preset.startswith("alx2022/") else ["batch_size=8"]
-    assert len(request(f"+experiment={preset}", *batch, "-m").studies) > (
-        preset not in ("alx2022/tuning", "published/many")
-    )
+    batch = [] if preset.startswith(("alx2022/", "layouts/")) else ["batch_size=64,128"]
+    studies = request(f"+experiment={preset}", *batch, "-m").studies
+    assert len(studies) > (preset != "alx2022/tuning")
+
+
+def test_presets_unite_presets_that_are_there() -> None:
+    assert {name for preset in overrides.options("experiment") for name in overrides.united(preset)} == {*SINGLE}
 
 
 def test_a_study_does_not_grow_on_another_backend_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,10 @@ def shared(folder: Path) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
     return measured.set_index(["trial", "step"]), best
 
 
-@pytest.mark.parametrize(("pruning", "stop"), [("off", "target"), ("off", "budget"), ("exact", "target")])
+@pytest.mark.parametrize(
+    ("pruning", "stop"),
+    [pytest.param("off", "target", marks=pytest.mark.slow), ("off", "budget"), ("exact", "target")],
+)
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_kill_at_any_round_changes_no_result(
     make_study: Callable[..., BatchStudy], tmp_path: Path, small_calls: None, pruning: str, stop: str, every: int

@@ -65,7 +65,7 @@ def test_the_gradient_has_the_mask_of_the_value() -> None:
 
 
 def test_a_transformer_drops_in_training_alone_and_by_its_keys() -> None:
-    model = registry.MODELS["transformer_base"](classes=7, layers=2, d_model=8, heads=2, d_ff=16, dropout=0.3)
+    model = registry.MODELS["transformer_decoder"](classes=7, layers=2, d_model=8, heads=2, d_ff=16, dropout=0.3)
     tokens = np.random.default_rng(0).integers(0, 7, (4, 5), np.int32)
     params, state = jax.jit(model.init)(jax.random.key(0), tokens)
 

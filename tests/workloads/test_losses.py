@@ -96,3 +96,33 @@ def test_a_product_computes_its_matrix_products_once() -> None:
 
     text = jax.jit(jax.grad(loss, (0, 1))).lower(*shapes).as_text()
     assert text.count("dot_general") == 3
+
+
+def test_average_precision_is_scikit_learns_and_its_sums_may_be_taken_in_parts() -> None:
+    from sklearn.metrics import average_precision_score
+
+    random = np.random.default_rng(4)
+    labels = (random.random((60, 7)) < 0.2).astype(np.uint8)
+    logits = (random.normal(size=(60, 7)) + 1.5 * labels).astype(np.float32)
+    metric = losses.AVERAGE_PRECISION_ERROR
+    expected = 1 - average_precision_score(labels.ravel(), logits.ravel())
+    whole = metric.finish(metric.sums(logits, labels, None))
+    assert float(whole) == pytest.approx(expected, abs=2e-3)  # scores of one bin count as equal
+    weights = np.arange(60) < 50
+    parts = [
+        metric.sums(logits[i : i + 20], labels[i : i + 20], weights[i : i + 20].astype(np.float32)) for i in (0, 20, 40)
+    ]
+    kept = 1 - average_precision_score(labels[:50].ravel(), logits[:50].ravel())
+    assert float(metric.finish(sum(parts))) == pytest.approx(kept, abs=2e-3)
+
+
+def test_sigmoid_cross_entropy_is_that_of_plain_numpy_summed_over_classes() -> None:
+    random = np.random.default_rng(5)
+    labels = (random.random((9, 4)) < 0.5).astype(np.uint8)
+    logits = random.normal(size=(9, 4)) * 5
+    for smoothing in (0.0, 0.1):
+        q = (1 - smoothing) * labels + smoothing / 2
+        p = 1 / (1 + np.exp(-logits))
+        expected = -(q * np.log(p) + (1 - q) * np.log(1 - p)).sum(axis=1)
+        ours = losses.sigmoid_cross_entropy(np.float32(logits), labels, np.float32(smoothing))
+        np.testing.assert_allclose(np.mean(ours, axis=1), expected, rtol=1e-5)

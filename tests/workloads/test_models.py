@@ -1,4 +1,5 @@
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from jax import lax
 
 from workloads import registry
 from workloads.losses import product, softmax_cross_entropy
+from workloads.models.sizes import SIZES
 from workloads.workload import Model
 
 CLASSES = 11
@@ -61,10 +63,28 @@ CASES = [
         (49 * 3 + 2) * 4 + 2 * (13 * 4**2 + 12 * 4) + (4 + 16) * 4 + 4 * 16 + 8 * 4 + 17 * CLASSES,
     ),
     Case(
-        "transformer_base",
+        "transformer_decoder",
         {"layers": 2, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1},
         tokens(6, 5),
         CLASSES * 8 + 2 * (4 * 8**2 + 2 * 8 * 16 + 16 + 5 * 8) + 2 * 8,
+    ),
+    Case(
+        "resnet_basic",
+        {"blocks": [1, 2], "width": 4, "norm": "group"},
+        images(6, 8, 8, 3),
+        27 * 4 + 2 * (8 + 36 * 4) + (8 + 36 * 8 + 16 + 72 * 8) + 2 * (16 + 72 * 8) + 16 + 9 * CLASSES,
+    ),
+    Case(
+        "vgg",
+        {"stages": [[4], [6, 8]], "widths": [16], "dropout": 0.1},
+        images(6, 8, 8, 3),
+        28 * 4 + 37 * 6 + 55 * 8 + (2 * 2 * 8 + 1) * 16 + 17 * CLASSES,
+    ),
+    Case(
+        "lstm_projected",
+        {"d_model": 8, "width": 12, "dropout": 0.1},
+        tokens(6, 5),
+        CLASSES * 8 + 4 * 12 * (2 * 8 + 1) + 12 * 8,
     ),
 ]
 every_case = pytest.mark.parametrize("index", range(len(CASES)), ids=[case.model for case in CASES])
@@ -104,7 +124,8 @@ def build(index: int) -> Built:
 
 
 def test_every_network_has_a_case() -> None:
-    assert {case.model for case in CASES} == set(registry.MODELS) - {"quadratic"}  # which gives losses, not logits
+    families = set(registry.MODELS) - set(SIZES)
+    assert {case.model for case in CASES} == families - {"quadratic"}  # which gives losses, not logits
 
 
 @every_case
@@ -149,7 +170,7 @@ def test_training_learns_and_a_compiled_loop_changes_nothing(index: int) -> None
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4), looped, alone)
 
 
-@pytest.mark.parametrize("model", ["transformer", "transformer_base", "lstm"])
+@pytest.mark.parametrize("model", ["transformer", "transformer_decoder", "lstm", "lstm_projected"])
 def test_logits_depend_on_no_later_token(model: str) -> None:
     case, _, apply, _, params, _ = build([case.model for case in CASES].index(model))
     before = apply(params, case.inputs)
@@ -185,11 +206,20 @@ def test_logits_depend_on_no_later_token(model: str) -> None:
         ("resnet", {"blocks": [2], "width": 8, "norm": "ghost", "group": 1}),
         ("resnet", {"blocks": [2], "width": 8, "norm": "ghost", "group": None}),
         ("resnet", {"blocks": [2], "width": 8, "norm": "group", "group": 32}),
-        ("transformer_base", {"layers": 0, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1}),
-        ("transformer_base", {"layers": 1, "d_model": 8, "heads": 3, "d_ff": 16, "dropout": 0.1}),
-        ("transformer_base", {"layers": 1, "d_model": 8, "heads": 2, "d_ff": "16", "dropout": 0.1}),
-        ("transformer_base", {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 1}),
-        ("transformer_base", {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": "0.1"}),
+        ("transformer_decoder", {"layers": 0, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 0.1}),
+        ("transformer_decoder", {"layers": 1, "d_model": 8, "heads": 3, "d_ff": 16, "dropout": 0.1}),
+        ("transformer_decoder", {"layers": 1, "d_model": 8, "heads": 2, "d_ff": "16", "dropout": 0.1}),
+        ("transformer_decoder", {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": 1}),
+        ("transformer_decoder", {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16, "dropout": "0.1"}),
+        ("resnet_basic", {"blocks": [], "width": 8, "norm": "none"}),
+        ("resnet_basic", {"blocks": [1], "width": 0, "norm": "none"}),
+        ("resnet_basic", {"blocks": [1], "width": 8, "norm": "ghost"}),
+        ("vgg", {"stages": [8], "widths": [8], "dropout": 0.5}),
+        ("vgg", {"stages": [[]], "widths": [8], "dropout": 0.5}),
+        ("vgg", {"stages": [[8]], "widths": "8", "dropout": 0.5}),
+        ("vgg", {"stages": [[8]], "widths": [8], "dropout": 1.0}),
+        ("lstm_projected", {"d_model": 8, "width": 0, "dropout": 0.0}),
+        ("lstm_projected", {"d_model": 8, "width": 8, "dropout": -0.1}),
     ],
 )
 def test_senseless_options_are_refused_in_one_line(model: str, options: dict[str, Any]) -> None:
@@ -235,19 +265,98 @@ def test_resnet_50_has_the_parameters_of_he_et_al(norm: str) -> None:
     assert model.group == group
 
 
-def test_the_base_transformer_has_the_parameters_of_its_matrices() -> None:
-    V, D, F, layers, T = 32_768, 512, 2048, 6, 256
-    model = registry.MODELS["transformer_base"](classes=V, layers=layers, d_model=D, heads=8, d_ff=F, dropout=0.1)
-    tokens = jax.ShapeDtypeStruct((1, T), np.int32)
-    params, state = jax.eval_shape(model.init, jax.random.key(0), tokens)
+MNIST, CIFAR, IMAGENET, TEXT = (28, 28, 1), (32, 32, 3), (224, 224, 3), (256,)
+V = 32_768
+
+
+def fully_connected_parameters(*widths: int) -> int:
+    layers = (784, *widths, 10)
+    return sum((i + 1) * o for i, o in itertools.pairwise(layers))
+
+
+def decoder_parameters(layers: int, D: int, F: int) -> int:
     norm, attention, feed_forward = 2 * D, 4 * D * D, D * F + F + F * D + D
-    assert (
-        sum(leaf.size for leaf in jax.tree.leaves(params))
-        == (V * D + layers * (norm + attention + norm + feed_forward) + norm)
-        == 35_680_256
-    )
-    outputs, _ = jax.eval_shape(functools.partial(model.apply, keys=None, train=False), params, state, tokens)
-    assert (outputs.features.shape, outputs.kernel.shape) == ((1, T, D), (D, V))
+    return V * D + layers * (norm + attention + norm + feed_forward) + norm
+
+
+# Parameters of each named model, by sums over its matrices; numbers are those that others publish.
+NAMED: dict[str, tuple[tuple[int, ...], int, int]] = {
+    "fc_1024": (MNIST, 10, fully_connected_parameters(1024)),
+    "fc_1024_1024": (MNIST, 10, fully_connected_parameters(1024, 1024)),
+    "fc_64_64_64": (MNIST, 10, fully_connected_parameters(64, 64, 64)),
+    "fc_128_128_128": (MNIST, 10, fully_connected_parameters(128, 128, 128)),
+    "fc_256_256_256": (MNIST, 10, fully_connected_parameters(256, 256, 256)),
+    "fc_512_512_512": (MNIST, 10, fully_connected_parameters(512, 512, 512)),
+    "fc_1024_1024_1024": (MNIST, 10, fully_connected_parameters(1024, 1024, 1024)),
+    "fc_2048_2048_2048": (MNIST, 10, fully_connected_parameters(2048, 2048, 2048)),
+    "simple_cnn_narrow": (MNIST, 10, 10 * 16 + 145 * 32 + (49 * 32 + 1) * 512 + 513 * 10),
+    "simple_cnn_base": (MNIST, 10, 10 * 32 + 289 * 64 + (49 * 64 + 1) * 1024 + 1025 * 10),
+    "simple_cnn_wide": (MNIST, 10, 10 * 64 + 577 * 128 + (49 * 128 + 1) * 2048 + 2049 * 10),
+    "resnet_8": (
+        CIFAR,
+        10,
+        28 * 16 + 2 * 145 * 16 + (145 + 289) * 32 + (289 + 577) * 64 + 65 * 10,
+    ),
+    "resnet_50": (IMAGENET, 1000, 25_557_032),
+    "vgg_11": (IMAGENET, 1000, 132_863_336),
+    "lstm_base": (TEXT, V, V * 512 + 4 * 2048 * (512 + 512 + 1) + 2048 * 512),
+    "transformer_base": (TEXT, V, decoder_parameters(6, 512, 2048)),
+    "transformer_narrow_and_shallow": (TEXT, V, decoder_parameters(2, 256, 1024)),
+    "transformer_shallow": (TEXT, V, decoder_parameters(2, 512, 2048)),
+    "transformer_wide": (TEXT, V, decoder_parameters(6, 1024, 4096)),
+}
+
+
+@pytest.mark.parametrize("name", list(SIZES))
+def test_models_by_name_have_the_parameters_of_their_matrices(name: str) -> None:
+    shape, classes, parameters = NAMED[name]
+    model = registry.MODELS[name](classes=classes)
+    assert registry.model_options(name) == ()
+    inputs = jax.ShapeDtypeStruct((1, *shape), np.int32 if shape == TEXT else np.float32)
+    params, state = jax.eval_shape(model.init, jax.random.key(0), inputs)
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameters
+    outputs, _ = jax.eval_shape(functools.partial(model.apply, keys=None, train=False), params, state, inputs)
+    if shape == TEXT:
+        assert (outputs.features.shape[:2], outputs.kernel.shape[1]) == ((1, 256), V)
+    else:
+        assert (outputs.shape, outputs.dtype) == ((1, classes), np.float32)
+
+
+def test_the_base_transformer_has_as_many_parameters_as_published_twins() -> None:
+    assert decoder_parameters(6, 512, 2048) == 35_680_256
+    assert NAMED["resnet_8"][2] == 75_050
+
+
+def test_lstm_projected_is_the_recurrence_in_plain_numpy() -> None:
+    """Of Sak et al. (2014) with the forget gate's bias of 1, in float64, from the definition."""
+    case, _, apply, _, params, _ = build([case.model for case in CASES].index("lstm_projected"))
+    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)["params"]
+    embedding, W = p["Embed_0"]["embedding"], case.options["width"]
+
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-x))
+
+    memory, h = np.zeros((6, W)), np.zeros((6, 8))
+    for t in range(case.inputs.shape[1]):
+        x = embedding[case.inputs[:, t]] * np.sqrt(8)
+        gates = x @ p["Dense_0"]["kernel"] + p["Dense_0"]["bias"] + h @ p["recurrent"]
+        write, keep, new, show = (gates[:, i * W : (i + 1) * W] for i in range(4))
+        memory = sigmoid(keep + 1) * memory + sigmoid(write) * np.tanh(new)
+        h = (sigmoid(show) * np.tanh(memory)) @ p["projection"]
+        np.testing.assert_allclose(apply(params, case.inputs)[:, t], h @ embedding.T, rtol=1e-4, atol=1e-5)
+
+
+def test_resnet_basic_has_shortcuts_of_every_second_place_and_zeros_in_new_channels() -> None:
+    """With the second convolutions at zero, as fresh networks without norms have them, blocks are their shortcuts."""
+    x = images(6, 8, 8, 3)
+    model = registry.MODELS["resnet_basic"](classes=CLASSES, blocks=[1, 2], width=4, norm="none")
+    params, state = model.init(jax.random.key(0), x)
+    layers = params["params"]
+    assert not np.any(layers["Conv_2"]["kernel"]) and np.any(layers["Conv_1"]["kernel"])
+    x_BxHxWx4 = nn.relu(nn.Conv(4, (3, 3)).apply({"params": layers["Conv_0"]}, x))
+    x_Bx4 = np.asarray(x_BxHxWx4)[:, ::2, ::2].mean(axis=(1, 2))
+    logits = nn.Dense(CLASSES).apply({"params": layers["Dense_0"]}, np.pad(x_Bx4, ((0, 0), (0, 4))))
+    np.testing.assert_allclose(logits_of(model, state, params, x), logits, rtol=1e-4, atol=1e-5)
 
 
 @every_case

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import re
 import subprocess
 import sys
@@ -194,3 +195,127 @@ def test_looking_for_data_imports_neither_tfds_nor_jax() -> None:
     code += "print([m for m in ('tensorflow_datasets', 'jax') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def tar(members: dict[str, bytes], mode: str = "w") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def write_streamed_originals(name: str, manual: Path) -> None:
+    """Small files in the forms in which the originals are published: 8 training and 4 further examples."""
+    from tests.workloads import streamed
+
+    manual.mkdir(parents=True)
+    if name == "imagenet2012":
+        classes = {f"{wnid}.tar": tar({f"{wnid}_{i}.JPEG": streamed.jpeg(i) for i in range(4)}) for wnid in WNIDS}
+        (manual / "ILSVRC2012_img_train.tar").write_bytes(tar(classes))
+        names = [f"ILSVRC2012_val_{i + 1:08}.JPEG" for i in range(4)]
+        images = {one: streamed.jpeg(i) for i, one in reversed([*enumerate(names)])}
+        (manual / "ILSVRC2012_img_val.tar").write_bytes(tar(images))
+    elif name == "lm1b":
+        top = "1-billion-word-language-modeling-benchmark-r13output"
+        texts = {
+            f"{top}/training-monolingual.tokenized.shuffled/news.en-00001-of-00100": range(8),
+            f"{top}/heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050": range(8, 12),
+            f"{top}/README": range(1),
+        }
+        lines = {path: "\n".join(map(streamed.text, those)).encode() + b"\n" for path, those in texts.items()}
+        (manual / f"{top}.tar.gz").write_bytes(tar(lines, "w:gz"))
+    else:
+        for split, count in (("train", 8), ("validation", 4)):
+            pages = [
+                {"text": streamed.text(i), "url": f"https://example.org/{i}", "timestamp": "2019-04-25T12:57:54Z"}
+                for i in range(count)
+            ]
+            for part in range(2):
+                lines = "\n".join(json.dumps(page) for page in pages[part::2])
+                (manual / f"c4-{split}.{part:05}-of-00002.json.gz").write_bytes(gzip.compress(lines.encode()))
+
+
+WNIDS = ("n01440764", "n01443537")
+
+
+@pytest.mark.parametrize("name", ["imagenet2012", "lm1b", "c4/en"])
+def test_streamed_originals_become_files_that_load(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.download.download_manager import DownloadManager
+
+    from workloads import preparable
+    from workloads.datasets import streamed_images, streamed_text
+
+    pytest.importorskip("sentencepiece")
+    monkeypatch.setattr(DownloadManager, "_register_or_validate_checksums", lambda self, **known: None)
+    monkeypatch.setitem(preparable._STREAMED_BYTES, name, (1000, 1000))
+    for module in (streamed_images, streamed_text):
+        for user, of in module.SOURCES.items():
+            sizes = {"train_examples": 8, "validation_examples": 4}
+            sizes |= {"vocabulary": 315, "learned_from": 8} if module is streamed_text else {}
+            monkeypatch.setitem(module.SOURCES, user, of._replace(**sizes))
+    write_streamed_originals(name, tmp_path / "downloads" / "manual" / name)
+    assert prepare.main([name, "--data-dir", str(tmp_path)]) == 0
+    assert f"{name} is ready" in capsys.readouterr().out
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    users = [u for m in (streamed_images, streamed_text) for u, of in m.SOURCES.items() if of.files == name]
+    rows = [*tfds.data_source(name, split="train", data_dir=tmp_path)]
+    assert len(rows) == 8
+    if name == "imagenet2012":
+        labels = {one["file_name"].decode(): int(one["label"]) for one in rows}
+        assert labels == {f"{wnid}_{i}.JPEG": at for at, wnid in enumerate(WNIDS) for i in range(4)}
+        held = {
+            one["file_name"].decode(): int(one["label"])
+            for one in tfds.data_source(name, split="validation", data_dir=tmp_path)
+        }
+        first = {f"ILSVRC2012_val_{i + 1:08}.JPEG": label for i, label in enumerate((65, 970, 230, 809))}
+        assert held == first  # sea snake, alp, Shetland sheepdog, soup bowl
+        assert sorted(np.load(tmp_path / "imagenet2012" / "5.1.0" / "rows-2-train.npy")) == [
+            row for row, one in enumerate(rows) if one["label"] % 2 == 0
+        ]
+    else:
+        from tests.workloads import streamed
+
+        assert {one["text"].decode() for one in rows} == {
+            streamed.text(i).strip() if name == "lm1b" else streamed.text(i) for i in range(8)
+        }
+    assert prepare.main([users[0]]) == 0
+    assert "already there" in capsys.readouterr().out
+    made = next(iter([*(tmp_path / name).rglob("*.model"), *(tmp_path / name).rglob("rows*")]))
+    before = made.read_bytes()
+    made.unlink()
+    assert prepare.main([name]) == 0
+    assert made.read_bytes() == before
+
+
+def test_what_has_to_be_downloaded_by_hand_says_so_and_sizes_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from workloads import preparable
+
+    free = prepare.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=10**9))
+    assert prepare.main(["open_images_v4", "--data-dir", str(tmp_path)]) == 1
+    told = capsys.readouterr()
+    assert told.out.startswith("open_images_v4/200k: 1,743,042 images, 607 GB to download, about 80.0 GB")
+    assert "needs 767 GB of disk" in told.err
+    monkeypatch.setitem(preparable._STREAMED_BYTES, "imagenet2012", (1000, 1000))
+    assert prepare.main(["imagenet_half_images", "--data-dir", str(tmp_path)]) == 1
+    assert "ILSVRC2012_img_train.tar is not there; register on image-net.org" in capsys.readouterr().err
+
+
+def test_images_of_open_images_are_made_smaller() -> None:
+    from PIL import Image
+
+    from tests.workloads import streamed
+    from workloads.datasets import streamed_originals
+
+    for size in ((1000, 800), (300, 200)):
+        with Image.open(io.BytesIO(streamed_originals.smaller(streamed.jpeg(1, size)))) as image:
+            assert abs(image.width * image.height - min(200_000, size[0] * size[1])) < 1000
+            assert image.width / image.height == pytest.approx(size[0] / size[1], rel=0.01)

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 
 from results.bad_input import BadInput
-from workloads import registry
+from workloads import losses, registry
 from workloads.models.fully_connected import fully_connected
+from workloads.preparable import prepared_as
 from workloads.workload import shapes_of
 
 
@@ -17,7 +18,7 @@ def test_data_sets_are_what_the_registry_says(name: str) -> None:
     except BadInput as error:
         absent = str(error)
     if absent:
-        assert f"python -m workloads.prepare {name}" in absent
+        assert f"python -m workloads.prepare {prepared_as(name)}" in absent
         return
     assert row.version()
     splits = row.load()
@@ -29,7 +30,7 @@ def test_data_sets_are_what_the_registry_says(name: str) -> None:
         examples = getattr(splits, split)
         assert len(examples.labels) == len(examples.inputs)
         assert examples.inputs.dtype in (np.float32, np.int32, np.uint8)
-        assert examples.labels.dtype == np.int32
+        assert examples.labels.dtype == (np.uint8 if row.metrics is losses.MULTI_LABEL else np.int32)
         assert examples.labels.min() >= 0
         assert examples.labels.max() < max(row.classes, 1)
 

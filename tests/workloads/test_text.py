@@ -33,8 +33,8 @@ def test_every_tenth_window_is_held_out() -> None:
     places = [every[::10].index(window) for window in windows(SPLITS.validation)]
     assert len(places) == text.VALIDATION_EXAMPLES
     assert places == sorted(places)
-    assert places[0] <= len(every[::10]) * 0.01
-    assert places[-1] >= len(every[::10]) * 0.99
+    assert places[0] <= len(every[::10]) * 0.02
+    assert places[-1] >= len(every[::10]) * 0.98
 
 
 def test_no_validation_window_is_in_the_training_text() -> None:

@@ -3,6 +3,7 @@
 Records are parsed here and not by TFDS, whose decoding takes six times as long; neither needs TensorFlow.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from results.bad_input import BadInput
 from workloads.factorization.ratings import file_digest
 
 BATCH = 4096  # records read at once
-KeyedExamples = Iterator[tuple[int, dict[str, Any]]]  # as a builder of TFDS yields them: key and features
+KeyedExamples = Iterator[tuple[int | str, dict[str, Any]]]  # as a builder of TFDS yields them: key and features
 
 
 def data_dir() -> Path:
@@ -55,6 +56,23 @@ def check(name: str, place: Path, splits: Sequence[str]) -> None:
         )
     what = "holds no complete array_record files" if place.exists() else "does not exist"
     raise BadInput(f"{name} is not here: {place} {what}; run python -m workloads.prepare {name}")
+
+
+def check_file(name: str, file: Path) -> None:
+    """Raises BadInput unless a file that is made beside those of a data set is there."""
+    if not file.is_file():
+        raise BadInput(f"{file} is not there yet; run python -m workloads.prepare {name}")
+
+
+def check_count(name: str, place: Path, split: str, fewest: int) -> None:
+    """Raises BadInput if a split has fewer records than are wanted; reads what TFDS says of the files."""
+    splits = json.loads((place / "dataset_info.json").read_text())["splits"]
+    count = sum(int(length) for one in splits if one["name"] == split for length in one["shardLengths"])
+    if count < fewest:
+        raise BadInput(
+            f"{place} holds {count} examples of {split}, not {fewest}; delete it and run python -m workloads.prepare "
+            f"{name}"
+        )
 
 
 def digest(name: str, place: Path, splits: Sequence[str]) -> str:

@@ -44,6 +44,31 @@ def digits() -> Splits:
     )
 
 
+TAGS = {"loop": (0, 4, 6, 8, 9), "odd": (1, 3, 5, 7, 9), "above four": (5, 6, 7, 8, 9), "prime": (2, 3, 5, 7)}
+
+
+def digit_tags() -> Splits:
+    """The images of ``digits`` with as many labels as there are TAGS, uint8[N, TAGS]: 1 where the digit has a tag."""
+    have = np.array([[digit in those for those in TAGS.values()] for digit in range(10)], np.uint8)
+    train, validation, _ = digits()
+    assert train is not None
+    return Splits(
+        Examples(train.inputs, have[train.labels]), Examples(validation.inputs, have[validation.labels]), None
+    )
+
+
+def tag_shapes() -> Splits:
+    """The shapes of what ``digit_tags`` gives."""
+    image, label = ArrayShape((8, 8, 1), np.dtype(np.float32)), ArrayShape((len(TAGS),), np.dtype(np.uint8))
+    return workload.shapes((TRAIN_EXAMPLES, VALIDATION_EXAMPLES, None), image, label)
+
+
+@functools.cache
+def tag_version() -> str:
+    """The version of the images, their tags and their split."""
+    return content(digit_tags())
+
+
 def shapes() -> Splits:
     """The shapes of what ``digits`` gives."""
     image, label = ArrayShape((8, 8, 1), np.dtype(np.float32)), ArrayShape((), np.dtype(np.int32))

@@ -45,29 +45,41 @@ SOURCES: dict[str, TfdsImages] = {
     "fashion_mnist": TfdsImages("3.0.1", 55_000, 5_000, 10_000, 30_878_645, 40_000_000, (28, 28, 1)),
     "cifar10": TfdsImages("3.0.2", 45_000, 5_000, 10_000, 170_052_171, 145_000_000, (32, 32, 3)),
 }
+# The first images of another data set's training split, in TFDS's order; validation and test are the same.
+SUBSETS: dict[str, tuple[str, int]] = {f"mnist_{n}": ("mnist", n) for n in (55_000, 27_500, 13_750, 6_875)}
 
 
 def load(name: str) -> Splits:
     """Reads a data set into memory.
 
     Args:
-      name: a key of SOURCES.
+      name: a key of SOURCES or SUBSETS.
 
     Returns:
       Splits with inputs uint8[N, H, W, C] and labels int32[N], in TFDS's order, which is shuffled.
     """
-    check(name)
-    return _read(name, folder(name), SOURCES[name])
+    of, source = _of(name)
+    check(of)
+    whole = _read(of, folder(of), SOURCES[of])
+    assert whole.train is not None
+    return whole._replace(train=Examples(*(array[: source.train_examples] for array in whole.train)))
 
 
 def version(name: str) -> str:
     """The version of the data, and the cut of their training split."""
-    return f"tfds:{SOURCES[name].version} train[:{SOURCES[name].train_examples}]"
+    source = _of(name)[1]
+    return f"tfds:{source.version} train[:{source.train_examples}]"
+
+
+def sizes(name: str) -> tuple[int, int]:
+    """How many examples there are of training and of validation."""
+    source = _of(name)[1]
+    return source.train_examples, source.validation_examples
 
 
 def shapes(name: str) -> Splits:
     """The shapes of what ``load`` gives; reads nothing."""
-    source = SOURCES[name]
+    source = _of(name)[1]
     image, label = ArrayShape(source.image, np.dtype(np.uint8)), ArrayShape((), np.dtype(np.int32))
     return workload.shapes((source.train_examples, source.validation_examples, source.test_examples), image, label)
 
@@ -79,7 +91,14 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 def check(name: str, within: Path | None = None) -> None:
     """Raises BadInput unless array_record files of both splits are there; looks at names of files alone."""
-    array_records.check(name, folder(name, within), ("train", "test"))
+    of, _ = _of(name)
+    array_records.check(of, folder(of, within), ("train", "test"))
+
+
+def _of(name: str) -> tuple[str, TfdsImages]:
+    """The data set whose files a name is read from, and how it is split."""
+    of, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
+    return of, SOURCES[of]._replace(train_examples=count)
 
 
 @functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row

@@ -18,7 +18,7 @@ from workloads import memory
 from workloads.datasets import array_records
 from workloads.factorization import pairs
 from workloads.factorization.pairs import Pairs
-from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, left_out, short
+from workloads.factorization.ratings import Ratings, RatingsSource, Size, evaluation, left_out, short
 
 VERSION = "1.0.0"  # of TFDS
 READER = 1  # counts the versions of what follows; part of the data's identity
@@ -63,7 +63,7 @@ def source(variant: str) -> RatingsSource:
     """The data set of a key of VARIANTS."""
     if variant not in VARIANTS:
         raise BadInput(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
-    calls = (functools.partial(call, variant) for call in (version, check, build))
+    calls = (functools.partial(call, variant) for call in (version, check, build, size))
     return RatingsSource(f"web_graph-{variant}", *calls)  # type: ignore[arg-type]
 
 
@@ -82,6 +82,12 @@ def version(variant: str) -> str:
     check_files(variant)
     digest = array_records.digest(f"web_graph/{variant}", folder(variant), READ)
     return short(READER, digest)
+
+
+def size(variant: str) -> Size:
+    """The size of a variant, as TFDS's catalog states it."""
+    row = VARIANTS[variant]
+    return Size(row.rows["train"], row.rows["train_t"], row.links)
 
 
 def needed_bytes(links: int, rows: int) -> int:

@@ -21,7 +21,7 @@ from results.bad_input import BadInput
 from workloads import memory
 from workloads.factorization.links import Links
 from workloads.factorization.pairs import MOST_IDS
-from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows
+from workloads.factorization.ratings import Ratings, RatingsSource, Size, random_bits, short, split_rows
 
 GENERATOR = 1  # counts the versions of what follows; part of the data's identity
 TOPIC = 16  # communities of a topic
@@ -93,6 +93,7 @@ def source(
         functools.partial(version, graph),
         functools.partial(check, graph),
         functools.partial(build, graph),
+        lambda: Size(rows, columns, links),
     )
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from results.als import Als
 from workloads.factorization import fused, solvers
@@ -166,13 +166,14 @@ def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
     return precise
 
 
-def compiler_options(mesh: Mesh) -> dict[str, Any] | None:
+def compiler_options(mesh: Mesh | AbstractMesh) -> dict[str, Any] | None:
     """Compiler options of the programs over ``mesh``.
 
     On a CPU LLVM's higher levels take longer and, with jaxlib 0.10.2, make gathers of vectors of 64 numbers so much
     slower that half-epochs take twice as long.
     """
-    return {"xla_backend_optimization_level": 1} if mesh.devices.flat[0].platform == "cpu" else None
+    there = not isinstance(mesh, AbstractMesh)  # which has no devices, and whose programs are not compiled
+    return {"xla_backend_optimization_level": 1} if there and mesh.devices.flat[0].platform == "cpu" else None
 
 
 def _over_rows(

@@ -13,7 +13,7 @@ from results import durable
 from results.bad_input import BadInput
 from workloads import caches
 from workloads.factorization.links import Links
-from workloads.factorization.ratings import Ratings, RatingsSource
+from workloads.factorization.ratings import Ratings, RatingsSource, Size
 
 FORMAT = 1  # of the folders, and part of their names
 PARTS = ("train", "history", "heldout")
@@ -60,6 +60,18 @@ def load(source: RatingsSource) -> Ratings:
             "SCALING_LIMITS_CACHE=DIR"
         ) from None
     return loaded._replace(remarks=remarks + loaded.remarks)
+
+
+def size(source: RatingsSource) -> Size | None:
+    """How large ratings are, told without reading them: by their source, or by files that are prepared already."""
+    told = source.size()
+    if told is not None:
+        return told
+    try:
+        train = _links(_place(source), "train", json.loads((_place(source) / "contents.json").read_text())["columns"])
+    except (BadInput, OSError, ValueError, KeyError, TypeError):
+        return None
+    return Size(train.row_count, train.column_count, len(train.columns))
 
 
 def _place(source: RatingsSource) -> Path:

@@ -45,6 +45,14 @@ class Ratings(NamedTuple):
         return (*self.remarks, *lines)
 
 
+class Size(NamedTuple):
+    """How large ratings are: rows and columns of training, and its links, about."""
+
+    rows: int
+    columns: int
+    links: int
+
+
 class RatingsSource(NamedTuple):
     """A data set of ratings: its builder, and metadata available without loading it.
 
@@ -54,12 +62,14 @@ class RatingsSource(NamedTuple):
       check: raises BadInput where ``build`` would, as far as that can be told without reading it all:
         among others where memory is too small.
       build: makes the ratings from the original data; slow, use ``prepared.load``.
+      size: how large they are, where that is known without the data; None where it is not.
     """
 
     name: str
     version: Callable[[], str]
     check: Callable[[], None]
     build: Callable[[], Ratings]
+    size: Callable[[], Size | None] = lambda: None
 
 
 def split_rows(links: Links, seed: int) -> tuple[Links, Links]:

@@ -34,8 +34,9 @@ def test_scaling_studies_make_epochs_speedup_and_recall(put, folder, tmp_path, c
         put({"seconds": 0.025 + 0.5 / cores + 0.001 * (cores - 1), "physical_cores": 16}, cores=cores)
     code, out, err = cli("figures", "--store", folder, "--out", tmp_path)
     stem = "epochs-webgraph_synthetic-d16-rotated_cg-float32"
-    assert (code, pictures(tmp_path)) == (0, [stem, "recall-webgraph_synthetic", "speedup-cpu"])
-    assert len(out.splitlines()) == 6
+    pay_off = "payoff_cores-webgraph_synthetic-matrix_factorization_16-als_rotated_cg-cpu"
+    assert (code, pictures(tmp_path)) == (0, [stem, pay_off, "recall-webgraph_synthetic", "speedup-cpu"])
+    assert len(out.splitlines()) == 8
     first, *others = SKIPPED
     named = ", ".join([first, *others])
     assert err == f"not drawn: {named}: --name {first}, or another of these, says why\n"
@@ -148,12 +149,12 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
     for size in (1, 2):
         publish(folder, plan(batch_size=size), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path / "batch")
-    assert err == "not drawn: optimizers, best_of: --name optimizers, or another of these, says why\n"
+    assert err == "not drawn: optimizers, best_of, payoff: --name optimizers, or another of these, says why\n"
     for cores in (1, 2):
         put(cores=cores)
     cli("figures", "--store", folder, "--out", tmp_path / "both")
     assert [stem.partition("-")[0] for stem in pictures(tmp_path / "both")] == [
-        *("epochs", "recall", "speedup", "steps_to_target", "summary")
+        *("epochs", "payoff_cores", "recall", "speedup", "steps_to_target", "summary")
     ]
 
 
@@ -169,7 +170,7 @@ def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put
     put()
     code, _, err = cli("figures", "--store", folder, "--out", tmp_path)
     assert (code, pictures(tmp_path)) == (0, ["recall-webgraph_synthetic"])
-    assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of: no study has a target; ")
+    assert err.startswith("not drawn: steps_to_target, optimizers, summary, best_of, payoff: no study has a target; ")
 
 
 def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder, tmp_path):
@@ -180,6 +181,6 @@ def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder,
         registry.write_all(folder, tmp_path / out, lambda made: None)
     assert dict(matplotlib.rcParams) == before
     files = sorted((tmp_path / "one").iterdir())
-    assert len(files) == 8
+    assert len(files) == 10
     for file in files:
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()

@@ -37,6 +37,8 @@ def test_every_figure_is_a_png_and_an_svg_and_nothing_else_is_left(drawn):
     stems.append("optimizers-digits-fully_connected_64-test_error-0.1")
     pages = [f"summary-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
     pages.append("best_of-digits-fully_connected_64-test_error-0.1")
+    *reported, untimed = reported  # nothing was timed in this store
+    assert untimed.what == "payoff"
     assert reported == [out / f"{stem}.{suffix}" for stem in stems + pages for suffix in ("png", "svg")]
     assert sorted(out.iterdir()) == sorted(reported)
     for stem in stems:
@@ -97,7 +99,7 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
         "seed=1",
     ]
     assert "critical batch size not identified" in said[0]
-    assert err == "not drawn: optimizers (2), best_of (2): --name optimizers, or another of these, says why\n"
+    assert err == "not drawn: optimizers (2), best_of (2), payoff: --name optimizers, or another of these, says why\n"
     workload = "digits · fully_connected_64, test_error ≤ 0.1"
     for name, why in (
         ("optimizers", "fewer than two optimizers have a curve"),

@@ -1,5 +1,6 @@
 """The eleven figures of Shallue et al. 2018, from an archive in the published format."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from analysis.figures import definitions, registry, shallue2018
 from analysis.fitting import curve_fits
 from analysis.plotting import steps
 from analysis.plotting.picture import Skipped
+from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.answers import Rule
+from sweeps import overrides, planning
 
 from ..conftest import Ran, plan, publish
 
@@ -40,6 +43,24 @@ def test_the_table_of_figures_is_that_of_the_notebook() -> None:
     assert definitions.targets("imagenet", "vgg_11", "nesterov_momentum") == [Target("validation_error", 0.35)]
     (epoch,) = {one.example_budget for one in figures[9][0, 0]}
     assert epoch == 30_301_028
+
+
+def test_every_line_is_found_where_its_preset_was_run(tmp_path: Path) -> None:
+    for preset in overrides.united("shallue2018/all"):
+        line = [f"+experiment={preset}", "batch_size=64", "trials=1", "-m", f"store={tmp_path}"]
+        (study,) = planning.request(overrides.command_line(line)).studies
+        assert isinstance(study, BatchStudy)
+        drawn = dict.fromkeys(study.space, (0.5,))
+        publish(tmp_path, study, {0: Ran([(1, 0.5)])}, (study.targets[0].metric,), drawn)
+    ours = shallue2018.name_workloads(workload_studies.of_store(tmp_path))
+    every = [one for panels in definitions.figures().values() for members in panels.values() for one in members]
+    found = {one.workload: shallue2018._workload(ours, one) for one in every}
+    assert [workload for workload, studies in found.items() if studies is None] == []
+    assert len({id(studies) for studies in found.values()}) == len(found)  # each its own
+    name = ("simple_cnn_base", "nesterov_momentum")
+    longer, plain = found["solution_quality/mnist", *name], found["mnist", *name]
+    assert longer and plain
+    assert longer.commits[0].plan["budget_steps"] > plain.commits[0].plan["budget_steps"]
 
 
 @pytest.mark.parametrize("number", sorted(definitions.TITLES))
@@ -176,3 +197,27 @@ def test_a_batch_size_that_all_are_relative_to_may_be_missing(
         "shallue2018/figure3, panel 'Fully Connected sizes on MNIST': FC-1024: no steps at batch size 2, "
         "which all are relative to" in told
     )
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 8])
+def test_every_panel_says_its_goal(held: list[workload_studies.WorkloadStudies], number: int) -> None:
+    (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
+    assert not isinstance(picture, Skipped)
+    for ax in picture.figure.axes:
+        (lines,) = [own for own in definitions.figures()[number].values() if own[0].title == ax.get_title(loc="left")]
+        (value,) = {one.value for one in lines}
+        told = 1 - (value or 0) if "precision" in lines[0].metric else value
+        assert ax.get_title(loc="right").endswith((f"< {told:g}", f"> {told:g}"))
+    assert ("Fashion MNIST: target 0.3 here" in picture.figure.texts[-1].get_text()) == (number == 8)
+
+
+@pytest.mark.parametrize("number", [5, 6])
+def test_legends_say_what_is_goal_and_what_critical_batch_size(
+    held: list[workload_studies.WorkloadStudies], number: int
+) -> None:
+    (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
+    assert not isinstance(picture, Skipped)
+    for ax in picture.figure.axes:
+        assert ax.get_legend().get_title().get_text() == "data, goal: critical batch size [90 % interval]"
+    labels = [text.get_text() for legend in picture.figure.legends for text in legend.get_texts()]
+    assert [label for label in labels if "the line is a fit" in label] == ["measured; the line is a fit"]

@@ -308,10 +308,10 @@ def test_a_phone_folds_the_sections_and_a_table_scrolls_in_its_box(browser: Brow
     try:
         browser.open()
         folds = "return [...document.querySelectorAll('.fold')].map((one) => one.open)"
-        assert browser.run(folds) == [False] * 6
+        assert browser.run(folds) == [False] * 7
         assert browser.run("return document.documentElement.scrollHeight") < 2000
         browser.run("document.querySelector('nav a[href=\"#ledger\"]').click()")
-        assert browser.run(folds) == [False, False, False, True, False, False]
+        assert browser.run(folds) == [False, False, False, False, True, False, False]
         browser.run("document.querySelector('#workloads summary').focus()")
         browser.keys("ENTER")
         assert browser.run(folds)[1]
@@ -332,7 +332,7 @@ def test_a_phone_folds_the_sections_and_a_table_scrolls_in_its_box(browser: Brow
         )
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browser.open()
-        assert browser.run(folds) == [True] * 6
+        assert browser.run(folds) == [True] * 7
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -101,7 +102,7 @@ def test_every_row_has_as_many_cells_as_its_table_has_columns(paged: Paged, seve
             counts[-1].append(0)
         elif name in ("th", "td"):
             counts[-1][-1] += 1
-    assert len(counts) == 6 and all(len(set(rows)) == 1 and len(rows) > 1 for rows in counts)
+    assert len(counts) == 7 and all(len(set(rows)) == 1 and len(rows) > 1 for rows in counts)
 
 
 def test_emulated_cores_are_named_and_on_no_curve(paged: Paged, several: Path) -> None:
@@ -230,11 +231,19 @@ def test_without_the_charts_a_line_says_how_to_get_them(
     )
 
 
-def test_a_release_gives_the_page_of_its_store(paged: Paged, swept: Path, tmp_path: Path) -> None:
+def test_a_release_gives_the_page_of_its_store_with_the_hashes_of_its_files(
+    paged: Paged, swept: Path, tmp_path: Path
+) -> None:
     from results.release import release
 
     assert release.export(swept, tmp_path / "release", lambda _: None) == 0
-    assert paged(tmp_path / "release").text == paged(swept).text
+    hashes = re.compile(r"<code>([0-9a-f]{64})</code>")
+    released, stored = (paged(folder).text for folder in (tmp_path / "release", swept))
+    assert hashes.sub("", released) == hashes.sub("", stored)
+    sums = dict(re.findall(r"^(\w+)  (\S+)$", (tmp_path / "release" / "SHA256SUMS").read_text(), re.M))
+    assert {sums[found] for found in hashes.findall(released)} == {
+        "studies.parquet", "trials.parquet", "measurements.parquet"
+    }  # fmt: skip
 
 
 def test_a_store_may_grow_while_it_is_read(

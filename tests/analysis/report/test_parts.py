@@ -83,6 +83,7 @@ def test_every_layer_of_every_chart_has_named_data() -> None:
         charts.steps(looks, (1, 8), (1, 8)),
         charts.cores(looks, (1, 8), (1, 8)),
         charts.courses(looks, "epoch", log=True),
+        charts.costs(looks, "measured step, ms", 0.5),
         charts.plane("α", "λ", (True, False), "Recall@20, test"),
     ]
     for spec in made:

@@ -54,9 +54,9 @@ def test_a_release_holds_what_it_lists_and_nothing_else(
     back = tmp_path / "back"
     assert merge.merge([place], back, print) == 0
     assert faults(back) == []
-    (place / "trials" / "extra").mkdir()
+    (place / "extra").mkdir()
     assert len(faults(place)) == 1
-    (place / "trials" / "extra" / "notes.txt").write_text("mine")
+    (place / "extra" / "notes.txt").write_text("mine")
     (place / ".DS_Store").touch()
     (place / "link").symlink_to(place / "README.md")
     assert len(faults(place)) == 3

@@ -344,11 +344,11 @@ def test_places_that_cannot_be_merged_are_refused_in_a_line(
     lines: list[str] = []
     assert merge.merge([tmp_path / "empty"], tmp_path / "store", lines.append) == 1
     assert lines == [f"nothing to merge: no committed study in {tmp_path / 'empty'}"]
-    damaged = next((tmp_path / "release").glob("trials/**/*.parquet"))
+    damaged = tmp_path / "release" / "trials.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"X")
-    assert f"{damaged} is not what was written" in refusal([two, tmp_path / "release"], tmp_path / "store")[1]
+    assert f"{damaged}: is not what was written" in refusal([two, tmp_path / "release"], tmp_path / "store")[1]
     damaged.unlink()
-    assert f"{damaged} is missing" in refusal([tmp_path / "release"], tmp_path / "store")[1]
+    assert f"{damaged}: is missing" in refusal([tmp_path / "release"], tmp_path / "store")[1]
     assert not (tmp_path / "store").exists()
 
 
@@ -476,7 +476,7 @@ def test_an_envelope_that_lies_is_not_merged(tmp_path: Path, make_study: Callabl
     """What it says is answered without a look at the tables."""
     fill(tmp_path / "source", make_study(trials=3))
     assert release.export(tmp_path / "source", tmp_path / "release", silent) == 0
-    (path,) = (tmp_path / "release").glob("envelope/**/*.arrow")
+    path = tmp_path / "release" / "envelopes.arrow"
     rows = pa.ipc.open_stream(path.read_bytes()).read_all()
     sink = pa.BufferOutputStream()
     lie = rows.set_column(2, "step_before", pa.array([0] * len(rows), pa.int32()))
@@ -485,10 +485,9 @@ def test_an_envelope_that_lies_is_not_merged(tmp_path: Path, make_study: Callabl
     path.write_bytes(sink.getvalue().to_pybytes())
     manifest = tmp_path / "release" / "manifest.json"
     record = durable.unseal(manifest.read_bytes(), manifest)
-    record["studies"][0]["files"]["envelope"] |= {
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        "bytes": path.stat().st_size,
-    }
+    size = {"bytes": path.stat().st_size}
+    record["files"][path.name] |= size | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    record["studies"][0]["files"]["envelope"] |= size
     manifest.write_bytes(durable.seal(record))
     assert "is not the envelope of the tables" in refusal([tmp_path / "release"], tmp_path / "store")[1]
     assert not (tmp_path / "store").exists()

@@ -1,0 +1,154 @@
+"""Figures of pay-off: time to target and device-hours against the number of devices, and their Pareto front."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from analysis.cores import core_counts
+from analysis.cores.factorizations import MeasuredFactorization
+from analysis.fitting.curve_fits import CurveFits
+from analysis.fitting.fits import PointsFit
+from analysis.payoff import answers, time_to_target
+from analysis.payoff.answers import Answer
+from analysis.payoff.step_times import MEASURED, SAYS, Says
+from analysis.payoff.time_to_target import PayOff
+from analysis.plotting import draw, labels, ticks
+from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.picture import Picture, Pictures, Skipped, panels
+
+FEWEST = 2  # numbers of devices, for a picture
+LOOKS = dict(zip(SAYS, draw.STYLES, strict=False))
+BAND = {MEASURED: 0.22}  # opacity; bands of predictions are hatched
+EVERY = 4  # points of a front that are named, at most so many
+
+
+def of_curves(curves: Sequence[CurveFits]) -> Pictures:
+    """One picture per curve and kind of device with times on two numbers of devices or more: confirmed, if it is."""
+    every = [answers.of_curves([one])[-1] for one in curves]
+    return pictures(answers.answers(every), "payoff")
+
+
+def of_factorizations(studies: Sequence[MeasuredFactorization]) -> Pictures:
+    """The same of factorizations on real cores, to their last epoch."""
+    return pictures(answers.answers(answers.of_core_curves(core_counts.curves(studies))), "payoff_cores")
+
+
+def pictures(found: Sequence[Answer], what: str = "payoff") -> Pictures:
+    """A picture of every answer that has times on two numbers of devices or more."""
+    drawn = 0
+    for one in found:
+        if max((len(each.devices) for each in map(one.of, SAYS) if each), default=0) < FEWEST:
+            continue
+        drawn += 1
+        names = [str(value) for name, value in one.subject.names.items() if name not in ("of", "best_of")]
+        yield Picture((*names, one.device_kind), _picture(one))
+    if not drawn:
+        why = "no curve has seconds per step on two numbers of devices; `payoff --predicted FILE` takes predicted ones"
+        yield Skipped(what, why)
+
+
+def _picture(one: Answer) -> Any:
+    goal = labels.line(
+        one.device_kind, f"a doubling pays off if it makes it {100 * one.gain:.0f} % faster or more", "90 % bands"
+    )
+    end = "target" if isinstance(one.subject.steps, PointsFit) else "the last epoch"
+    figure, (left, middle, right) = panels(one.subject.title, goal, (1, 1, 1), across=11.0, below=0.55)
+    there = [(says, each) for says in SAYS if (each := one.of(says))]
+    devices = np.concatenate([each.devices for _, each in there])
+    hours = [np.concatenate([each.low, each.high]) * np.tile(each.devices, 2) / 3600 for _, each in there]
+    _axes(left, devices, np.concatenate([np.concatenate([each.low, each.high]) for _, each in there]), "devices")
+    _axes(middle, devices, np.concatenate(hours), "devices")
+    left.set_ylabel(f"seconds to {end}")
+    middle.set_ylabel(f"device-hours to {end}")
+    for says, each in there:
+        _line(left, each.devices, each.seconds, each.low, each.high, says, _label(says, one, each))
+        hours_each = each.devices / 3600
+        _line(middle, each.devices, each.seconds * hours_each, each.low * hours_each, each.high * hours_each, says)
+        _front(right, each, says)
+    first = there[-1][1]
+    across = np.array(left.get_xlim())
+    left.plot(
+        across,
+        first.seconds[0] * first.devices[0] / across,
+        color=INK,
+        linestyle=(0, (4, 3)),
+        linewidth=1.0,
+        label="perfect scaling",
+    )
+    every = [(each.seconds, each.device_hours) for _, each in there]
+    right.set_xscale("log")
+    right.set_yscale("log")
+    _logarithmic(right.yaxis, right.set_ylim, np.concatenate([seconds for seconds, _ in every]))
+    _logarithmic(right.xaxis, right.set_xlim, np.concatenate([cost for _, cost in every]))
+    right.set_xlabel(f"device-hours to {end}, by devices")
+    right.set_ylabel(f"seconds to {end}")
+    right.grid(**GRID)
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (left.get_position().x0, 0.0), "borderaxespad": 0.2}
+    figure.legend(*left.get_legend_handles_labels(), ncols=3, fontsize=8.5, frameon=False, **place)
+    return figure
+
+
+def _label(says: Says, one: Answer, each: PayOff) -> str:
+    """What a line is, and the answer by it."""
+    by = says if says == MEASURED else f"predicted by {one.predicted_by}"
+    words = each.last.in_words()
+    return f"{by}: {words if words.startswith('not') else f'pays off up to {words} devices'}"
+
+
+def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray, across: str) -> None:
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xlim(devices.min() / 2**0.5, devices.max() * 2**0.5)
+    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=devices.max() > 2**8)
+    ax.set_ylim(*ticks.limits(values, 0.4, 0.4))
+    ticks.in_decades(ax.yaxis, ax.get_ylim())
+    ax.set_xlabel(across)
+    ax.grid(**GRID)
+
+
+def _logarithmic(axis: Any, limit: Any, values: np.ndarray) -> None:
+    ends = ticks.limits(values, 0.6, 0.6, least=4)
+    limit(*ends)
+    ticks.in_decades(axis, ends)
+
+
+def _line(
+    ax: Axes, devices: np.ndarray, middle: np.ndarray, low: np.ndarray, high: np.ndarray, says: Says, label: str = ""
+) -> None:
+    """A curve with its band: filled markers on a filled band where it was measured, hollow ones on hatching if not."""
+    style = LOOKS[says]
+    look: dict[str, Any] = {"facecolor": style.color, "alpha": BAND[says], "linewidth": 0} if says in BAND else {}
+    look = look or {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35, "linewidth": 0.4}
+    if len(devices) > 1:
+        ax.fill_between(devices, low, high, zorder=1.5, **look)
+    else:
+        ax.plot(np.repeat(devices, 2), [low[0], high[0]], color=style.color, linewidth=2.2, alpha=0.6, zorder=2.5)
+    ax.plot(devices, middle, label=label or None, **_marks(style, says))
+
+
+def _marks(style: Style, says: Says) -> dict[str, Any]:
+    face = style.color if says == MEASURED else "white"
+    markers = {"marker": style.marker, "markersize": 5, "markerfacecolor": face, "markeredgecolor": style.color}
+    return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": 3} | markers
+
+
+def _front(ax: Axes, each: PayOff, says: Says) -> None:
+    """Time against cost, the numbers of devices of the front joined, and some of them named."""
+    style = LOOKS[says]
+    front = time_to_target.on_front(each.seconds, each.device_hours)
+    rest = _marks(style, says) | {"linestyle": "none", "alpha": 0.35}
+    ax.plot(each.device_hours[~front], each.seconds[~front], **rest)
+    ax.plot(each.device_hours[front], each.seconds[front], **_marks(style, says))
+    places = np.flatnonzero(front)
+    stride = max(1, -(-len(places) // EVERY))
+    for i in places[::stride]:
+        ax.annotate(
+            f"{each.devices[i]:,.0f}",
+            (each.device_hours[i], each.seconds[i]),
+            xytext=(5, 4),
+            textcoords="offset points",
+            fontsize=8,
+            color=INK,
+        )

@@ -1,0 +1,159 @@
+"""Layouts: the studies of kind ``layout`` of a store, with what was counted, predicted and measured of each."""
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.columns import LAYOUTS as COLUMNS
+from results import command_line, store
+from results.bad_input import BadInput
+from results.command_line import quoted
+from results.durable import Folder, located
+from results.plans import kinds
+from results.plans.layout import EMULATED, LayoutStudy
+from results.storage.commits import Commit, read_table, retry
+
+SAME_LOSS = 1e-5  # relative; sums in another order differ by less
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MeasuredLayout:
+    """A study of kind ``layout`` that has run.
+
+    Attributes:
+      study: its plan.
+      losses: float64[steps] of its first trial, before each step; empty where none was run.
+      row: columns of its measurements at the last step of its first trial, by name; what there is not is None.
+    """
+
+    study: LayoutStudy
+    losses: np.ndarray
+    row: dict[str, Any]
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was refused."""
+        return self.row["refusal"] is not None
+
+    def number(self, name: str) -> float:
+        """A column as a number; NaN where there is none."""
+        value = self.row.get(name)
+        return math.nan if value is None else float(value)
+
+    @functools.cached_property
+    def collectives(self) -> list[dict[str, Any]]:
+        """Operation, axes, count, bytes and wire_bytes of its exchanges."""
+        return list(json.loads(self.row.get("collectives") or "[]"))
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """What decides the loss: studies that share it must have the same."""
+        one = self.study
+        return one.model, tuple(sorted(one.model_options.items())), one.batch_size, one.length, one.seed, one.precision
+
+
+@located
+def load(folder: Folder) -> list[MeasuredLayout]:
+    """The studies of kind ``layout`` that have run, of a store or a release, sorted by model, mesh and layout.
+
+    Raises:
+      BadInput: there is no store, it was written under a newer schema, or it is damaged.
+    """
+
+    def read() -> list[MeasuredLayout]:
+        commits = kinds.of_kind(store.catalogue(folder), LayoutStudy.kind)
+        found = [one for commit in commits if (one := _measured(commit)) is not None]
+        return sorted(
+            found, key=lambda one: (one.study.model_label, one.study.engine, one.study.mesh, one.study.layout)
+        )
+
+    return retry(read)
+
+
+def _measured(commit: Commit) -> MeasuredLayout | None:
+    table = read_table(commit, "measurements").to_pandas()
+    if not len(table):
+        return None
+    rows = table[table["trial"] == table["trial"].min()].sort_values("step")
+    last = {name: None if pd.isna(value) else value for name, value in rows.iloc[-1].items()}
+    losses = rows["train_loss"].to_numpy(np.float64) if "train_loss" in rows else np.empty(0)
+    (study,) = kinds.of_type([commit.study], LayoutStudy)
+    return MeasuredLayout(study, losses, {str(name): value for name, value in last.items()})
+
+
+def no_layout(folder: Folder) -> BadInput:
+    """The error for a store without layouts."""
+    fill = f"python -m sweeps +experiment=layouts/quickstart store={quoted(folder)} -m"
+    return BadInput(f"no layout in {folder} has run; fill it with `{fill}`")
+
+
+def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
+    """The table of ``COLUMNS``, a row per study."""
+    rows = []
+    for one in layouts:
+        fields = {
+            name: getattr(one.study, name) for name in ("model", "batch_size", "length", "mesh", "layout", "engine")
+        }
+        own = {name: one.row.get(name) for name in COLUMNS if name in one.row}
+        loss = one.losses[-1] if len(one.losses) else None
+        rows.append(fields | own | {"study": one.study.name, "loss": loss, "same_loss": _same(one, layouts)})
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None:
+    """Whether all its losses are the median ones of all that compute the same; None where there are none."""
+    others = [each.losses for each in layouts if each.family == one.family and len(each.losses) == len(one.losses)]
+    if not len(one.losses) or len(others) < 2:
+        return None
+    return bool(np.allclose(one.losses, np.median(others, axis=0), rtol=SAME_LOSS, atol=0))
+
+
+def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
+    """Notes for a reader of the table, a sentence each."""
+    said = []
+    refused = [one for one in layouts if one.refused]
+    if refused:
+        counts = pd.Series([one.row["refusal"] for one in refused]).value_counts()
+        kinds_told = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        said.append(f"{len(refused)} of {len(layouts)} layouts were refused: {kinds_told}")
+    if differ := [one.study.name for one in layouts if _same(one, layouts) is False]:
+        said.append(f"losses differ from those of other layouts, which nothing explains: {', '.join(differ[:3])}")
+    if counted_once := [one.study.name for one in layouts if one.number("unknown_loops") > 0]:
+        said.append(
+            f"loops whose turns nobody knows count once, so that numbers are too low: {', '.join(counted_once[:3])}"
+        )
+    if any(one.study.engine_name == EMULATED for one in layouts):
+        said.append(
+            "emulated devices are not timed; seconds are predicted, and so are those of what was compiled ahead"
+        )
+    return said
+
+
+def as_text(layouts: Sequence[MeasuredLayout]) -> str:
+    """The table for a reader: what could be, by cost."""
+    header = ("model", "mesh", "layout", "engine", "redundancy", "MB sent", "MB held", "predicted ms", "ms", "loss")
+    shown = [one for one in layouts if not one.refused]
+    rows = []
+    for one in sorted(shown, key=lambda each: (each.study.model_label, each.study.engine, each.number("wire_bytes"))):
+        numbers = (
+            f"{one.number('redundancy'):.2f}",
+            f"{one.number('wire_bytes') / 1e6:,.2f}",
+            f"{one.number('peak_bytes') / 1e6:,.1f}",
+            f"{one.number('predicted_step_seconds') * 1e3:,.3f}",
+            _milliseconds(one),
+            f"{one.losses[-1]:.5f}" if len(one.losses) else "",
+        )
+        names = (one.study.model_label, one.study.mesh, one.study.layout or "replicated", one.study.engine)
+        rows.append([*names, *(number.replace("nan", "") for number in numbers)])
+    return command_line.table(header, rows, left=header[:4])
+
+
+def _milliseconds(one: MeasuredLayout) -> str:
+    seconds = one.number("step_seconds")
+    return "" if math.isnan(seconds) else f"{seconds * 1e3:,.3f}"

@@ -1,0 +1,108 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Layouts
+#
+# The third axis of the dataset is how a step of training is laid out on a mesh of devices: which axes of its tensors
+# are split over which axes of the mesh, after Mesh-TensorFlow (Shazeer et al. 2018, arXiv 1811.02084). A layout changes
+# what a step costs and never what it computes. The model is a small decoder Transformer, the devices are eight that a
+# CPU emulates: they show results, redundancy, memory and bytes, and nothing about speed.
+
+# %%
+import pandas as pd
+from IPython.display import Markdown
+
+from analysis import releases
+from analysis.figures import layout_figures
+from analysis.layouts import measured
+from analysis.plotting import gallery
+from results.papers import published_layouts
+
+pd.set_option("display.precision", 4, "display.max_colwidth", None, "display.max_rows", 200)
+STORE = releases.release()
+
+# %% [markdown]
+# ## What could be, and what could not
+#
+# A row for every mesh and layout. One that cannot be is a result, too: here is why.
+
+# %%
+layouts = measured.load(STORE)
+table = measured.table(layouts)
+refused = table["refusal"].notna()
+print(*measured.notes(layouts), sep="\n")
+table[refused].groupby("refusal")["explanation"].agg(["size", "first"])
+
+# %% [markdown]
+# ## The same loss
+#
+# The loss before the last step, and how far the first gradient is from that of one device, relative to it, for the
+# parameter where it is furthest. Sums are taken in another order; nothing else differs.
+
+# %%
+ran = table[~refused]
+ran[["loss", "gradient_difference"]].describe().loc[["count", "min", "max"]]
+
+# %% [markdown]
+# ## Redundancy
+#
+# A layout that is right may still have devices repeat each other's work, silently. *Redundancy* is what all devices
+# execute of matrix products, over what one step needs. With `batch:data` on `data:2;model:4` four devices do the same.
+# Splitting the hidden layer over `model` as well leaves the rest of a block, and the last product, repeated:
+
+# %%
+d, ff, length, vocabulary, count = 128, 512, 64, 1024, 4
+hidden = count * 2 * d * ff
+others = count * (4 * d * d + 2 * length * d) + d * vocabulary
+by_hand = (hidden + 4 * others) / (hidden + others)
+case = ran[(ran["mesh"] == "data:2;model:4") & (ran["layout"] == "batch:data;mlp:model")]
+Markdown(f"By hand {by_hand:.4g}; counted in the compiled program {case['redundancy'].item():.4g}.")
+
+# %%
+shown = ran.assign(**{"MB sent": ran["wire_bytes"] / 1e6, "MB held": ran["peak_bytes"] / 1e6})
+shown = shown.set_index(["mesh", "layout"])[["redundancy", "MB sent", "MB held"]]
+shown.sort_values(["redundancy", "MB sent"])
+
+# %% [markdown]
+# ## What a step would cost
+#
+# Seconds are predicted for a TPU v5p by a model in which nothing overlaps. A model this small is bound by latency, so
+# the layout that exchanges nothing is the fastest and holds the most.
+
+# %%
+gallery.show(layout_figures.cost(layouts))
+
+# %%
+gallery.show(layout_figures.pareto(layouts))
+
+# %% [markdown]
+# ## Layouts that others published
+#
+# Utilization as the sources state it, and of those that state it memory against time. A row that contradicts itself is
+# kept, and ringed.
+
+# %%
+published = published_layouts.layouts()
+published.loc[published["doubt"].notna(), ["source", "model", "hardware", "chips", "doubt"]]
+
+# %%
+gallery.show(layout_figures.published(layouts))
+
+# %%
+published.drop_duplicates("source")[["source", "citation", "url", "terms"]].set_index("source")
+
+# %% [markdown]
+# ## What this does not show
+#
+# How fast any of it is. Emulated devices share the cores of one machine; `engine=device` times the steps on real ones,
+# and `engine=tpu-aot:v5e:16x16` asks the compiler of TPUs how it would divide the program, without a TPU.

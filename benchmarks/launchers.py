@@ -1,0 +1,96 @@
+"""What does a study cost beyond its training, by each launcher?
+
+    python benchmarks/launchers.py [--also slurm] [--also ray] [--json FILE] [--smoke]
+
+Runs whole commands, `python -m sweeps`, of few and of many small studies of one program, one trial of two steps each,
+into new stores; what the further ones take is the cost of a study, that of its two steps included. The same is done
+with --dry-run, which composes and checks them, and taken off. --also slurm needs a cluster that sbatch reaches from
+here, --also ray the extra ray: there a study is a process of its own, which starts JAX.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+from report import ROOT, BenchmarkReport, open_report
+from tqdm import tqdm
+
+STUDY = ("task=digits_fc", "trials=1", "task.budget.steps=2", "checkpoint_seconds=null")
+MOST_SECONDS = 0.15  # of a study by the pool of this machine, beyond composing
+ROUNDS = 3
+
+
+class Launcher(NamedTuple):
+    """A launcher: what is said of it, studies of a short and of a long sweep, and the words that choose it."""
+
+    name: str
+    few: int
+    many: int
+    words: tuple[str, ...]
+
+
+LOCAL = Launcher("the local pool, one worker", 2, 42, ("launcher.workers=1",))
+OTHERS = {
+    "slurm": Launcher(
+        "SLURM, one at once", 1, 5, ("launcher=slurm", "launcher.at_once=1", "launcher.poll_seconds=0.2")
+    ),
+    "ray": Launcher("Ray, one at once", 1, 5, ("launcher=ray", "launcher.at_once=1")),
+}
+
+
+class Cost(NamedTuple):
+    """Seconds of a command by the clock, and those of processors that it and its children took."""
+
+    clock: float
+    processor: float
+
+
+def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
+    """What a sweep of so many studies costs."""
+    axis = "seed=" + ",".join(map(str, range(1, studies + 1)))
+    command = [sys.executable, "-m", "sweeps", *STUDY, *words, axis, f"store={folder / uuid.uuid4().hex}", "-m"]
+    before, began = os.times(), time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+    clock, after = time.perf_counter() - began, os.times()
+    used = after.children_user - before.children_user + after.children_system - before.children_system
+    return Cost(clock, used)
+
+
+def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
+    """Adds the cost of a study by a launcher."""
+    few, many = (1, 2) if report.smoke else (launcher.few, launcher.many)
+    costs: dict[tuple[bool, int], list[Cost]] = {}
+    run(launcher.words, few, report.folder)  # compiles
+    for _ in tqdm(range(rounds), desc=launcher.name, disable=None):
+        for dry in (False, True):
+            for studies in (few, many):
+                words = (*launcher.words, "--dry-run") if dry else launcher.words
+                costs.setdefault((dry, studies), []).append(run(words, studies, report.folder))
+
+    def of_one(dry: bool, field: str) -> float:
+        long, short = ([getattr(each, field) for each in costs[dry, studies]] for studies in (many, few))
+        return statistics.median(a - b for a, b in zip(long, short, strict=True)) / (many - few)
+
+    whole, composing = of_one(False, "clock"), of_one(True, "clock")
+    report.add(f"{launcher.name}: a study, composing included", whole, "s")
+    report.add(f"{launcher.name}: composing it", composing, "s")
+    target = 1.0 if launcher is LOCAL else None
+    cost = max(whole - composing, 1e-9)
+    report.add(f"{launcher.name}: a study beyond composing", cost, "s")
+    if target is not None:
+        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / that", MOST_SECONDS / cost, "×", target)
+        processor = of_one(False, "processor") - of_one(True, "processor")
+        report.add(f"{launcher.name}: that in seconds of the processor", processor, "s")
+
+
+if __name__ == "__main__":
+    further = {"action": "append", "choices": sorted(OTHERS), "default": [], "help": "another launcher, too"}
+    with open_report(__doc__, {"--also": further}) as report:
+        rounds = 1 if report.smoke else ROUNDS
+        for launcher in (LOCAL, *(OTHERS[name] for name in report.options.also)):
+            measure(report, launcher, rounds)

@@ -1,0 +1,96 @@
+"""How far off are predictions of what a sweep costs, without any measurement of this machine and with some?
+
+    python benchmarks/plan.py [--json FILE] [--smoke]
+
+Runs a sweep that predictions are then scaled by, and predicts others of other networks: before it, and after it. Then
+runs these. Predicted and measured are processor seconds of one worker, for compiling, training and evaluating; programs
+are compiled anew. Stores have seconds by the clock, in which a worker may wait where others use the machine:
+predictions after the sweep are multiplied by the share of them in which it did not.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from report import open_report
+
+from harness.predictions import NOTHING, Seconds
+from results import store
+from sweeps import costs, overrides, planning
+
+COMMON = ("pruning=off", "stop=budget", "-m")
+SCALED_BY = ("task=digits_fc,pydoc_lstm", "optimizer=sgd", "batch_size=4,32", "trials=4", "task.budget.steps=400")
+# The first two were looked at while the predictor was made; the others for the first time when it was done.
+OTHERS = {
+    "pydoc, a Transformer": ("task=pydoc_transformer", "optimizer=adam", "batch_size=2,16", "trials=2"),
+    "digits, a convolutional network": ("task=digits_cnn", "optimizer=momentum", "batch_size=8,128", "trials=4"),
+    "held out: digits, a residual network": (
+        "task=tiny/resnet_basic", "task.model.width=8", "optimizer=nesterov", "batch_size=16,64", "trials=4",
+    ),
+    "held out: digits, wide and fully connected": (
+        "task=digits_fc", "task.model.widths=[512,512]", "optimizer=adamw", "batch_size=64,256", "trials=4",
+    ),
+}  # fmt: skip
+STEPS = dict(zip(OTHERS, (300, 1000, 400, 2000), strict=True))
+START = ("task=noisy_quadratic", "batch_size=1", "trials=1", "task.budget.steps=2")  # of a worker, and of a command
+
+
+def predicted(words: Sequence[str], folder: str) -> Seconds:
+    """Predicted device-seconds of a sweep."""
+    request = planning.request(overrides.command_line([*words, *COMMON, f"store={folder}"]))
+    missing = {study.name: store.progress(request.store, study).to_run for study in request.studies}
+    total = NOTHING
+    for cost in costs.of_request(request, missing):
+        assert cost.device_seconds is not None
+        total = total.plus(cost.device_seconds)
+    return total
+
+
+def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
+    """Processor seconds of a sweep by one worker, with a cache of compiled programs of its own; and by the clock."""
+    began = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as compiled:
+        environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": compiled, "JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-m", "sweeps", *words, *COMMON, f"store={folder}", "launcher.workers=1"]
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.perf_counter() - began
+
+
+def main() -> None:
+    """Prints the ratios."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    with open_report(__doc__) as report, tempfile.TemporaryDirectory() as folder:
+        os.environ["SCALING_LIMITS_CACHE"] = str(Path(folder) / "cache")  # without a probe
+        own = str(Path(folder) / "store")
+        steps = dict.fromkeys(OTHERS, 4) if report.smoke else STEPS
+        first = (*SCALED_BY, "task.budget.steps=8") if report.smoke else SCALED_BY
+        others = {name: (*words, f"task.budget.steps={steps[name]}") for name, words in OTHERS.items()}
+        start, _ = measured(START, str(Path(folder) / "start"))  # which nobody predicts
+        before = {name: predicted(words, own) for name, words in others.items()}
+        processor, clock = measured(first, own)
+        report.add("of the seconds of the first sweep its worker had a processor in", processor / clock, "")
+        after = {name: predicted(words, own) for name, words in others.items()}
+        for name, words in others.items():
+            seconds = max(0.1, measured(words, own)[0] - start)
+            wide, narrow = before[name], after[name].times(min(1.0, processor / clock))
+            report.add(f"{name}: processor seconds, measured", seconds, "s")
+            report.add(f"{name}: predicted before, least", wide.low, "s")
+            report.add(f"{name}: predicted before, most", wide.high, "s")
+            report.add(f"{name}: width of that range", wide.high / wide.low, "×")
+            inside = float(wide.low <= seconds <= wide.high)
+            report.add(f"{name}: measured is in it", inside, "(1: yes)", 1.0)
+            report.add(f"{name}: predicted after", narrow.middle, "s")
+            off = max(seconds / narrow.middle, narrow.middle / seconds)
+            report.add(f"{name}: predicted after, off by", off, "× (at most 2)")
+            report.add(f"{name}: 2 over that", 2 / off, "×", 1.0)
+
+
+if __name__ == "__main__":
+    main()

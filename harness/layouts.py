@@ -1,0 +1,271 @@
+"""The trials of a layout: a step of training compiled for its mesh, counted, and run or timed as its engine says."""
+
+import dataclasses
+import functools
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from harness import compiled, layout_costs, topologies
+from harness.record import Record
+from harness.run_progress import COMPILING, TRAINING, RunProgress
+from harness.scheduler import TrialOutcome
+from results.plans import layout as plans
+from results.plans.layout import LayoutStudy
+from results.plans.study import Trial
+from workloads.layouts import shapes, transformer
+from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_mesh
+from workloads.layouts.shapes import Shape
+from workloads.layouts.transformer import State
+
+WARM, TIMED = 3, 20  # steps that are not timed, and that are
+# Emulated devices are not timed, so their programs need not be fast: this takes half the time to compile.
+UNHURRIED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+Row = dict[str, Any]  # by names of columns
+
+
+class Laid(NamedTuple):
+    """A study as it is laid out: the shape of its model, its mesh and its layout."""
+
+    study: LayoutStudy
+    shape: Shape
+    mesh: Mesh
+    layout: Layout
+
+
+def laid(study: LayoutStudy) -> Laid:
+    """The mesh and the layout of a study, read; Refused for whatever is wrong with them."""
+    shape = Shape(**study.model_options)
+    mesh = read_mesh(study.mesh, study.device_count)
+    model = shapes.tensors(shape, study.batch_size, study.length)
+    return Laid(study, shape, mesh, read_layout(study.layout, mesh, model, strict=study.strict))
+
+
+def run(
+    study: LayoutStudy,
+    trials: Sequence[Trial],
+    on_progress: Callable[[RunProgress], None],
+    on_finished: Callable[[Record], None],
+) -> dict[int, TrialOutcome]:
+    """Runs the trials of a study one after the other, and hands over each as it ends."""
+    outcomes: dict[int, TrialOutcome] = {}
+    engine = ENGINES[study.engine_name]
+    for trial in trials:
+        on_progress(RunProgress(COMPILING))
+        try:
+            record = engine(laid(study), trial, on_progress)
+        except Refused as refusal:
+            row = {"refusal": refusal.kind, "explanation": str(refusal)}
+            record = _record(trial, [], row, {}, TrialOutcome("INFEASIBLE", None, 1))
+        outcomes |= record.outcomes
+        on_finished(record)
+    jax.clear_caches()
+    return outcomes
+
+
+@dataclasses.dataclass
+class _Clock:
+    """Seconds of compiling and of training, as they were taken last."""
+
+    began: float = dataclasses.field(default_factory=time.perf_counter)
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def lap(self, what: str) -> None:
+        now = time.perf_counter()
+        self.seconds[what], self.began = now - self.began, now
+
+
+def _run_here(one: Laid, trial: Trial, on_progress: Callable[[RunProgress], None], *, timed: bool) -> Record:
+    """Runs the steps of a trial on the devices of this process, and times further ones."""
+    clock, study = _Clock(), one.study
+    program = _compile(one, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
+    row = accounts(one, program)
+    clock.lap("compile_seconds")
+    on_progress(RunProgress(TRAINING))
+    state, losses, gradients = _steps(one, program, trial, study.budget_steps)
+    clock.lap("train_seconds")
+    if timed:
+        row |= _timed(one, program, trial, state)
+    else:
+        row["gradient_difference"] = _difference(gradients, _of_one_device(_alone(one), trial))
+    finite = bool(np.isfinite(losses).all())
+    end = TrialOutcome("COMPLETE" if finite else "INFEASIBLE", None, len(losses))
+    on_progress(RunProgress(TRAINING, {study.budget_steps: 1}, {}, len(losses), clock.seconds["train_seconds"], 0.0))
+    return _record(trial, losses, row, clock.seconds, end)
+
+
+def _compile_ahead(one: Laid, trial: Trial, on_progress: Callable[[RunProgress], None]) -> Record:
+    """Compiles a step for TPUs that are not there."""
+    clock = _Clock()
+    devices = topologies.devices(one.study.topology)
+    if len(devices) != one.mesh.size:
+        message = f"mesh {str(one.mesh)!r}: {one.mesh.size} devices, but {one.study.topology} has {len(devices)}"
+        raise Refused("devices", None, message)
+    try:
+        program = _compile(one, trial, {}, devices)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise Refused("memory", None, " ".join(str(error).split())[:500]) from None
+    row = accounts(one, program)
+    clock.lap("compile_seconds")
+    return _record(trial, [], row, clock.seconds, TrialOutcome("COMPLETE", None, 1))
+
+
+ENGINES: dict[str, Callable[[Laid, Trial, Callable[[RunProgress], None]], Record]] = {
+    plans.EMULATED: functools.partial(_run_here, timed=False),
+    plans.DEVICE: functools.partial(_run_here, timed=True),
+    plans.AHEAD: _compile_ahead,
+}
+
+
+def accounts(one: Laid, program: jax.stages.Compiled) -> Row:
+    """What a compiled step does and holds, and is predicted to cost: columns of ``results.plans.layout``.
+
+    Raises:
+      Unparsed: something in it was not understood.
+    """
+    text, memory = program.as_text(), program.memory_analysis()
+    assert text is not None and memory is not None  # both of which CPUs, GPUs and TPUs have
+    found = compiled.read(text).check()
+    ideal, executed = one.shape.flops(one.study.batch_size, one.study.length), found.flops * one.mesh.size
+    totals = compiled.totals(found.collectives, one.mesh)
+    kept = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes + kept
+    hardware = layout_costs.HARDWARE[one.study.hardware]
+    predicted = layout_costs.predict(hardware, found.flops, peak, found.collectives, one.mesh)
+    return {
+        "ideal_flops": float(ideal),
+        "executed_flops": float(executed),
+        "redundancy": executed / ideal,
+        "argument_bytes": memory.argument_size_in_bytes,
+        "temporary_bytes": memory.temp_size_in_bytes,
+        "peak_bytes": peak,
+        "wire_bytes": sum(wire for _, _, wire in totals.values()),
+        "collectives": json.dumps(
+            [
+                {"operation": operation, "axes": axes, "count": count, "bytes": whole, "wire_bytes": wire}
+                for (operation, axes), (count, whole, wire) in sorted(totals.items())
+            ]
+        ),
+        "unknown_loops": found.loops[1],
+        "hardware": one.study.hardware,
+        "predicted_compute_seconds": predicted.compute_seconds,
+        "predicted_memory_seconds": predicted.memory_seconds,
+        "predicted_exchange_seconds": predicted.exchange_seconds,
+        "predicted_step_seconds": predicted.step_seconds,
+        "predicted_fits": predicted.fits,
+        "scheduled_cycles": found.cycles or None,
+    }
+
+
+def _compile(one: Laid, trial: Trial, options: Mapping[str, Any], devices: list | None = None) -> jax.stages.Compiled:
+    placed = transformer.on_devices(one.mesh, one.layout, devices or jax.devices())
+    program = transformer.step(one.shape, placed, one.study.precision, one.study.rematerialization)
+    given = jax.eval_shape(lambda: transformer.start(one.shape, jnp.uint32(trial.seed)))
+    tokens = jax.ShapeDtypeStruct((one.study.batch_size, one.study.length + 1), jnp.int32)
+    return program.lower(given, tokens).compile(compiler_options=dict(options))
+
+
+def _steps(
+    one: Laid, program: jax.stages.Compiled, trial: Trial, steps: int
+) -> tuple[State, list[float], dict[str, np.ndarray]]:
+    """The state after some steps, the losses before each, and the gradient of the first, up to a factor."""
+    state, losses, gradients = _begin(one, trial), [], {}
+    for at in range(steps):
+        state, loss = program(state, _tokens(one, trial, at))
+        losses.append(float(loss))
+        if at == 0:  # Adam's mean is a tenth of the first gradient then
+            gradients = {name: np.asarray(value) for name, value in state.mean.items()}
+    return state, losses, gradients
+
+
+def _begin(one: Laid, trial: Trial) -> State:
+    """The state before the first step, where it lies."""
+    placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
+    own = transformer.shardings(one.shape, placed)
+    if jax.default_backend() == "cpu":  # made once for all layouts, which differ in where it lies
+        return jax.device_put(_first_state(one.shape, trial.seed), own)
+    return jax.jit(functools.partial(transformer.start, one.shape), out_shardings=own)(jnp.uint32(trial.seed))
+
+
+@functools.lru_cache(maxsize=1)
+def _first_state(shape: Shape, seed: int) -> State:
+    return jax.tree.map(np.asarray, jax.jit(functools.partial(transformer.start, shape))(jnp.uint32(seed)))
+
+
+def _tokens(one: Laid, trial: Trial, at: int) -> Array:
+    study = one.study
+    placed = transformer.on_devices(one.mesh, one.layout, jax.devices())
+    drawn = _drawn(one.shape.vocab, study.batch_size, study.length, trial.seed, at)
+    return jax.device_put(drawn, placed.sharding(transformer.TOKENS))
+
+
+@functools.lru_cache(maxsize=256)
+def _drawn(vocab: int, batch: int, length: int, seed: int, at: int) -> np.ndarray:
+    return transformer.draw(vocab, batch, length, seed, at)
+
+
+def _alone(one: Laid) -> Laid:
+    """The same on one device, which every layout must agree with."""
+    study = dataclasses.replace(one.study, mesh="data:1", layout="", strict=True, device_count=1, budget_steps=1)
+    return laid(study)
+
+
+_REFERENCES: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # the last one alone
+
+
+def _of_one_device(alone: Laid, trial: Trial) -> dict[str, np.ndarray]:
+    """The first gradient on one device, up to the same factor."""
+    key = alone.study.plan_json, trial.seed
+    if key not in _REFERENCES:
+        _REFERENCES.clear()
+        _REFERENCES[key] = _steps(alone, _compile(alone, trial, UNHURRIED), trial, 1)[2]
+    return _REFERENCES[key]
+
+
+def _difference(gradients: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> float:
+    """The largest relative difference of two gradients over all parameters, in the Euclidean norm."""
+    pairs = [(gradients[name].astype(np.float64), others[name].astype(np.float64)) for name in others]
+    return max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs)
+
+
+def _timed(one: Laid, program: jax.stages.Compiled, trial: Trial, state: State) -> Row:
+    """Seconds of steps that follow, one by one, after some that warm up."""
+    tokens = [_tokens(one, trial, one.study.budget_steps + at) for at in range(WARM + TIMED)]
+    seconds = []
+    for given in jax.block_until_ready(tokens):
+        began = time.perf_counter()
+        state, _ = jax.block_until_ready(program(state, given))
+        seconds.append(time.perf_counter() - began)
+    low, median, high = np.percentile(seconds[WARM:], [25, 50, 75])
+    return {"step_seconds": median, "step_seconds_low": low, "step_seconds_high": high, "timed_steps": TIMED}
+
+
+def _record(trial: Trial, losses: list[float], row: Row, seconds: Mapping[str, float], end: TrialOutcome) -> Record:
+    """The measurements of a trial: one for each step that was run, or one where none was."""
+    rows = max(1, len(losses))
+    metrics: dict[str, np.ndarray] = {"train_loss": np.array(losses, np.float32)} if losses else {}
+    for column in plans.COLUMNS:
+        metrics[column.name] = np.array([row.get(column.name)] * rows, object)
+    trained = seconds.get("train_seconds", 0.0)
+    return Record(
+        trials=[trial],
+        outcomes={trial.id: end},
+        trial=np.full(rows, trial.id, np.int32),
+        step=np.arange(1, rows + 1, dtype=np.int32),
+        metrics=metrics,
+        compile_seconds=seconds.get("compile_seconds", 0.0),
+        train_seconds=trained,
+        evaluate_seconds=0.0,
+        run_seconds=trained,
+        trial_steps=len(losses),
+        steps_per_epoch=None,
+    )

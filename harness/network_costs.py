@@ -1,0 +1,157 @@
+"""The costs of studies that train networks: a step and an evaluation, lowered from shapes alone."""
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from harness import ahead_of_time, engine, evaluation, programs, training, work
+from harness.costs import Counts, Verdict, Work
+from harness.division import Division
+from harness.mesh import TRIAL
+from harness.programs_key import ProgramsKey, programs_key
+from harness.settings import Settings
+from harness.training import Carry, Spans
+from results.plans.batch_study import BatchStudy
+from workloads.workload import DATA, Examples, Workload
+
+IMPOSSIBLE = 1.5  # times the memory that there is: where no compiler makes the arrays of a step fit
+MOST_TRIED = 4  # divisions that are compiled, beside the last one
+
+
+def counts(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settings) -> Counts:
+    """What is counted of a study; a step is that of one trial on one of the devices that share its batch."""
+    key = programs_key(study)
+    workload = programs.workload_of(key, source)
+    shards, microbatches = settings.shards or 1, settings.microbatches or 1
+    share = Division(shards, microbatches).examples(study.batch_size)
+    stepped = step_jaxpr(workload, share, microbatches)
+    evaluated = _evaluation(key._replace(batch_size=0), json.dumps(source), shards)
+    carry, *_ = one_lane(workload)
+    return Counts(
+        step=work.of(stepped),
+        evaluation=evaluated.work,
+        parameters=sum(leaf.size for leaf in jax.tree.leaves(carry.params)),
+        held_bytes=max(work.held_bytes(stepped), evaluated.held_bytes),
+        equations=work.equations(stepped) + evaluated.equations,
+        devices=shards,
+        precision=study.precision,
+    )
+
+
+class _Evaluation(NamedTuple):
+    """What is counted of an evaluation, which all batch sizes share."""
+
+    work: Work
+    held_bytes: int
+    equations: int
+
+
+@functools.cache
+def _evaluation(key: ProgramsKey, source: str, shards: int) -> _Evaluation:
+    jaxpr = evaluation_jaxpr(programs.workload_of(key, json.loads(source)), shards)
+    return _Evaluation(work.of(jaxpr), work.held_bytes(jaxpr), work.equations(jaxpr))
+
+
+def one_lane(workload: Workload) -> tuple[Carry, Spans]:
+    """The shapes of what a trial carries, and of its work."""
+    spans = jax.tree.map(lambda dtype: jax.ShapeDtypeStruct((), dtype), programs.spans_dtypes(workload))
+    return jax.eval_shape(functools.partial(training.fresh, workload), spans), spans
+
+
+def step_jaxpr(workload: Workload, examples: int, microbatches: int = 1) -> Any:
+    """The program of a step on so many examples, from choosing them to the new parameters."""
+    step, given = a_step(workload, examples, microbatches)
+    with jax.default_matmul_precision("highest"):
+        return jax.make_jaxpr(step)(*given)
+
+
+def a_step(workload: Workload, examples: int, microbatches: int = 1) -> tuple[Callable[..., Carry], tuple[Any, ...]]:
+    """A step on one device as a function that gives the next carry, and the shapes of its arguments, carry first."""
+    division = Division(1, microbatches)
+    carry, spans = one_lane(workload)
+    train = workload.shapes.train
+
+    def step(carry: Carry, spans: Spans, order: Any, data: Any) -> Carry:
+        at = jnp.int32(0)
+        if workload.feed is not None:
+            batch = training.batch_fed(data, examples, division)
+        elif workload.draw is not None:
+            drawn = workload.draw(jax.random.key(0), examples)
+            batch = training.batch_of(drawn, None, at, examples, division)
+        else:
+            batch = training.batch_of(data, order, at, examples, division)
+        return training.take_step(workload, division, spans, at, carry, batch)
+
+    data: Any = None
+    order: Any = None
+    if train is not None and workload.draw is None:
+        count = examples if workload.feed else train.labels.shape[0]
+        data = Examples(*(jax.ShapeDtypeStruct((count, *a.shape[1:]), a.dtype) for a in train))
+        order = jax.ShapeDtypeStruct((count,), np.dtype("int32"))
+    return step, (carry, spans, order, data)
+
+
+def evaluation_jaxpr(workload: Workload, shards: int = 1) -> Any:
+    """The program of an evaluation of all splits, of one shard of them."""
+    carry, _ = one_lane(workload)
+    splits = tuple(
+        Examples(*(jax.ShapeDtypeStruct((a.shape[0] // shards, *a.shape[1:]), a.dtype) for a in each))
+        for each in evaluation.prepared_shapes(workload, shards)
+    )
+
+    def evaluate(carry: Carry, splits: tuple[Examples, ...]) -> Any:
+        with_all = workload._replace(evaluation_examples=-(-workload.evaluation_examples // shards))
+        return evaluation.evaluate_lane(with_all, 1, carry, jnp.bool_(True), splits)
+
+    return jax.make_jaxpr(evaluate)(carry, splits)
+
+
+def verdict(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settings, topology: str) -> Verdict:
+    """What the compiler for a topology says of a step of a study, divided as the engine would divide it.
+
+    The engine takes the first division that fits. So does this, but for those that hold several times what a device
+    has by the count of the step's arrays, which no compiler makes fit: these are not tried.
+    """
+    workload = programs.workload_of(programs_key(study), source)
+    on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: 1})
+    devices, usable = on.devices.size, ahead_of_time.usable_bytes(on.devices.flat[0].device_kind)
+    candidates = engine.candidates(study, settings, study.request.planned, workload, devices, "vmap")
+    held = _held_by_share(workload)
+    found, per_share, tried = None, 0.0, 0
+    for at, (lanes, division) in enumerate(candidates):
+        last = at == len(candidates) - 1
+        of_device = lanes * division.shards // devices
+        share = of_device * division.examples(study.batch_size) // division.microbatches
+        too_much = usable is not None and (
+            held(share, of_device) > IMPOSSIBLE * usable or per_share * share > usable or tried == MOST_TRIED
+        )
+        if too_much and not last:
+            continue
+        on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: division.shards})
+        of = programs.shapes(workload, on, lanes)
+        made = ahead_of_time.make(
+            functools.partial(programs.lower_train, workload, on, "vmap", of, study.batch_size, division.microbatches),
+            work.device_bytes((of.carry, of.spans, of.train)),
+        )
+        how = f"{lanes} lanes × {division.shards} shards × {division.microbatches} microbatches"
+        seconds = made.processor_seconds + (found.processor_seconds if found else 0.0)
+        found = ahead_of_time.verdict(made, on, beside=work.device_bytes(of.splits), lanes=of_device, how=how)
+        found, tried = found._replace(processor_seconds=seconds), tried + 1
+        if found.fits:
+            return found
+        per_share = (found.needed_bytes or 0.0) / share
+    assert found is not None  # there is a candidate
+    return found
+
+
+def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
+    """Bytes that a device holds, about, by the examples that it takes at once, and by its trials."""
+    few = max(8, workload.group)
+    one, two = (work.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
+    each, fixed = (two - one) / few, max(0.0, 2 * one - two)
+    return lambda examples, lanes: examples * each + lanes * fixed

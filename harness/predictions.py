@@ -1,0 +1,168 @@
+"""Predictions: seconds from work and the rates of a device, always with a range, and always called predicted.
+
+A program takes the sum of the seconds of its products, of its traffic with memory and of its operations, as nothing is
+taken to overlap. Rates of a kind of device come from measured runs (``calibrated``), else from a probe of it
+(``harness.probe``), else from tables. Reads no clock and no disk, and imports no JAX.
+"""
+
+import math
+import re
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from harness.costs import Work
+from harness.layout_costs import HARDWARE
+
+PREDICTOR = "1"  # counts the versions of what follows; ratios to measurements are of one of them
+FEWEST = 3  # measurements that show how far a prediction may be off
+NORMAL_90 = 1.645  # standard deviations that 90 % of a normal distribution lie within
+
+
+class Rates(NamedTuple):
+    """Rates of a kind of device.
+
+    Attributes:
+      flops: of products, a second.
+      bytes: to and from memory, a second.
+      operation_seconds: that an operation takes however small it is.
+      call_seconds: that the host takes to start programs and to read what they gave.
+      equation_seconds: that an operation of a program takes to compile.
+      factor: by which a prediction may be off either way, 90 % sure.
+      source: of these numbers, in words.
+    """
+
+    flops: float
+    bytes: float
+    operation_seconds: float
+    call_seconds: float
+    equation_seconds: float
+    factor: float
+    source: str
+
+
+class Seconds(NamedTuple):
+    """Predicted seconds, and the range they are in, 90 % sure."""
+
+    middle: float
+    low: float
+    high: float
+
+    def times(self, count: float) -> "Seconds":
+        """As often."""
+        return Seconds(*(count * each for each in self))
+
+    def plus(self, other: "Seconds") -> "Seconds":
+        """With others, whose error is the same one."""
+        return Seconds(*(one + two for one, two in zip(self, other, strict=True)))
+
+
+NOTHING = Seconds(0.0, 0.0, 0.0)
+# A core of a server's processor: what fits the steps of results/published best, measured on AMD EPYC. Processors differ
+# by twice, and programs on one of them by twice.
+CPU = Rates(4.4e10, 5.9e9, 4.7e-8, 1.5e-4, 2.5e-3, 5.0, "typical of a processor's core")
+STARTING = 400  # operations that compile in the time that a process takes for its first program, about
+# How JAX calls devices, and their rows in the table of hardware.
+_KINDS = (
+    (r"TPU v2", "v2"),
+    (r"TPU v3", "v3"),
+    (r"TPU v4", "v4p"),
+    (r"TPU v5 ?(lite|e)", "v5e"),
+    (r"TPU v5", "v5p"),
+    (r"TPU v6", "v6e"),
+    (r"TPU ?v?7", "tpu7x"),
+    (r"H200", "h200"),
+    (r"H100", "h100"),
+)
+_TPU_PASSES, _GPU_PASSES = 6, 15  # of products of float32 in full, over those of bfloat16
+_REACHED = (0.35, 0.6)  # of a table's peaks, of products and of memory: what programs that are not tuned come to
+_LATENCY = {"tpu": 1e-6, "gpu": 4e-6}  # of an operation
+
+
+def hardware_of(device_kind: str) -> str | None:
+    """The row of the table of hardware for a kind of device as JAX calls it; None if there is none."""
+    return next((row for pattern, row in _KINDS if re.search(pattern, device_kind, re.IGNORECASE)), None)
+
+
+def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
+    """Rates of a kind of device from tables, for products of a precision; None of one that is in none."""
+    if backend == "cpu":
+        return CPU
+    row = hardware_of(device_kind)
+    if row is None:
+        return None
+    found = HARDWARE[row]
+    passes = 1 if precision == "bfloat16" else _TPU_PASSES if backend == "tpu" else _GPU_PASSES
+    return Rates(
+        _REACHED[0] * found.flops / passes,
+        _REACHED[1] * found.memory_bandwidth,
+        _LATENCY[backend],
+        1e-3,
+        2.5e-3,
+        5.0,
+        f"tables ({found.source})",
+    )
+
+
+def seconds(of: Work, at: Rates, lanes: int = 1) -> Seconds:
+    """Predicted seconds of a program for each of the trials that it takes along at once.
+
+    Args:
+      of: the work of one trial.
+      at: of the device.
+      lanes: batched trials, which share the time that operations take however small they are.
+    """
+    middle = of.flops / at.flops + of.fused_bytes / at.bytes + of.operations * at.operation_seconds / lanes
+    return around(middle, at.factor)
+
+
+def compiling_seconds(equations: float, at: Rates) -> float:
+    """Predicted seconds of compiling the programs of a study, which take some time however small they are."""
+    return (equations + STARTING) * at.equation_seconds
+
+
+def around(middle: float, factor: float) -> Seconds:
+    """Seconds that may be off by a factor either way."""
+    return Seconds(middle, middle / factor, middle * factor)
+
+
+class Calibration(NamedTuple):
+    """Measured over predicted seconds, of one kind of device.
+
+    Attributes:
+      scale: their median.
+      factor: by which another may be off from that, 90 % sure.
+      runs: that were measured.
+    """
+
+    scale: float
+    factor: float
+    runs: int
+
+
+def calibration(ratios: Sequence[float]) -> Calibration | None:
+    """What measured over predicted seconds say; None of none.
+
+    Few are taken to spread as tables are off, as they show no spread.
+    """
+    logs = [math.log(ratio) for ratio in ratios if ratio > 0 and math.isfinite(ratio)]
+    if not logs:
+        return None
+    middle = statistics.median(logs)  # of a process that has just started the first run takes longer
+    if len(logs) < FEWEST:
+        return Calibration(math.exp(middle), CPU.factor, len(logs))
+    deviation = math.sqrt(sum((each - middle) ** 2 for each in logs) / (len(logs) - 1))
+    wider = NORMAL_90 * deviation * math.sqrt(1 + 1 / len(logs))
+    return Calibration(math.exp(middle), max(1.25, math.exp(wider)), len(logs))
+
+
+def scaled(at: Rates, by: Calibration) -> Rates:
+    """Rates that agree with measurements on average."""
+    return at._replace(
+        flops=at.flops / by.scale,
+        bytes=at.bytes / by.scale,
+        operation_seconds=at.operation_seconds * by.scale,
+        call_seconds=at.call_seconds * by.scale,
+        factor=by.factor,
+        source=f"scaled by {by.scale:.2g} from {by.runs} measured here, spread × ÷ {by.factor:.2g}",
+    )

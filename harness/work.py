@@ -1,0 +1,120 @@
+"""Work: what a program does, counted in its jaxpr before it is compiled, and what it holds in memory, about."""
+
+import math
+from typing import Any
+
+from jax.extend.core import Literal, jaxprs_in_params
+from jax.tree_util import tree_leaves
+
+from harness.costs import Work
+from harness.flops import matrix_flops
+
+# What a compiler makes a part of its neighbours, so that nothing goes to memory for it: it reads one number for each
+# that it writes, and sums nothing up.
+_APART = frozenset(
+    (
+        *("dot_general", "conv_general_dilated", "sort", "top_k", "gather", "scatter", "scatter-add", "scatter_add"),
+        *("dynamic_slice", "dynamic_update_slice", "concatenate", "cumsum", "cumlogsumexp", "cumprod", "cummax"),
+        *("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"),
+        *("reduce_window", "reduce_window_sum", "reduce_window_max", "select_and_scatter_add", "cummin"),
+        *("select_and_gather_add", "eigh", "cholesky", "lu", "qr", "triangular_solve", "rng_bit_generator"),
+        *("threefry2x32", "random_bits", "all_gather", "all_gather_invariant", "all_to_all", "psum", "psum_invariant"),
+        *("ppermute", "reduce_scatter", "ffi_call"),
+    )
+)
+_PICK = frozenset(("gather", "dynamic_slice"))  # which read as much as they give
+_PUT = frozenset(("scatter", "scatter-add", "scatter_add", "dynamic_update_slice"))  # which write what they are given
+_FREE = frozenset(("reshape", "squeeze", "broadcast_in_dim", "stop_gradient", "expand_dims"))
+
+
+def of(jaxpr: Any) -> Work:
+    """The work of a program; loops count as in ``matrix_flops``.
+
+    Args:
+      jaxpr: of ``jax.make_jaxpr``.
+    """
+    fused, most, operations = _moved(getattr(jaxpr, "jaxpr", jaxpr))
+    return Work(matrix_flops(jaxpr), fused, most, operations)
+
+
+def equations(jaxpr: Any) -> int:
+    """How many operations there are in the text of a program, each once: what a compiler has to look at."""
+    found = 0
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        inner = list(jaxprs_in_params(equation.params))
+        found += sum(map(equations, inner)) if inner else 1
+    return found
+
+
+def held_bytes(jaxpr: Any) -> int:
+    """The bytes that a program holds at most where every operation writes its result to memory: arguments and results.
+
+    An array is held from the operation that gives it to the last one that takes it. A compiler holds less, as it
+    writes few of them, or a little more, as it copies some.
+    """
+    return _peak(getattr(jaxpr, "jaxpr", jaxpr), given=True)
+
+
+def device_bytes(arrays: Any) -> int:
+    """The bytes of arrays on each device of their mesh."""
+    return sum(math.prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in tree_leaves(arrays))
+
+
+def _moved(jaxpr: Any) -> tuple[float, float, float]:
+    """Bytes to and from memory, of those operations that no compiler fuses, and of all; and how many operations."""
+    fused = most = operations = 0.0
+    for equation in jaxpr.eqns:
+        name, params = equation.primitive.name, equation.params
+        inner = list(jaxprs_in_params(params))
+        if name == "cond":
+            own = max((_moved(branch.jaxpr) for branch in params["branches"]), key=lambda each: each[1])
+        elif inner and name not in _APART:
+            turns = params["length"] if name == "scan" else 1
+            own = tuple(turns * sum(parts) for parts in zip(*(_moved(_open(each)) for each in inner), strict=True))
+        elif name in _FREE:
+            continue
+        else:
+            moved = _bytes_moved(equation, name)
+            own = (moved if name in _APART else 0.0), moved, 1.0
+        fused, most, operations = fused + own[0], most + own[1], operations + own[2]
+    return fused, most, operations
+
+
+def _bytes_moved(equation: Any, name: str) -> float:
+    out = sum(_bytes(var) for var in equation.outvars)
+    if name in _PICK:
+        return 2 * out + sum(_bytes(var) for var in equation.invars[1:])
+    if name in _PUT:
+        return 2 * sum(_bytes(var) for var in equation.invars[1:])
+    return out + sum(_bytes(var) for var in equation.invars)
+
+
+def _peak(jaxpr: Any, *, given: bool) -> int:
+    """The most bytes held at once, with those of the arguments or without."""
+    last: dict[Any, int] = {}
+    for at, equation in enumerate(jaxpr.eqns):
+        last |= {var: at for var in equation.invars if not isinstance(var, Literal)}
+    last |= {var: len(jaxpr.eqns) for var in jaxpr.outvars if not isinstance(var, Literal)}
+    arguments = {*jaxpr.invars, *jaxpr.constvars}
+    held = sum(_bytes(var) for var in arguments) if given else 0
+    peak = held
+    ends: dict[int, list[Any]] = {}
+    for var, at in last.items():
+        ends.setdefault(at, []).append(var)
+    for at, equation in enumerate(jaxpr.eqns):
+        within = max((_peak(_open(each), given=False) for each in jaxprs_in_params(equation.params)), default=0)
+        out = sum(_bytes(var) for var in equation.outvars if var in last)
+        peak = max(peak, held + max(within, out))
+        held += out - sum(_bytes(var) for var in ends.get(at, ()) if var not in arguments)
+    return peak
+
+
+def _open(jaxpr: Any) -> Any:
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def _bytes(var: Any) -> int:
+    shape = getattr(var.aval, "shape", None)
+    if shape is None:
+        return 0
+    return math.prod(shape) * int(getattr(var.aval.dtype, "itemsize", 4))

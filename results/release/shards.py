@@ -1,0 +1,107 @@
+"""Shards: the tables of a release as files, of up to 64 MB each, written one study after the other."""
+
+import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results.storage import compaction
+
+MOST_BYTES = 60_000_000  # of rows in a file, which its footer brings to 64 MB at most
+# Rows of a row group, at least, as it has whole studies: of measurements each has one of its own, for a quick filter.
+GROUP_ROWS = {"studies": 1 << 16, "trials": 1 << 16, "measurements": 1}
+MOST_ROWS = 1 << 20  # of a row group; a study with more has several
+
+Put = Callable[[str, bytes | memoryview], None]
+
+
+def parquet_bytes(rows: pa.Table) -> memoryview:
+    """Rows as a Parquet file, encoded as all tables are."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, **compaction.parquet_options(rows.schema))
+    return memoryview(sink.getvalue())
+
+
+class Shard(NamedTuple):
+    """A file of a table."""
+
+    name: str
+    sha256: str
+    bytes: int
+    rows: int
+
+
+class Place(NamedTuple):
+    """The place of a study's rows: the number of the shard, and the first row in it."""
+
+    shard: int
+    start: int
+
+
+class Shards:
+    """A table as it is written: ``TABLE.parquet``, or several of which none is called like that.
+
+    A study is never split over files. The same rows give the same bytes.
+
+    Attributes:
+      places: of the studies, in the order they were added.
+      shards: that are written.
+    """
+
+    def __init__(self, table: str, columns: pa.Schema, put: Put):
+        self._table, self._columns, self._put = table, columns, put
+        self._waiting: list[pa.Table] = []
+        self._first: memoryview | None = None  # kept until it is known whether it is the only one
+        self._counts: list[int] = []  # rows of every shard
+        self._open()
+        self.places: list[Place] = []
+        self.shards: list[Shard] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Adds the rows of the next study."""
+        self._waiting.append(rows)
+        if sum(map(len, self._waiting)) >= GROUP_ROWS[self._table]:
+            self._flush()
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._flush()
+        self._end(last=True)
+
+    def _open(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, self._columns, **compaction.parquet_options(self._columns))
+        self._counts.append(0)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        group = pa.concat_tables(self._waiting).combine_chunks()
+        filled = self._sink.tell()
+        if self._counts[-1] and filled + group.nbytes > MOST_BYTES and filled + len(parquet_bytes(group)) > MOST_BYTES:
+            self._end(last=False)
+            self._open()
+        for rows in self._waiting:
+            self.places.append(Place(len(self._counts) - 1, self._counts[-1]))
+            self._counts[-1] += len(rows)
+        self._writer.write_table(group, row_group_size=MOST_ROWS)
+        self._waiting = []
+
+    def _end(self, *, last: bool) -> None:
+        self._writer.close()
+        data, number = memoryview(self._sink.getvalue()), len(self._counts)
+        if number == 1 and not last:
+            self._first = data
+            return
+        if number == 2 and self._first is not None:
+            self._write(1, self._first)
+            self._first = None
+        self._write(None if number == 1 else number, data)
+
+    def _write(self, number: int | None, data: memoryview) -> None:
+        name = f"{self._table}.parquet" if number is None else f"{self._table}-{number:05d}.parquet"
+        self._put(name, data)
+        rows = self._counts[0 if number is None else number - 1]
+        self.shards.append(Shard(name, hashlib.sha256(data).hexdigest(), len(data), rows))

@@ -1,0 +1,73 @@
+"""python -m results.release.zenodo RELEASE --out FILE: the metadata of a deposit of a release at Zenodo, as JSON.
+
+The fields are those of Zenodo's deposit metadata. All of them are from the release's own croissant.json.
+"""
+
+from results import command_line
+
+if __name__ == "__main__":  # before all other imports, so that these are guarded, too
+    command_line.run("results.release.zenodo")
+
+import json
+from typing import Any
+
+from results import durable
+from results.bad_input import BadInput
+from results.command_line import CommandParser, location
+from results.durable import Damaged, Folder
+
+LICENCES = {
+    "https://creativecommons.org/licenses/by/4.0/": "cc-by-4.0",
+    "https://www.apache.org/licenses/LICENSE-2.0": "apache2.0",
+}
+SEVERAL = "other-open"  # a deposit has one licence; where rows are under several, its description lists them
+PAPERS = ("1811.03600", "2112.02194")  # which define the studies
+
+
+@command_line.guarded
+def main(argv: list[str] | None = None) -> int:
+    """Writes the metadata; 0 is success, 2 invalid input."""
+    parser = CommandParser(prog="python -m results.release.zenodo", description=(__doc__ or "").partition(": ")[2])
+    parser.add_argument("release", type=location, metavar="RELEASE", help="folder of the release")
+    parser.add_argument("--out", type=location, required=True, metavar="FILE", help="the file to write")
+    options = parser.parse_args(argv)
+    content = json.dumps({"metadata": metadata(options.release)}, indent=1, ensure_ascii=False) + "\n"
+    durable.make_folder(options.out.parent)
+    durable.replace(options.out, content.encode())
+    print(options.out)
+    return 0
+
+
+def metadata(release: Folder) -> dict[str, Any]:
+    """The metadata of a deposit.
+
+    Raises:
+      BadInput: there is no release.
+      Damaged: its croissant.json is not what was written.
+    """
+    path = release / "croissant.json"
+    try:
+        about = json.loads(durable.read(path))
+        title = f"{about['name']}: scaling studies, every trial and every measurement"
+        licences = [LICENCES.get(url, SEVERAL) for url in about["license"]]
+        terms = "; ".join(f"{each['name']}: {each['description']}" for each in about["usageInfo"])
+        sources = [each["prov:label"] for each in about.get("prov:wasDerivedFrom", ())]
+        derived = f" Converted from: {'; '.join(sources)}." if sources else ""
+        content = {
+            "title": title,
+            "upload_type": "dataset",
+            "description": f"<p>{about['description']}</p><p>Terms of use: {terms}.{derived}</p>",
+            "creators": [{"name": about["creator"]["name"]}],
+            "access_right": "open",
+            "license": licences[0] if len(licences) == 1 else SEVERAL,
+            "keywords": about["keywords"],
+            "version": about["version"],
+            "related_identifiers": [
+                {"identifier": f"arXiv:{paper}", "relation": "references", "scheme": "arxiv"} for paper in PAPERS
+            ],
+        }
+        return content | ({"publication_date": about["datePublished"]} if "datePublished" in about else {})
+    except FileNotFoundError:
+        raise BadInput(f"no release at {release}: it has no croissant.json; write one with `results export`") from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Damaged(f"{path} is not what a release has; check all of it with `python -m results verify`") from None

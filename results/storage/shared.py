@@ -1,0 +1,207 @@
+"""Shared files: a table of all studies of a release in one Parquet file or a few, of which each has a slice of rows.
+
+Rows are sorted by study, and have the columns of all studies, in the widest type of any, null where a study has none.
+Those of studies also say what ``told.TOLD`` lists, those of trials and measurements what workload they are of. The own
+table of a study is what it was before.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from results import durable
+from results.bad_input import BadInput
+from results.durable import Damaged, Folder
+from results.plans import schema, told
+from results.plans.plan import Plan
+
+WORKLOAD = tuple(column for column in schema.STUDIES if column.name in ("dataset", "model", "optimizer", "batch_size"))
+_FURTHER = (pa.float32(), pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_())
+_TYPES = {str(kind): kind for kind in _FURTHER}  # of further columns
+MOST_AHEAD = 64  # row groups that are decoded before they are asked for
+_CHECK = "check all of it with `python -m results verify`"
+
+
+class SharedFile:
+    """A file that studies share, which is opened when it is first read.
+
+    Attributes:
+      path, sha256, bytes: of the file.
+      rows: of a table; of any other file 0.
+    """
+
+    def __init__(self, path: Folder, sha256: str, size: int, rows: int):
+        self.path, self.sha256, self.bytes, self.rows = path, sha256, size, rows
+        self._lock = threading.Lock()
+        self._intact: bool | None = None
+        self._data: bytes | None = None
+        self._metadata: Any = None
+        self._first_rows: np.ndarray = np.zeros(1, np.int64)  # of every row group, and the end
+        self._groups: dict[int, pa.Table] = {}  # those that were decoded last
+
+    @property
+    def intact(self) -> bool:
+        """Whether every byte of it is as it was written; it is hashed once."""
+        with self._lock:
+            if self._intact is None:
+                data = durable.read(self.path)
+                self._intact = len(data) == self.bytes and hashlib.sha256(data).hexdigest() == self.sha256
+            return self._intact
+
+    def content(self, start: int, size: int) -> bytes:
+        """Some of its bytes; the file is read once."""
+        with self._lock:
+            if self._data is None:
+                self._data = durable.read(self.path)
+            return self._data[start : start + size]
+
+    def table(self, start: int, rows: int) -> pa.Table:
+        """Some of its rows, with all columns; decoded are only the row groups that have them.
+
+        Raises:
+          Damaged: the file is no table, or has not as many rows.
+        """
+        try:
+            with self._lock:
+                return self._table(start, rows)
+        except (FileNotFoundError, BadInput):
+            raise
+        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
+            raise Damaged(f"{self.path} cannot be read ({str(error).splitlines()[0]}); {_CHECK}") from None
+
+    def _table(self, start: int, rows: int) -> pa.Table:
+        if self._metadata is None:
+            durable.check_file(self.path)
+            with self.path.open("rb") as stream:
+                self._metadata = pq.read_metadata(stream)
+                size = stream.seek(0, os.SEEK_END)
+            if self._metadata.num_rows != self.rows or size != self.bytes:
+                raise Damaged(f"{self.path} is not what was written; {_CHECK}")
+            groups = range(self._metadata.num_row_groups)
+            self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
+        first = self._first_rows
+        wanted = range(
+            int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
+        )
+        if start + rows > self.rows:
+            raise Damaged(f"{self.path} has {self.rows:,} rows, but {start + rows:,} are listed; {_CHECK}")
+        if not rows:
+            return self._metadata.schema.to_arrow_schema().empty_table()
+        if not self._groups.keys() >= set(wanted):
+            # Who goes on with the next study is likely to go on with those after it, and gets more and more at once.
+            goes_on = wanted[0] - 1 in self._groups
+            ahead = min(wanted[-1] + (2 * len(self._groups) if goes_on else 0), len(first) - 2, wanted[-1] + MOST_AHEAD)
+            with self.path.open("rb") as stream:
+                file = pq.ParquetFile(stream, metadata=self._metadata)
+                decoded = file.read_row_groups(range(wanted[0], ahead + 1))
+            ends = first[wanted[0] : ahead + 2] - first[wanted[0]]
+            self._groups = {wanted[0] + i: decoded.slice(ends[i], ends[i + 1] - ends[i]) for i in range(len(ends) - 1)}
+        held = pa.concat_tables([self._groups[i] for i in wanted])
+        return held.slice(start - int(first[wanted[0]]), rows)
+
+
+def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of a shared table, from those of the studies in it; a metric in float and double is double."""
+    fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
+    own = len(schema.COLUMNS[table])
+    derived = [pa.field(column.name, column.type) for column in (told.TOLD if table == "studies" else WORKLOAD)]
+    fields = [*fields[:own], *derived, *sorted(fields[own:], key=lambda field: field.name)]
+    # Texts are plain: Parquet writes them as dictionaries anyway, and not every reader takes Arrow's.
+    plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields]
+    return pa.schema(
+        [field.with_nullable(field.name not in schema.NEVER_NULL) for field in plain],
+        {schema.VERSION_KEY: str(schema.SCHEMA_VERSION).encode()},
+    )
+
+
+def widen(table: str, content: pa.Table, study: Plan, columns: pa.Schema) -> pa.Table:
+    """A study's table, of today's schema, as rows of a shared one.
+
+    Args:
+      table: studies, trials or measurements.
+      content: its rows.
+      study: the plan.
+      columns: of the shared table, as ``union`` gives them.
+    """
+    derived = told_of(table, study)
+    arrays = [
+        pa.repeat(pa.scalar(derived[field.name], field.type), len(content))
+        if field.name in derived
+        else content[field.name].cast(field.type)
+        if field.name in content.column_names
+        else pa.nulls(len(content), field.type)
+        for field in columns
+    ]
+    return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def narrow(table: str, rows: pa.Table, further: Mapping[str, str]) -> pa.Table:
+    """A study's own table from its rows of a shared one.
+
+    Args:
+      table: studies, trials or measurements.
+      rows: of the study alone.
+      further: Arrow's names of the types of its columns beyond those that every study has, by name.
+
+    Raises:
+      ValueError, pa.ArrowException: a column is not there, or has a value that its type cannot have.
+    """
+    types = {column.name: column.type for column in schema.COLUMNS[table]}
+    types |= {name: _TYPES[kind] for name, kind in further.items()}
+    if missing := sorted(types.keys() - set(rows.column_names)):
+        raise ValueError(f"it has no column {missing[0]}")
+    arrays = [_narrow(rows[name], kind) for name, kind in types.items()]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(list(types.items()), rows.schema.metadata))
+
+
+def differing(table: str, rows: pa.Table, further: Mapping[str, str], study: Plan) -> list[str]:
+    """Columns of rows of a shared table that say other than the study's own table and its plan.
+
+    Args:
+      table: studies, trials or measurements.
+      rows: of the study alone.
+      further: as of ``narrow``.
+      study: the plan.
+    """
+    derived = told_of(table, study)
+    own = {column.name for column in schema.COLUMNS[table]}
+    wrong = []
+    for field in rows.schema:
+        column = rows[field.name]
+        if field.name in derived:
+            values = column.unique().to_pylist()
+            right = values in ([], [derived[field.name]])
+        elif field.name in own:
+            right = True
+        elif field.name not in further:
+            right = column.null_count == len(column)
+        else:  # a float32 stays one in a column of doubles
+            back = _narrow(column, _TYPES[further[field.name]]).cast(column.type)
+            right = back.equals(column) or bool(
+                pa.types.is_floating(column.type)
+                and np.array_equal(back.to_numpy(), column.to_numpy(), equal_nan=True)
+                and back.null_count == column.null_count
+            )
+        wrong += [] if right else [field.name]
+    return wrong
+
+
+def told_of(table: str, study: Plan) -> dict[str, Any]:
+    """What rows of a shared table tell of their study's plan; of trials and measurements ``WORKLOAD``."""
+    if table == "studies":
+        return told.columns(study)
+    values = (study.dataset, study.model_label, study.optimizer, study.batch_size)
+    return dict(zip((column.name for column in WORKLOAD), values, strict=True))
+
+
+def _narrow(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(kind):
+        return column.dictionary_encode().cast(kind)
+    return column if column.type == kind else pc.cast(column, kind, safe=not pa.types.is_floating(kind))

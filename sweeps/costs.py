@@ -1,0 +1,482 @@
+"""Costs: what the studies of a sweep would cost, predicted: whether they fit, seconds of a step, and device-hours.
+
+Counting is for a process of its own (``harness.costs``). Predictions for a kind of device that the store has runs of
+are scaled by these. Of measured seconds nothing is put in a column of predicted ones, nor the other way round.
+"""
+
+import collections
+import functools
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness import costs, predictions, probes, processors
+from harness.costs import Counts, Question, Verdict
+from harness.predictions import NOTHING, Calibration, Rates, Seconds
+from harness.run_progress import RunProgress
+from harness.runners import RUNNERS
+from harness.settings import Settings
+from results.bad_input import BadInput
+from results.plans.kinds import of_kind
+from results.plans.plan import Plan
+from results.storage.commits import Commit, read_table
+from sweeps.configured_study import ConfiguredStudy
+from sweeps.planning import Request
+from sweeps.readers import READERS
+from sweeps.speeds import LifeTable, Rest
+
+SAMPLED = 24  # studies of a store that a prediction is scaled by, at most; those of the same model come first
+FEW_EXAMPLES = 1e7  # in all trials of a sweep, of which none takes hours but with the largest networks
+TIMEOUT_SECONDS = 3600.0  # that compiling for a topology may take
+# Cycles a second of cores, by Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
+CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
+
+
+class Device(NamedTuple):
+    """The kind of device that a prediction is for, as stores call it, and its backend."""
+
+    kind: str
+    backend: str
+
+
+class Known(NamedTuple):
+    """What a store knows of the device: measured over uncalibrated predicted seconds, of steps and of compiling."""
+
+    steps: Calibration | None = None
+    compiling: Calibration | None = None
+    same_model: bool = False
+
+
+class StudyCost(NamedTuple):
+    """The predicted cost of a study.
+
+    Attributes:
+      study: its plan.
+      missing: trials that are to run.
+      counts: None where its kind is not counted.
+      verdict: None without a topology.
+      asked: whether a topology was asked for; without a verdict it is not known then.
+      device: of the prediction.
+      step: predicted seconds of a step of a trial; None where nothing is known of the device.
+      alone: whether that is the time from one step to the next, as no other trial shares the devices.
+      steps, evaluations: expected of a trial.
+      from_store: whether these are from curves of the store, and not the budget.
+      device_seconds: predicted, of all that is to run, on all of its devices together.
+      by: what the rates are from.
+    """
+
+    study: Plan
+    missing: int
+    counts: Counts | None
+    verdict: Verdict | None
+    asked: bool
+    device: Device
+    step: Seconds | None
+    alone: bool
+    steps: float
+    evaluations: float
+    from_store: bool
+    device_seconds: Seconds | None
+    by: str
+
+    @property
+    def devices(self) -> int:
+        """That the study runs on."""
+        return self.verdict.devices if self.verdict else self.counts.devices if self.counts else 1
+
+
+def here() -> Device:
+    """The devices of this machine."""
+    backend, _ = processors.accelerators()
+    return Device(processors.model() if backend == "cpu" else processors.accelerator_model(backend), backend)
+
+
+def of_request(
+    request: Request,
+    missing: Mapping[str, int],
+    topology: str | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[StudyCost]:
+    """The predicted costs of the studies of a request, in its order.
+
+    Args:
+      request: what is asked for.
+      missing: trials to run, by the names of its studies.
+      topology: of TPUs that need not be there; None predicts for this machine.
+      timeout_seconds: for compiling all of it.
+      say: takes lines for the user.
+
+    Raises:
+      BadInput: a topology that there is not, or that no study of it can be compiled for.
+      Unanswered: counting failed.
+    """
+    counted = [study for study in request.studies if RUNNERS[study.kind].counts is not None]
+    given = _ask(request, counted, None, refuses=False)
+    counts = {name: costs.counts_of(answer) for name, answer in given.items() if costs.REFUSED not in answer}
+    why = {name: answer[costs.REFUSED] for name, answer in given.items() if costs.REFUSED in answer}
+    verdicts: dict[str, Verdict] = {}
+    if topology is not None:
+        compiled = [study for study in request.studies if RUNNERS[study.kind].verdict is not None]
+        answers = _ask(request, compiled, topology, timeout_seconds, say)
+        verdicts = {name: costs.verdict_of(answer) for name, answer in answers.items()}
+    stored = commits(request.store)
+    steps = _Lengths(stored)
+    known = _Store(stored)
+    found: list[StudyCost] = []
+    compiling: set[Any] = set()  # programs that were counted already
+    for study in request.studies:
+        verdict = verdicts.get(study.name)
+        device = Device(verdict.device_kind, "tpu") if verdict else here() if topology is None else Device("", "tpu")
+        expected, evaluations, from_store = steps.of(study)
+        programs = RUNNERS[study.kind].programs(study)
+        found.append(
+            _cost(
+                study,
+                missing[study.name],
+                counts.get(study.name),
+                verdict,
+                asked=topology is not None,
+                device=device,
+                known=known,
+                lengths=(expected, evaluations, from_store),
+                compiles=programs not in compiling,
+                lanes=_lanes(request.settings, device, missing[study.name]),
+            )._replace(**({"by": why[study.name]} if study.name in why else {}))
+        )
+        compiling.add(programs)
+    return found
+
+
+def of_sweep(request: Request, missing: Mapping[str, int]) -> Seconds | None:
+    """The predicted device-seconds of a sweep on this machine; None where they are few, or not known.
+
+    Of a sweep with few examples in all nothing is counted, which takes some seconds.
+    """
+    examples = sum(
+        missing[study.name]
+        * study.budget_steps
+        * READERS[study.kind].examples(ConfiguredStudy(study, request.sources.get(study.name)))
+        for study in request.studies
+        if missing[study.name]
+    )
+    if examples <= FEW_EXAMPLES:
+        return None
+    try:
+        found = of_request(request, missing)
+    except (BadInput, costs.Unanswered):  # a prediction that fails keeps nobody from running
+        return None
+    known = [each.device_seconds for each in found if each.device_seconds is not None]
+    return functools.reduce(Seconds.plus, known) if known else None
+
+
+def _ask(
+    request: Request,
+    studies: Sequence[Plan],
+    topology: str | None,
+    timeout_seconds: float | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    *,
+    refuses: bool = True,
+) -> dict[str, dict[str, Any]]:
+    """Answers by the names of studies, of which those that share programs share one; without those there is none of."""
+    shared: dict[Any, Question] = {}
+    keys = {}
+    for study in studies:
+        keys[study.name] = key = study.kind, RUNNERS[study.kind].programs(study), study.trials if topology else 0
+        source = request.sources.get(study.name)
+        shared.setdefault(
+            key, Question(study.plan(), study.trials, source, _asked_settings(request.settings), topology)
+        )
+    answers = costs.ask(list(shared.values()), timeout_seconds, say, refuses=refuses)
+    by_key = dict(zip(shared, answers, strict=True))
+    return {name: answer for name, key in keys.items() if (answer := by_key[key]) is not None}
+
+
+def _asked_settings(settings: Settings) -> Settings:
+    """Those of the settings that a cost depends on, so that answers are found again whatever the others are."""
+    names = ("lanes", "lane_strategy", "shards", "microbatches")
+    return Settings(**{name: getattr(settings, name) for name in names})
+
+
+def _lanes(settings: Settings, device: Device, trials: int) -> int:
+    """Trials that share a step: those that are batched, on accelerators."""
+    if device.backend == "cpu" and settings.lane_strategy != "vmap":
+        return 1
+    return settings.lanes or max(1, min(32, trials))
+
+
+def _cost(
+    study: Plan,
+    missing: int,
+    counts: Counts | None,
+    verdict: Verdict | None,
+    *,
+    asked: bool,
+    device: Device,
+    known: "_Store",
+    lengths: tuple[float, float, bool],
+    compiles: bool,
+    lanes: int,
+) -> StudyCost:
+    rates = None if counts is None else _rates(device, counts.precision)
+    step, alone, by = None, False, "nothing is known of this device"
+    steps, evaluations, from_store = lengths
+    total = None
+    if (
+        counts is not None
+        and rates is not None
+        and (verdict is None or verdict.flops is not None)
+        and not (asked and verdict is None)
+    ):
+        ratios = known.of(device, study)
+        if ratios.steps is not None:
+            rates = predictions.scaled(rates, ratios.steps)
+        by = rates.source
+        call = predictions.around(rates.call_seconds, rates.factor)
+        if verdict is None:
+            step = predictions.seconds(counts.step, rates, lanes)
+            evaluation = predictions.seconds(counts.evaluation, rates)
+            devices, alone = counts.devices, lanes == 1
+            a_trial = step.times(steps).plus(evaluation.plus(call).times(evaluations))
+            total = a_trial.times(missing * devices)
+        else:
+            step = _compiled_step(counts, verdict, rates)
+            devices, shards = verdict.devices, _shards(verdict)
+            alone = shards == devices and verdict.lanes == 1
+            evaluation = predictions.seconds(counts.evaluation, rates).times(verdict.lanes / shards)
+            # All devices are held as long as any trial runs; so many run at once.
+            rounds = math.ceil(missing / (devices // shards * verdict.lanes))
+            a_round = step.times(verdict.lanes * steps).plus(evaluation.plus(call).times(evaluations))
+            total = a_round.times(rounds * devices)
+        if compiles and missing:
+            each = ratios.compiling
+            seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
+            total = total.plus(predictions.around(seconds, each.factor if each else rates.factor).times(devices))
+        if not missing:
+            total = NOTHING
+    return StudyCost(
+        study, missing, counts, verdict, asked, device, step, alone, steps, evaluations, from_store, total, by
+    )
+
+
+def _shards(verdict: Verdict) -> int:
+    """Devices that share a batch, by the words of a verdict."""
+    words = verdict.how.split()
+    return int(words[words.index("shards") - 1]) if "shards" in words else verdict.devices
+
+
+def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
+    """Predicted seconds of a step of a trial, of what the compiler made: those of all trials of a device over them.
+
+    Where the compiler's schedule tells cycles, and the clock is known, the range holds the seconds of these as well.
+    """
+    shards = _shards(verdict)
+    assert verdict.flops is not None
+    moved = counts.step.fused_bytes * verdict.lanes / shards
+    middle = verdict.flops / rates.flops + moved / rates.bytes + counts.step.operations * rates.operation_seconds
+    found = predictions.around((middle + (verdict.exchange_seconds or 0.0)) / verdict.lanes, rates.factor)
+    row = predictions.hardware_of(verdict.device_kind)
+    if verdict.cycles is not None and row in CLOCKS:
+        scheduled = verdict.cycles / CLOCKS[row] / verdict.lanes
+        found = Seconds(found.middle, min(found.low, scheduled), max(found.high, scheduled))
+    return found
+
+
+def _rates(device: Device, precision: str) -> Rates | None:
+    return probes.rates(device.kind, precision) or predictions.rates(device.kind, device.backend, precision)
+
+
+def commits(folder: Path) -> list[Commit]:
+    """What a store, or what is to be one, or a release has of studies that were measured here; whose costs are counted.
+
+    Raises:
+      BadInput: it is no store.
+    """
+    from results import store
+
+    if not folder.is_dir():
+        return []
+    found = store.released_commits(folder)
+    return [
+        commit
+        for commit in (store.committed(folder) if found is None else found)
+        if commit.study.source is None and RUNNERS[commit.study.kind].counts is not None
+    ]
+
+
+class _Lengths:
+    """How many steps and evaluations trials are expected to take, by what those of a store took."""
+
+    def __init__(self, commits: Iterable[Commit]):
+        self._commits = list(commits)
+
+    def of(self, study: Plan) -> tuple[float, float, bool]:
+        """Steps and evaluations of a trial of a study, and whether the store told them."""
+        grid = RUNNERS[study.kind].evaluations(study)
+        life = self._life(_family(study))
+        if life is None:
+            return float(study.budget_steps), float(len(grid)), False
+        import numpy as np
+
+        steps, evaluations = Rest(np.asarray(grid, np.int64).tobytes(), life).after(0)
+        return steps, evaluations, True
+
+    def _life(self, family: tuple[Any, ...]) -> LifeTable | None:
+        return self._tables.get(family)
+
+    @functools.cached_property
+    def _tables(self) -> dict[tuple[Any, ...], LifeTable]:
+        tables: dict[tuple[Any, ...], LifeTable] = {}
+        for commit in self._commits:
+            rows = read_table(commit, "trials")
+            reasons = rows["reason"].to_pylist()
+            ended = collections.Counter(
+                steps
+                for steps, reason in zip(rows["steps"].to_pylist(), reasons, strict=True)
+                if steps and reason in (None, "pruned")
+            )
+            if ended:
+                table = tables.setdefault(_family(commit.study), LifeTable())
+                table.add(commit.study.budget_steps, RunProgress(ended=dict(ended)))
+        return tables
+
+
+def _family(study: Plan) -> tuple[Any, ...]:
+    """What trials have in common whose lengths, as shares of their budgets, are alike."""
+    targets = tuple((target.metric, target.value) for target in study.ends_at)
+    return study.kind, study.dataset, study.model_label, study.optimizer, study.pruning, targets
+
+
+class Measured(NamedTuple):
+    """A study of a store as measured on a kind of device, and as predicted without any measurement.
+
+    Attributes:
+      device: of the runs.
+      study: its plan.
+      seconds, compiling: measured, of a step of a trial, and of compiling; the latter None where nothing was compiled.
+      predicted, predicted_compiling: likewise, uncalibrated.
+      trial_steps: that were measured.
+    """
+
+    device: Device
+    study: Plan
+    seconds: float
+    compiling: float | None
+    predicted: Seconds
+    predicted_compiling: float
+    trial_steps: int
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted."""
+        return self.seconds / self.predicted.middle
+
+
+class _Run(NamedTuple):
+    """What the runs of a study took together."""
+
+    commit: Commit
+    device: Device
+    settings: Settings
+    train_seconds: float
+    trial_steps: int
+    compile_seconds: float | None
+
+
+def measured(commits: Iterable[Commit]) -> list[Measured]:
+    """What a store has measured, beside what would have been predicted; studies that cannot be counted are left out."""
+    runs = [run for commit in commits for run in runs_of(commit)]
+    questions = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
+    found = []
+    for run, answer in zip(runs, costs.ask(questions, refuses=False), strict=True):
+        if answer is None or costs.REFUSED in answer:
+            continue
+        counts = costs.counts_of(answer)
+        rates = _rates(run.device, counts.precision)
+        if rates is None:
+            continue
+        predicted = predictions.seconds(counts.step, rates, _lanes(run.settings, run.device, run.settings.lanes or 1))
+        found.append(
+            Measured(
+                run.device,
+                run.commit.study,
+                run.train_seconds / run.trial_steps,
+                run.compile_seconds,
+                predicted,
+                predictions.compiling_seconds(counts.equations, rates),
+                run.trial_steps,
+            )
+        )
+    return found
+
+
+def runs_of(commit: Commit) -> list[_Run]:
+    """The runs of a study, those on one kind of device with one division together; without emulated devices."""
+    if RUNNERS[commit.study.kind].counts is None:
+        return []
+    together: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in read_table(commit, "studies").to_pylist():
+        if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
+            continue
+        key = row["device_kind"], row["backend"], row["lanes"], row["lane_strategy"], row["shards"], row["microbatches"]
+        together.setdefault(key, []).append(row)
+    found = []
+    for (kind, backend, lanes, strategy, shards, microbatches), rows in together.items():
+        compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
+        settings = Settings(
+            lanes=lanes, lane_strategy=strategy or "auto", shards=shards or None, microbatches=microbatches or None
+        )
+        found.append(
+            _Run(
+                commit,
+                Device(kind or "unknown", backend or "cpu"),
+                settings if commit.study.batch_size else Settings(),
+                sum(row["train_seconds"] for row in rows),
+                sum(row["trial_steps"] for row in rows),
+                statistics.median(compiled) if compiled else None,
+            )
+        )
+    return found
+
+
+class _Store:
+    """The runs of a store, by which predictions are scaled."""
+
+    def __init__(self, commits: Sequence[Commit]):
+        self._commits = commits
+        self._known: dict[tuple[Any, ...], Known] = {}
+
+    def of(self, device: Device, study: Plan) -> Known:
+        """What runs on the same kind of device say of a study: those of its model where there are enough, else all."""
+        key = device, study.kind, study.dataset, study.model_label
+        if key not in self._known:
+            self._known[key] = self._find(device, study)
+        return self._known[key]
+
+    def _find(self, device: Device, study: Plan) -> Known:
+        if not self._commits:
+            return Known()
+        alike = of_kind(self._commits, study.kind)
+        own = [commit for commit in alike if _model(commit.study) == _model(study)]
+        for commits, same in ((own, True), (alike, False)):
+            there = [one for one in measured(_spread(commits, device)) if one.device == device]
+            if len(there) >= (predictions.FEWEST if same else 1):
+                compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
+                return Known(
+                    predictions.calibration([one.ratio for one in there]), predictions.calibration(compiled), same
+                )
+        return Known()
+
+
+def _model(study: Plan) -> tuple[str, str]:
+    return study.dataset, study.model_label
+
+
+def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
+    """Some studies that were measured on a device, evenly spread."""
+    there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
+    apart = math.ceil(len(there) / SAMPLED)
+    return there[::apart] if apart else []

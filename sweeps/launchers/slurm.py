@@ -1,0 +1,324 @@
+"""SLURM: studies as elements of job arrays, submitted, waited for and, where this sweep is stopped, ended in order.
+
+Each element is ``sweeps.launchers.attempt``, which saves its study and puts itself back into the queue where SLURM is
+about to take it away. Jobs outlive this process: the same sweep finds those that wait or run, and submits the others.
+"""
+
+import contextlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.settings import Settings
+from results import durable
+from results.bad_input import BadInput, number_of
+from results.command_line import Terminated, say
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.storage import attempts
+from results.storage.places import LAUNCHERS
+from sweeps.launchers import attempt
+from sweeps.launchers.launcher import Launch, failures
+from sweeps.launchers.local import cost
+from sweeps.launchers.remote import Elsewhere, cause, wait
+from sweeps.updates import StudyOutcome
+
+COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
+FOLDER = LAUNCHERS[0]  # of a store: what jobs print before their logs are there
+LISTED = 500  # jobs in one question to SLURM
+_ASK_SECONDS = 60.0  # that SLURM has to answer
+_JOB = re.compile(r"[0-9]{1,12}_[0-9]{1,9}")
+_ENDED = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT")
+_SPOKEN_FOR = {"array", "signal", "requeue", "no-requeue", "output", "error", "open-mode", "chdir", "hold", "parsable"}
+
+
+class Resources(NamedTuple):
+    """What a study needs; those that need the same are one array."""
+
+    cpus: int
+    gpus: int
+    exclusive: bool
+
+
+def check(asked: Mapping[str, Any]) -> None:
+    """Raises BadInput for values that cannot be, or where there is no SLURM."""
+    for key in ("cpus", "gpus", "minutes", "nodes", "at_once"):
+        if asked[key] is not None and asked[key] < (0 if key == "gpus" else 1):
+            raise BadInput(f"launcher.{key} must be at least {0 if key == 'gpus' else 1}, not {asked[key]}")
+    if asked["grace_seconds"] < 1 or asked["poll_seconds"] <= 0:
+        raise BadInput("launcher.grace_seconds and launcher.poll_seconds must be above 0")
+    for name, value in asked["sbatch"].items():
+        if not re.fullmatch("[a-z][a-z-]*", name) or name in _SPOKEN_FOR:
+            raise BadInput(f"launcher.sbatch.{name} is no option of sbatch that can be given; such as account or qos")
+        if re.search(r"[\r\n]", str(value)):
+            raise BadInput(f"launcher.sbatch.{name} has more than one line")
+    if missing := [name for name in COMMANDS if shutil.which(name) is None]:
+        raise BadInput(f"launcher=slurm needs {missing[0]}, which is not on this machine; run it on a login node")
+
+
+def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
+    """Runs studies as jobs of SLURM.
+
+    Args:
+      asked: the configuration of the launcher.
+      launch: what is to be run.
+
+    Returns:
+      An outcome per study that ended; without ``wait`` none.
+
+    Raises:
+      BadInput: SLURM refuses a job.
+      Terminated: this process is to end; jobs that ran are saved.
+    """
+    jobs = _adopted(launch)
+    if jobs:
+        say(f"{number_of(len(jobs), 'study')} of these are in the queue already, or run")
+    most = launch.limits.study.max_failures
+    missing = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
+    fresh = [s for s in missing if most is None or failures(launch.store / s.name) < most]
+    for array in _arrays(asked, fresh, launch.settings):
+        jobs |= _submit(asked, launch, *array)
+    if not asked["wait"]:
+        say(f"{number_of(len(jobs), 'study')} in the queue; `python -m sweeps.status` shows them")
+        return []
+    studies = {study.name: Elsewhere(launch, study) for study in launch.studies if study.name in jobs}
+    outcomes: list[StudyOutcome] = []
+    try:
+        while jobs:
+            states, over = _states(jobs.values()), launch.limits.reached
+            for name, job in list(jobs.items()):
+                state = states.get(job) if states is not None else "?"
+                if state is None or state in _ENDED:
+                    outcomes += _end(launch, studies[name], jobs.pop(name), state)
+                elif state == "RUNNING":
+                    studies[name].look()
+                    if launch.limits.is_over(name):
+                        _signal([job], "HUP")
+                elif state == "PENDING":
+                    studies[name].waits()
+                    if over is not None:
+                        _cancel([job], "PENDING")
+            wait(asked["poll_seconds"] if jobs else 0, launch.on_wait)
+    except (Terminated, KeyboardInterrupt) as error:
+        saved = _stop(list(jobs.values()), asked)
+        for name in jobs:
+            _forget(launch.store / name, jobs[name])
+        if isinstance(error, Terminated):
+            error.saved = saved
+        raise
+    return outcomes
+
+
+def _end(launch: Launch, study: Elsewhere, job: str, state: str | None) -> Iterator[StudyOutcome]:
+    """The outcome of a study whose job has ended; none of one that was ended before it began.
+
+    Args:
+      launch: of the sweep.
+      study: the study.
+      job: its job.
+      state: in which it ended; None where SLURM does not know the job any more.
+    """
+    own = [each for each in attempts.read(launch.store / study.study.name) if each.job == job]
+    if not own or state == "COMPLETED" or (state is None and study.is_done()):
+        yield study.end(None)
+        return
+    if own[-1].began is None:
+        own[-1].log.unlink(missing_ok=True)
+        if launch.limits.reached is None:
+            output = launch.store / FOLDER / f"{job}.out"
+            text = _tail(output)
+            yield study.end(f"job {job} ended before it began{f': {text}' if text else ', as if it were cancelled'}")
+        return
+    if own[-1].code is None:
+        attempt.record_lost(launch.store, study.study.name, f"job {job} is gone")
+    yield study.end(f"job {job}: {cause(launch.store / study.study.name)}")
+
+
+def _adopted(launch: Launch) -> dict[str, str]:
+    """The jobs, by their studies, that an earlier run of the sweep submitted, and that wait or run still."""
+    last = {s.name: attempts.read(launch.store / s.name)[-1:] for s in launch.studies}
+    named = {name: own[0].job or "" for name, own in last.items() if own and own[0].launcher == "slurm"}
+    jobs = {name: job for name, job in named.items() if _JOB.fullmatch(job)}
+    states = _states(jobs.values()) if jobs else {}
+    if states is None:
+        raise BadInput("squeue does not answer, so that nobody knows which studies run; try again later")
+    for name, job in jobs.items():
+        if states.get(job, _ENDED[0]) in _ENDED:
+            _forget(launch.store / name, job)
+    return {name: job for name, job in jobs.items() if states.get(job, _ENDED[0]) not in _ENDED}
+
+
+def _forget(folder: Path, job: str) -> None:
+    """Removes the logs of attempts that never began."""
+    for each in attempts.read(folder):
+        if each.job == job and each.began is None:
+            each.log.unlink(missing_ok=True)
+
+
+def _arrays(
+    asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings
+) -> Iterator[tuple[Resources, list[Plan]]]:
+    """Studies by what they need, in arrays that are not longer than SLURM allows."""
+    by_need: dict[Resources, list[Plan]] = {}
+    for study in studies:
+        devices = study.devices or settings.shards or 1
+        gpus = devices if asked["gpus"] is None else asked["gpus"]
+        cpus = asked["cpus"] or (1 if gpus else devices)
+        by_need.setdefault(Resources(cpus, gpus, KINDS[study.kind].alone), []).append(study)
+    most = _longest_array() if studies else 0
+    for need, own in by_need.items():
+        for first in range(0, len(own), most):
+            yield need, own[first : first + most]
+
+
+def _submit(asked: Mapping[str, Any], launch: Launch, need: Resources, studies: Sequence[Plan]) -> dict[str, str]:
+    """Submits an array; the job of each study. It is held until the logs say which job is whose."""
+    output = launch.store / FOLDER
+    durable.make_folder(output)
+    script = batch_script(asked, launch, need, studies)
+    done = _ask(["sbatch", "--parsable", "--hold"], script)
+    if done.returncode:
+        raise BadInput(f"sbatch refuses the job: {_first_line(done.stderr)}")
+    array = done.stdout.strip().partition(";")[0]
+    jobs = {study.name: f"{array}_{i}" for i, study in enumerate(studies)}
+    for name, job in jobs.items():
+        attempts.begin(launch.store / name, "slurm", job, waits=True)
+    if (done := _ask(["scontrol", "release", array])).returncode:
+        _cancel([array])
+        for name, job in jobs.items():
+            _forget(launch.store / name, job)
+        raise BadInput(f"SLURM cannot run the job: {_first_line(done.stderr)}")
+    say(f"job {array}: {number_of(len(studies), 'study')}, each with {number_of(need.cpus, 'CPU')}{_and_gpus(need)}")
+    return jobs
+
+
+def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, studies: Sequence[Plan]) -> str:
+    """The script of an array, one element per study."""
+    output = (launch.store / FOLDER).absolute()
+    options = {
+        "job-name": "scaling-limits",
+        "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
+        "output": f"{output}/%A_%a.out",
+        "open-mode": "append",
+        "requeue": None,
+        "signal": f"B:USR2@{asked['grace_seconds']}",
+        "chdir": Path.cwd(),
+        "cpus-per-task": need.cpus,
+        "nodes": asked["nodes"],
+        "ntasks-per-node": 1,
+        **({"gpus-per-node": need.gpus} if need.gpus else {}),
+        **({"exclusive": None} if need.exclusive else {}),
+        **{key: asked[name] for key, name in _NAMES.items() if asked[name] is not None},
+        **asked["sbatch"],
+    }
+    lines = [f"#SBATCH --{key}" + ("" if value is None else f"={_word(value)}") for key, value in options.items()]
+    python = [sys.executable, "-P", "-m", "sweeps.launchers.attempt", str(launch.store.absolute())]
+    elements = []
+    for study in studies:
+        about = [f"--retries={asked['retries']}", f"--nodes={asked['nodes']}"]
+        about += [f"--port={attempt.port_of(study.name)}", "--"]
+        elements.append(shlex.join([*python, study.name, *about, *attempt.joined(launch.words[study.name])]))
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *lines,
+            f"export PYTHONPATH={shlex.quote(str(attempt.ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}",
+            f"export SCALING_LIMITS_OUTPUT={shlex.quote(str(output))}"
+            "/${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}.out",
+            "elements=(",
+            *(f"  {shlex.quote(element)}" for element in elements),
+            ")",
+            'eval "exec ${elements[$SLURM_ARRAY_TASK_ID]}"',
+            "",
+        ]
+    )
+
+
+_NAMES = {"mem": "mem", "time": "minutes", "partition": "partition"}
+
+
+def _states(jobs: Iterable[str]) -> dict[str, str] | None:
+    """The states of jobs that wait, run or ended a while ago, as far as SLURM knows; None if it does not answer."""
+    states: dict[str, str] = {}
+    arrays = sorted({job.partition("_")[0] for job in jobs}, key=int)
+    for first in range(0, len(arrays), LISTED):
+        own = ",".join(arrays[first : first + LISTED])
+        done = _ask(["squeue", "--noheader", "--array", "--all", "--states=all", "--format=%F_%K %T", f"--jobs={own}"])
+        if done.returncode and "Invalid job id" not in done.stderr:
+            say(f"squeue does not answer: {_first_line(done.stderr)}")
+            return None
+        for line in done.stdout.splitlines():
+            job, _, state = line.strip().partition(" ")
+            if state:
+                states[job] = state
+    return states
+
+
+def _stop(jobs: Sequence[str], asked: Mapping[str, Any]) -> bool:
+    """Ends jobs in order, and waits for them; whether anything was saved."""
+    if not jobs:
+        return False
+    say(f"stopping {number_of(len(jobs), 'job')} of SLURM; what runs is saved first")
+    _cancel(jobs, "PENDING")
+    _signal(jobs, "USR1")
+    deadline = time.monotonic() + attempt.KILL_SECONDS + asked["poll_seconds"]
+    ran: set[str] = set()
+    while time.monotonic() < deadline:
+        states = _states(jobs)
+        own = {job: state for job, state in (states or {}).items() if job in jobs}
+        ran |= {job for job, state in own.items() if state == "RUNNING"}
+        if states is not None and all(state in ("PENDING", *_ENDED) for state in own.values()):
+            break
+        time.sleep(min(1.0, asked["poll_seconds"]))
+    else:
+        _cancel(jobs)
+    return bool(ran)
+
+
+def _signal(jobs: Sequence[str], name: str) -> None:
+    _ask(["scancel", "--batch", f"--signal={name}", "--state=RUNNING", *jobs])
+
+
+def _cancel(jobs: Sequence[str], state: str | None = None) -> None:
+    _ask(["scancel", *([f"--state={state}"] if state else []), *jobs])
+
+
+def _longest_array() -> int:
+    """As many elements as SLURM allows in an array."""
+    done = _ask(["scontrol", "show", "config"])
+    if done.returncode:
+        raise BadInput(f"there is no SLURM to be reached from here: {_first_line(done.stderr)}")
+    found = re.search(r"MaxArraySize\s*=\s*([0-9]+)", done.stdout)
+    return max(1, int(found[1]) - 1) if found else 1000
+
+
+def _ask(words: Sequence[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return subprocess.run(words, input=text, capture_output=True, text=True, check=False, timeout=_ASK_SECONDS)
+    return subprocess.CompletedProcess(words, 1, "", f"{words[0]} took longer than {_ASK_SECONDS:.0f} s")
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+
+
+def _tail(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return " ".join(path.read_text(errors="replace").split()[-40:])
+    return ""
+
+
+def _word(value: Any) -> str:
+    """A value in a line of #SBATCH, in which a blank ends it."""
+    text = str(value)
+    return f'"{text}"' if " " in text else text
+
+
+def _and_gpus(need: Resources) -> str:
+    return f" and {number_of(need.gpus, 'GPU')}" if need.gpus else ""

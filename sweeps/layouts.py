@@ -1,0 +1,139 @@
+"""Layouts: from a composed configuration to plans of kind ``layout``."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omegaconf import MISSING
+
+from harness import processors
+from harness.layout_costs import HARDWARE
+from results.bad_input import BadInput, check_choice, nearest, number_of
+from results.plans.layout import AHEAD, DEVICE, EMULATED, LayoutStudy
+from results.plans.search_space import SearchSpace
+from results.plans.study import whole
+from sweeps.configured_study import ConfiguredStudy
+from workloads.layouts import shapes
+from workloads.layouts.notation import Mesh, Refused, read_layout, read_mesh
+from workloads.layouts.shapes import SHAPES, Shape
+
+REFUSED = ("error", "store")
+MOST_EMULATED = 64  # devices; with several hundred, XLA's threads wait for each other for ever
+
+
+@dataclasses.dataclass
+class StepConfig:
+    model: str = MISSING  # of ``workloads.layouts.shapes.SHAPES``
+    shape: dict[str, Any] = dataclasses.field(default_factory=dict)  # numbers of it that are to be others
+    batch_size: int = MISSING
+    length: int = MISSING
+    steps: int = 3
+    precision: str = "float32"
+    rematerialization: str = "none"
+
+
+@dataclasses.dataclass
+class Keys:
+    """Further keys of a study of kind ``layout``."""
+
+    step: StepConfig | None = None
+    mesh: str | None = None
+    layout: str | None = None
+    devices: int | None = None
+    strict: bool = True
+    refused: str = "error"
+    engine: str = EMULATED
+    hardware: str = "v5p"
+
+
+def read(config: Mapping[str, Any]) -> ConfiguredStudy[LayoutStudy]:
+    """The study of a configuration; BadInput for anything wrong with it, unless that is to be stored."""
+    step = config["step"]
+    shape = _shape(step)
+    for key in ("batch_size", "length"):
+        whole(f"step.{key}", step[key], 1)
+    check_choice("refused", config["refused"], REFUSED)
+    check_choice("hardware", config["hardware"], HARDWARE)
+    text = shapes.layout_text((config["layout"] or "").strip())
+    mesh, layout, count = _read(config, shape, text)
+    engine = config["engine"]
+    study = LayoutStudy(
+        model=step["model"] if not step["shape"] else f"{step['model']}_changed",
+        model_options=dataclasses.asdict(shape),
+        batch_size=step["batch_size"],
+        length=step["length"],
+        mesh=mesh,
+        layout=layout,
+        strict=config["strict"],
+        device_count=count,
+        engine=engine,
+        hardware=config["hardware"],
+        precision=step["precision"],
+        rematerialization=step["rematerialization"],
+        budget_steps=1 if engine.startswith(AHEAD) else step["steps"],
+        space=SearchSpace({}),
+        seed=config["seed"],
+        trials=1 if config["trials"] is None else config["trials"],
+    )
+    _check_devices(study)
+    return ConfiguredStudy(study)
+
+
+def notes(studies: Sequence[LayoutStudy]) -> list[str]:
+    """Notes for a reader of their plans."""
+    engines = {study.engine_name for study in studies}
+    said = {
+        EMULATED: "emulated devices show results, redundancy, memory and bytes, and nothing about speed",
+        AHEAD: "what is compiled ahead is predicted and counted; nothing of it is measured",
+        DEVICE: "measured steps run one layout after the other",
+    }
+    return [text for name, text in said.items() if name in engines]
+
+
+def _shape(step: Mapping[str, Any]) -> Shape:
+    check_choice("step.model", step["model"], SHAPES)
+    known = [field.name for field in dataclasses.fields(Shape)]
+    for key, value in step["shape"].items():
+        if key not in known:
+            raise BadInput(f"step.shape.{key}: there is no such number; {nearest(key, known)}")
+        if isinstance(getattr(SHAPES[step["model"]], key), bool):
+            if not isinstance(value, bool):
+                raise BadInput(f"step.shape.{key} must be true or false, not {value!r}")
+        else:
+            whole(f"step.shape.{key}", value, 1)
+    shape = dataclasses.replace(SHAPES[step["model"]], **step["shape"])
+    if shape.kv % 2:
+        raise BadInput(f"step.shape.kv={shape.kv}: positions turn pairs of numbers, so it must be even")
+    return shape
+
+
+def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, str, int]:
+    """Mesh and layout in one spelling, and the number of devices; as they are if they are refused and to be stored."""
+    given, asked, step = (config["mesh"] or "").strip(), config["devices"], config["step"]
+    mesh: Mesh | None = None
+    try:
+        mesh = read_mesh(given, asked)
+        model = shapes.tensors(shape, step["batch_size"], step["length"])
+        layout = read_layout(text, mesh, model, strict=config["strict"])
+    except Refused:
+        if config["refused"] == "error":
+            raise
+        return given, text, asked or (mesh.size if mesh else 1)
+    return str(mesh), str(layout) if config["strict"] else text, mesh.size
+
+
+def _check_devices(study: LayoutStudy) -> None:
+    """Raises BadInput if this machine has not the devices that a study is to be run on."""
+    kind, devices = processors.accelerators()
+    physical = len(processors.physical_cores())
+    if study.engine_name == DEVICE and study.device_count > (devices or physical):
+        there = number_of(devices, f"{kind} device") if devices else number_of(physical, "physical core")
+        raise BadInput(
+            f"engine={DEVICE}: mesh {study.mesh} has {number_of(study.device_count, 'device')}, and this machine has "
+            f"{there}; use engine={EMULATED}, whose devices a CPU emulates"
+        )
+    if study.engine_name == EMULATED and study.device_count > max(MOST_EMULATED, physical):
+        raise BadInput(
+            f"engine={EMULATED}: at most {MOST_EMULATED} devices are emulated, not {study.device_count}; "
+            f"engine={AHEAD}:TOPOLOGY compiles for more"
+        )

@@ -1,0 +1,62 @@
+"""Step times: a table of predicted seconds of a step, for what reads such tables. None of them is a measurement."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from results import durable
+from results.bad_input import BadInput
+from sweeps.costs import StudyCost
+
+COLUMNS = (
+    "dataset",
+    "model",
+    "optimizer",
+    "device_kind",
+    "devices",
+    "batch_size",
+    "seconds_per_step",
+    "low",
+    "high",
+    "says",
+)
+SAYS = "predicted"
+
+
+def write(name: str, costs: Sequence[StudyCost]) -> None:
+    """Writes the table as CSV, in place of a file of that name that such a table is in.
+
+    Raises:
+      BadInput: nothing is predicted, or a file of that name holds something else.
+    """
+    rows = {}
+    for cost in costs:
+        if cost.step is None or not cost.alone or (cost.verdict is not None and not cost.verdict.fits):
+            continue
+        study = cost.study
+        key = study.dataset, study.model_label, study.optimizer, cost.device.kind, cost.devices, study.batch_size
+        rows[key] = cost.step
+    if not rows:
+        raise BadInput(
+            f"step_times={name}: of none of these studies is a step of one trial on all devices predicted; give "
+            "lanes=1, and with a topology shards=, the number of its devices"
+        )
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for key, step in rows.items():
+        writer.writerow(["" if each is None else each for each in (*key, step.middle, step.low, step.high, SAYS)])
+    file = durable.local(name)
+    _check(file, name)
+    durable.replace(file, text.getvalue().encode())
+
+
+def _check(file: Path, name: str) -> None:
+    if not file.exists() and not file.parent.is_dir():
+        raise BadInput(f"step_times={name}: there is no folder {file.parent}; make it first")
+    if file.exists() and (
+        not file.is_file() or file.read_text(errors="replace").splitlines()[:1] != [",".join(COLUMNS)]
+    ):
+        raise BadInput(f"step_times={name} is there and is no table of step times; name another file")

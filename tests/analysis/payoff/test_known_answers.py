@@ -1,0 +1,177 @@
+"""Pay-off in closed form, and coverage of what it states where the truth is known."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.fitting import fits, regimes
+from analysis.payoff import step_curves, time_to_target
+from analysis.payoff.step_times import MEASURED, StepTimes
+
+SIZES = 2.0 ** np.arange(13)
+KNEE, PLATEAU, EXAMPLE_SECONDS = 64.0, 50.0, 1e-3
+
+
+def write(file, **columns):
+    pd.DataFrame(columns).to_csv(file, index=False)
+    return file
+
+
+def step_times(file, devices, batch_size, seconds, width=1.02, says="measured"):
+    ends = {"low": seconds / width, "high": seconds * width}
+    kind = {"device_kind": "X", "says": says}
+    return write(file, devices=devices, batch_size=batch_size, seconds_per_step=seconds, **ends, **kind)
+
+
+def ask(cli, tmp_path, steps, devices, batch_size, seconds, *options, width=1.02):
+    """The answer and the rows of a curve whose steps are known, by measured seconds per step."""
+    points = write(tmp_path / "points.csv", batch_size=SIZES, steps=steps)
+    times = step_times(tmp_path / "times.csv", devices, batch_size, seconds, width)
+    words = ("payoff", "--points", points, "--measured", times, "--csv", *options)
+    answer, rows = cli(*words), cli(*words, "--times")
+    assert answer[0] == rows[0] == 0, (answer, rows)
+    (row,) = pd.read_csv(io.StringIO(answer[1])).to_dict("records")
+    table = pd.read_csv(io.StringIO(rows[1]))
+    return row, table[table["measured_seconds"].notna()].reset_index(drop=True)
+
+
+def test_perfect_scaling_without_communication_costs_the_same_on_any_number_of_devices(cli, tmp_path):
+    steps = 2.0**22 / SIZES
+    devices, batch = (side.ravel() for side in np.meshgrid(2.0 ** np.arange(9), SIZES))
+    fits_in = batch >= devices
+    devices, batch = devices[fits_in], batch[fits_in]
+    row, rows = ask(cli, tmp_path, steps, devices, batch, EXAMPLE_SECONDS * batch / devices)
+    whole = 2**22 * EXAMPLE_SECONDS
+    assert rows["devices"].tolist() == [2**i for i in range(9)]
+    np.testing.assert_allclose(rows["measured_seconds"], whole / rows["devices"], rtol=0.01)
+    np.testing.assert_allclose(rows["measured_device_hours"], whole / 3600, rtol=0.01)
+    # Nobody saw an end: the answer has one side.
+    assert (row["measured_verdict"], row["measured_devices_low"]) == ("at_least", 256)
+    assert np.isnan(row["measured_devices"]) and np.isnan(row["measured_devices_high"])
+    assert (row["batch_verdict"], row["batch_size_low"]) == ("at_least", SIZES[-1])
+
+
+def test_on_a_plateau_devices_only_cost(cli, tmp_path):
+    row, rows = ask(cli, tmp_path, np.full(len(SIZES), PLATEAU), SIZES, SIZES, np.full(len(SIZES), 0.1))
+    np.testing.assert_allclose(rows["measured_seconds"], 0.1 * PLATEAU, rtol=0.01)
+    np.testing.assert_allclose(rows["measured_device_hours"], SIZES * 0.1 * PLATEAU / 3600, rtol=0.01)
+    assert rows.loc[rows["measured_on_front"] == "yes", "devices"].max() <= 2  # within rounding of the fit
+    assert (row["measured_verdict"], row["measured_devices_high"]) == ("at_most", 1)
+    assert np.isnan(row["measured_devices_low"])
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 4.0])
+@pytest.mark.parametrize("each", [1, 4])
+def test_a_knee_between_them(cli, tmp_path, sharpness, each):
+    """Every device takes ``each`` examples a step: time 1/n below the knee, a cost that grows with n beyond."""
+
+    def steps(batch):
+        return PLATEAU * (1 + (KNEE / batch) ** sharpness) ** (1 / sharpness)
+
+    devices = SIZES[: len(SIZES) - int(np.log2(each))]
+    row, rows = ask(cli, tmp_path, steps(SIZES), devices, devices * each, np.full(len(devices), 0.1), "--gain", "25")
+    seconds = 0.1 * steps(devices * each)
+    np.testing.assert_allclose(rows["measured_seconds"], seconds, rtol=0.02)
+    np.testing.assert_allclose(rows["measured_device_hours"], devices * seconds / 3600, rtol=0.02)
+    gains = seconds[:-1] / seconds[1:]
+    last = 2 * devices[np.flatnonzero(gains >= 1.25)[-1]]
+    assert (row["measured_verdict"], row["measured_devices"]) == ("identified", last)
+    assert row["measured_devices_low"] <= last <= row["measured_devices_high"]
+    if sharpness == 1:  # (1 + K/B) / (1 + K/2B) = 1.25 at B = 1.5 K
+        assert row["batch_size"] == pytest.approx(3 * KNEE, rel=0.05)
+    # Limits: half the time on twice the devices at the same cost, then no gain at all.
+    hours = rows["measured_device_hours"]
+    if sharpness == 4:
+        below, above = devices * each <= KNEE / 4, devices * each >= KNEE * 4
+        np.testing.assert_allclose(hours[below], hours[0], rtol=0.02)
+        np.testing.assert_allclose(hours[above] / devices[above], 0.1 * PLATEAU / 3600, rtol=0.02)
+    assert (hours.diff().dropna() > -1e-3 * hours.max()).all()
+
+
+def test_communication_ends_it_sooner(cli, tmp_path):
+    steps = PLATEAU * (1 + KNEE / SIZES)
+    free, _ = ask(cli, tmp_path, steps, SIZES, SIZES, np.full(len(SIZES), 0.1))
+    slower = 0.1 + 0.002 * (SIZES - 1)
+    busy, rows = ask(cli, tmp_path, steps, SIZES, SIZES, slower)
+    np.testing.assert_allclose(rows["measured_seconds"], steps * slower, rtol=0.02)
+    gains = (steps * slower)[:-1] / (steps * slower)[1:]
+    assert busy["measured_devices"] == SIZES[np.argmin(gains >= 1.2)]
+    assert busy["measured_devices"] < free["measured_devices"]
+
+
+def test_both_uncertainties_are_in_the_bands():
+    rng = np.random.default_rng(3)
+    steps = PLATEAU * (1 + KNEE / SIZES) * np.exp(rng.normal(0, 0.1, len(SIZES)))
+    fit = regimes.fit(SIZES, steps, steps)
+
+    def bands(width):
+        return time_to_target.pay_off(times(np.full(len(SIZES), 0.1), width), step_curves.of_fit(fit), 0.2, fit.verdict)
+
+    def octaves(found):
+        return np.log2(found.high / found.low)
+
+    alone, both = octaves(bands(0.0)), octaves(bands(0.5))
+    own = 2 * 0.5 / np.log(2)
+    assert (alone > 0.05).all()  # the curve's
+    assert (both > np.maximum(alone, own)).all() and (both < alone + own).all()
+
+
+def times(seconds, width):
+    widths = np.full(len(SIZES), width)
+    return StepTimes("X", MEASURED, "", SIZES, SIZES, seconds, widths, widths, np.arange(len(SIZES)), np.zeros(2))
+
+
+def test_statements_hold_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    true_steps, true_seconds, width = PLATEAU * (1 + KNEE / SIZES), 0.1 + 1e-4 * SIZES, 0.05
+    truth = true_steps * true_seconds
+    last = SIZES[np.argmin(truth[:-1] / truth[1:] >= 1.2)]
+    inside, stated, held = [], 0, 0
+    for _ in range(150):
+        steps = true_steps * np.exp(rng.normal(0, 0.1, len(SIZES)))
+        fit = regimes.fit(SIZES, steps, steps)
+        seconds = true_seconds * np.exp(rng.normal(0, width, len(SIZES)))
+        found = time_to_target.pay_off(times(seconds, 1.645 * width), step_curves.of_fit(fit), 0.2, fit.verdict)
+        inside.append((found.low <= truth) & (truth <= found.high))
+        stated += found.last.verdict != "not_identified"
+        held += not (found.last.low > last or found.last.high < last)  # an end that is not stated is never wrong
+    assert np.mean(inside) >= 0.88
+    assert stated >= 135 and held >= 135
+
+
+def test_a_pareto_front_is_what_no_other_beats():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        seconds, cost = rng.integers(1, 6, (2, 8)).astype(float)
+        front = time_to_target.on_front(seconds, cost)
+        for i in range(8):
+            beaten = any(
+                seconds[j] <= seconds[i] and cost[j] <= cost[i] and (seconds[j] < seconds[i] or cost[j] < cost[i])
+                for j in range(8)
+            )
+            assert front[i] == (not beaten)
+
+
+def test_a_curve_of_one_side_has_an_answer_of_one_side():
+    for steps, ends in ((2.0**22 / SIZES, ("low",)), (np.full(len(SIZES), PLATEAU), ("high",))):
+        fit = regimes.fit(SIZES, steps, steps)
+        assert fit.verdict == {"low": "at_least", "high": "at_most"}[ends[0]]
+        for gain in (0.05, 0.2, 0.5, 0.9):
+            found = [step_curves.last_batch_size(fit, gain)]
+            same = times(np.full(len(SIZES), 0.1), 0.02)
+            for verdict in (fit.verdict, "not_identified"):
+                found.append(time_to_target.pay_off(same, step_curves.of_fit(fit), gain, verdict).last)
+            for one in found:
+                stated = {end for end in ("low", "high") if np.isfinite(getattr(one, end))}
+                assert stated <= set(ends) and np.isnan(one.best)
+            assert found[-1].verdict == "not_identified"
+
+
+def test_where_the_shape_is_refused_nothing_two_sided_is_said():
+    steps = 1000 * SIZES**-0.6  # no slope of -1 anywhere
+    noisy = steps * np.exp(np.random.default_rng(0).normal(0, 0.01, len(SIZES)))
+    points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(noisy))
+    assert points_fit.verdict in ("at_least", "not_identified")
+    assert step_curves.last_batch_size(points_fit.fit, 0.2).verdict in ("at_least", "not_identified")

@@ -1,0 +1,166 @@
+"""Step times: what counts of a store and of a file, how noisy it is, and what is refused."""
+
+import io
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.payoff import answers, step_times
+from analysis.payoff.step_times import MEASURED, PREDICTED
+from results import store
+from results.bad_input import BadInput
+
+from ..conftest import Ran, plan, publish
+
+GOOD = {
+    "device_kind": "TPU v4",
+    "devices": 4,
+    "batch_size": 64,
+    "seconds_per_step": 0.5,
+    "low": 0.25,
+    "high": 1.0,
+    "says": "predicted",
+}
+RUN = {
+    "backend": "gpu",
+    "device_kind": "A",
+    "device_count": 1,
+    "trial_steps": 10,
+    "train_seconds": 20.0,
+    "lanes": 8,
+    "lane_strategy": "map",
+    "shards": 1,
+}
+
+
+def write(tmp_path, *rows, name="times.csv"):
+    table = pd.DataFrame([GOOD | row for row in rows])
+    table = table.drop(columns=[column for column in table if (table[column] == "gone").all()])
+    file = tmp_path / name
+    table.to_parquet(file) if name.endswith("parquet") else table.to_csv(file, index=False)
+    return file
+
+
+@pytest.mark.parametrize("name", ["times.csv", "times.parquet"])
+def test_a_file_is_read_in_both_formats(tmp_path, name):
+    rows = step_times.read(write(tmp_path, {}, {"devices": 8, "low": 0.5}, name=name), PREDICTED)
+    (times,) = step_times.of_rows(rows, "--predicted")
+    assert (times.device_kind, times.says, times.by) == ("TPU v4", "predicted", "--predicted")
+    assert times.devices.tolist() == [4, 8] and times.batch_size.tolist() == [64, 64]
+    np.testing.assert_allclose(np.exp(-times.below), [0.5, 1.0])
+    np.testing.assert_allclose(np.exp(times.above), [2.0, 2.0])
+    # What both ranges have in common cancels in a ratio of two times.
+    below, above = times.own([0, 1])
+    np.testing.assert_allclose([below, above], [[np.log(2), 0], [0, 0]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{"low": "gone"}], "lacks a column low"),
+        ([{"says": "measured"}], "row 1 says 'measured', but --predicted takes predicted times alone; give it by --m"),
+        ([{}, {"says": "guessed"}], "row 2 says 'guessed', but --predicted takes predicted times alone; it has to be"),
+        ([{"devices": 2.5}], "devices in row 1 is '2.5'; a whole number is needed"),
+        ([{"seconds_per_step": -1}], "seconds_per_step in row 1 is '-1'; a positive number is needed"),
+        ([{}, {"devices": 2, "high": float("inf")}], "high in row 2 is 'inf'; a positive number is needed"),
+        ([{"seconds_per_step": "soon"}], "seconds_per_step in row 1 is 'soon'; a positive number"),
+        ([{"low": 0.75}], "row 1 has 0.75, 0.5 and 1; low ≤ seconds_per_step ≤ high is needed"),
+        ([{}, {}], "row 2 is of the same devices and batch size as one before"),
+        ([{"device_kind": None}], "device_kind in row 1 is empty"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line(tmp_path, cli, rows, words):
+    points = tmp_path / "points.csv"
+    points.write_text("batch_size,steps\n1,100\n2,50\n4,26\n8,15\n16,10\n32,9\n")
+    code, out, err = cli("payoff", "--points", points, "--predicted", write(tmp_path, *rows))
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert words in err and "times.csv" in err
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(BadInput, match=r"cannot read --predicted .*nowhere\.csv"):
+        step_times.read(tmp_path / "nowhere.csv", PREDICTED)
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    for name in ("empty.csv", "broken.parquet"):
+        with pytest.raises(BadInput, match="is not a table"):
+            step_times.read(tmp_path / name, PREDICTED)
+    (tmp_path / "none.csv").write_text(",".join(GOOD) + "\n")
+    with pytest.raises(BadInput, match="has no rows"):
+        step_times.read(tmp_path / "none.csv", PREDICTED)
+
+
+def test_times_of_a_store_are_those_of_steps_of_one_trial_on_real_devices(tmp_path):
+    for seed, changes in enumerate(
+        [
+            {},
+            {"trial_steps": 30, "train_seconds": 20.0},  # all steps together: 40 s of 40
+            {"device_count": 4, "shards": 4, "train_seconds": 5.0},
+            {"device_count": 2, "shards": 1},  # two trials at once
+            {"lane_strategy": "vmap"},  # eight trials at once
+            {"lanes": 1, "lane_strategy": "vmap", "device_count": 8, "shards": 8, "train_seconds": 4.0},
+            {"emulated": True, "device_count": 16, "shards": 16},
+            {"emulated": None},
+            {"train_seconds": None},
+            {"device_kind": "B", "train_seconds": 70.0},
+            {"backend": "cpu", "physical_cores": 2, "train_seconds": 30.0},  # one device of two cores
+        ]
+    ):
+        study = plan(seed=seed, batch_size=16)
+        publish(tmp_path, study, {0: Ran([(1, 0.05)])}, **RUN | changes)
+    one, two, other = step_times.of_commits(store.catalogue(tmp_path))
+    assert [each.device_kind for each in (one, two, other)] == ["A", "A, 2 cores each", "B"]
+    assert dict(zip(one.devices.tolist(), one.seconds.tolist(), strict=True)) == {1: 1.0, 4: 0.5, 8: 0.4}
+    assert (two.seconds.tolist(), other.seconds.tolist()) == ([3.0], [7.0])
+    assert all(each.says == MEASURED for each in (one, two, other))
+    assert any("throughput" in note for note in one.notes)
+    assert any("taken to be 3%" in note for note in one.notes)
+
+
+def test_noise_is_found_whatever_the_law():
+    rng = np.random.default_rng(0)
+    batch = np.tile(2.0 ** np.arange(11), 2)
+    devices = np.repeat([1.0, 2.0], 11)
+    for law in (1e-3 + 1e-4 * batch, 1e-3 * batch**0.7, 1e-3 * batch):
+        for sigma in (0.0, 0.1, 0.4):
+            width = [
+                step_times.noise(devices, batch, law * np.exp(rng.normal(0, sigma, len(batch))))[0] for _ in range(200)
+            ]
+            # 90 % of errors are within it; the bend of a law counts as noise.
+            assert np.median(width) == pytest.approx(1.645 * max(sigma, 0.03), rel=0.35), (law[:3], sigma)
+    assert step_times.noise(devices[:2], batch[:2], batch[:2]) == (pytest.approx(1.645 * 0.03, rel=1e-3), False)
+
+
+def test_without_communication_every_device_has_its_share():
+    batch = np.array([1.0, 2.0, 4.0, 1.0])
+    nothing = np.zeros(4)
+    seconds = np.array([0.5, 0.75, 1.0, 9.0])
+    measured = step_times.StepTimes(
+        "A", MEASURED, "", np.array([1.0, 1, 1, 2]), batch, seconds, nothing, nothing, np.arange(4), np.zeros(2)
+    )
+    told = step_times.without_communication(measured)
+    assert told is not None and told.says == PREDICTED and "without communication" in told.by
+    rows = set(zip(told.devices, told.batch_size, told.seconds, strict=True))
+    assert rows == {(1, 1, 0.5), (1, 2, 0.75), (1, 4, 1), (2, 2, 0.5), (2, 4, 0.75), (4, 4, 0.5)}
+    assert step_times.without_communication(measured.at(np.array([0, 0, 1, 1], bool))) is None
+
+
+def test_rows_have_to_say_whose_they_are(tmp_path, swept, cli):
+    subjects = answers.of_store(swept)
+    file = write(tmp_path, {"dataset": "digits", "optimizer": "sgd"}, {"dataset": "digits", "optimizer": "momentum"})
+    found = answers.answers(subjects, predicted=file)
+    assert {one.subject.names["optimizer"] for one in found if one.predicted} == {"sgd", "momentum"}
+    file = write(tmp_path, {"dataset": "digits", "optimizer": "sdg"})
+    code, _, err = cli("payoff", "--store", swept, "--predicted", file)
+    assert code == 2 and "row 1 is of no curve (digits, sdg)" in err
+    swept = shutil.copytree(swept, tmp_path / "two")
+    publish(swept, plan(dataset="other"), {0: Ran([(1, 0.05)])})
+    code, _, err = cli("payoff", "--store", swept, "--predicted", write(tmp_path, {}))
+    assert code == 2 and "choose one with --where" in err
+    code, out, err = cli(
+        "payoff", "--store", swept, "--predicted", write(tmp_path, {}), "--where", "dataset=digits", "--csv"
+    )
+    assert code == 0, err
+    assert (pd.read_csv(io.StringIO(out))["device_kind"] == "TPU v4").all()

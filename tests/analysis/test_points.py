@@ -1,0 +1,162 @@
+"""The points of a release, found again by DuckDB and by hand from the other tables."""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from analysis import points
+from analysis.fitting import curve_fits
+from results import durable
+from results.checks import verify
+from results.plans.points import POINTS
+from results.reading import release_lists
+from results.release import release
+
+ROOT = Path(__file__).parents[2]
+
+
+def quiet(line: str) -> None:
+    """Takes lines about progress."""
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stored")
+    shutil.unpack_archive(ROOT / "tests/results/stored/release-0.1.zip", folder)
+    return folder / "release-0.1"
+
+
+@pytest.fixture(scope="module")
+def released(old: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("points") / "release"
+    assert release.export(old, out, quiet, points.table) == 0
+    return out
+
+
+def test_steps_are_those_that_sql_finds_in_the_measurements(released: Path) -> None:
+    """Of a study's trials the first at its target; DuckDB reads the tables, and nothing of ours counts."""
+    found = duckdb.sql(f"""
+        SELECT m.study, min(m.step) AS steps, count(DISTINCT t.trial) AS reached
+        FROM '{released}/measurements.parquet' m
+        JOIN '{released}/trials.parquet' t USING (study, trial)
+        JOIN '{released}/points.parquet' p USING (study)
+        WHERE t.role = 'search' AND m.validation_loss::FLOAT <= p.target_value::FLOAT
+        GROUP BY m.study""").df()
+    told = pd.read_parquet(released / "points.parquet").set_index("study")
+    reached = told[told["reached"].fillna(False).astype(bool)]
+    assert len(reached) == 5 and set(found["study"]) == set(reached.index)
+    assert found.set_index("study")["steps"].loc[reached.index].tolist() == reached["steps_high"].tolist()
+    assert (reached["examples"] == reached["steps_high"] * reached["batch_size"]).all()
+    assert {int(b): (int(r.steps_low), int(r.steps_high)) for b, r in reached.set_index("batch_size").iterrows()} == {
+        1: (966, 1063), 8: (140, 154), 32: (46, 51), 128: (33, 37), 1024: (30, 33),
+    }  # fmt: skip
+
+
+def test_metaparameters_and_seeds_are_those_of_the_trial(released: Path) -> None:
+    told = pd.read_parquet(released / "points.parquet")
+    trials = pd.read_parquet(released / "trials.parquet").set_index(["study", "trial"])
+    for row in told.dropna(subset="trial").to_dict("records"):
+        own = trials.loc[row["study"], row["trial"]]
+        assert row["seed"] == own["seed"]
+        for name in ("learning_rate", "unobserved_weight", "norm_penalty"):
+            assert np.array_equal(row[name], own[name], equal_nan=True)
+
+
+def test_repeats_are_counted_and_their_median_is_between_them(released: Path) -> None:
+    told = pd.read_parquet(released / "points.parquet").dropna(subset="repeats")
+    measured = pd.read_parquet(released / "measurements.parquet")
+    for row in told.to_dict("records"):
+        rows = measured[(measured["study"] == row["study"]) & (measured["trial"] >= 1_000_000)]
+        at = rows[rows["validation_loss"] <= np.float32(row["target_value"])].groupby("trial")["step"].min()
+        assert row["repeats"] == 5 and row["repeats_reached"] == len(at)
+        assert row["confirmed_high"] == (np.sort(at)[2] if len(at) > 2 else row["confirmed_high"])
+        assert row["confirmed_low"] < row["confirmed_high"]
+
+
+def test_curves_have_the_fits_of_analysis(released: Path, old: Path) -> None:
+    told = pd.read_parquet(released / "points.parquet").dropna(subset="curve")
+    (fitted,) = curve_fits.of_store(old)
+    assert len(told) == len(fitted.curve.workload.commits) == 5
+    assert set(told["verdict"]) == {fitted.selected.verdict}
+    assert fitted.selected.fit is not None
+    np.testing.assert_allclose(told["critical_low"], fitted.selected.fit.low)
+    assert set(told["curve"]) == {f"{fitted.curve.workload.title} · validation_loss ≤ {fitted.curve.target.value:g}"}
+
+
+def test_factorizations_have_a_row_without_a_target(released: Path) -> None:
+    told = pd.read_parquet(released / "points.parquet")
+    rows = told[told["kind"] == "cores"]
+    assert sorted(rows["cores"]) == [1, 2] and rows["target_metric"].isna().all() and rows["reached"].isna().all()
+    assert rows["seconds_per_epoch"].gt(0).all()
+
+
+def test_points_are_documented_and_verified(released: Path) -> None:
+    columns = pq.read_schema(released / "points.parquet").names
+    dictionary = (released / "DICTIONARY.md").read_text().split("\n## points\n")[1]
+    assert columns[: len(POINTS)] == [column.name for column in POINTS]
+    assert all(f"\n| `{column}` | " in dictionary for column in columns)
+    assert verify.run(released, quiet) == 0
+
+
+def lie(folder: Path, change: Callable[[list[dict]], object]) -> None:
+    """Changes the points, and every hash that there is of them."""
+    path = folder / "points.parquet"
+    rows = pq.read_table(path)
+    told = rows.to_pylist()
+    change(told)
+    pq.write_table(pa.Table.from_pylist(told, rows.schema), path)
+    hashes = {
+        each.name: hashlib.sha256(each.read_bytes()).hexdigest()
+        for each in folder.iterdir()
+        if each.name != "SHA256SUMS"
+    }
+    durable.replace(folder / "SHA256SUMS", release_lists.sums(hashes))
+
+
+LIES: list[tuple[str, Callable[[list[dict]], object], str]] = [
+    ("fewer steps", lambda rows: rows[0].update(steps_high=rows[0]["steps_high"] - 1), "has another answer of"),
+    ("another trial", lambda rows: rows[0].update(trial=rows[0]["trial"] + 1), "has another answer of"),
+    ("never reached", lambda rows: rows[0].update(reached=False), "has another answer of"),
+    ("a study less", lambda rows: rows.pop(0), "lacks the study"),
+    ("a study twice", lambda rows: rows.append(dict(rows[0])), "twice with the same target"),
+    ("a study more", lambda rows: rows.append(rows[0] | {"study": "mine"}), "has the study mine, which is not there"),
+    ("another batch size", lambda rows: rows[0].update(batch_size=7), "has another batch_size of"),
+    ("another target", lambda rows: rows[0].update(target_value=0.5), "lacks"),
+]
+
+
+@pytest.mark.parametrize(("what", "change", "says"), LIES, ids=[what for what, *_ in LIES])
+def test_points_that_lie_are_found(
+    what: str,
+    change: Callable[[list[dict]], object],
+    says: str,
+    released: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(released, tmp_path / "copy")
+    lie(tmp_path / "copy", change)
+    assert verify.run(tmp_path / "copy", quiet) == 1
+    assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["published", "mlperf"])
+def test_a_target_that_nobody_reached_is_bounded_from_below(name: str) -> None:
+    folder = ROOT / "results" / name
+    told = pd.read_parquet(folder / "points.parquet")
+    trials = pd.read_parquet(folder / "trials.parquet")
+    missed = told[told["reached"].eq(False)]
+    assert len(missed) > 0
+    for row in missed.to_dict("records"):
+        own = trials[(trials["study"] == row["study"]) & (trials["role"] == "search")]
+        going = own.loc[own["status"] != "INFEASIBLE", "steps"].fillna(0)
+        assert pd.isna(row["steps_high"]) and pd.isna(row["trial"])
+        assert row["steps_low"] == going.min() if len(going) else pd.isna(row["steps_low"])

@@ -1,0 +1,119 @@
+"""Presets of Shallue et al. 2018, against the table of studies and the figures that their authors published."""
+
+import csv
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import conf
+import results.papers
+from results.bad_input import BadInput
+from sweeps import overrides, planning
+
+PAPERS = Path(results.papers.__path__[0])
+# The archive's names, without the folder around a data set, where ours differ.
+OURS = {"cifar_10": "cifar10", "lstm": "lstm_base", "nesterov_momentum": "nesterov"}
+ROOT = Path(__file__).parents[2]
+
+
+def published() -> dict[str, list[tuple[str, str, str, int]]]:
+    """The 454 rows of the archive's README (google-research/google-research, batch_science/), by workload."""
+    rows = defaultdict(list)
+    for row in csv.DictReader((PAPERS / "shallue2018_studies.csv").read_text().splitlines()):
+        names = [row["base_directory"], row["model"], row["optimizer"]]
+        dataset, model, optimizer = (OURS.get(name, name) for name in (names[0].split("/")[-1], *names[1:]))
+        rows["/".join(names)].append((dataset, model, optimizer, int(row["batch_size"])))
+    return rows
+
+
+def planned(preset: str, store: Path) -> list[tuple[str, str, str, int]]:
+    request = planning.request(overrides.command_line([f"+experiment={preset}", "-m", f"store={store}"]))
+    return [(study.dataset, study.model, study.optimizer, study.batch_size) for study in request.studies]
+
+
+@pytest.fixture(autouse=True)
+def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nothing"))
+
+
+def test_the_plan_of_all_is_the_published_table(tmp_path: Path) -> None:
+    rows = [row for workload in published().values() for row in workload]
+    assert len(rows) == 454 and len(published()) == 35
+    assert sorted(planned("shallue2018/all", tmp_path)) == sorted(rows)
+
+
+def test_a_figure_has_the_studies_of_its_workloads() -> None:
+    drawn = defaultdict(set)
+    for row in csv.DictReader((PAPERS / "shallue2018_figures.csv").read_text().splitlines()):
+        workload = "/".join(row[name] for name in ("dataset", "model", "optimizer"))
+        drawn[int(row["figure"].rstrip("ab"))].add(workload)
+    assert sorted(drawn) == list(range(1, 12))
+    for number, workloads in drawn.items():
+        united = overrides.united(f"shallue2018/figure{number}")
+        assert {name.removeprefix("shallue2018/") for name in united} == workloads, number
+
+
+def test_one_command_is_one_workload(tmp_path: Path) -> None:
+    name = "lm1b/transformer_shallow/sgd"
+    assert planned(f"shallue2018/{name}", tmp_path) == published()[name]
+
+
+def test_every_workload_has_a_preset_and_a_tiny_one() -> None:
+    for family in ("shallue2018", "tiny"):
+        names = [name.removeprefix(f"{family}/") for name in overrides.options("experiment") if name.startswith(family)]
+        alone = {name for name in names if "/" in name}
+        assert (
+            alone == set(published()) == {one.removeprefix(f"{family}/") for one in overrides.united(f"{family}/all")}
+        )
+
+
+def test_first_lines_count_studies_and_trials() -> None:
+    """What --help says of a preset is what it plans."""
+    folder = Path(conf.__path__[0]) / "experiment"
+    for name in (f"figure{number}" for number in range(1, 12)):
+        text = (folder / "shallue2018" / f"{name}.yaml").read_text().splitlines()[0]
+        studies = sum(
+            len(published()[one.removeprefix("shallue2018/")]) for one in overrides.united(f"shallue2018/{name}")
+        )
+        assert text.endswith(f": {studies} studies")
+    for workload, rows in published().items():
+        lines = (folder / "shallue2018" / f"{workload}.yaml").read_text().splitlines()
+        trials = next(line.split()[1] for line in lines if line.startswith("trials:"))
+        assert lines[1].endswith(f": {len(rows)} studies of {trials} trials.")
+
+
+def test_several_presets_without_m_are_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        BadInput, match=r"\A\+experiment=shallue2018/figure5 unites 6 presets; add -m to run all of them\Z"
+    ):
+        planning.request(overrides.command_line(["+experiment=shallue2018/figure5", f"store={tmp_path}"]))
+
+
+def test_values_of_the_command_line_change_all_presets_that_are_united(tmp_path: Path) -> None:
+    line = ["+experiment=shallue2018/figure5", "batch_size=256", "trials=3", "-m", f"store={tmp_path}"]
+    studies = planning.request(overrides.command_line(line)).studies
+    assert [(study.batch_size, study.trials) for study in studies] == [(256, 3)] * 6
+
+
+def test_all_of_it_is_planned_without_jax_or_data(tmp_path: Path) -> None:
+    code = (
+        "import sys; from sweeps import overrides, planning\n"
+        f"line = overrides.command_line(['+experiment=shallue2018/all', '-m', 'store={tmp_path}'])\n"
+        "studies = planning.request(line).studies\n"
+        "print(len(studies), [m for m in ('jax', 'grain', 'tensorflow_datasets') if m in sys.modules])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "454 []\n"
+
+
+def test_data_that_are_not_there_are_missed_before_anything_runs(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "sweeps", "+experiment=shallue2018/figure2", "-m", f"store={tmp_path / 'store'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: mnist is not here") and done.stderr.count("\n") == 1

@@ -1,0 +1,79 @@
+"""Asking what studies cost: of a process of its own, once, within a limit of time."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from harness import costs
+from harness.costs import Question, Unanswered
+from harness.settings import Settings
+from results.bad_input import BadInput
+from results.plans.batch_study import BatchStudy
+
+WORK = [1.0, 2.0, 3.0, 4.0]
+ANSWER = {
+    "step": WORK,
+    "evaluation": WORK,
+    "parameters": 5,
+    "held_bytes": 6.0,
+    "equations": 7,
+    "devices": 1,
+    "precision": "float32",
+}
+
+
+@pytest.fixture
+def question(make_study: Callable[..., BatchStudy], tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Question:
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path))
+    study = make_study()
+    return Question(json.loads(json.dumps(study.plan())), study.trials, None, Settings())
+
+
+def test_a_process_answers_and_a_second_call_reads(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+    (answer,) = costs.ask([question])
+    assert answer is not None
+    counts = costs.counts_of(answer)
+    # 64 examples through 64 × 16 and 16 × 10: three passes, but no gradient of the inputs.
+    assert counts.step.flops == pytest.approx(2 * 64 * (2 * 64 * 16 + 3 * 16 * 10))
+    assert counts.parameters == 64 * 16 + 16 + 16 * 10 + 10
+    monkeypatch.setattr(costs, "_process", lambda *_: pytest.fail("a process was started for a known answer"))
+    assert costs.ask([question]) == [answer]
+    # Another version of jax is another question, as is another plan, setting or topology.
+    keys = {question.key()}
+    keys.add(dataclasses.replace(question, settings=Settings(shards=2)).key())
+    keys.add(dataclasses.replace(question, topology="v3:2x2").key())
+    monkeypatch.setattr(costs, "versions", lambda with_compiler: {"jax": "0"})
+    keys.add(question.key())
+    assert len(keys) == 4
+
+
+def test_what_did_not_end_in_time_is_not_known(question: Question) -> None:
+    assert costs.ask([question], timeout_seconds=0.01) == [None]
+
+
+def test_what_cannot_be_is_an_error_or_is_told(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+    def process(questions: Sequence[Question], timeout_seconds: float | None) -> list[dict[str, Any]]:
+        return [{costs.REFUSED: "there is no such thing"} for _ in questions]
+
+    monkeypatch.setattr(costs, "_process", process)
+    with pytest.raises(BadInput, match="there is no such thing"):
+        costs.ask([question])
+    assert costs.ask([question], refuses=False) == [{costs.REFUSED: "there is no such thing"}]
+    monkeypatch.setattr(costs, "_process", lambda *_: [ANSWER])
+    assert costs.ask([question]) == [ANSWER]  # and was not kept
+
+
+def test_a_process_that_dies_says_why(question: Question) -> None:
+    broken = dataclasses.replace(question, plan={**question.plan, "model": "none_such"})
+    with pytest.raises(Unanswered, match="KeyError: 'none_such'"):
+        costs.ask([broken])
+
+
+def test_the_environment_of_others_is_left_alone(question: Question) -> None:
+    before = dict(os.environ)
+    costs.ask([question], timeout_seconds=0.01)
+    assert dict(os.environ) == before

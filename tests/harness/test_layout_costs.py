@@ -1,0 +1,64 @@
+"""The closed forms of the cost model, against the numbers that the book *How to Scale Your Model* works out."""
+
+import pytest
+
+from harness import layout_costs
+from harness.compiled import Collective
+from harness.layout_costs import HARDWARE
+
+V5P = HARDWARE["v5p"]
+DAY = 86400
+
+
+@pytest.mark.parametrize(
+    ("what", "ours", "book", "within"),
+    [
+        ("batch per chip, one axis", layout_costs.data_batch(V5P), 2550, 0.002),
+        ("batch per chip, three axes", layout_costs.data_batch(V5P, 3), 850, 0.002),
+        ("batch of a pod of 8,960 chips", 8960 * layout_costs.data_batch(V5P, 3), 7.6e6, 0.01),
+        ("F for tensor parallelism 8 ways", 8 * V5P.intensity, 20_000, 0.03),
+        ("Gemma 7B, F about 50k", layout_costs.tensor_limit(V5P, 50_000), 19, 0.04),
+        ("LLaMA-3 70B, F about 30k, each axis", layout_costs.tensor_limit(V5P, 30_000), 11, 0.08),
+        ("best FSDP of 64 chips", layout_costs.best_fsdp(48_000, 32_768, 64), 13.9, 0.02),
+        ("batch per chip, mixed, F = 32,768", layout_costs.mixed_batch(V5P, 32_768), 400, 0.01),
+        ("batch per chip, mixed, F = 30,000", layout_costs.mixed_batch(V5P, 30_000), 432, 0.01),
+        ("batch per pod across DCN", layout_costs.far_batch(V5P), 76_000, 0.04),
+        ("largest model without sharding", layout_costs.largest_model(V5P), 9e9, 0.07),
+        ("chips for 16M tokens", 16e6 / layout_costs.data_batch(V5P, 3), 18_823, 0.001),
+        ("LLaMA-3 70B, days on them", 15e12 * 70e9 * 6 / (18_823 * V5P.flops / 2) / DAY, 17, 0.02),
+    ],
+)
+def test_the_numbers_of_the_book(what: str, ours: float, book: float, within: float) -> None:
+    assert ours == pytest.approx(book, rel=within), what
+
+
+def test_at_the_batch_of_the_closed_form_products_take_as_long_as_the_sum_of_gradients() -> None:
+    """Of a layer of two matrices D × F, backward, over 4,096 chips of one axis: section 5 of the book."""
+    chips, wide, hidden = 4096, 8192, 32768
+    batch = chips * layout_costs.data_batch(V5P)
+    one = Collective("all-reduce", 2 * wide * hidden, (tuple(range(chips)),), (2,), "gradients")
+    flops = 4 * 2 * batch / chips * wide * hidden
+    predicted = layout_costs.predict(V5P, flops, 0.0, [one], {"data": chips})
+    latency = 2 * chips * layout_costs.HOP_SECONDS
+    assert predicted.exchange_seconds - latency == pytest.approx(predicted.compute_seconds, rel=1e-3)
+    assert predicted.step_seconds == predicted.compute_seconds + predicted.exchange_seconds
+
+
+def test_what_does_not_fit_is_told() -> None:
+    assert layout_costs.predict(V5P, 1.0, 96e9, [], {"data": 1}).fits
+    assert not layout_costs.predict(V5P, 1.0, 96e9 + 1, [], {"data": 1}).fits
+
+
+def test_exchanges_over_two_axes_have_the_links_of_both() -> None:
+    mesh = {"data": 4, "model": 4}
+    over = {
+        "one": Collective("all-gather", 1e9, tuple(tuple(range(i, i + 4)) for i in range(0, 16, 4)), (), "a"),
+        "both": Collective("all-gather", 1e9, (tuple(range(16)),), (), "b"),
+    }
+    seconds = {name: layout_costs.exchange_seconds(V5P, each, mesh) for name, each in over.items()}
+    assert seconds["one"] == pytest.approx(0.75e9 / 1.8e11 + 2e-6, rel=1e-6)
+    assert seconds["both"] == pytest.approx(15 / 16 * 1e9 / 3.6e11 + 2 * 8**0.5 * 1e-6, rel=1e-6)
+    passed = Collective("collective-permute", 9e10, ((0, 1), (1, 2), (2, 3), (3, 0)), (), "c")
+    assert layout_costs.exchange_seconds(V5P, passed, {"data": 4}) == pytest.approx(1.0, rel=1e-5)
+    turned = Collective("all-to-all", 1.8e11 / 4, ((0, 1, 2, 3),), (), "d")
+    assert layout_costs.exchange_seconds(V5P, turned, {"data": 4}) == pytest.approx(0.25, rel=1e-4)

@@ -1,0 +1,138 @@
+"""The work of networks against arithmetic by hand, and of programs whose traffic with memory is known."""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from harness import network_costs, work
+from harness.flops import matrix_flops
+from tests.harness import sizes
+
+
+def shape(*dims: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(dims, np.float32)
+
+
+def resnet_50(stride_on_3x3: bool) -> int:
+    """Multiply-adds of ResNet-50 on one image of 224 × 224, layer by layer."""
+    total, side, channels = 112 * 112 * 49 * 3 * 64, 56, 64
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        width = 64 << stage
+        for block in range(blocks):
+            halves = stage > 0 and block == 0
+            small = side // 2 if halves else side
+            first = side if stride_on_3x3 else small  # where the first 1×1 is computed
+            total += first**2 * channels * width + small**2 * (9 * width**2 + 4 * width**2)
+            if block == 0:
+                total += small**2 * channels * 4 * width
+            side, channels = small, 4 * width
+    return total + channels * 1000
+
+
+def transformer_base() -> int:
+    """Of six layers on 128 tokens, with 32,768 words."""
+    tokens, d, f, words = 128, 512, 2048, 32_768
+    layer = 4 * d * d + 2 * d * f + 2 * tokens * d
+    return tokens * (6 * layer + words * d)
+
+
+def vgg_11() -> int:
+    total, side, channels = 0, 224, 3
+    for stage in ((64,), (128,), (256, 256), (512, 512), (512, 512)):
+        for features in stage:
+            total += side**2 * 9 * channels * features
+            channels = features
+        side //= 2
+    return total + 7 * 7 * 512 * 4096 + 4096 * 4096 + 4096 * 1000
+
+
+def lstm_base() -> int:
+    """2,048 units projected to 512, on 128 tokens."""
+    return 128 * (4 * 2048 * (512 + 512) + 2048 * 512 + 512 * 32_768)
+
+
+BY_HAND: dict[str, Callable[[], int]] = {
+    "resnet_50": lambda: resnet_50(stride_on_3x3=True),  # as its docstring says: v1.5
+    "transformer_base": transformer_base,
+    "vgg_11": vgg_11,
+    "lstm_base": lstm_base,
+    "fc_1024": lambda: 784 * 1024 + 1024 * 10,
+    "simple_cnn_base": lambda: 28**2 * 9 * 32 + 14**2 * 9 * 32 * 64 + 7**2 * 64 * 1024 + 1024 * 10,
+}
+
+
+def test_the_count_by_hand_is_what_is_published() -> None:
+    assert resnet_50(stride_on_3x3=True) == pytest.approx(4.09e9, rel=0.002)
+    assert resnet_50(stride_on_3x3=False) == pytest.approx(3.86e9, rel=0.002)
+    assert vgg_11() == pytest.approx(7.61e9, rel=0.001)
+
+
+@pytest.mark.parametrize("name", list(BY_HAND))
+def test_multiply_adds_of_a_pass_forward(name: str) -> None:
+    of = sizes.workload(name, "float32")
+    params, state = jax.eval_shape(of.init, jax.random.key(0))
+    inputs = of.shapes.train.inputs
+    image = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), inputs.dtype)
+    counted = matrix_flops(jax.make_jaxpr(of.predict)(params, state, image)) / 2
+    assert counted == pytest.approx(BY_HAND[name](), rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["transformer_base", "vgg_11"])
+def test_a_step_is_three_passes(name: str) -> None:
+    of = sizes.workload(name, "float32")
+    examples = 2
+    whole = work.of(network_costs.step_jaxpr(of, examples))
+    first = 224**2 * 9 * 3 * 64 if name == "vgg_11" else 0  # of whose inputs nobody takes a gradient
+    assert whole.flops == pytest.approx(2 * examples * (3 * BY_HAND[name]() - first), rel=0.01)
+    # Microbatches are a loop, which is counted as often as it turns.
+    parts = work.of(network_costs.step_jaxpr(of, examples, 2))
+    assert parts.flops == pytest.approx(whole.flops, rel=0.001)
+    assert parts.operations > 1.5 * whole.operations
+
+
+def test_traffic_of_products_sums_and_gathers() -> None:
+    def program(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.tanh(a @ b) * 2 + 1
+
+    found = work.of(jax.make_jaxpr(program)(shape(8, 16), shape(16, 4)))
+    assert found.flops == 2 * 8 * 16 * 4
+    assert found.fused_bytes == 4 * (8 * 16 + 16 * 4 + 8 * 4)
+    assert found.most_bytes > found.fused_bytes and found.operations == 4
+    # A gather reads as much as it gives, however large the table is.
+    table = work.of(jax.make_jaxpr(lambda t, i: t.at[i].get(mode="promise_in_bounds"))(shape(10**6, 8), np.arange(5)))
+    assert table.fused_bytes < 1000
+    looped = jax.make_jaxpr(lambda a: jax.lax.scan(lambda c, _: (c @ c, None), a, None, length=7)[0])(shape(4, 4))
+    assert work.of(looped).fused_bytes == 7 * 3 * 4 * 16
+
+
+def test_held_bytes_are_those_of_arrays_that_live_at_once() -> None:
+    def chain(a: jax.Array) -> jax.Array:
+        for _ in range(10):
+            a = jnp.sin(a)
+        return a
+
+    one = 4 * 1000
+    assert work.held_bytes(jax.make_jaxpr(chain)(shape(1000))) == 3 * one  # the argument, and two of a chain
+    grad = jax.make_jaxpr(jax.grad(lambda a: chain(a).sum()))(shape(1000))
+    assert 11 * one <= work.held_bytes(grad) <= 14 * one  # every cosine is kept
+
+    def peak(a: jax.Array) -> jax.Array:
+        return (a[:, None] * a[None, :]).sum()
+
+    assert work.held_bytes(jax.make_jaxpr(peak)(shape(500))) >= 4 * 500 * 500
+
+
+def test_dropped_zeros_of_dilated_gradients_are_not_counted() -> None:
+    def convolved(images: jax.Array, kernel: jax.Array) -> jax.Array:
+        out = jax.lax.conv_general_dilated(images, kernel, (2, 2), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jnp.sum(out**2)
+
+    images, kernel = shape(1, 9, 9, 3), shape(3, 3, 3, 5)
+    forward = 2 * 4 * 4 * 9 * 3 * 5
+    both = work.of(jax.make_jaxpr(jax.grad(convolved, (0, 1)))(images, kernel)).flops
+    assert both == pytest.approx(3 * forward, rel=0.01)  # with zeros it were 3 to 4 times as many
+    assert math.isfinite(both)

@@ -1,0 +1,202 @@
+"""Studies as jobs of a real SLURM: killed, preempted, and on a node that goes down and comes back."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from results import exit_codes, store
+from results.checks import verify
+from results.storage import attempts
+from sweeps import __main__ as sweeps_cli
+
+from ..same import assert_same
+from .slurm_cluster import Cluster, ask, cluster
+
+pytestmark = pytest.mark.slurm
+ROOT = Path(__file__).parents[2]
+FORTY = (
+    *("optimizer=sgd,momentum,nesterov,adam", "batch_size=16,24,32,48,64,96,128,192,256,384", "trials=4"),
+    *("pruning=off", "stop=budget", "task.targets=[]", "checkpoint_seconds=1"),
+    "task.budget={steps: 1500, epochs: null, examples: null, at_least_steps: null}",
+)
+LONG = (
+    *("batch_size=16", "trials=4", "pruning=off", "stop=budget", "task.targets=[]", "checkpoint_seconds=1"),
+    "task.budget={steps: 200000, epochs: null, examples: null, at_least_steps: null}",
+)
+BY_SLURM = ("launcher=slurm", "launcher.poll_seconds=1", "launcher.grace_seconds=20")
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Cluster]:
+    with cluster() as running:
+        yield running
+
+
+def sweep(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "sweeps", *words, f"store={folder}", "-m"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+
+
+def until(found: Callable[[], object], seconds: float = 120) -> object:
+    """Waits for something that is true, and gives it."""
+    deadline = time.monotonic() + seconds
+    while not (result := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return result
+
+
+def states(state: str = "RUNNING") -> list[str]:
+    shown = ask("squeue", "--noheader", "--array", "--format=%F_%K %T")
+    return [line.split()[0] for line in shown.splitlines() if line.split()[1] == state]
+
+
+def workers(job: str | None = None) -> list[int]:
+    """The processes that train, of a job or of all."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"from sweeps.launchers import worker" not in (folder / "cmdline").read_bytes():
+                continue
+            about = dict(e.split(b"=", 1) for e in (folder / "environ").read_bytes().split(b"\0") if b"=" in e)
+        except OSError:
+            continue
+        own = b"%s_%s" % (about.get(b"SLURM_ARRAY_JOB_ID", b""), about.get(b"SLURM_ARRAY_TASK_ID", b""))
+        if own != b"_" and (job is None or own.decode() == job):
+            found.append(int(folder.name))
+    return found
+
+
+def logs(folder: Path) -> list[attempts.Attempt]:
+    return [each for name in store.names(folder) for each in attempts.read(folder / name)]
+
+
+def lost_attempts(folder: Path) -> list[attempts.Attempt]:
+    return [each for each in logs(folder) if each.code == exit_codes.PEER_LOST]
+
+
+def lost_after_a_kill(folder: Path) -> list[attempts.Attempt]:
+    """The attempts that were lost, after SIGKILL to one worker more, which may just have come to its end."""
+    for victim in workers()[:1]:
+        os.kill(victim, signal.SIGKILL)
+    time.sleep(3)
+    return lost_attempts(folder)
+
+
+def test_forty_studies_end_exactly_once(slurm: Cluster, tmp_path: Path) -> None:
+    running = sweep([*FORTY, *BY_SLURM], tmp_path / "slurm")
+    try:
+        until(lambda: len(workers()) >= 3)
+        until(lambda: len(lost_after_a_kill(tmp_path / "slurm")) >= 3)
+        for job in states()[:2]:
+            ask("scontrol", "requeue", job)
+        until(lambda: len(states()) >= 3)
+        slurm.stop_node("n2")
+        slurm.wait_for("mix", "down")
+        time.sleep(5)
+        slurm.start_node("n2")
+        output, _ = running.communicate(timeout=1200)
+    finally:
+        running.kill()
+        print(ask("sinfo"), ask("scontrol", "--oneliner", "show", "jobs"))
+    print(output)
+    assert running.returncode == exit_codes.DONE
+    assert len(re.findall(r"^digits\S+ +4 +4 ", output, re.M)) == 40
+    assert verify.run(tmp_path / "slurm", print) == 0
+    lost = lost_attempts(tmp_path / "slurm")
+    assert len(lost) >= 3
+    assert all("process died by signal 9" in attempts.printed(each.log) for each in lost)
+    assert sweeps_cli.main([*FORTY, f"store={tmp_path / 'alone'}", "-m"]) == exit_codes.DONE
+    assert_same(tmp_path / "slurm", tmp_path / "alone")
+
+
+def test_preempted_by_a_higher_partition_goes_on_from_its_checkpoint(slurm: Cluster, tmp_path: Path) -> None:
+    slurm.wait_for("idle", "idle")
+    running = sweep([*LONG, *BY_SLURM, "launcher.retries=0"], tmp_path / "slurm")
+    try:
+        (name,) = until(lambda: (tmp_path / "slurm").exists() and store.names(tmp_path / "slurm"))  # type: ignore[misc]
+        until(lambda: list((tmp_path / "slurm" / name).glob("checkpoint-*")))
+        ask("sbatch", "--partition=high", "--exclusive", "--nodes=2", "--wrap=sleep 3")
+        until(lambda: states("PENDING") or any(each.code == exit_codes.PREEMPTED for each in logs(tmp_path / "slurm")))
+        output, _ = running.communicate(timeout=600)
+    finally:
+        running.kill()
+        print(ask("scontrol", "--oneliner", "show", "jobs"))
+    print(output)
+    assert running.returncode == exit_codes.DONE
+    assert not logs(tmp_path / "slurm")
+    assert sweeps_cli.main([*LONG, f"store={tmp_path / 'alone'}", "-m"]) == exit_codes.DONE
+    assert_same(tmp_path / "slurm", tmp_path / "alone")
+
+
+def test_a_sweep_that_is_stopped_saves_and_one_that_is_killed_is_found_again(slurm: Cluster, tmp_path: Path) -> None:
+    slurm.wait_for("idle", "idle")
+    words = [*LONG, *BY_SLURM]
+    stopped = sweep(words, tmp_path)
+    (name,) = until(lambda: tmp_path.exists() and store.names(tmp_path) if any(tmp_path.iterdir()) else None)  # type: ignore[misc]
+    until(lambda: list((tmp_path / name).glob("checkpoint-*")))
+    stopped.terminate()
+    output, _ = stopped.communicate(timeout=120)
+    assert stopped.returncode == exit_codes.PREEMPTED, output
+    assert not states()
+    assert not states("PENDING")
+    killed = sweep(words, tmp_path)
+    until(states)
+    job = states()
+    killed.kill()
+    killed.wait()
+    assert killed.stdout is not None
+    killed.stdout.close()
+    again = sweep(words, tmp_path)
+    output, _ = again.communicate(timeout=600)
+    assert again.returncode == exit_codes.DONE, output
+    assert "1 study of these are in the queue already, or run" in output
+    assert job
+    assert verify.run(tmp_path, print) == 0
+
+
+def test_two_nodes_run_a_study_together_and_go_on_where_they_were(slurm: Cluster, tmp_path: Path) -> None:
+    slurm.wait_for("idle", "idle")
+    words = [word.replace("200000", "40000") for word in LONG]
+    running = sweep([*words, *BY_SLURM, "launcher.nodes=2", "launcher.retries=0"], tmp_path / "slurm")
+    try:
+        until(lambda: list((tmp_path / "slurm").glob("*/checkpoint-*")))
+        (job,) = states()
+        ask("scontrol", "requeue", job)
+        output, _ = running.communicate(timeout=900)
+    finally:
+        running.kill()
+        for each in logs(tmp_path / "slurm"):
+            print(each.log.read_text())
+    print(output)
+    assert running.returncode == exit_codes.DONE
+    assert sweeps_cli.main([*words, f"store={tmp_path / 'alone'}", "-m"]) == exit_codes.DONE
+    assert_same(tmp_path / "slurm", tmp_path / "alone")
+    assert set(store.read(tmp_path / "slurm").studies["device_count"]) == {2}
+
+
+def test_a_mistake_is_not_repeated(slurm: Cluster, tmp_path: Path) -> None:
+    broken = sweep([*LONG, *BY_SLURM, "launcher.sbatch={export: 'ALL,JAX_PLATFORMS=cuda'}"], tmp_path)
+    output, _ = broken.communicate(timeout=200)
+    print(output)
+    assert broken.returncode == exit_codes.FAILED
+    assert re.search(r"failed: job \d+_0: .*; see \S+/attempt-1\.log", output)
+    (log,) = logs(tmp_path)
+    assert log.code == exit_codes.FAILED
+    assert "cuda" in (log.cause or "")
+
+
+def test_what_the_cluster_does_not_have(slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ("launcher.cpus=400", "launcher.partition=nosuch", "launcher.gpus=8"):
+        assert sweeps_cli.main([*LONG, *BY_SLURM, word, f"store={tmp_path}", "-m"]) == exit_codes.INVALID
+        (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error: ")]
+        assert re.match("error: (sbatch refuses|SLURM cannot run) the job: .", line)
+        assert not states("PENDING")
+        assert not logs(tmp_path)

@@ -1,0 +1,179 @@
+"""Layouts from the command line to rows in a store, a release, tables, figures and the page; and mistakes of users."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis import __main__ as analysis_cli
+from analysis.figures import layout_figures
+from analysis.layouts import measured
+from analysis.layouts.measured import MeasuredLayout
+from results import store
+from results.checks import verify
+from results.plans.layout import LayoutStudy
+from results.release import release
+from sweeps import __main__ as sweeps_cli
+from sweeps import overrides, planning
+from workloads.layouts.notation import REFUSALS
+
+ROOT = Path(__file__).parents[2]
+STEP = ["task=layouts", "step.model=tiny", "step.batch_size=8", "step.length=8", "step.steps=2", "refused=store"]
+EMULATED = ["mesh='data:2;model:4','model:8'", "layout=megatron,'batch:data;mlp:model',data_parallel,'kv:model'"]
+TWINS = ("mesh=data:2 layout=batch:data", "mesh=d:2 layout=batch:d", "mesh=data:2 layout=fsdp")
+
+
+def sweep(*words: str) -> str:
+    """Runs a command line as a user does, and returns what it says."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "sweeps", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with layouts of each engine that this machine has, and refusals; not to be written to."""
+    folder = tmp_path_factory.mktemp("laid") / "store"
+    sweep(*STEP, *EMULATED, f"store={folder}", "-m")
+    for twin in TWINS:
+        sweep(*STEP, *twin.split(), "engine=device", f"store={folder}")
+    return folder
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs ``python -m analysis`` with arguments: exit code, stdout, stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        code = analysis_cli.main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def of(layouts: list[MeasuredLayout], engine: str) -> list[MeasuredLayout]:
+    return [one for one in layouts if one.study.engine == engine]
+
+
+def test_every_layout_has_a_row_and_all_that_ran_lose_alike(filled: Path) -> None:
+    layouts = measured.load(filled)
+    emulated = of(layouts, "cpu-emulated")
+    assert len(emulated) == 8 and len(of(layouts, "device")) == 3
+    refused = {(one.study.mesh, one.study.layout): one.row["refusal"] for one in emulated if one.refused}
+    assert refused == {
+        ("model:8", "batch:data;heads:model;mlp:model;vocab:model"): "unknown_mesh_axis",
+        ("model:8", "batch:data;mlp:model"): "unknown_mesh_axis",
+        ("model:8", "batch:data"): "unknown_mesh_axis",
+    }
+    assert set(refused.values()) <= REFUSALS.keys()
+    table = measured.table(layouts)
+    assert table.loc[table["refusal"].isna(), "same_loss"].all() and not table["same_loss"].isin([False]).any()
+    assert table.loc[table["refusal"].notna(), "explanation"].str.contains("has no axis 'data'").all()
+
+
+def test_emulated_devices_have_no_time_and_devices_have_one(filled: Path) -> None:
+    layouts = measured.load(filled)
+    assert all(one.row.get("step_seconds") is None for one in of(layouts, "cpu-emulated"))
+    for one in of(layouts, "device"):
+        low, middle, high = (one.number(f"step_seconds{end}") for end in ("_low", "", "_high"))
+        assert 0 < low <= middle <= high < 10 and one.number("timed_steps") == 20
+    factor = layout_figures.noise(of(layouts, "device"))
+    seconds = [one.number("step_seconds") for one in of(layouts, "device") if "batch" in one.study.layout]
+    assert factor is not None and 1 <= factor <= max(seconds) / min(seconds)
+
+
+def test_one_process_runs_all_layouts_of_as_many_devices(filled: Path) -> None:
+    commits = [commit for commit in store.catalogue(filled) if commit.plan["engine"] == "cpu-emulated"]
+    runs = pd.concat([store.read(filled, commit.name).studies for commit in commits])
+    assert runs["emulated"].all() and set(runs["device_count"]) == {8}
+
+
+def test_a_store_with_layouts_verifies_exports_and_says_the_same_from_its_release(
+    filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify.run(filled, lambda progress: None) == 0
+    assert release.export(filled, tmp_path / "release", lambda line: None) == 0
+    assert verify.run(tmp_path / "release", lambda progress: None) == 0
+    assert capsys.readouterr().out.count("; no faults") == 2
+    here, there = (measured.table(measured.load(place)) for place in (filled, tmp_path / "release"))
+    pd.testing.assert_frame_equal(here, there)
+    described = json.loads((tmp_path / "release" / "croissant.json").read_text())
+    assert '"redundancy"' in json.dumps(described) and '"refusal"' in json.dumps(described)
+
+
+def test_figures_and_page_show_them(filled: Path, tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = cli("figures", "--store", filled, "--out", tmp_path)
+    assert code == 0, err
+    names = {Path(line).stem for line in out.splitlines()}
+    assert names == {
+        *(f"layout_{kind}-tiny_8x8-cpu_emulated-8-v5p" for kind in ("cost", "pareto")),
+        *(f"layout_{kind}-tiny_8x8-device-2-v5p" for kind in ("cost", "pareto", "predicted")),
+        *("layout_published-utilization", "layout_published-memory"),
+    }
+    assert cli("report", "--store", filled, "--out", tmp_path / "page.html")[0] == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "Layouts on meshes" in page and "Step of layouts" not in page
+    for words in ("data:2;model:4", "unknown mesh axis", "has no axis &#x27;data&#x27;", "step predicted for v5p, ms"):
+        assert words in page, words
+    assert "measured step, ms" in page
+
+
+def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = cli("layouts", "--store", filled, "--json")
+    assert code == 0 and "3 of 11 layouts were refused: 3 unknown_mesh_axis" in err
+    assert len(json.loads(out)) == 11
+    code, out, _ = cli("layouts", "--store", filled)
+    assert code == 0 and "batch:data;mlp:model" in out and "next: python -m analysis figures" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["layout=batch:dta"],
+            "layout 'batch:dta' at letter 7: the mesh data:8 has no axis 'dta'; did you mean 'data'?",
+        ),
+        (["mesh=data:3"], "layout 'batch:data' at letter 1: batch=16 does not divide into 3 parts"),
+        (["mesh=data:2;data:4"], "mesh 'data:2;data:4' at letter 8: axis 'data' is there twice"),
+        (["devices=4"], "mesh 'data:8': 8 = 8, but there are 4 devices"),
+        (["layout=fdsp"], "unknown layout 'fdsp'; did you mean 'fsdp'?"),
+        (["engine=tpu"], "unknown engine 'tpu'"),
+        (["engine=tpu-aot"], "engine=tpu-aot: tpu-aot names a topology, such as tpu-aot:v5e:4x4"),
+        (["mesh=data:128", "step.batch_size=128"], "engine=cpu-emulated: at most 64 devices are emulated, not 128"),
+        (
+            ["mesh=data:4096", "step.batch_size=4096", "engine=device"],
+            "engine=device: mesh data:4096 has 4,096 devices",
+        ),
+        (["step.model=bert"], "unknown step.model 'bert'"),
+        (["+step.shape.layer=2"], "step.shape.layer: there is no such number; did you mean 'layers'?"),
+        (["+step.shape.kv=3"], "step.shape.kv=3: positions turn pairs of numbers, so it must be even"),
+        (["+step.shape.tied=3"], "step.shape.tied must be true or false, not 3"),
+        (["step.shape={layers: 2}"], "'layers' does not exist yet; add it with a plus sign: +step.shape.layers=…"),
+        (["step.length=0"], "step.length"),
+        (["hardware=v7"], "unknown hardware 'v7'"),
+        (["refused=no"], "unknown refused"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweeps_cli.main(["task=layouts", "store=none", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"error: {line}"), err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "count", "devices"), [("quickstart", 70, 8), ("mesh_tf_bert", 6, 512), ("megatron", 12, 256)]
+)
+def test_presets_are_distinct_layouts_on_as_many_devices(preset: str, count: int, devices: int) -> None:
+    line = overrides.command_line([f"+experiment=layouts/{preset}", "-m"])
+    studies = planning.request(line).studies
+    assert len(studies) == len({study.name for study in studies}) == count
+    assert {study.device_count for study in studies if isinstance(study, LayoutStudy)} == {devices}

@@ -1,0 +1,263 @@
+"""Streams without a model: what a batch is, whoever asks for which part of it, and whatever was before."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from results.bad_input import BadInput
+from tests.workloads import streamed
+from workloads import registry, streams
+from workloads.datasets import jpeg, streamed_images, streamed_text, tfds_records
+from workloads.workload import Examples
+
+pytest.importorskip("grain")
+pytest.importorskip("sentencepiece")
+NAMES = [*streamed_images.SOURCES, *streamed_text.SOURCES]
+ROOT = Path(__file__).parents[2]
+BATCH = 8
+
+
+@pytest.fixture(autouse=True)
+def two_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(streams, "processes", lambda: 2)
+    monkeypatch.setattr(streams, "PART", 3)
+    yield
+    for module in (streamed_images, streamed_text):
+        module._stream.cache_clear()
+    streams.close()
+
+
+def equal(one: Examples, other: Examples) -> bool:
+    return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_is_a_function_of_trial_and_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal on 1, 2 and 4 shards, from a cold start, in any order, after other trials, and from one process alone."""
+    place = streamed.write(name, tmp_path, monkeypatch)
+    row = registry.DATASETS[name]
+    row.check()
+    assert row.feed is not None and row.shapes is not None
+    whole = range(BATCH)
+    first = {step: row.feed(5, step, BATCH, whole) for step in (0, 1, 2, 9)}
+    shapes = row.shapes().train
+    assert shapes is not None
+    for array, shape in zip(first[0], shapes, strict=True):
+        assert (array.shape[1:], array.dtype) == (shape.shape[1:], shape.dtype)
+    for shards in (2, 4):
+        own = BATCH // shards
+        parts = [row.feed(5, 9, BATCH, range(at, at + own)) for at in range(0, BATCH, own)]
+        assert equal(Examples(*map(np.concatenate, zip(*parts, strict=True))), first[9])
+    assert not equal(row.feed(6, 9, BATCH, whole), first[9])
+    module: Any = streamed_text if name in streamed_text.SOURCES else streamed_images
+    source = module.source(name, place, "train")
+    cold = streams.Stream(source, workers=1)(5, 2, BATCH, whole)
+    assert equal(cold, first[2]) and not equal(first[1], first[2])
+    assert equal(streams._part(source, 5, 1, BATCH, whole), first[1])
+
+
+@pytest.mark.parametrize("name", ["imagenet", "imagenet_half_images", "imagenet_half_classes", "open_images_v4"])
+def test_images_and_labels_are_those_that_tfds_reads(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow_datasets as tfds
+
+    streamed.write(name, tmp_path, monkeypatch)
+    of = streamed_images.SOURCES[name]
+    raw = tfds.data_source(
+        of.files, split="validation", data_dir=tmp_path, decoders={"image": tfds.decode.SkipDecoding()}
+    )
+    kept = [one for one in raw if of.many or one["label"] % of.every == 0]
+    splits = registry.DATASETS[name].load()
+    assert splits.train is None and len(kept) == of.validation_examples == len(splits.validation.labels)
+    for one, pixels, label in zip(kept, *splits.validation, strict=True):
+        np.testing.assert_array_equal(pixels, jpeg.example(one["image"], None))
+        if of.many:
+            objects = one["objects_trainable"]
+            there = {int(n) for n, c in zip(objects["label"], objects["confidence"], strict=True) if c >= 5}
+            assert set(np.flatnonzero(label)) == there
+        else:
+            assert label == one["label"] // of.every < of.classes
+
+
+@pytest.mark.parametrize("name", list(streamed_text.SOURCES))
+def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sentencepiece
+    import tensorflow_datasets as tfds
+
+    place = streamed.write(name, tmp_path, monkeypatch)
+    of = streamed_text.SOURCES[name]
+    raw = tfds.data_source(of.files, split=of.validation_split, data_dir=tmp_path)
+    subwords = sentencepiece.SentencePieceProcessor(model_file=str(streamed_text.subwords_file(name, place)))
+    assert subwords.vocab_size() == of.vocabulary
+    cut = 0
+    for one, inputs, labels in zip(raw, *registry.DATASETS[name].load().validation, strict=True):
+        sentence = one["text"].decode()
+        assert inputs[0] == streamed_text.BEGINNING and np.array_equal(inputs[1:], labels[:-1])
+        tokens = [int(token) for token in labels if token != streamed_text.PADDING]
+        if tokens[-1] == streamed_text.END:
+            assert subwords.decode(tokens[:-1]) == sentence.strip()
+            assert not labels[len(tokens) :].any()
+        else:
+            cut += 1
+            assert len(tokens) == of.length and sentence.startswith(subwords.decode(tokens).rstrip("�"))
+    assert 0 < cut < of.validation_examples
+
+
+def test_subwords_are_the_same_for_the_same_texts() -> None:
+    texts = [streamed.text(index) for index in range(60)]
+    assert streamed_text.learned(texts, 330) == streamed_text.learned(texts, 330)
+    assert streamed_text.learned(texts, 330) != streamed_text.learned(texts[1:], 330)
+    with pytest.raises(BadInput, match="100000 subwords cannot be learned"):
+        streamed_text.learned(texts, 100_000)
+
+
+def test_every_epoch_is_a_permutation_and_drops_the_last_partial_batch() -> None:
+    """From the definition, with Grain's order of whole numbers; also where there are 30 million, after a billion."""
+    n, batch = 23, 5
+    order = streams.order(list(range(n)), 7)
+    epochs = [
+        [order[streams.record_index(n, step, at, batch)] for step in range(e * 4, e * 4 + 4) for at in range(batch)]
+        for e in range(3)
+    ]
+    for number, seen in enumerate(epochs):
+        assert len(set(seen)) == 20 and seen == [order[number * n + i] for i in range(20)]
+        assert sorted(order[number * n + i] for i in range(n)) == list(range(n))
+    assert epochs[0] != epochs[1]
+    n = 30_301_028
+    long = streams.order(range(n), 7)
+    step = 10**9 // 32
+    assert streams.record_index(n, step, 3, 32) == step // (n // 32) * n + step % (n // 32) * 32 + 3
+    assert len({long[10**9 + i] for i in range(1000)}) == 1000
+
+
+def test_grains_order_is_the_one_that_plans_rely_on() -> None:
+    """Another order would be other results under the same plan."""
+    assert [streams.order(range(1000), 5)[i] for i in (0, 1, 999, 1000, 10**9)] == GOLDEN
+
+
+GOLDEN = [700, 107, 649, 973, 282]
+
+
+def test_draws_are_a_function_of_seed_step_and_position() -> None:
+    """Philox from NumPy's raw bits, each number in [0, 1), alike for no two of them."""
+    keys = [(seed, step, at) for seed in (1, 2) for step in (0, 7) for at in (0, 1)]
+    values = {key: streams.Draws(*key).uniform() for key in keys}
+    assert len(set(values.values())) == len(keys)
+    assert all(streams.Draws(*key).uniform() == value and 0 <= value < 1 for key, value in values.items())
+    many = streams.Draws(3, 4, 5)
+    assert abs(np.mean([many.uniform() for _ in range(2000)]) - 0.5) < 0.03
+
+
+def test_boxes_are_random_within_their_areas_and_ratios() -> None:
+    for position in range(200):
+        left, top, right, bottom = jpeg.random_box(500, 375, streams.Draws(0, 0, position))
+        assert 0 <= left < right <= 500 and 0 <= top < bottom <= 375
+        assert 0.07 < (right - left) * (bottom - top) / (500 * 375) <= 1
+        assert 0.7 < (right - left) / (bottom - top) < 1.4
+    assert jpeg.random_box(1000, 3, streams.Draws(0, 0, 0)) == jpeg.middle(1000, 3)
+
+
+def test_decoding_at_a_fraction_of_the_size_is_close_to_decoding_all() -> None:
+    """Against Pillow's own resizing of the whole photograph."""
+    import io
+
+    from PIL import Image
+
+    encoded = streamed.jpeg(3, (1000, 800))
+    with Image.open(io.BytesIO(encoded)) as photograph:
+        whole = photograph.convert("RGB").resize((224, 224), Image.Resampling.BILINEAR, jpeg.middle(1000, 800))
+    ours = jpeg.example(encoded, None)
+    assert np.abs(ours.astype(int) - np.asarray(whole)).mean() < 8
+
+
+def test_grey_and_four_coloured_photographs_are_read_as_rgb() -> None:
+    import io
+
+    from PIL import Image
+
+    for mode in ("L", "CMYK"):
+        encoded = io.BytesIO()
+        Image.new(mode, (40, 30), 128 if mode == "L" else (10, 20, 30, 40)).save(encoded, "jpeg")
+        assert jpeg.example(encoded.getvalue(), streams.Draws(0, 0, 0)).shape == (224, 224, 3)
+
+
+def test_a_process_that_is_killed_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    streamed.write("imagenet", tmp_path, monkeypatch)
+    feed = registry.DATASETS["imagenet"].feed
+    assert feed is not None
+    before = feed(1, 0, BATCH, range(BATCH))
+    for process in streams._pool(2)._processes.values():
+        os.kill(process.pid, signal.SIGKILL)
+    time.sleep(0.5)
+    assert equal(feed(1, 0, BATCH, range(BATCH)), before)
+
+
+KILLED = """
+import sys, time
+from workloads import streams
+from workloads.datasets import streamed_images
+from pathlib import Path
+if __name__ == "__main__":
+    of = streamed_images.SOURCES["imagenet"]
+    streamed_images.SOURCES["imagenet"] = of._replace(train_examples=57, validation_examples=20)
+    streams.processes = lambda: 2
+    streamed_images.feed("imagenet", 1, 0, 8, range(8))
+    print(*streams._pool(2)._processes, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_processes_end_with_their_parent_however_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    streamed.write("imagenet", tmp_path, monkeypatch)
+    (tmp_path / "killed.py").write_text(KILLED)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TFDS_DATA_DIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "killed.py")], stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        own = [int(word) for word in parent.stdout.readline().split()]
+        parent.kill()
+    assert len(own) == 2
+    for _ in range(100):
+        if not any(Path(f"/proc/{process}").exists() for process in own):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"processes {own} are still there")
+
+
+def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    for name in NAMES:
+        module: Any = streamed_text if name in streamed_text.SOURCES else streamed_images
+        command = f"run python -m workloads.prepare {module.SOURCES[name].files}"
+        with pytest.raises(BadInput, match=re.escape(command)) as refused:
+            registry.DATASETS[name].check()
+        assert "\n" not in str(refused.value)
+    place = streamed.write("imagenet_half_classes", tmp_path, monkeypatch)
+    streamed_images.rows_file(place, 2, "train").unlink()
+    with pytest.raises(
+        BadInput, match=r"rows-2-train.npy is not there yet; run python -m workloads.prepare imagenet2012"
+    ):
+        registry.DATASETS["imagenet_half_classes"].check()
+    of = streamed_images.SOURCES["imagenet"]
+    monkeypatch.setitem(streamed_images.SOURCES, "imagenet", of._replace(validation_examples=20))
+    with pytest.raises(BadInput, match=r"holds 57 examples of train, not 1281167"):
+        registry.DATASETS["imagenet"].load()
+
+
+def test_records_are_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = streamed.write("imagenet", tmp_path, monkeypatch)
+    records = tfds_records.open_records(str(place), "imagenet2012", "train", None, 10)
+    assert len(records) == 10 and len(list(records)) == 10
+    with pytest.raises(IndexError):
+        records[10]

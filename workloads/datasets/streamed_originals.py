@@ -1,0 +1,193 @@
+"""TFDS's builders of data sets that are streamed, except that they read and encode without TensorFlow or Apache Beam.
+
+Addresses, keys, features and, where TFDS has any, checksums are its own.
+"""
+
+import gzip
+import io
+import json
+import math
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from results.bad_input import BadInput
+from workloads.datasets import array_records
+from workloads.datasets.array_records import KeyedExamples
+
+# Time to write them on one core, about: photographs copied, photographs decoded and encoded anew, texts.
+SECONDS_PER_PHOTOGRAPH, SECONDS_PER_ENCODED, SECONDS_PER_TEXT = 1e-3, 1.2e-2, 1e-4
+PIXELS, QUALITY = 200_000, 72  # of images of Open Images, as TFDS's configuration 200k has them
+
+
+def imagenet_builder(within: Path, manual: Path) -> Any:
+    """The builder of ``imagenet2012``, of two archives that each user has to get from image-net.org."""
+    from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
+
+    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+        train, validation = (_by_hand(manual, f"ILSVRC2012_img_{split}.tar") for split in ("train", "val"))
+        return {"train": _imagenet_train(train), "validation": _imagenet_validation(validation)}
+
+    return array_records.builder(original.Builder, "imagenet2012", split_generators, within)
+
+
+def _imagenet_train(archive: Path) -> KeyedExamples:
+    """Each class is an archive in the archive."""
+    for folder, packed in _members(archive):
+        for name, image in _members(io.BytesIO(packed)):
+            yield name, {"file_name": name, "image": _rgb_jpeg(name, image), "label": folder.removesuffix(".tar")}
+
+
+def _imagenet_validation(archive: Path) -> KeyedExamples:
+    import tensorflow_datasets as tfds
+
+    with tarfile.open(archive) as tar:
+        names = sorted(tar.getnames())
+    labels = Path(tfds.core.tfds_path("datasets/imagenet2012/validation_labels.txt")).read_text().split()
+    label_of = dict(zip(names, labels, strict=False))
+    for name, image in _members(archive):
+        yield name, {"file_name": name, "image": io.BytesIO(image), "label": label_of[name]}
+
+
+def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
+    """An image of ImageNet, a few of which are CMYK or PNG."""
+    from PIL import Image
+    from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
+
+    if name not in original.CMYK_IMAGES and name not in original.PNG_IMAGES:
+        return io.BytesIO(image)
+    encoded = io.BytesIO()
+    with Image.open(io.BytesIO(image)) as opened:
+        opened.convert("RGB").save(encoded, "jpeg", quality=100)
+    return io.BytesIO(encoded.getvalue())
+
+
+def lm1b_builder(within: Path, manual: Path) -> Any:
+    """The builder of ``lm1b``."""
+    from tensorflow_datasets.datasets.lm1b import lm1b_dataset_builder as original
+
+    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+        archive = Path(dl_manager.download(original._DOWNLOAD_URL))
+        return {"train": _lm1b_lines(archive, "training-"), "test": _lm1b_lines(archive, "heldout-")}
+
+    return array_records.builder(original.Builder, "lm1b", split_generators, within)
+
+
+def _lm1b_lines(archive: Path, part: str) -> KeyedExamples:
+    for path, lines in _members(archive):
+        name = PurePosixPath(path)
+        if name.parent.name.startswith(part) and name.name.startswith("news.en"):
+            for number, line in enumerate(lines.decode().splitlines()):
+                yield f"{name.name}_{number}", {"text": line.strip()}
+
+
+def c4_builder(within: Path, manual: Path) -> Any:
+    """The builder of ``c4/en``, of the files that the Allen Institute for AI made with it: lines of JSON, gzipped."""
+    from tensorflow_datasets.text import c4
+
+    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+        return {split: _c4_pages(_c4_files(manual, split)) for split in ("train", "validation")}
+
+    return array_records.builder(c4.C4, "c4", split_generators, within, config="en")
+
+
+def _c4_files(manual: Path, split: str) -> list[Path]:
+    files = sorted(manual.glob(f"c4-{split}.*.json.gz"))
+    expected = int(files[0].name.split(".")[1].rpartition("-")[2]) if files else 0
+    if not files or len(files) != expected:
+        raise BadInput(
+            f"{manual} holds {len(files)} of the files c4-{split}.*.json.gz, which are to be put there by hand"
+        )
+    return files
+
+
+def _c4_pages(files: Sequence[Path]) -> KeyedExamples:
+    for file in files:
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines):
+                page = json.loads(line)
+                own = {name: page[name] for name in ("text", "url", "timestamp")}
+                yield f"{file.name}_{number}", own | {"content-length": "", "content-type": ""}
+
+
+def open_images_builder(within: Path, manual: Path) -> Any:
+    """The builder of ``open_images_v4/200k``; images are scaled by Pillow, not by OpenCV."""
+    from tensorflow_datasets.datasets.open_images_v4 import open_images_v4_dataset_builder as original
+
+    def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
+        urls = {
+            name: [each.url for each in one] if isinstance(one, list) else getattr(one, "url", one)
+            for name, one in original._URLS.items()
+        }
+        paths = dl_manager.download(urls)
+        trainable = set(self.info.features["objects_trainable"]["label"].names)
+        return {split: _open_images(paths, split, trainable) for split in ("train", "validation")}
+
+    return array_records.builder(original.Builder, "open_images_v4", split_generators, within, config="200k")
+
+
+def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> KeyedExamples:
+    from tensorflow_datasets.datasets.open_images_v4 import open_images_v4_dataset_builder as original
+
+    archives = paths[f"{split}_images"]
+    archives = archives if isinstance(archives, list) else [archives]
+    labels = [paths[f"{split}_{who}_labels"] for who in ("human", "machine")]
+    # Archives and labels are in the same order, so that those of an archive are read when it is its turn.
+    places, box_places = [0] * len(labels), [0]
+    for archive, prefix in zip(archives, "0123456789abcdef" if len(archives) > 1 else [None], strict=True):
+        objects = original._load_objects(labels, places, prefix)
+        boxes = original._load_bboxes(paths[f"{split}-annotations-bbox"], box_places, prefix)
+        for path, image in _members(Path(archive)):
+            name = PurePosixPath(path).name
+            number = int(PurePosixPath(path).stem, 16)
+            own = [each._asdict() for each in objects.get(number, [])]
+            yield (
+                name,
+                {
+                    "image": io.BytesIO(smaller(image)),
+                    "image/filename": name,
+                    "objects": own,
+                    "objects_trainable": [each for each in own if each["label"] in trainable],
+                    "bobjects": [each._asdict() for each in boxes.get(number, [])],
+                },
+            )
+
+
+def smaller(image: bytes) -> bytes:
+    """An image as JPEG of at most about ``PIXELS`` pixels."""
+    from PIL import Image
+
+    encoded = io.BytesIO()
+    with Image.open(io.BytesIO(image)) as opened:
+        factor = math.sqrt(PIXELS / (opened.width * opened.height))
+        size = (round(factor * opened.width), round(factor * opened.height))
+        opened.draft("RGB", size)
+        whole = opened.convert("RGB")
+        (whole.resize(size, Image.Resampling.BOX) if factor < 1 else whole).save(encoded, "jpeg", quality=QUALITY)
+    return encoded.getvalue()
+
+
+def _members(archive: Path | io.BytesIO) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files in a tar, packed or not, in one pass."""
+    source: dict[str, Any] = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
+    with tarfile.open(mode="r|*", **source) as tar:
+        for member in tar:
+            if member.isfile():
+                opened = tar.extractfile(member)
+                assert opened is not None
+                yield member.name, opened.read()
+
+
+def _by_hand(manual: Path, name: str) -> Path:
+    if not (manual / name).is_file():
+        raise BadInput(f"{manual / name} is not there; register on image-net.org, download it, and put it there")
+    return manual / name
+
+
+BUILDERS: Mapping[str, Callable[[Path, Path], Any]] = {
+    "imagenet2012": imagenet_builder,
+    "open_images_v4/200k": open_images_builder,
+    "lm1b": lm1b_builder,
+    "c4/en": c4_builder,
+}

@@ -1,0 +1,114 @@
+"""Outline: the shapes of a factorization's work, from how many rows, columns and links there are, without the data.
+
+Links are taken to be all of different rows of the other table, and rows to be of two lengths, half of them each, whose
+mean is that of all. Data whose rows differ more have more buckets, and split the longest rows over the cores.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from results.als import Als
+from workloads.factorization import half_epoch
+from workloads.factorization.half_epoch import AXIS, Weights
+from workloads.factorization.ratings import Size
+from workloads.factorization.routes import Route, RowPlacement
+from workloads.factorization.training import GATHER_BYTES, lengths
+
+SPREAD = (0.4, 1.6)  # of the two lengths, over their mean
+BUCKET = 8  # lengths are multiples of this
+
+
+class Outline(NamedTuple):
+    """Places and work of both sides, as the shapes of one core's; and the numbers of rows and columns."""
+
+    places: tuple[RowPlacement, RowPlacement]
+    work: tuple[Route, Route]
+    sizes: tuple[int, int]
+
+
+def bucket_lengths(links: float, rows: int) -> tuple[int, ...]:
+    """The two lengths of rows that have so many links together."""
+    return tuple(max(1, BUCKET * round(share * links / rows / BUCKET)) for share in SPREAD)
+
+
+def outline(size: Size, cores: int, als: Als, own_lengths: Sequence[int] | None = None) -> Outline:
+    """The outline of a factorization on so many cores.
+
+    Args:
+      size: of the data.
+      cores: to be spread over.
+      als: how it is solved; ``auto`` gathers as it would choose to for this size.
+      own_lengths: the lengths of rows and of columns; None: of the mean of all links.
+    """
+    chunk, _, _ = lengths(als)
+    counts = (size.rows, size.columns)
+    sides = []
+    for rows in counts:
+        buckets = []
+        for length in own_lengths or bucket_lengths(size.links, rows):
+            in_chunk = max(1, chunk // length)
+            buckets.append((length, in_chunk, -(-rows // (len(SPREAD) * cores * in_chunk))))
+        slots = sum(in_chunk * chunks for _, in_chunk, chunks in buckets) + 1
+        nothing = np.empty(0, np.int64)
+        sides.append(RowPlacement(nothing, slots, cores, tuple(buckets), nothing, ()))
+    both = tuple(_route(own, other, als) for own, other in zip(sides, reversed(sides), strict=True))
+    return Outline((sides[0], sides[1]), (both[0], both[1]), counts)
+
+
+def _route(own: RowPlacement, other: RowPlacement, als: Als) -> Route:
+    copied = (
+        other.cores
+        * other.slots_per_core
+        * als.dim
+        * np.dtype("float32" if als.table_dtype == "float32" else "float16").itemsize
+    )
+    exchange = als.gather == "all_to_all" or (als.gather == "auto" and copied > GATHER_BYTES)
+    columns, sends = [], []
+    for length, in_chunk, chunks in own.buckets:
+        in_block = max(1, GATHER_BYTES // (4 * als.dim) // (in_chunk * length)) if exchange else chunks
+        in_block = min(in_block, chunks)
+        blocks = -(-chunks // in_block)
+        columns.append(_int32(1, blocks, in_block, in_chunk, length))
+        if exchange:
+            sends.append(_int32(1, blocks, own.cores, -(-in_block * in_chunk * length // own.cores) + 1))
+    counts = jax.ShapeDtypeStruct((1, own.slots_per_core), np.dtype("float32"))
+    return Route(tuple(columns), tuple(sends), _int32(1, 1, 0, 1, 1), _int32(1, 1, 0, 1), None, counts)
+
+
+def _int32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, np.dtype("int32"))
+
+
+def calls(of: Outline, mesh: Mesh, als: Als) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Programs of an epoch over a mesh, by name, each with the shapes it is lowered for."""
+    cores = mesh.shape[AXIS]
+    by_core, everywhere = (NamedSharding(mesh, spec) for spec in (PartitionSpec(AXIS), PartitionSpec()))
+
+    def of_all(array: Any) -> Any:
+        return jax.ShapeDtypeStruct((cores, *array.shape[1:]), array.dtype, sharding=by_core)
+
+    rows, columns = (
+        jax.ShapeDtypeStruct((cores * side.slots_per_core, als.dim), jax.numpy.dtype(als.table_dtype), sharding=by_core)
+        for side in of.places
+    )
+    row_work, column_work = (jax.tree.map(of_all, each) for each in of.work)
+    weights = Weights(*(jax.ShapeDtypeStruct((), np.dtype("float32"), sharding=everywhere) for _ in range(2)))
+    half = half_epoch.half_epoch
+    return {
+        "row half": (
+            half(mesh, places=of.places[0], other_rows=of.sizes[1], als=als),
+            (rows, columns, row_work, weights),
+        ),
+        "column half": (
+            half(mesh, places=of.places[1], other_rows=of.sizes[0], als=als),
+            (columns, rows, column_work, weights),
+        ),
+        "objective": (
+            half_epoch.objective(mesh, places=of.places[0], sizes=of.sizes, frequency_ridge=als.ridge == "frequency"),
+            (rows, columns, row_work, column_work.counts, weights),
+        ),
+    }

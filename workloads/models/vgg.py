@@ -1,0 +1,65 @@
+"""VGG: 3×3 convolutions in stages, max-pooling after each, and fully connected layers with dropout."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from workloads.models.options import check_share, whole_list
+from workloads.workload import Array, Model, flax_model_in_training
+
+
+def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dropout: float) -> Model:
+    """A VGG network (Simonyan & Zisserman 2015, arXiv 1409.1556), which has no normalization.
+
+    Stages [[64], [128], [256, 256], [512, 512], [512, 512]] and widths [4096, 4096] are its configuration A, VGG-11.
+
+    Args:
+      classes: size of the output.
+      stages: filters of each convolution, 3×3 with padding SAME, by stage; 2×2 max-pooling follows each stage.
+      widths: hidden units of each fully connected layer, whose outputs are dropped with probability ``dropout``.
+      dropout: in [0, 1).
+
+    Returns:
+      A model of inputs float32[B, H, W, C]; logits float32[B, classes]. Weights are He-initialized, those of the
+      read-out LeCun-initialized, biases zero. Parameters: over convolutions, the sum of
+      (9 × channels in + 1) × channels out; over layers, the sum of (inputs + 1) × outputs. 132,863,336 of VGG-11 on
+      224×224 pixels of three channels and 1,000 classes.
+
+    Raises:
+      ValueError: ``stages`` or ``widths`` are not lists of positive whole numbers, or ``dropout`` is not in [0, 1);
+        from ``init``, if the images are too small to pool so often.
+    """
+    is_list = isinstance(stages, Sequence) and not isinstance(stages, str) and len(stages) > 0
+    if not is_list or not all(whole_list(stage) for stage in stages):
+        raise ValueError(
+            f"stages must be lists of whole numbers of at least 1, such as [[8], [16, 16]], not {stages!r}"
+        )
+    if not whole_list(widths, may_be_empty=True):
+        raise ValueError(f"widths must be a list of whole numbers of at least 1, such as [64], not {widths!r}")
+    check_share(dropout=dropout)
+
+    def network() -> Any:
+        from flax import linen as nn
+        from jax import numpy as jnp
+
+        from workloads.models.convolution import convolution, max_pool
+        from workloads.models.dropout import dropout as dropped
+
+        he_normal = nn.initializers.he_normal()
+
+        class VGG(nn.Module):
+            @nn.compact
+            def __call__(self, x_BxHxWxC: Array, keys_B: Array | None, train: bool) -> Array:
+                for stage in stages:
+                    for features in stage:
+                        layer = nn.Conv(features, (3, 3), kernel_init=he_normal, conv_general_dilated=convolution)
+                        x_BxHxWxC = nn.relu(layer(x_BxHxWxC))
+                    x_BxHxWxC = max_pool(x_BxHxWxC)
+                x_BxD = x_BxHxWxC.reshape(len(x_BxHxWxC), -1)
+                for number, width in enumerate(widths):
+                    x_BxD = nn.relu(nn.Dense(width, kernel_init=he_normal)(x_BxD))
+                    x_BxD = dropped(x_BxD, keys_B, dropout, number)
+                return nn.Dense(classes, dtype=jnp.float32)(x_BxD)
+
+        return VGG()
+
+    return flax_model_in_training(network)

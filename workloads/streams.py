@@ -1,0 +1,227 @@
+"""Streams: batches of records that are not kept in memory, decoded by other processes ahead of time.
+
+Batch k of a trial is a function of (seed, k) alone. Each epoch visits the records in an order of its own, Grain's, and
+drops the last partial batch: position p of batch k is record epoch · n + (k mod ⌊n / B⌋) · B + p of the repeated order.
+So a stream starts anywhere without a state, and the same whatever other processes there are.
+"""
+
+import collections
+import contextlib
+import functools
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from results.bad_input import BadInput
+from workloads.workload import Examples
+
+AHEAD_BYTES = 512 << 20  # of batches that are decoded ahead: two superbatches of the harness
+PART = 32  # examples that a process decodes at a time
+MOST_POSITIONS = 1 << 20  # of a batch
+
+
+class Source(NamedTuple):
+    """The records of a split, and how they become examples; sent to other processes, so made of importable functions.
+
+    Attributes:
+      records: opens them: a sequence of bytes with random access.
+      decode: ``(record, Draws or None) -> (input, label)``, NumPy arrays; with draws it augments.
+      example_bytes: of one decoded example, about.
+    """
+
+    records: Callable[[], Sequence[bytes]]
+    decode: Callable[[bytes, "Draws | None"], tuple[np.ndarray, np.ndarray]]
+    example_bytes: int
+
+
+class Draws:
+    """Numbers that are random in one example of training, a function of (seed, step, position)."""
+
+    def __init__(self, seed: int, step: int, position: int):
+        self._bits = np.random.Philox(key=[seed, step * MOST_POSITIONS + position])
+
+    def uniform(self) -> float:
+        """The next number, in [0, 1). From raw bits, which NumPy promises to keep."""
+        return (int(self._bits.random_raw()) >> 11) * 2.0**-53
+
+
+def processes() -> int:
+    """How many processes decode where nobody says it: one for each processor of this process but one."""
+    return max(1, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 2) - 1)
+
+
+def record_index(examples: int, step: int, position: int, batch_size: int) -> int:
+    """Which record of the repeated order a position of a batch is."""
+    epoch, in_epoch = divmod(step, examples // batch_size)
+    return epoch * examples + in_epoch * batch_size + position
+
+
+class Stream:
+    """The batches of a source; ``Dataset.feed`` of a data set that is streamed.
+
+    Args:
+      source: of the training split.
+      workers: processes that decode; None: ``processes()``.
+    """
+
+    def __init__(self, source: Source, workers: int | None = None):
+        self._source, self._workers = source, workers
+        self._ahead: collections.OrderedDict[tuple[int, ...], list[Future[Examples]]] = collections.OrderedDict()
+        self._lock = threading.Lock()
+        _STREAMS.add(self)
+
+    def __call__(self, seed: int, step: int, batch_size: int, positions: range) -> Examples:
+        """Some positions of the batch that a trial with that seed takes after so many steps.
+
+        The same positions of the following batches are decoded meanwhile, as many as ``AHEAD_BYTES`` hold.
+        """
+        batch_bytes = len(positions) * self._source.example_bytes
+        ahead = max(2, min(64, AHEAD_BYTES // max(1, batch_bytes)))
+        where = (batch_size, positions.start, positions.stop)
+        wanted = [(seed, at, *where) for at in range(step, step + ahead + 1)]
+        try:
+            parts = self._parts(wanted)
+        except BrokenProcessPool:  # a process was killed, perhaps for its memory
+            with self._lock:
+                self._ahead.clear()
+                close()
+            parts = self._parts(wanted)
+        return Examples(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _parts(self, wanted: Sequence[tuple[int, ...]]) -> list[Examples]:
+        """The first of some batches, in parts; the others are decoded meanwhile."""
+        with self._lock:
+            for key in wanted:
+                if key not in self._ahead:
+                    self._ahead[key] = self._submit(*key)
+            futures = self._ahead.pop(wanted[0])  # which frees their memory once they are copied
+            self._forget_all_but(2 * len(wanted))
+        return [future.result() for future in futures]
+
+    def cancel(self) -> None:
+        """Drops all that is decoded ahead."""
+        with self._lock:
+            self._forget_all_but(0)
+
+    def _submit(self, seed: int, step: int, batch_size: int, first: int, last: int) -> list[Future[Examples]]:
+        pool = _pool(self._workers or processes())
+        return [
+            pool.submit(_part, self._source, seed, step, batch_size, range(start, min(start + PART, last)))
+            for start in range(first, last, PART)
+        ]
+
+    def _forget_all_but(self, newest: int) -> None:
+        """Drops batches, the oldest first, that were decoded ahead of a trial which then did not take them."""
+        while len(self._ahead) > newest:
+            for future in self._ahead.popitem(last=False)[1]:
+                future.cancel()
+
+
+def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
+    """The first records of a source, as they are evaluated: without augmentation, in their order."""
+    pool = _pool(workers or processes())
+    starts = range(0, count, PART)
+    futures = [pool.submit(_rows, source, range(start, min(start + PART, count))) for start in starts]
+    try:
+        first = futures[0].result()
+        whole = Examples(*(np.empty((count, *array.shape[1:]), array.dtype) for array in first))
+        for start, future in zip(starts, futures, strict=True):
+            for array, part in zip(whole, future.result(), strict=True):
+                array[start : start + len(part)] = part
+    finally:
+        for future in futures:
+            future.cancel()
+    return whole
+
+
+def order(records: Any, seed: int) -> Any:
+    """Grain's endless order of records, a sequence with random access: a permutation of them in every epoch.
+
+    Raises:
+      BadInput: Grain is not installed.
+    """
+    try:
+        import grain
+    except ImportError:
+        raise BadInput(
+            "streamed data need Grain; install the extra `data`: pip install 'scaling-limits[data]'"
+        ) from None
+    return grain.MapDataset.source(records).seed(seed).shuffle().repeat()
+
+
+_STREAMS: "weakref.WeakSet[Stream]" = weakref.WeakSet()
+_POOLS: dict[int, ProcessPoolExecutor] = {}  # by their size, shared by all streams
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    if workers not in _POOLS:
+        _POOLS[workers] = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    return _POOLS[workers]
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """Has all streams drop, in the end, what was decoded ahead, so that no process is kept waiting for it."""
+    try:
+        yield
+    finally:
+        for stream in list(_STREAMS):
+            stream.cancel()
+
+
+def close() -> None:
+    """Ends the processes that decode."""
+    while _POOLS:
+        _POOLS.popitem()[1].shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """Prepares a process that decodes: it ends with its parent, whom signals are for, and imports no JAX."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if "jax" not in sys.modules:
+        sys.modules["jax"] = None  # type: ignore[assignment]  # Grain would import it if it were there
+    logging.getLogger("absl").setLevel(logging.ERROR)  # which would say so
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(0)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+@functools.lru_cache(maxsize=4)
+def _records(source: Source) -> Sequence[bytes]:
+    return source.records()
+
+
+@functools.lru_cache(maxsize=64)
+def _order(source: Source, seed: int) -> Any:
+    return order(_records(source), seed)
+
+
+def _part(source: Source, seed: int, step: int, batch_size: int, positions: range) -> Examples:
+    """Some positions of a batch, decoded and augmented."""
+    records, examples = _order(source, seed), len(_records(source))
+    rows = [
+        source.decode(records[record_index(examples, step, at, batch_size)], Draws(seed, step, at)) for at in positions
+    ]
+    return Examples(*map(np.stack, zip(*rows, strict=True)))
+
+
+def _rows(source: Source, rows: range) -> Examples:
+    """Some records, decoded as they are evaluated."""
+    records = _records(source)
+    return Examples(*map(np.stack, zip(*(source.decode(records[at], None) for at in rows), strict=True)))
