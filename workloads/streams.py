@@ -186,9 +186,14 @@ def close() -> None:
 
 
 def _begin() -> None:
-    """Prepares a process that decodes: it ends with its parent, whom signals are for, and imports no JAX."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    """Prepares a process that decodes: it ends with its parent, whom signals are for, and imports no JAX.
+
+    A session of its own keeps signals to the parent's group away. SIGTERM ends it, since that is how an executor that
+    has lost one process ends the others, and then waits for them.
+    """
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if "jax" not in sys.modules:
         sys.modules["jax"] = None  # type: ignore[assignment]  # Grain would import it if it were there
     logging.getLogger("absl").setLevel(logging.ERROR)  # which would say so

@@ -191,12 +191,14 @@ def test_grey_and_four_coloured_photographs_are_read_as_rgb() -> None:
         assert jpeg.example(encoded.getvalue(), streams.Draws(0, 0, 0)).shape == (224, 224, 3)
 
 
-def test_a_process_that_is_killed_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("killed", [1, 2])
+def test_a_process_that_is_killed_is_replaced(killed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor ends those that are left, and waits for them."""
     streamed.write("imagenet", tmp_path, monkeypatch)
     feed = registry.DATASETS["imagenet"].feed
     assert feed is not None
     before = feed(1, 0, BATCH, range(BATCH))
-    for process in streams._pool(2)._processes.values():
+    for process in list(streams._pool(2)._processes.values())[:killed]:
         os.kill(process.pid, signal.SIGKILL)
     time.sleep(0.5)
     assert equal(feed(1, 0, BATCH, range(BATCH)), before)
