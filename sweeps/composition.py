@@ -143,9 +143,8 @@ def compose_points(line: CommandLine) -> list[Point]:
         spoken_for = {o.key_or_group for o in parsed}
         bases = {_choices(fixed): _base(_choices(fixed))}
         axes = {k: v for k, v in bases[_choices(fixed)].axes.items() if k not in spoken_for}
-        if axes and not line.multirun:
-            command = shlex.join((*line.overrides, *([] if line.store is None else [f"store={line.store}"])))
-            raise BadInput(f"this preset is a sweep over {', '.join(axes)}; run `python -m sweeps {command} -m`")
+        if not line.multirun:
+            _refuse_axes(line, axes)
         preset = overrides.parse([f"{key}={value}" for key, value in axes.items()])
         for override in preset:
             overrides.check(override)
@@ -156,7 +155,7 @@ def compose_points(line: CommandLine) -> list[Point]:
 
 
 def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
-    """The command lines of the presets that a preset unites, or several presets; empty where there is but one.
+    """The command lines of the presets that a preset unites, or several; empty where there is but one, in a file.
 
     Raises:
       BadInput: it is not said that all of them are to run.
@@ -166,12 +165,25 @@ def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
         return []
     names = [value.split("=", 1)[1] for value in overrides.values(named[-1])]
     united = list(dict.fromkeys(each for name in names for each in overrides.united(name)))
-    if united == names and len(names) == 1:
-        return []
-    if not line.multirun:
-        raise BadInput(f"{named[-1].input_line} unites {len(united)} presets; add -m to run all of them")
     others = tuple(text for text, override in zip(line.overrides, parsed, strict=True) if override not in named)
-    return [line._replace(overrides=(f"+experiment={each}", *others)) for each in united]
+    spoken_for = {override.key_or_group for override in parsed} - {"experiment"}
+    parts = [
+        tuple(word for word in overrides.words_of(each) if overrides.key_of(word) not in spoken_for) for each in united
+    ]
+    if len(names) == 1 and parts == [(f"+experiment={names[0]}",)]:
+        return []
+    if len(parts) > 1 and not line.multirun:
+        raise BadInput(f"{named[-1].input_line} unites {len(united)} presets; add -m to run all of them")
+    if not line.multirun:
+        _refuse_axes(line, [o.key_or_group for o in overrides.parse(parts[0]) if o.is_sweep_override()])
+    return [line._replace(overrides=(*words, *others)) for words in parts]
+
+
+def _refuse_axes(line: CommandLine, axes: Iterable[str]) -> None:
+    """Raises BadInput if a preset has axes and all of it was not asked for."""
+    if swept := ", ".join(axes):
+        command = shlex.join((*line.overrides, *([] if line.store is None else [f"store={line.store}"])))
+        raise BadInput(f"this preset is a sweep over {swept}; run `python -m sweeps {command} -m`")
 
 
 def _points(

@@ -37,7 +37,8 @@ def study(**values: Any) -> Study:
     """
     if "experiment" in values:
         raise BadInput("experiment names a sweep; give it to sweep()")
-    (one,) = _read([_override(key, _literal(key, value)) for key, value in values.items()], multirun=False)
+    axes = {key: [value] if isinstance(value, list | tuple) else value for key, value in values.items()}
+    (one,) = _read(axes, multirun=False)
     return one
 
 
@@ -51,12 +52,7 @@ def sweep(**values: Any) -> list[Study]:
     Raises:
       BadInput: for anything wrong with any of them.
     """
-    axes = {key: value if isinstance(value, list | tuple) else [value] for key, value in values.items()}
-    for key, axis in axes.items():
-        if not axis:
-            raise BadInput(f"{key}=[]: an axis needs a value")
-    texts = [_override(key, ",".join(_literal(key, value) for value in axis)) for key, axis in axes.items()]
-    return _read(texts, multirun=True)
+    return _read(values, multirun=True)
 
 
 def measure(
@@ -109,40 +105,14 @@ def measure(
     return Tables(*(pd.concat(parts, ignore_index=True) for parts in zip(*tables, strict=True)))
 
 
-def _read(texts: list[str], *, multirun: bool) -> list[Study]:
-    from sweeps import composition, planning
+def _read(values: Mapping[str, Any], *, multirun: bool) -> list[Study]:
+    from sweeps import composition, overrides, planning
     from sweeps.overrides import CommandLine
     from sweeps.readers import READERS
 
+    texts = overrides.as_words(values)
     for text in texts:
         if (key := re.split(r"[.=]", text.lstrip("+"))[0]) in planning.OF_RUNS:
             raise BadInput(f"{key} says how studies are run, not what they are; give it to measure()")
-    configs = composition.compose_all(CommandLine(tuple(texts), multirun))
+    configs = composition.compose_all(CommandLine(texts, multirun))
     return [READERS[config["kind"]].read(config) for config in configs]
-
-
-def _override(key: str, text: str) -> str:
-    return f"+{key}={text}" if key == "experiment" else f"{key}={text}"
-
-
-def _literal(key: str, value: Any) -> str:
-    """A value in Hydra's grammar."""
-    from sweeps.overrides import GROUPS, as_text
-
-    if key in GROUPS:  # names of files
-        return str(value)
-    if value is None:
-        return "null"
-    if hasattr(value, "item"):  # of NumPy
-        value = value.item()
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str | Path):
-        return as_text(str(value))
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{name}:{_literal(key, each)}" for name, each in value.items()) + "}"
-    if isinstance(value, Iterable):
-        return f"[{','.join(_literal(key, each) for each in value)}]"
-    raise BadInput(f"{key}: {value!r} is neither a number, a text, a list nor a dict")

@@ -1,9 +1,10 @@
 """The command line in Hydra's grammar: flags and overrides, checked word by word."""
 
+import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
@@ -17,9 +18,9 @@ from sweeps.schema import StudyConfig
 
 GROUPS = ("task", "optimizer", "launcher", "experiment")
 
-
 # Keys whose values are texts of any letters: files, meshes and layouts.
 _TEXTS = ("ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
+_PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that need no quotes
 DRY_RUN = "--dry-run"
 FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
 
@@ -39,9 +40,38 @@ class CommandLine(NamedTuple):
 
 
 def options(group: str) -> list[str]:
-    """Names in a configuration group, such as the tasks: its YAML files, as `folder/name` where they are in folders."""
+    """Names in a configuration group, such as the tasks: its YAML files, as `folder/name` where they are in folders.
+
+    Presets are those as well that a file holds in its mapping ``presets``, by names below its own folder.
+    """
     root = Path(conf.__path__[0]) / group
-    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+    files = {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
+    return sorted(files | _presets().words.keys() if group == "experiment" else files)
+
+
+class _Presets(NamedTuple):
+    """Names of the presets that a preset unites, by its name; and the words of presets that have no file."""
+
+    united: Mapping[str, tuple[str, ...]]
+    words: Mapping[str, tuple[str, ...]]
+
+
+@functools.cache
+def _presets() -> _Presets:
+    root = Path(conf.__path__[0]) / "experiment"
+    united: dict[str, tuple[str, ...]] = {}
+    words: dict[str, tuple[str, ...]] = {}
+    for path in sorted(root.rglob("*.yaml")):
+        name = path.relative_to(root).with_suffix("").as_posix()
+        listed: Any = OmegaConf.to_object(OmegaConf.load(path))
+        listed = listed.get("presets")
+        if isinstance(listed, dict):
+            own = {(Path(name).parent / each).as_posix(): as_words(values) for each, values in listed.items()}
+            words |= own
+            united[name] = tuple(own)
+        elif listed is not None:
+            united[name] = tuple(listed)
+    return _Presets(united, words)
 
 
 def tasks(kind: str) -> list[str]:
@@ -55,9 +85,14 @@ def tasks(kind: str) -> list[str]:
 
 
 def united(preset: str) -> list[str]:
-    """Names of the presets that a preset unites, in its list ``presets``, and those of these; itself if it has none."""
-    listed = OmegaConf.select(OmegaConf.load(Path(conf.__path__[0]) / "experiment" / f"{preset}.yaml"), "presets")
+    """Names of the presets that a preset unites, and those of these; itself if it unites none."""
+    listed = _presets().united.get(preset)
     return [preset] if listed is None else [each for name in listed for each in united(name)]
+
+
+def words_of(preset: str) -> tuple[str, ...]:
+    """The words that a preset stands for: those that another file holds of it, or that its file is to be read."""
+    return _presets().words.get(preset, (f"+experiment={preset}",))
 
 
 def command_line(argv: Sequence[str]) -> CommandLine:
@@ -81,6 +116,49 @@ def as_text(text: str) -> str:
     """A text of any letters as Hydra's grammar has it: in quotes."""
     escaped = text.replace("${", r"\${")
     return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), escaped) + "'"
+
+
+def as_words(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Words of a command line from values by key, as of ``sweeps.sweep``: a list or tuple is an axis.
+
+    Raises:
+      BadInput: an axis without values, or a value that no word can say.
+    """
+    axes = {key: value if isinstance(value, list | tuple) else [value] for key, value in values.items()}
+    for key, axis in axes.items():
+        if not axis:
+            raise BadInput(f"{key}=[]: an axis needs a value")
+    return tuple(_word(key, ",".join(_literal(key, value) for value in axis)) for key, axis in axes.items())
+
+
+def key_of(word: str) -> str:
+    """The key of a word that is an override, without the signs that add it."""
+    return word.partition("=")[0].lstrip("+")
+
+
+def _word(key: str, text: str) -> str:
+    return f"+{key}={text}" if key == "experiment" else f"{key}={text}"
+
+
+def _literal(key: str, value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if key in GROUPS:  # names of files
+        return str(value)
+    if value is None:
+        return "null"
+    if hasattr(value, "item"):  # of NumPy
+        value = value.item()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str | Path):
+        return str(value) if _PLAIN.fullmatch(str(value)) else as_text(str(value))
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_literal(key, each)}" for name, each in value.items()) + "}"
+    if isinstance(value, Iterable):
+        return f"[{','.join(_literal(key, each) for each in value)}]"
+    raise BadInput(f"{key}: {value!r} is neither a number, a text, a list nor a dict")
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:

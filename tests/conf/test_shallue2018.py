@@ -80,10 +80,11 @@ def test_first_lines_count_studies_and_trials() -> None:
             len(published()[one.removeprefix("shallue2018/")]) for one in overrides.united(f"shallue2018/{name}")
         )
         assert text.endswith(f": {studies} studies")
+    lines = (folder / "shallue2018" / "all.yaml").read_text().splitlines()
     for workload, rows in published().items():
-        lines = (folder / "shallue2018" / f"{workload}.yaml").read_text().splitlines()
-        trials = next(line.split()[1] for line in lines if line.startswith("trials:"))
-        assert lines[1].endswith(f": {len(rows)} studies of {trials} trials.")
+        at = lines.index(f"  {workload}:")
+        trials = next(line.split()[1] for line in lines[at:] if line.startswith("    trials:"))
+        assert lines[at - 1].endswith(f": {len(rows)} studies of {trials} trials.")
 
 
 def test_several_presets_without_m_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -46,15 +46,15 @@ def same_values() -> Callable[[Path | UPath, Path | UPath], None]:
 
 
 @pytest.fixture(scope="session")
-def stored_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Unpacks a release of older software, which nobody is to change: 0.1 or 0.2."""
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Unpacks a store or release of older software, which nobody is to change, by its name in the folder stored."""
 
     @functools.cache
-    def unpack(version: str) -> Path:
+    def unpack(name: str) -> Path:
         folder = tmp_path_factory.mktemp("stored")
-        with zipfile.ZipFile(Path(__file__).parent / "stored" / f"release-{version}.zip") as packed:
+        with zipfile.ZipFile(Path(__file__).parent / "stored" / f"{name}.zip") as packed:
             packed.extractall(folder)
-        return folder / f"release-{version}"
+        return folder / name
 
     return unpack
 

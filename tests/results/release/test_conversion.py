@@ -23,12 +23,12 @@ def quiet(line: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def converted(stored_release: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def converted(stored: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("converted")
 
     def convert(version: str) -> Path:
         if not (folder / version).exists():
-            assert release.export(stored_release(version), folder / version, quiet) == 0
+            assert release.export(stored(f"release-{version}"), folder / version, quiet) == 0
         return folder / version
 
     return convert
@@ -44,12 +44,12 @@ def files(old: Path, table: str) -> Iterator[tuple[pa.Table, dict[str, str]]]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("table", ["studies", "trials", "measurements"])
 def test_every_value_of_every_file_is_in_the_table_of_all(
-    version: str, table: str, stored_release: Callable[[str], Path], converted: Callable[[str], Path]
+    version: str, table: str, stored: Callable[[str], Path], converted: Callable[[str], Path]
 ) -> None:
     """Both read by PyArrow alone: nothing here knows how a release is written."""
     new = pq.read_table(converted(version) / f"{table}.parquet")
     rows = 0
-    for old, folders in files(stored_release(version), table):
+    for old, folders in files(stored(f"release-{version}"), table):
         (study,) = old["study"].unique().to_pylist()
         own = new.filter(pc.equal(new["study"], study))
         assert len(own) == len(old)
@@ -75,12 +75,12 @@ def test_every_value_of_every_file_is_in_the_table_of_all(
 @pytest.mark.parametrize("version", [VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.slow)])
 def test_it_is_whole_and_goes_on_being_the_same(
     version: str,
-    stored_release: Callable[[str], Path],
+    stored: Callable[[str], Path],
     converted: Callable[[str], Path],
     same_values: Callable[[Path, Path], None],
     tmp_path: Path,
 ) -> None:
-    old, new = stored_release(version), converted(version)
+    old, new = stored(f"release-{version}"), converted(version)
     assert verify.run(old, quiet) == verify.run(new, quiet) == 0
     same_values(old, new)
     lines: list[str] = []

@@ -27,8 +27,6 @@ from results.storage.parts import claim_file
 from .. import by_hand
 from ..by_hand import METRIC
 
-STORED = Path(__file__).parents[1] / "stored"
-
 Fill = Callable[..., None]
 
 
@@ -317,7 +315,7 @@ def test_types_that_differ_are_a_conflict(tmp_path: Path, make_recorded: Callabl
     assert clash.told("A", "B") == "the type of test_error is double in A and float in B"
 
 
-def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) -> None:
+def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path, stored: Callable[[str], Path]) -> None:
     remote = UPath("memory://test-merge/release")
     assert release.export(two, remote, silent) == 0
     joined([remote], tmp_path / "local")
@@ -327,8 +325,8 @@ def test_places_in_memory_are_merged_from_and_into(two: Path, tmp_path: Path) ->
     assert_same(into, two)
     assert joined([into], tmp_path / "local") == "0 new, 0 grown, 2 already there"
     old = UPath("memory://test-merge/old")
-    for path in (STORED / "schema-1").rglob("*.*"):
-        target = old / str(path.relative_to(STORED / "schema-1"))
+    for path in stored("schema-1").rglob("*.*"):
+        target = old / str(path.relative_to(stored("schema-1")))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
     assert joined([old], into) == "1 new, 0 grown, 0 already there"

@@ -23,8 +23,8 @@ ANSWERS = {1: (966, 1063), 8: (140, 154), 32: (46, 51), 128: (33, 37), 1024: (30
 
 
 @pytest.fixture(scope="module", name="old")
-def old_release(stored_release: Callable[[str], Path]) -> Path:
-    return stored_release("0.1")
+def old_release(stored: Callable[[str], Path]) -> Path:
+    return stored("release-0.1")
 
 
 def quiet(line: str) -> None:

@@ -20,41 +20,34 @@ from results.release import merge, release
 from results.rules import answers
 from results.storage import migrations
 
-STORED = Path(__file__).parents[1] / "stored"
+Stored = Callable[[str], Path]
 COLUMNS = {"studies": schema.STUDIES, "trials": schema.TRIALS, "measurements": schema.MEASUREMENTS}
 OLDER = range(1, schema.SCHEMA_VERSION)
 
 
-def stored_tables(version: int) -> list[Path]:
-    return sorted((STORED / f"schema-{version}").rglob("*.parquet"))
+@pytest.mark.parametrize("version", OLDER)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_an_older_table_has_todays_columns_and_its_own_values(version: int, name: str, stored: Stored) -> None:
+    paths = [path for path in stored(f"schema-{version}").rglob("*.parquet") if path.stem.split("-")[0] == name]
+    assert paths, "files of every older version are kept to test with"
+    for path in paths:
+        old = pq.read_table(path)
+        new = migrations.upgrade(name, old, path)
+        assert schema.version(new.schema) == schema.SCHEMA_VERSION
+        columns = COLUMNS[name]
+        assert [(f.name, f.type) for f in list(new.schema)[: len(columns)]] == [(c.name, c.type) for c in columns]
+        assert new.select(old.column_names).equals(old)
 
 
-def test_files_of_every_older_version_are_kept_to_test_with() -> None:
-    for version in OLDER:
-        assert {path.stem.split("-")[0] for path in stored_tables(version)} == set(COLUMNS)
-
-
-@pytest.mark.parametrize(
-    "path", [p for v in OLDER for p in stored_tables(v)], ids=lambda p: f"{p.parent.name}-{p.stem}"
-)
-def test_an_older_table_has_todays_columns_and_its_own_values(path: Path) -> None:
-    name = path.stem.split("-")[0]
-    old = pq.read_table(path)
-    new = migrations.upgrade(name, old, path)
-    assert schema.version(new.schema) == schema.SCHEMA_VERSION
-    columns = COLUMNS[name]
-    assert [(f.name, f.type) for f in list(new.schema)[: len(columns)]] == [(c.name, c.type) for c in columns]
-    assert new.select(old.column_names).equals(old)
-
-
-def test_a_store_of_schema_1_comes_out_with_the_same_values(tmp_path: Path) -> None:
-    (name,) = migrations.studies_of_1(STORED / "schema-1")
+def test_a_store_of_schema_1_comes_out_with_the_same_values(tmp_path: Path, stored: Stored) -> None:
+    old = stored("schema-1")
+    (name,) = migrations.studies_of_1(old)
     raw = {
-        table: [pq.read_table(STORED / "schema-1" / name / run / f"{table}.parquet") for run in ("000001", "000003")]
+        table: [pq.read_table(old / name / run / f"{table}.parquet") for run in ("000001", "000003")]
         for table in COLUMNS
     }
     lines: list[str] = []
-    assert merge.merge([STORED / "schema-1"], tmp_path, lines.append) == 0
+    assert merge.merge([old], tmp_path, lines.append) == 0
     assert lines == [f"{tmp_path}: studies: 1 new, 0 grown, 0 already there"]
     found = store.read(tmp_path)
     # Run 2 ended trial 2 as lost; run 3 ran it again. The runs keep their numbers, and what became of each is kept.
@@ -71,15 +64,15 @@ def test_a_store_of_schema_1_comes_out_with_the_same_values(tmp_path: Path) -> N
     assert commit.ledger.adds_up and (commit.ledger.planned, commit.ledger.complete) == (3, 3)
     assert verify.run(tmp_path, lambda line: None) == 0
     before = sorted(path.name for path in tmp_path.rglob("*"))
-    assert merge.merge([STORED / "schema-1"], tmp_path, lines.append) == 0
+    assert merge.merge([old], tmp_path, lines.append) == 0
     assert lines[1] == f"{tmp_path}: studies: 0 new, 0 grown, 1 already there"
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
-def test_a_store_of_schema_2_is_read_and_grown_as_one_of_today(tmp_path: Path) -> None:
+def test_a_store_of_schema_2_is_read_and_grown_as_one_of_today(tmp_path: Path, stored: Stored) -> None:
     """Its three committed trials, and two in a part that no commit lists yet, are all of the search."""
     folder = tmp_path / "store"
-    shutil.copytree(STORED / "schema-2", folder)
+    shutil.copytree(stored("schema-2"), folder)
     (name,) = store.names(folder)
     study = store.stored_plan(folder, name)
     assert isinstance(study, BatchStudy) and (study.trials, study.confirm) == (5, 0)
@@ -101,21 +94,22 @@ def test_a_store_of_schema_2_is_read_and_grown_as_one_of_today(tmp_path: Path) -
 
 
 def test_a_study_of_schema_2_is_copied_byte_for_byte_and_exported_value_for_value(
-    tmp_path: Path, same_values: Callable[[Path, Path], None]
+    tmp_path: Path, same_values: Callable[[Path, Path], None], stored: Stored
 ) -> None:
-    assert merge.merge([STORED / "schema-2"], tmp_path / "store", lambda line: None) == 0
-    assert release.export(STORED / "schema-2", tmp_path / "release", lambda line: None) == 0
+    old = stored("schema-2")
+    assert merge.merge([old], tmp_path / "store", lambda line: None) == 0
+    assert release.export(old, tmp_path / "release", lambda line: None) == 0
     for folder in (tmp_path / "store", tmp_path / "release"):
         assert verify.run(folder, lambda line: None) == 0
-        same_values(folder, STORED / "schema-2")
-    (ours,), (theirs,) = store.catalogue(tmp_path / "store"), store.catalogue(STORED / "schema-2")
+        same_values(folder, old)
+    (ours,), (theirs,) = store.catalogue(tmp_path / "store"), store.catalogue(old)
     assert {t: f.sha256 for t, f in ours.files.items()} == {t: f.sha256 for t, f in theirs.files.items()}
 
 
 def test_older_runs_come_to_a_study_that_has_grown_since(
-    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None], stored: Stored
 ) -> None:
-    old = STORED / "schema-1"
+    old = stored("schema-1")
     study = migrations.plan_of_1(old, *migrations.studies_of_1(old))
     fill(tmp_path, study, [2], reason="lost")
     assert merge.merge([old], tmp_path, lambda line: None) == 0
@@ -124,12 +118,13 @@ def test_older_runs_come_to_a_study_that_has_grown_since(
     assert store.read(tmp_path).measurements["trial"].value_counts().to_dict() == {0: 10, 1: 8, 2: 10}
 
 
-def test_a_store_of_schema_1_is_not_read_as_one_of_today(tmp_path: Path) -> None:
+def test_a_store_of_schema_1_is_not_read_as_one_of_today(tmp_path: Path, stored: Stored) -> None:
+    old = stored("schema-1")
     for read in (store.read, store.catalogue, store.check_is_store):
         with pytest.raises(BadInput, match="has schema 1, without hashes; convert it with `python -m results merge"):
-            read(STORED / "schema-1")
+            read(old)
     with pytest.raises(BadInput, match="has schema 1"):
-        merge.merge([STORED / "schema-1"], STORED / "schema-1", lambda line: None)
+        merge.merge([old], old, lambda line: None)
 
 
 def with_version(table: pa.Table, version: bytes) -> pa.Table:
@@ -140,8 +135,8 @@ def with_version(table: pa.Table, version: bytes) -> pa.Table:
     ("version", "words"),
     [(b"99", "has schema 99"), (b"0", "not a table"), (b"-1", "not a table"), (b"x", "not a table")],
 )
-def test_a_table_of_another_kind_is_refused(version: bytes, words: str) -> None:
-    table = pq.read_table(stored_tables(1)[0])
+def test_a_table_of_another_kind_is_refused(version: bytes, words: str, stored: Stored) -> None:
+    table = pq.read_table(next(stored("schema-1").rglob("*.parquet")))
     with pytest.raises(BadInput, match=words):
         migrations.upgrade("trials", with_version(table, version), Path("trials.parquet"))
     with pytest.raises(Damaged, match="not a table"):
@@ -191,9 +186,9 @@ BROKEN: list[tuple[str, Callable[[Path], object]]] = [
 
 @pytest.mark.parametrize(("what", "break_it"), BROKEN, ids=[what for what, _ in BROKEN])
 def test_a_broken_store_of_schema_1_is_refused_in_a_line(
-    what: str, break_it: Callable[[Path], object], tmp_path: Path
+    what: str, break_it: Callable[[Path], object], tmp_path: Path, stored: Stored
 ) -> None:
-    shutil.copytree(STORED / "schema-1", tmp_path / "old")
+    shutil.copytree(stored("schema-1"), tmp_path / "old")
     (folder,) = (tmp_path / "old").iterdir()
     break_it(folder)
     with pytest.raises(BadInput) as refused:
