@@ -267,6 +267,6 @@ LAYOUTS = {
     "step_seconds_high": "measured: upper quartile",
     "loss": "measured: before the last step",
     "gradient_difference": "measured: of the first gradient from one device's, relative, the largest of all parameters",
-    "same_loss": "whether every loss is that of the other layouts of the model and its batch, within 1e-5; empty alone",
+    "same_loss": "whether all losses are those of other layouts of the step, within 1e-5 (bfloat16: 2⁻⁸); empty alone",
     "study": "name of the study",
 }

@@ -30,6 +30,8 @@ _SHAPE = re.compile(r"([a-z][a-z0-9]*)\[([0-9,<=]*)\]")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations|true_computation|false_computation)=")
 _NAMES = re.compile(r"%?([\w.\-]+)")
 _SCATTERS = re.compile(r"all-reduce-scatter")
+# Libraries that do products: those that say which axes they sum over can be read, as XLA calls them on GPUs.
+_LIBRARIES = re.compile(r"gemm|matmul|cublas|cudnn|conv|attention|triton|cutlass|tpu_custom_call", re.IGNORECASE)
 
 
 class Unparsed(ValueError):
@@ -205,7 +207,7 @@ class _Reader:
             kind = each.opcode.removesuffix("-start")
             if kind in COLLECTIVES:
                 self._collective(each, kind, computation, turns, types)
-            elif each.opcode in ("dot", "convolution"):
+            elif each.opcode in ("dot", "convolution") or _is_library(each):
                 self._product(each, turns, types)
             self._cycles += _cycles(each) * math.prod(turn for turn in turns if turn is not None)
             if each.opcode == "while":
@@ -277,9 +279,12 @@ class _Reader:
         if len(operands) < 2:
             self._unparsed.append(each.line)
             return
-        if each.opcode == "dot":
-            contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", each.attributes)
-            summed = [operands[0][int(i)] for i in contracted[1].split(",") if i] if contracted else []
+        if each.opcode != "convolution":
+            contracted = re.search(r"lhs_contracting_dim(?:s=\{|ensions\":\[)([\d,\"]*)", each.attributes)
+            if contracted is None and each.opcode != "dot":
+                self._unparsed.append(each.line)
+                return
+            summed = [operands[0][int(i)] for i in re.findall(r"\d+", contracted[1])] if contracted else []
             flops = 2 * math.prod(out) * math.prod(summed)
         else:
             products = _products_of_convolution(each.attributes, operands[0], operands[1], out)
@@ -288,6 +293,12 @@ class _Reader:
                 return
             flops = 2 * products
         self._products.append(Product(flops, turns))
+
+
+def _is_library(each: _Instruction) -> bool:
+    """Whether an instruction calls a library that does products."""
+    target = re.search(r'custom_call_target="([^"]*)"', each.attributes) if each.opcode == "custom-call" else None
+    return target is not None and _LIBRARIES.search(target[1]) is not None
 
 
 def _constant(each: _Instruction | None) -> int | None:

@@ -20,7 +20,9 @@ class Hardware(NamedTuple):
     Attributes:
       flops: of products of bfloat16, a second.
       memory_bytes, memory_bandwidth: of its memory, bytes and bytes a second.
-      link_bandwidth: of a ring along one axis of the mesh, both directions together, bytes a second.
+      link_bandwidth: that a device sends with over the links of one axis, to both sides together, bytes a second.
+      axes: whose links one exchange can have at once: directions of a torus, 1 of a switch.
+      node: devices that have these links to each other; None: all.
       far_bandwidth: of a device's share of the network between slices or nodes, one way, bytes a second; None unknown.
       source: of these numbers.
     """
@@ -29,6 +31,8 @@ class Hardware(NamedTuple):
     memory_bytes: float
     memory_bandwidth: float
     link_bandwidth: float
+    axes: int
+    node: int | None
     far_bandwidth: float | None
     source: str
 
@@ -39,22 +43,22 @@ class Hardware(NamedTuple):
 
 
 _BOOK = "How to Scale Your Model, section 2, tables of TPU specifications"
-_NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink both ways, 400 Gbit/s of InfiniBand a GPU"
+_NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink one way, nodes of 8, 400 Gbit/s of InfiniBand a GPU"
 HARDWARE: dict[str, Hardware] = {
-    "v3": Hardware(0.7e14, 16e9, 4.5e11, 1e11, None, f"{_BOOK}; of a core, which is half a chip"),
-    "v4p": Hardware(2.75e14, 32e9, 1.2e12, 9e10, None, _BOOK),
-    "v5p": Hardware(4.59e14, 96e9, 2.8e12, 1.8e11, 6.25e9, _BOOK),
-    "v5e": Hardware(1.97e14, 16e9, 8.1e11, 9e10, None, _BOOK),
-    "v6e": Hardware(9.20e14, 32e9, 1.6e12, 1.8e11, None, _BOOK),
-    "h100": Hardware(9.89e14, 80e9, 3.35e12, 9e11, 5e10, _NVIDIA),
-    "h200": Hardware(9.89e14, 141e9, 4.8e12, 9e11, 5e10, _NVIDIA),
+    "v3": Hardware(0.7e14, 16e9, 4.5e11, 1e11, 2, None, None, f"{_BOOK}; of a core, which is half a chip"),
+    "v4p": Hardware(2.75e14, 32e9, 1.2e12, 9e10, 3, None, None, _BOOK),
+    "v5p": Hardware(4.59e14, 96e9, 2.8e12, 1.8e11, 3, None, 6.25e9, _BOOK),
+    "v5e": Hardware(1.97e14, 16e9, 8.1e11, 9e10, 2, None, None, _BOOK),
+    "v6e": Hardware(9.20e14, 32e9, 1.6e12, 1.8e11, 2, None, None, _BOOK),
+    "h100": Hardware(9.89e14, 80e9, 3.35e12, 4.5e11, 1, 8, 5e10, _NVIDIA),
+    "h200": Hardware(9.89e14, 141e9, 4.8e12, 4.5e11, 1, 8, 5e10, _NVIDIA),
 }
 _CLOUD = "Google Cloud's pages of TPU versions (cloud.google.com/tpu/docs), and the book's tables where both say it"
 HARDWARE |= {
     # Of a core, half a chip of 46 TFLOP/s, 16 GiB at 700 GB/s, and links of 496 Gbit/s each way.
-    "v2": Hardware(0.23e14, 8e9, 3.5e11, 6.2e10, None, _CLOUD),
+    "v2": Hardware(0.23e14, 8e9, 3.5e11, 6.2e10, 2, None, None, _CLOUD),
     # Of a device as JAX shows it, half a chip of 2307 TFLOP/s, 192 GiB at 7380 GB/s, and 1200 GB/s of links.
-    "tpu7x": Hardware(11.5e14, 96e9, 3.69e12, 9e10, None, _CLOUD),
+    "tpu7x": Hardware(11.5e14, 96e9, 3.69e12, 9e10, 3, None, None, _CLOUD),
 }
 
 
@@ -82,7 +86,7 @@ def predict(
       flops: of the products that one device does.
       held_bytes: that one device holds at most; each is read and written once.
       collectives: of the step.
-      mesh: that they are over; each of its axes is a ring of links of its own.
+      mesh: that they are over; each of its axes is a ring of links of its own, or within a node of them.
     """
     return Prediction(
         flops / hardware.flops,
@@ -95,10 +99,32 @@ def predict(
 def exchange_seconds(hardware: Hardware, collective: Collective, mesh: Mapping[str, int]) -> float:
     """Predicted seconds of a collective, once: a hop's latency for each step around its rings, and bytes over them.
 
-    One over several axes of the mesh has the links of all of them; one over a mixture has those of one.
+    One over several axes of the mesh has the links of all of them, as far as the device has so many; one over a mixture
+    has those of one. Between nodes every device sends its share at once, while those of a node exchange theirs.
     """
+    return max(_near_seconds(hardware, collective, mesh), _far_seconds(hardware, collective))
+
+
+def _far_seconds(hardware: Hardware, collective: Collective) -> float:
+    """Of what goes from node to node: as on a ring of nodes, each of whose devices has a part of the array."""
+    if hardware.node is None or hardware.far_bandwidth is None:
+        return 0.0
+    nodes = max(len({device // hardware.node for device in group}) for group in collective.groups)
+    if nodes == 1:
+        return 0.0
+    if collective.operation in ("collective-permute", "collective-broadcast"):
+        return HOP_SECONDS + collective.bytes / hardware.far_bandwidth
+    share = (nodes - 1) / nodes
+    if "all-to-all" in collective.operation:
+        return HOP_SECONDS * nodes + share * collective.bytes / hardware.far_bandwidth
+    sums = 2 if collective.operation == "all-reduce" else 1
+    within = collective.size / nodes
+    return HOP_SECONDS * nodes + sums * share * collective.bytes / within / hardware.far_bandwidth
+
+
+def _near_seconds(hardware: Hardware, collective: Collective, mesh: Mapping[str, int]) -> float:
     axes = axes_of(collective, mesh)
-    rings = 1 if axes in ("mixed", "none") else len(axes.split("+"))
+    rings = 1 if axes in ("mixed", "none") else min(hardware.axes, len(axes.split("+")))
     bandwidth = rings * hardware.link_bandwidth
     size, whole = collective.size, collective.bytes
     hops = (size if collective.operation == "all-reduce" else size / 2) ** (1 / rings) * rings

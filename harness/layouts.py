@@ -24,6 +24,7 @@ from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_
 from workloads.layouts.shapes import Shape
 from workloads.layouts.transformer import State
 
+LOST = 1e-3  # of the operations of a step, which a compiler may find that nobody needs
 WARM, TIMED = 3, 20  # steps that are not timed, and that are
 # Emulated devices are not timed, so their programs need not be fast: this takes half the time to compile.
 UNHURRIED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -136,6 +137,10 @@ def accounts(one: Laid, program: jax.stages.Compiled) -> Row:
     assert text is not None and memory is not None  # both of which CPUs, GPUs and TPUs have
     found = compiled.read(text).check()
     ideal, executed = one.shape.flops(one.study.batch_size, one.study.length), found.flops * one.mesh.size
+    if executed < (1 - LOST) * ideal and not found.loops[1]:
+        raise compiled.Unparsed(
+            f"the compiled step has {executed:.6g} operations in products that can be read, of {ideal:.6g}"
+        )
     totals = compiled.totals(found.collectives, one.mesh)
     kept = memory.output_size_in_bytes - memory.alias_size_in_bytes
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes + kept

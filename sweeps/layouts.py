@@ -1,6 +1,7 @@
 """Layouts: from a composed configuration to plans of kind ``layout``."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,13 +9,14 @@ from omegaconf import MISSING
 
 from harness import processors
 from harness.layout_costs import HARDWARE
+from harness.predictions import hardware_of
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import whole
 from sweeps.configured_study import ConfiguredStudy
 from workloads.layouts import shapes
-from workloads.layouts.notation import Mesh, Refused, read_layout, read_mesh
+from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_mesh
 from workloads.layouts.shapes import SHAPES, Shape
 
 REFUSED = ("error", "store")
@@ -43,7 +45,7 @@ class Keys:
     strict: bool = True
     refused: str = "error"
     engine: str = EMULATED
-    hardware: str = "v5p"
+    hardware: str | None = None
 
 
 def read(config: Mapping[str, Any]) -> ConfiguredStudy[LayoutStudy]:
@@ -53,21 +55,21 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[LayoutStudy]:
     for key in ("batch_size", "length"):
         whole(f"step.{key}", step[key], 1)
     check_choice("refused", config["refused"], REFUSED)
-    check_choice("hardware", config["hardware"], HARDWARE)
+    engine = config["engine"]
+    hardware = _hardware(engine, config["hardware"])
     text = shapes.layout_text((config["layout"] or "").strip())
     mesh, layout, count = _read(config, shape, text)
-    engine = config["engine"]
     study = LayoutStudy(
-        model=step["model"] if not step["shape"] else f"{step['model']}_changed",
+        model="_".join([step["model"], *(f"{name}{value}".lower() for name, value in sorted(step["shape"].items()))]),
         model_options=dataclasses.asdict(shape),
         batch_size=step["batch_size"],
         length=step["length"],
         mesh=mesh,
-        layout=layout,
-        strict=config["strict"],
+        layout=str(layout),
+        strict=config["strict"] or isinstance(layout, Layout),
         device_count=count,
         engine=engine,
-        hardware=config["hardware"],
+        hardware=hardware,
         precision=step["precision"],
         rematerialization=step["rematerialization"],
         budget_steps=1 if engine.startswith(AHEAD) else step["steps"],
@@ -107,10 +109,28 @@ def _shape(step: Mapping[str, Any]) -> Shape:
     return shape
 
 
-def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, str, int]:
-    """Mesh and layout in one spelling, and the number of devices; as they are if they are refused and to be stored."""
+def _hardware(engine: str, asked: str | None) -> str:
+    """The device that costs are predicted for: that of the topology, if there is one, and else the one asked for."""
+    if asked is not None:
+        check_choice("hardware", asked, HARDWARE)
+    if not engine.startswith(f"{AHEAD}:"):
+        return asked or "v5p"
+    topology = engine.partition(":")[2]
+    named = topology.partition(":")[0]
+    own = hardware_of(named if named.startswith("tpu") else f"TPU {named}")
+    if own is None or not re.fullmatch(r"[a-z0-9]+:\d+(x\d+){1,2}", topology):
+        raise BadInput(f"engine={engine}: a topology is a TPU and its chips along each direction, such as v5e:4x4")
+    if asked not in (None, own):
+        raise BadInput(f"hardware={asked}: engine={engine} compiles for {own}, which costs are predicted for")
+    return own
+
+
+def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, Layout | str, int]:
+    """Mesh, layout and the number of devices; texts as they are if they are refused and that is to be stored."""
     given, asked, step = (config["mesh"] or "").strip(), config["devices"], config["step"]
     mesh: Mesh | None = None
+    if asked is not None:
+        whole("devices", asked, 1)
     try:
         mesh = read_mesh(given, asked)
         model = shapes.tensors(shape, step["batch_size"], step["length"])
@@ -119,7 +139,7 @@ def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, str,
         if config["refused"] == "error":
             raise
         return given, text, asked or (mesh.size if mesh else 1)
-    return str(mesh), str(layout) if config["strict"] else text, mesh.size
+    return str(mesh), layout, mesh.size
 
 
 def _check_devices(study: LayoutStudy) -> None:

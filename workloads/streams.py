@@ -16,7 +16,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
@@ -26,7 +26,9 @@ from results.bad_input import BadInput
 from workloads.workload import Examples
 
 AHEAD_BYTES = 512 << 20  # of batches that are decoded ahead: two superbatches of the harness
+MOST_AHEAD = 64  # batches of a trial
 PART = 32  # examples that a process decodes at a time
+PATIENCE_SECONDS = 5.0  # until it is looked whether the processes that decode are still there
 MOST_POSITIONS = 1 << 20  # of a batch
 
 
@@ -76,55 +78,84 @@ class Stream:
 
     def __init__(self, source: Source, workers: int | None = None):
         self._source, self._workers = source, workers
-        self._ahead: collections.OrderedDict[tuple[int, ...], list[Future[Examples]]] = collections.OrderedDict()
+        # Batches by their step, of each trial and part of its batches that is fed, the one asked last at the end.
+        self._ahead: collections.OrderedDict[_Fed, dict[int, list[Future[Examples]]]] = collections.OrderedDict()
         self._lock = threading.Lock()
         _STREAMS.add(self)
 
     def __call__(self, seed: int, step: int, batch_size: int, positions: range) -> Examples:
         """Some positions of the batch that a trial with that seed takes after so many steps.
 
-        The same positions of the following batches are decoded meanwhile, as many as ``AHEAD_BYTES`` hold.
+        The same positions of the following batches are decoded meanwhile, as many as ``AHEAD_BYTES`` hold of all trials
+        that take turns.
         """
-        batch_bytes = len(positions) * self._source.example_bytes
-        ahead = max(2, min(64, AHEAD_BYTES // max(1, batch_bytes)))
-        where = (batch_size, positions.start, positions.stop)
-        wanted = [(seed, at, *where) for at in range(step, step + ahead + 1)]
+        fed = _Fed(seed, batch_size, positions.start, positions.stop)
         try:
-            parts = self._parts(wanted)
+            parts = self._parts(fed, step)
         except BrokenProcessPool:  # a process was killed, perhaps for its memory
             with self._lock:
                 self._ahead.clear()
                 close()
-            parts = self._parts(wanted)
+            parts = self._parts(fed, step)
         return Examples(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _parts(self, wanted: Sequence[tuple[int, ...]]) -> list[Examples]:
-        """The first of some batches, in parts; the others are decoded meanwhile."""
+    def _parts(self, fed: "_Fed", step: int) -> list[Examples]:
+        """A batch, in parts; those after it are decoded meanwhile."""
         with self._lock:
-            for key in wanted:
-                if key not in self._ahead:
-                    self._ahead[key] = self._submit(*key)
-            futures = self._ahead.pop(wanted[0])  # which frees their memory once they are copied
-            self._forget_all_but(2 * len(wanted))
-        return [future.result() for future in futures]
+            own = self._turn(fed)
+            for passed in [at for at in own if at < step]:
+                _drop(own.pop(passed))
+            held = max(2 * len(self._ahead), self._held(fed))  # batches that are decoded ahead, of all
+            for at in range(step, step + 1 + min(MOST_AHEAD, held // len(self._ahead))):
+                if at not in own:
+                    own[at] = self._submit(fed, at)
+            futures = own.pop(step)  # which frees their memory once they are copied
+            while sum(map(len, self._ahead.values())) > held:  # others took more when there were fewer to share it
+                most = max(self._ahead.values(), key=len)
+                _drop(most.pop(max(most)))
+        return list(_results(futures))
+
+    def _turn(self, fed: "_Fed") -> dict[int, list[Future[Examples]]]:
+        """Batches decoded ahead of a trial whose turn it is; one that had none since its last is at its end."""
+        if fed not in self._ahead:
+            self._ahead[fed] = {}
+        elif fed != next(reversed(self._ahead)):
+            while (ended := next(iter(self._ahead))) != fed:
+                for parts in self._ahead.pop(ended).values():
+                    _drop(parts)
+            self._ahead.move_to_end(fed)
+        return self._ahead[fed]
+
+    def _held(self, fed: "_Fed") -> int:
+        return AHEAD_BYTES // max(1, (fed.last - fed.first) * self._source.example_bytes)
 
     def cancel(self) -> None:
         """Drops all that is decoded ahead."""
         with self._lock:
-            self._forget_all_but(0)
+            while self._ahead:
+                for parts in self._ahead.popitem()[1].values():
+                    _drop(parts)
 
-    def _submit(self, seed: int, step: int, batch_size: int, first: int, last: int) -> list[Future[Examples]]:
+    def _submit(self, fed: "_Fed", step: int) -> list[Future[Examples]]:
         pool = _pool(self._workers or processes())
         return [
-            pool.submit(_part, self._source, seed, step, batch_size, range(start, min(start + PART, last)))
-            for start in range(first, last, PART)
+            pool.submit(_part, self._source, fed.seed, step, fed.batch_size, range(at, min(at + PART, fed.last)))
+            for at in range(fed.first, fed.last, PART)
         ]
 
-    def _forget_all_but(self, newest: int) -> None:
-        """Drops batches, the oldest first, that were decoded ahead of a trial which then did not take them."""
-        while len(self._ahead) > newest:
-            for future in self._ahead.popitem(last=False)[1]:
-                future.cancel()
+
+class _Fed(NamedTuple):
+    """A trial, and the positions of its batches that are fed to it."""
+
+    seed: int
+    batch_size: int
+    first: int
+    last: int
+
+
+def _drop(parts: Sequence[Future[Examples]]) -> None:
+    for part in parts:
+        part.cancel()
 
 
 def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
@@ -135,8 +166,8 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
     try:
         first = futures[0].result()
         whole = Examples(*(np.empty((count, *array.shape[1:]), array.dtype) for array in first))
-        for start, future in zip(starts, futures, strict=True):
-            for array, part in zip(whole, future.result(), strict=True):
+        for start, parts in zip(starts, _results(futures), strict=True):
+            for array, part in zip(whole, parts, strict=True):
                 array[start : start + len(part)] = part
     finally:
         for future in futures:
@@ -181,8 +212,32 @@ def ending() -> Iterator[None]:
 
 def close() -> None:
     """Ends the processes that decode."""
+    _end_broken()
     while _POOLS:
         _POOLS.popitem()[1].shutdown(cancel_futures=True)
+
+
+def _results(futures: Sequence[Future[Examples]]) -> Iterator[Examples]:
+    """What futures give; raises BrokenProcessPool if a process that decodes is gone."""
+    for future in futures:
+        while not future.done():
+            if not wait([future], PATIENCE_SECONDS).done:
+                _end_broken()
+        yield future.result()
+
+
+def _end_broken() -> None:
+    """Ends pools of which a process is gone, so that nobody waits for them.
+
+    An executor sees by itself that a process is gone, but not while it reads what that one had begun to write: it then
+    waits for the rest, as long as anybody could write it. It could itself, for which there is no public way to end it.
+    """
+    for pool in _POOLS.values():
+        own = list((pool._processes or {}).values())
+        if not all(process.is_alive() for process in own):
+            for process in own:
+                process.kill()
+            pool._result_queue._writer.close()  # type: ignore[attr-defined]
 
 
 def _begin() -> None:

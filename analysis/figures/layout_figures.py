@@ -45,7 +45,7 @@ def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ticks = np.outer(decades, (1, 2, 5)).ravel()
         ax.xaxis.set_major_locator(FixedLocator([0, *ticks[ticks >= least / 2]]))
         ax.xaxis.set_minor_locator(NullLocator())
-        _finish(ax, "MB that a device sends in a step", f"{how}, ms")
+        _finish(ax, "counted MB that a device sends in a step", f"{how}, ms")
         _name(ax, "least time:", [members[i] for i in np.argsort(seconds, kind="stable")])
         yield Picture(names, figure)
 
@@ -66,7 +66,7 @@ def pareto(layouts: Sequence[MeasuredLayout]) -> Pictures:
         front = pareto_front(held, seconds)
         ax.step(held[front] / 1e6, seconds[front] * 1e3, where="post", color=INK, linewidth=1.0, zorder=1.5)
         ax.set_xscale("log")
-        _finish(ax, "MB that a device holds at most", f"{how}, ms")
+        _finish(ax, "counted MB that a device holds at most", f"{how}, ms")
         _name(ax, "on the line, by memory:", [members[i] for i in front])
         yield Picture(names, figure)
 
@@ -103,7 +103,7 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
             ends = [one.number(f"step_seconds_{end}") * 1e3 for end in ("low", "high")]
             ax.plot([x * 1e3] * 2, ends, color=INK, linewidth=0.8, zorder=1.5)
             if band:
-                ax.fill_between([x * 9.4e2, x * 1.06e3], y * 1e3 / band, y * 1e3 * band, color="#DDDDDD", zorder=1)
+                ax.plot([x * 1e3] * 2, [y * 1e3 / band, y * 1e3 * band], color="#CCCCCC", linewidth=5, zorder=1)
         ax.set_xscale("log")
         twins = f"; grey: twins differ by up to {band - 1:.0%}" if band else ""
         _finish(ax, "predicted ms", f"measured ms{twins}")
@@ -131,12 +131,12 @@ def canonical(one: MeasuredLayout) -> tuple[str, ...]:
 def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Layouts that others published: utilization against chips, and of those that state it memory against time."""
     table = published_layouts.layouts()
-    goal = "model FLOPs utilization against chips; ring: states two that disagree; cross: not compiled"
+    goal = "measured model FLOPs utilization against chips; ring: states two that disagree; cross: not compiled"
     figure, ax = axes("Layouts that others published", goal, beside=True)
     _rows(ax, table, table["chips"], table["utilization"] * 100)
     ax.set_xscale("log", base=2)
     ax.set_xlabel("chips")
-    ax.set_ylabel("model FLOPs utilization, %")
+    ax.set_ylabel("measured model FLOPs utilization, %")
     ax.set_ylim(0, 100)
     yield Picture(("utilization",), figure)
     table = table[table["memory_gb"].notna() & table["tokens_per_second"].notna()]
@@ -147,7 +147,7 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     for i, (mesh, x, y) in enumerate(zip(table["mesh"], table["memory_gb"], seconds, strict=True)):
         offset = (3, 4 + 7 * (i % 3))
         ax.annotate(mesh, (x, y), offset, textcoords="offset points", fontsize=5.5, color=INK, rotation=25)
-    ax.set_xlabel("GB that a device holds at most")
+    ax.set_xlabel("measured GB that a device holds at most")
     ax.set_ylabel("measured seconds of a chip for a million tokens")
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -161,30 +161,27 @@ def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> No
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
-        look: dict[str, Any] = {"s": 26, "color": style.color, "marker": style.marker, **EDGE}
+        look: dict[str, Any] = {"s": 26, "color": style.color, "marker": style.marker, "zorder": 2, **EDGE}
         ax.scatter(across[own.index], up[own.index], label=f"{SOURCES[str(source)]} {hardware} {model}", **look)
     for rows, marks in (
         (table["doubt"].notna(), {"marker": "o", "facecolors": "none", "edgecolors": INK}),
         (table["compiled"] == "no", {"marker": "x", "color": INK}),
     ):
-        marked: dict[str, Any] = {"s": 90, "linewidth": 1.0} | marks
+        marked: dict[str, Any] = {"s": 90, "linewidth": 1.0, "zorder": 3} | marks
         ax.scatter(across[rows], up[rows], **marked)
     ax.grid(**GRID)
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=6)
 
 
 def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...], list[MeasuredLayout]]]:
-    """Layouts that could be, by model, engine and number of devices: a title, names of a file, and the members."""
+    """Layouts that could be of one step, engine and number of devices: a title, names of a file, and the members."""
     grouped: dict[tuple[str, ...], list[MeasuredLayout]] = {}
     for one in layouts:
         if not one.refused:
             study = one.study
-            key = (study.model_label, study.engine, study.precision, str(study.device_count), str(one.row["hardware"]))
-            grouped.setdefault(key, []).append(one)
-    return [
-        (f"{key[0]} on {key[3]} devices, {key[1]}", key[:2] + key[3:], members)
-        for key, members in sorted(grouped.items())
-    ]
+            key = (study.model_label, study.engine, str(study.device_count), str(one.row["hardware"]))
+            grouped.setdefault((*key, str(sorted(study.model_options.items()))), []).append(one)
+    return [(f"{key[0]} on {key[2]} devices, {key[1]}", key[:-1], members) for key, members in sorted(grouped.items())]
 
 
 def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:
@@ -229,12 +226,11 @@ def _finish(ax: Axes, across: str, up: str) -> None:
 
 
 def _name(ax: Axes, heading: str, members: Sequence[MeasuredLayout]) -> None:
-    """Names some layouts beside the picture, each with the first of its meshes."""
-    meshes: dict[str, str] = {}
-    for one in members:
-        meshes.setdefault(one.study.layout or "replicated", one.study.mesh)
-    lines = [f"{mesh}\n  {_folded(layout)}" for layout, mesh in list(meshes.items())[:NAMED]]
-    ax.text(1.03, 0.62, "\n".join([heading, *lines]), transform=ax.transAxes, fontsize=7, va="top", color=INK)
+    """Names the first of some layouts beside the picture."""
+    named = members[:NAMED]
+    lines = [f"{one.study.mesh}\n  {_folded(one.study.layout or 'replicated')}" for one in named]
+    told = f"{heading} the first {len(named)} of {len(members)}" if len(named) < len(members) else heading
+    ax.text(1.03, 0.62, "\n".join([told, *lines]), transform=ax.transAxes, fontsize=7, va="top", color=INK)
 
 
 def _folded(layout: str) -> str:

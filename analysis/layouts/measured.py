@@ -19,7 +19,8 @@ from results.plans import kinds
 from results.plans.layout import EMULATED, LayoutStudy
 from results.storage.commits import Commit, read_table, retry
 
-SAME_LOSS = 1e-5  # relative; sums in another order differ by less
+# Relative; sums in another order differ by less. A number of bfloat16 has eight bits.
+SAME_LOSS = {"float32": 1e-5, "bfloat16": 2.0**-8}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,7 +112,7 @@ def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None
     others = [each.losses for each in layouts if each.family == one.family and len(each.losses) == len(one.losses)]
     if not len(one.losses) or len(others) < 2:
         return None
-    return bool(np.allclose(one.losses, np.median(others, axis=0), rtol=SAME_LOSS, atol=0))
+    return bool(np.allclose(one.losses, np.median(others, axis=0), rtol=SAME_LOSS[one.study.precision], atol=0))
 
 
 def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:

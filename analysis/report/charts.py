@@ -147,7 +147,7 @@ def courses(series: Mapping[str, Mark], title: str, log: bool) -> dict[str, Any]
 
 def costs(series: Mapping[str, Mark], seconds: str, least: float) -> dict[str, Any]:
     """Milliseconds of a step, which ``seconds`` names, against megabytes that a device sends: none, or ``least``."""
-    sent = {"title": "MB that a device sends in a step", "tickCount": 6, "format": "~g"}
+    sent = {"title": "counted MB that a device sends in a step", "tickCount": 6, "format": "~g"}
     took = {"title": seconds, "tickCount": 6, "format": "~g"}
     x = {"field": "x", "type": "quantitative", "scale": {"type": "symlog", "constant": least}, "axis": sent}
     y = {"field": "y", "type": "quantitative", "scale": {"type": "log", "padding": 12, "nice": False}, "axis": took}

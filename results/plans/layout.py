@@ -151,8 +151,11 @@ class LayoutStudy(Plan):
 
     @property
     def model_label(self) -> str:
-        """The model's name, then its batch, as tables show it."""
-        return f"{self.model}_{self.batch_size}x{self.length}"
+        """The model's name, then its batch, and what else of it is not the usual, as tables show it."""
+        usual = {"precision": (self.precision, PRECISIONS[0], self.precision)}
+        usual["rematerialization"] = (self.rematerialization, REMATERIALIZATIONS[0], "rematerialized")
+        others = [said for value, first, said in usual.values() if value != first]
+        return "_".join([f"{self.model}_{self.batch_size}x{self.length}", *others])
 
     @property
     def devices(self) -> int:

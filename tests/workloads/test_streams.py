@@ -3,10 +3,12 @@
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +206,26 @@ def test_a_process_that_is_killed_is_replaced(killed: int, tmp_path: Path, monke
     assert equal(feed(1, 0, BATCH, range(BATCH)), before)
 
 
+def test_a_process_that_is_killed_while_it_writes_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor has read that a million bytes will come, and waits for them."""
+    streamed.write("imagenet", tmp_path, monkeypatch)
+    monkeypatch.setattr(streams, "PATIENCE_SECONDS", 0.1)
+    feed = registry.DATASETS["imagenet"].feed
+    assert feed is not None
+    before = feed(1, 0, BATCH, range(BATCH))
+    pool = streams._pool(2)
+    for _ in range(100):  # nothing else is on its way
+        if not pool._pending_work_items:
+            break
+        time.sleep(0.1)
+    os.write(pool._result_queue._writer.fileno(), struct.pack("!i", 10**6) + bytes(9))
+    time.sleep(0.2)
+    for process in list(pool._processes.values()):
+        os.kill(process.pid, signal.SIGKILL)
+    assert equal(feed(1, 50, BATCH, range(BATCH)), feed(1, 50, BATCH, range(BATCH)))
+    assert equal(feed(1, 0, BATCH, range(BATCH)), before) and streams._pool(2) is not pool
+
+
 KILLED = """
 import sys, time
 from workloads import streams
@@ -263,3 +285,34 @@ def test_records_are_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(records) == 10 and len(list(records)) == 10
     with pytest.raises(IndexError):
         records[10]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8])
+@pytest.mark.parametrize("held", [6, 40])
+def test_nothing_is_decoded_twice_however_many_trials_take_turns(
+    lanes: int, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes the steps of a call, as the harness feeds them; one ends, and another takes its place."""
+    monkeypatch.setattr(streams, "AHEAD_BYTES", held * BATCH)
+    stream = streams.Stream(streams.Source(list, len, 1))
+    begun: list[tuple[int, int]] = []
+
+    def submit(fed: Any, step: int) -> list[Future[Examples]]:
+        begun.append((fed.seed, step))
+        made: Future[Examples] = Future()
+        made.set_result(Examples(np.full(BATCH, fed.seed), np.full(BATCH, step)))
+        return [made]
+
+    monkeypatch.setattr(stream, "_submit", submit)
+    taken = 0
+    for call in range(40):
+        for lane in range(lanes):
+            seed = lane if lane or call < 20 else 99
+            for step in range(call * 5, call * 5 + 5):
+                seeds, steps = stream(seed, step, BATCH, range(BATCH))
+                assert (set(seeds), set(steps)) == ({seed}, {step})
+                taken += 1
+        assert sum(map(len, stream._ahead.values())) <= max(held, 2 * lanes + 2)
+    most = max(held, 2 * lanes + 2)  # ahead of the first calls, of the trial that ended, and of all at the end
+    assert len(begun) <= taken + 3 * most, f"{len(begun) / taken:.2f} times"
+    assert len(set(begun)) >= taken

@@ -27,6 +27,7 @@ REFUSALS = {
 }
 MOST_DEVICES = 2**20
 _SHOWN = 80  # letters of a text in a message
+_BLANKS = " \t\n\r\f\v"  # that may be between pairs
 
 # Mesh-TensorFlow's own names of axes, of its BERT and of its Transformer, and ours.
 MESH_TENSORFLOW = {
@@ -112,9 +113,12 @@ def read_mesh(text: str, devices: int | None = None) -> Mesh:
     mesh = Mesh()
     for name, value, at, value_at in _pairs("mesh", text):
         if not re.fullmatch(r"[0-9]{1,7}", value) or not 1 <= int(value) <= MOST_DEVICES:
-            raise _refused("syntax", "mesh", text, value_at, f"{value!r} is no number of devices, such as {name}:4")
+            what = f"{_told(value)} is no number of devices, such as {_told(name)[1:-1]}:4"
+            raise _refused("syntax", "mesh", text, value_at, what)
         if name in mesh:
-            raise _refused("duplicate_mesh_axis", "mesh", text, at, f"axis {name!r} is there twice; name each once")
+            raise _refused(
+                "duplicate_mesh_axis", "mesh", text, at, f"axis {_told(name)} is there twice; name each once"
+            )
         mesh[name] = int(value)
     if not mesh:
         raise _refused("syntax", "mesh", text, 0, "it has no axis; one device is data:1")
@@ -146,12 +150,12 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
         if not known and strict:
             mapped = MESH_TENSORFLOW.get(pair.name)
             hint = f"did you mean {mapped[0]!r}?" if mapped else nearest(pair.name, model.sizes)
-            what = f"no tensor has an axis {pair.name!r}; {hint}"
+            what = f"no tensor has an axis {_told(pair.name)}; {hint}"
             raise _refused("unknown_tensor_axis", "layout", text, pair.at, what)
         if pair.value not in mesh:
             if not strict:
                 continue
-            what = f"the mesh {mesh} has no axis {pair.value!r}; {nearest(pair.value, mesh)}"
+            what = f"the mesh {_told(str(mesh))[1:-1]} has no axis {_told(pair.value)}; {nearest(pair.value, mesh)}"
             raise _refused("unknown_mesh_axis", "layout", text, pair.value_at, what)
         for name in known:
             if name in split and split[name][0] != pair.value:
@@ -197,21 +201,28 @@ def _check_together(
 
 def _pairs(what: str, text: str) -> Iterator[_Pair]:
     """The pairs of a text, with their places."""
-    if not text.strip():
+    if not text.strip(_BLANKS):
         return
-    at = len(text) - len(text.lstrip())
-    for i, part in enumerate(re.split(r"(\s*[;,]\s*|\s+)", text.strip())):
+    at = len(text) - len(text.lstrip(_BLANKS))
+    for i, part in enumerate(re.split(rf"([{_BLANKS}]*[;,][{_BLANKS}]*|[{_BLANKS}]+)", text.strip(_BLANKS))):
         if i % 2 == 0:
             found = re.fullmatch(r"([A-Za-z_]\w*):(\w+)", part, re.ASCII)
             if found is None:
-                shown = printable(part[:_SHOWN]) or "nothing"
                 such = "data:2;model:4" if what == "mesh" else "batch:data;heads:model"
-                raise _refused("syntax", what, text, at, f"{shown!r} is no pair of names as in {such}")
+                said = f"{_told(part)} is no pair of names" if part else "a pair of names is missing"
+                blank = ", without blanks in a pair" if part.startswith(":") or part.endswith(":") else ""
+                raise _refused("syntax", what, text, at, f"{said}, as in {such}{blank}")
             yield _Pair(found[1], found[2], at, at + found.start(2))
         at += len(part)
 
 
 def _refused(kind: str, what: str, text: str, position: int | None, message: str) -> Refused:
-    shown = printable(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
     place = "" if position is None else f" at letter {position + 1}"
-    return Refused(kind, position, f"{what} {shown!r}{place}: {message}")
+    return Refused(kind, position, f"{what} {_told(text, position or 0)}{place}: {message}")
+
+
+def _told(text: str, position: int = 0) -> str:
+    """A text in quotes, or that part of a long one that a position is in."""
+    first = max(0, min(position - _SHOWN // 2, len(text) - _SHOWN))
+    before, after = "…" if first else "", "…" if first + _SHOWN < len(text) else ""
+    return repr(f"{before}{printable(text[first : first + _SHOWN])}{after}")
