@@ -31,7 +31,7 @@ _CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations|true
 _NAMES = re.compile(r"%?([\w.\-]+)")
 _SCATTERS = re.compile(r"all-reduce-scatter")
 # Libraries that do products: those that say which axes they sum over can be read, as XLA calls them on GPUs.
-_LIBRARIES = re.compile(r"gemm|matmul|cublas|cudnn|conv|attention|triton|cutlass|tpu_custom_call", re.IGNORECASE)
+_LIBRARIES = re.compile(r"gemm|matmul|cublas|cudnn|conv|fmha|attention|triton|cutlass|tpu_custom_call", re.IGNORECASE)
 
 
 class Unparsed(ValueError):

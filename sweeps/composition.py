@@ -28,6 +28,7 @@ _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or 
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
 _OPEN = ("ratings", "task.model")  # sections whose keys depend on a name among them
 _ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that take any key, and start without one
+_OF_PAIRS = ("mesh", "layout")  # texts in which Mesh-TensorFlow has commas
 _REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError, AssertionError)
 
 
@@ -136,6 +137,7 @@ def compose_points(line: CommandLine) -> list[Point]:
         return [point for part in parts for point in compose_points(part)]
     swept = [o for o in parsed if o.is_sweep_override()]
     fixed = [o for o in parsed if not o.is_sweep_override()]
+    _refuse_commas(parsed)
     if swept and not line.multirun:
         raise BadInput(f"{swept[0].input_line} is a sweep; add -m to run all of it")
     ConfigStore.instance().store("schema", readers.config())
@@ -177,6 +179,16 @@ def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
     if not line.multirun:
         _refuse_axes(line, [o.key_or_group for o in overrides.parse(parts[0]) if o.is_sweep_override()])
     return [line._replace(overrides=(*words, *others)) for words in parts]
+
+
+def _refuse_commas(parsed: Sequence[Override]) -> None:
+    """Raises BadInput if commas of Mesh-TensorFlow, between the pairs of one text, make a sweep of pairs."""
+    loose = any(override.key_or_group == "strict" and override.value() is False for override in parsed)
+    for override in parsed:
+        if loose and override.key_or_group in _OF_PAIRS and override.is_sweep_override():
+            key, _, text = str(override.input_line).partition("=")
+            if any(":" in pair and ";" not in pair for pair in text.split(",")):
+                raise BadInput(f"{key}={text} would be a {key} for each pair; put it in quotes: {key}=\"'{text}'\"")
 
 
 def _refuse_axes(line: CommandLine, axes: Iterable[str]) -> None:

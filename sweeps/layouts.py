@@ -1,6 +1,7 @@
 """Layouts: from a composed configuration to plans of kind ``layout``."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_
 from workloads.layouts.shapes import SHAPES, Shape
 
 REFUSED = ("error", "store")
+TWO_DEVICES = ("v2", "v3", "tpu7x")  # of each chip, as JAX counts devices
 MOST_EMULATED = 64  # devices; with several hundred, XLA's threads wait for each other for ever
 
 
@@ -125,12 +127,24 @@ def _hardware(engine: str, asked: str | None) -> str:
     return own
 
 
-def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, Layout | str, int]:
-    """Mesh, layout and the number of devices; texts as they are if they are refused and that is to be stored."""
-    given, asked, step = (config["mesh"] or "").strip(), config["devices"], config["step"]
-    mesh: Mesh | None = None
+def _devices(engine: str, asked: int | None) -> int | None:
+    """The devices that a mesh must have: those of the topology, if there is one, or those asked for, if any."""
     if asked is not None:
         whole("devices", asked, 1)
+    if not engine.startswith(f"{AHEAD}:"):
+        return asked
+    name, _, chips = engine.partition(":")[2].partition(":")
+    there = math.prod(map(int, chips.split("x"))) * (2 if name in TWO_DEVICES else 1)
+    if asked not in (None, there):
+        raise BadInput(f"devices={asked}: engine={engine} has {number_of(there, 'device')}")
+    return there
+
+
+def _read(config: Mapping[str, Any], shape: Shape, text: str) -> tuple[str, Layout | str, int]:
+    """Mesh, layout and the number of devices; texts as they are if they are refused and that is to be stored."""
+    given, step = (config["mesh"] or "").strip(), config["step"]
+    asked = _devices(config["engine"], config["devices"])
+    mesh: Mesh | None = None
     try:
         mesh = read_mesh(given, asked)
         model = shapes.tensors(shape, step["batch_size"], step["length"])

@@ -181,6 +181,8 @@ def check(override: Override) -> None:
     key, text = override.key_or_group, str(override.input_line)
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
         raise BadInput(f"cannot take {text!r}; keys are those of `python -m sweeps --help`, and none can be removed")
+    if "???" in text:  # which stands for a value that is still to come
+        raise BadInput(f"{text}: a value is needed")
     if key == "experiment" and not override.is_add():
         raise BadInput(f"a preset is added with a plus sign: +{text}")
     if key in GROUPS:

@@ -72,6 +72,33 @@ def test_a_spelling_nobody_knows_fails(attributes: str) -> None:
         found.check()
 
 
+# As XLA's own tests of GPUs have it (openxla/xla, gpu/transforms/stream_attribute_annotator_test.cc).
+LIBRARY = """HloModule m
+
+ENTRY main {{
+  p1 = f32[16,32] parameter(0)
+  p2 = f32[32,48] parameter(1)
+  ROOT call = (f32[16,48], s8[1028]{{0}}) custom-call(p1, p2), custom_call_target="{target}", backend_config={config}
+}}
+"""
+GEMM = (
+    '{"operation_queue_id":"1","gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{'
+    '"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[]}}}'
+)
+
+
+@pytest.mark.parametrize("target", ["__cublas$gemm", "__cublas$lt$matmul"])
+def test_products_of_libraries_of_gpus_count(target: str) -> None:
+    assert compiled.read(LIBRARY.format(target=target, config=GEMM)).check().flops == 2 * 16 * 32 * 48
+
+
+@pytest.mark.parametrize("target", ["__onednn$matmul", "__cudnn$convForward", "__cudnn$fmhaSoftmax", "tpu_custom_call"])
+def test_a_library_whose_products_cannot_be_read_fails(target: str) -> None:
+    with pytest.raises(Unparsed, match="cannot be read"):
+        compiled.read(LIBRARY.format(target=target, config="{}")).check()
+    assert compiled.read(LIBRARY.format(target="TopK", config="{}")).check().flops == 0
+
+
 def test_a_collective_that_is_hidden_is_missed_aloud() -> None:
     with pytest.raises(Unparsed):
         read("all-reduce-of-tomorrow", "replica_groups={{0,1},{2,3}}").check()

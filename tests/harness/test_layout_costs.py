@@ -49,6 +49,34 @@ def test_what_does_not_fit_is_told() -> None:
     assert not layout_costs.predict(V5P, 1.0, 96e9 + 1, [], {"data": 1}).fits
 
 
+H100 = HARDWARE["h100"]
+
+
+def test_gpus_send_one_way_at_once_and_nodes_share_a_network() -> None:
+    """Of an array of bfloat16, 4,096 × 65,536, gathered by the 8 GPUs of a node: 1.04 ms, as in the book on GPUs."""
+    whole = 2 * 4096 * 65536
+    node = Collective("all-gather", whole, (tuple(range(8)),), (), "a")
+    latency = 4 * layout_costs.HOP_SECONDS
+    assert layout_costs.exchange_seconds(H100, node, {"data": 8}) - latency == pytest.approx(1.04e-3, rel=0.01)
+    both = Collective(
+        "all-gather", whole, (tuple(range(8)),), (), "b"
+    )  # a switch has no links of its own for each axis
+    assert layout_costs.exchange_seconds(H100, both, {"a": 2, "b": 4}) >= whole * 7 / 8 / 4.5e11
+    far = Collective("all-reduce", 1e9, (tuple(range(512)),), (), "c")  # 64 nodes of 400 GB/s
+    hops = 64 * layout_costs.HOP_SECONDS
+    assert layout_costs.exchange_seconds(H100, far, {"data": 512}) - hops == pytest.approx(2 * 63 / 64 * 1e9 / 4e11)
+    one_of_each = Collective("all-gather", 1e9, tuple(tuple(range(i, 64, 8)) for i in range(8)), (), "d")
+    seconds = layout_costs.exchange_seconds(H100, one_of_each, {"data": 8, "model": 8})
+    assert seconds == pytest.approx(7 / 8 * 1e9 / 5e10, rel=1e-3), "each GPU alone has a part, and its own 50 GB/s"
+
+
+def test_an_exchange_has_no_more_links_than_a_torus_has_axes() -> None:
+    v5e, mesh = HARDWARE["v5e"], {"a": 2, "b": 2, "c": 2}
+    over = Collective("all-reduce", 1e9, (tuple(range(8)),), (), "a")
+    assert layout_costs.exchange_seconds(v5e, over, mesh) > 2 * 7 / 8 * 1e9 / (2 * v5e.link_bandwidth)
+    assert layout_costs.exchange_seconds(V5P, over, mesh) < 2 * 7 / 8 * 1e9 / (2.9 * V5P.link_bandwidth)
+
+
 def test_exchanges_over_two_axes_have_the_links_of_both() -> None:
     mesh = {"data": 4, "model": 4}
     over = {

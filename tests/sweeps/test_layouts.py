@@ -1,5 +1,6 @@
 """Layouts from the command line to rows in a store, a release, tables, figures and the page; and mistakes of users."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -25,7 +26,8 @@ from workloads.layouts.notation import REFUSALS
 ROOT = Path(__file__).parents[2]
 STEP = ["task=layouts", "step.model=tiny", "step.batch_size=8", "step.length=8", "step.steps=2", "refused=store"]
 EMULATED = ["mesh='data:2;model:4','model:8'", "layout=megatron,'batch:data;mlp:model',data_parallel,'kv:model'"]
-TWINS = ("mesh=data:2 layout=batch:data", "mesh=d:2 layout=batch:d", "mesh=data:2 layout=fsdp")
+# The second is as Mesh-TensorFlow writes it: what the mesh has not is passed over.
+TWINS = ("mesh=data:2 layout=batch:data", "mesh=d:2 strict=false layout='batch:d,vocab:m'", "mesh=data:2 layout=fsdp")
 
 
 def sweep(*words: str) -> str:
@@ -159,6 +161,18 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
         (["step.shape={layers: 2}"], "'layers' does not exist yet; add it with a plus sign: +step.shape.layers=…"),
         (["step.length=0"], "step.length"),
         (["hardware=v7"], "unknown hardware 'v7'"),
+        (["mesh='???'"], "mesh='???': a value is needed"),
+        (["devices=0"], "devices must be a whole number of at least 1, not 0"),
+        (["engine=tpu-aot:zzz"], "engine=tpu-aot:zzz: a topology is a TPU and its chips along each direction"),
+        (["engine=tpu-aot:v9:2x2"], "engine=tpu-aot:v9:2x2: a topology is a TPU"),
+        (["engine=tpu-aot:v5e:2x4", "hardware=v5p"], "hardware=v5p: engine=tpu-aot:v5e:2x4 compiles for v5e"),
+        (["engine=tpu-aot:v5e:4x4"], "mesh 'data:8': 8 = 8, but there are 16 devices"),
+        (["engine=tpu-aot:v3:2x2", "devices=4"], "devices=4: engine=tpu-aot:v3:2x2 has 8 devices"),
+        (
+            ["strict=false", "layout=batch:data,heads:data", "-m"],
+            "layout=batch:data,heads:data would be a layout for each pair; put it in quotes: "
+            "layout=\"'batch:data,heads:data'\"",
+        ),
         (["refused=no"], "unknown refused"),
     ],
 )
@@ -167,6 +181,48 @@ def test_a_mistake_is_one_line(words: list[str], line: str, capsys: pytest.Captu
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"error: {line}"), err
     assert err.count("\n") == 1
+
+
+def planned(*words: str) -> LayoutStudy:
+    (study,) = planning.request(overrides.command_line(["task=layouts", *words])).studies
+    assert isinstance(study, LayoutStudy)
+    return study
+
+
+def test_a_layout_is_one_study_however_it_is_written() -> None:
+    """Names of Mesh-TensorFlow, pairs that it passes over and their order make no other step."""
+    ours = planned("mesh=batch:8", "layout=batch:batch")
+    theirs = planned("mesh=batch:8", "strict=false", "layout='vocab:model,batch:batch,intermediate:model'")
+    assert ours == theirs and ours.layout == "batch:batch" and ours.strict
+
+
+def test_costs_are_predicted_for_the_tpu_that_is_compiled_for() -> None:
+    for topology, hardware in {"v5e:2x4": "v5e", "v3:2x2": "v3", "v4:2x2x2": "v4p", "v5p:2x2x2": "v5p"}.items():
+        assert planned(f"engine=tpu-aot:{topology}", "mesh=data:8").hardware == hardware
+    assert planned("engine=tpu-aot:tpu7x:2x2x1", "mesh=data:8").hardware == "tpu7x"
+    assert planned("mesh=data:8").hardware == "v5p"
+
+
+def test_steps_of_another_shape_precision_or_rematerialization_are_in_pictures_of_their_own(filled: Path) -> None:
+    layouts = of(measured.load(filled), "cpu-emulated")
+    usual = next(one for one in layouts if not one.refused)
+    others = [
+        dataclasses.replace(usual, study=dataclasses.replace(usual.study, **change))
+        for change in (
+            {"precision": "bfloat16"},
+            {"rematerialization": "full"},
+            {"model_options": dict(usual.study.model_options) | {"layers": 3}},
+        )
+    ]
+    found = layout_figures.groups([*layouts, *others])
+    assert sorted(len(members) for _, _, members in found) == [1, 1, 1, 5]
+    assert len({title for title, _, _ in found}) == 3, "a shape with other numbers has another name, given by its plan"
+    assert planned("+step.shape.layers=1").model == "small_layers1"
+    assert {one.study.model_label for one in others} >= {"tiny_8x8_bfloat16", "tiny_8x8_rematerialized"}
+    off = usual.losses * (1 + 2e-3)
+    rounded = [dataclasses.replace(one, losses=one.losses * (1 + i * 2e-3)) for i, one in enumerate([others[0]] * 2)]
+    assert measured.table(rounded)["same_loss"].all(), "bfloat16 has eight bits"
+    assert not measured.table([usual, dataclasses.replace(usual, losses=off)])["same_loss"].any()
 
 
 @pytest.mark.parametrize(

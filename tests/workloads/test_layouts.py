@@ -48,7 +48,10 @@ def test_meshes_that_are_refused(text: str, devices: int | None, kind: str, posi
     [
         ("batch", "syntax", 0, "batch:data;heads:model"),
         ("batch:data;heads=model", "syntax", 11, "'heads=model'"),
-        ("batch:data;", "syntax", 11, "nothing"),
+        ("batch:data;", "syntax", 11, "a pair of names is missing"),
+        ("batch: data", "syntax", 0, "without blanks in a pair"),
+        ("batch:data\u00a0heads:model", "syntax", 0, "is no pair of names"),
+        ("batch:data;" + "x" * 3000 + ":model", "unknown_tensor_axis", 11, "xxx…'; choices: act_embed"),
         ("batch:data;head:model", "unknown_tensor_axis", 11, "did you mean 'heads'?"),
         ("num_heads:model", "unknown_tensor_axis", 0, "did you mean 'heads'?"),
         ("batch:dta", "unknown_mesh_axis", 6, "did you mean 'data'?"),
