@@ -59,6 +59,8 @@ HARDWARE |= {
     "v2": Hardware(0.23e14, 8e9, 3.5e11, 6.2e10, 2, None, None, _CLOUD),
     # Of a device as JAX shows it, half a chip of 2307 TFLOP/s, 192 GiB at 7380 GB/s, and 1200 GB/s of links.
     "tpu7x": Hardware(11.5e14, 96e9, 3.69e12, 9e10, 3, None, None, _CLOUD),
+    # Rates that programs reach there, as those of harness.predictions: exchanges are copies of memory.
+    "cpu": Hardware(4.4e10, 8e9, 5.9e9, 5.9e9, 1, None, None, "typical of a core of a server's processor"),
 }
 
 
