@@ -100,9 +100,10 @@ page: .venv/installed
 	$(BIN)/python -m analysis report --store results/published --out build/report.html
 
 # The sweeps behind results/published, and the release itself. Whatever stopped it, the same command goes on where it was.
-published: .venv/installed
+published: .venv/installed-tpu
 	for preset in alx2022/scaling alx2022/solvers alx2022/precision alx2022/tuning \
-	  published/noise published/pydoc published/decay published/many published/digits layouts/quickstart; do \
+	  published/noise published/pydoc published/decay published/many published/digits \
+	  layouts/quickstart layouts/cores layouts/mesh_tf_bert; do \
 	  $(BIN)/python -m sweeps +experiment=$$preset store=$(PUBLISHED) -m || exit; done
 	$(BIN)/python -m results verify --store $(PUBLISHED)
 	rm -rf results/local/release

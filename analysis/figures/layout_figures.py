@@ -17,6 +17,7 @@ from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from results.papers import published_layouts
+from results.plans.layout import DEVICE
 
 REPEATED = 1.005  # of a redundancy, from which devices repeat each other's work
 SPLITS = (  # from, to, and what that is called
@@ -181,7 +182,10 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, tuple[str, ...]
             study = one.study
             key = (study.model_label, study.engine, str(study.device_count), str(one.row["hardware"]))
             grouped.setdefault((*key, str(sorted(study.model_options.items()))), []).append(one)
-    return [(f"{key[0]} on {key[2]} devices, {key[1]}", key[:-1], members) for key, members in sorted(grouped.items())]
+    return [
+        (f"{key[0]} on {key[2]} devices, {'timed' if key[1] == DEVICE else key[1]}", key[:-1], members)
+        for key, members in sorted(grouped.items())
+    ]
 
 
 def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:

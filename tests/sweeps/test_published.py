@@ -53,7 +53,7 @@ def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
         asked.update(told(study) for study in planning.request(line).studies)
     held = Counter(told(commit.study) for commit in store.catalogue(RELEASES[0]))
     assert held == asked
-    assert len(preset_names()) == 10 and sum(asked.values()) > 320
+    assert len(preset_names()) == 12 and sum(asked.values()) > 320
 
 
 def test_exact_pruning_cut_the_very_curves_short_that_are_there_whole() -> None:
