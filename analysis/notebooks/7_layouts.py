@@ -90,8 +90,8 @@ gallery.show(layout_figures.pareto(emulated))
 # %% [markdown]
 # ## Predicted and measured
 #
-# Two real cores, timed: each layout on two meshes that differ in the names of their axes alone. What these twins differ by
-# is noise, and a prediction is at fault only beyond it.
+# Two real cores, timed: each layout on two meshes that differ in the names of their axes alone. What these twins
+# differ by is noise, and a prediction is at fault only beyond it.
 
 # %%
 gallery.show(layout_figures.predicted(layouts))
@@ -99,8 +99,8 @@ gallery.show(layout_figures.predicted(layouts))
 # %% [markdown]
 # ## Compiled for TPUs that are not there
 #
-# Mesh-TensorFlow's layout of BERT, and of its variant of 4.8 billion parameters, for 512 cores of TPU v3: what each would hold
-# and send, and what does not fit.
+# Mesh-TensorFlow's layout of BERT, and of its variant of 4.8 billion parameters, for 512 cores of TPU v3: what each
+# would hold and send, and what does not fit.
 
 # %%
 ahead = measured.table([one for one in layouts if one.study.engine_name == AHEAD])
@@ -126,5 +126,5 @@ published.drop_duplicates("source")[["source", "citation", "url", "terms"]].set_
 # %% [markdown]
 # ## What this does not show
 #
-# How fast any of it is on accelerators. Emulated devices share the cores of one machine and are never timed; two cores of a
-# processor exchange through its memory. `engine=device` times steps on whatever devices there are.
+# How fast any of it is on accelerators. Emulated devices share the cores of one machine and are never timed; two cores
+# of a processor exchange through its memory. `engine=device` times steps on whatever devices there are.
