@@ -180,17 +180,32 @@ def _payoff(options: argparse.Namespace) -> None:
         subjects = answers.of_store(options.store, request, options.where)
     else:
         subjects = answers.of_file(options.points) if options.points else answers.of_paper(options.paper)
-    found = answers.answers(subjects, options.gain, options.measured, options.predicted)
+    files = options.measured, options.predicted
+    found = answers.answers(subjects, options.gain, *files, choosable=bool(options.store))
     prices = answers.prices(options.price, sorted({one.device_kind for one in found if one.device_kind}))
     if options.times:
         _print(answers.times_table(found, prices), lambda: answers.times_as_text(found, prices))
     else:
-        asked = f" --metric {options.metric} --value {options.value:g}" if request else ""
-        folder = f"--store {quoted(options.store)}{asked}" if options.store else ""
-        source = folder or (f"--points {quoted(options.points)}" if options.points else f"--paper {options.paper}")
         timed = any(one.measured or one.predicted for one in found)
-        words = f"\n\nnext: python -m analysis payoff {source} {'--times' if timed else '--predicted FILE'}"
+        words = f"\n\nnext: python -m analysis payoff {_asked_of_payoff(options, timed=timed)}"
         _print(answers.table(found), lambda: answers.as_text(found) + words)
+
+
+def _asked_of_payoff(options: argparse.Namespace, *, timed: bool) -> str:
+    """The command that goes on from a pay-off with all that was given, but for files that ``timed`` nothing."""
+    from analysis.payoff.answers import GAIN
+
+    words: list[object] = []
+    for name in ("store", "points", "paper", "metric", "value"):
+        value = getattr(options, name)
+        words += [] if value is None else [f"--{name}", f"{value:g}" if name == "value" else value]
+    words += [word for where in options.where for word in ("--where", where)]
+    words += [] if options.gain == GAIN else ["--gain", f"{100 * options.gain:g}"]
+    files = [
+        word for name in ("measured", "predicted") if (file := getattr(options, name)) for word in (f"--{name}", file)
+    ]
+    words += [*files, "--times"] if timed else ["--predicted", "FILE"]
+    return " ".join(map(quoted, words))
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -51,7 +51,7 @@ def pictures(found: Sequence[Answer], what: str = "payoff") -> Pictures:
 
 def _picture(one: Answer) -> Any:
     goal = labels.line(
-        one.device_kind, f"a doubling pays off if it makes it {100 * one.gain:.0f} % faster or more", "90 % bands"
+        one.device_kind, f"a doubling pays off if it makes it {100 * one.gain:g} % faster or more", "90 % bands"
     )
     end = "target" if isinstance(one.subject.steps, PointsFit) else "the last epoch"
     figure, (left, middle, right) = panels(one.subject.title, goal, (1, 1, 1), across=11.0, below=0.55)
@@ -94,7 +94,8 @@ def _label(says: Says, one: Answer, each: PayOff) -> str:
     """What a line is, and the answer by it."""
     by = says if says == MEASURED else f"predicted by {one.predicted_by}"
     words = each.last.in_words()
-    return f"{by}: {words if words.startswith('not') else f'pays off up to {words} devices'}"
+    devices = "device" if words.split()[-1] == "1" else "devices"
+    return f"{by}: {words if words.startswith('not') else f'pays off up to {words} {devices}'}"
 
 
 def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray, across: str) -> None:
@@ -129,9 +130,10 @@ def _line(
 
 
 def _marks(style: Style, says: Says) -> dict[str, Any]:
-    face = style.color if says == MEASURED else "white"
-    markers = {"marker": style.marker, "markersize": 5, "markerfacecolor": face, "markeredgecolor": style.color}
-    return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": 3} | markers
+    """Predictions from one device begin where it was measured: that mark is smaller, and lies within theirs."""
+    face, size, order = (style.color, 4.0, 3.5) if says == MEASURED else ("white", 6.5, 3.0)
+    markers = {"marker": style.marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": style.color}
+    return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": order} | markers
 
 
 def _front(ax: Axes, each: PayOff, says: Says) -> None:

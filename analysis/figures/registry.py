@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SHALLUE = "shallue2018"
 ALX = "alx2022"  # whose figures are the same as of any factorizations, and drawn under its name when asked for
+AFTER_ALX = "after ALX, Mehta et al. 2021"
 WORKLOADS = "workloads"
 
 
@@ -242,10 +243,12 @@ def _shallue(number: int, workloads: "PaperWorkloads") -> "Pictures":
 
 
 def _alx(name: str, factorizations: "Sequence[MeasuredFactorization]") -> "Pictures":
-    from analysis.plotting.picture import Picture
+    from analysis.plotting import picture
 
-    for picture in FIGURES[name].draw(factorizations):
-        yield picture._replace(names=(ALX, *picture.names)) if isinstance(picture, Picture) else picture
+    for one in FIGURES[name].draw(factorizations):
+        if isinstance(one, picture.Picture):
+            picture.add_to_title(one.figure, AFTER_ALX)
+        yield one
 
 
 FIGURES |= {
@@ -253,9 +256,7 @@ FIGURES |= {
     for number, title in definitions.TITLES.items()
 }
 FIGURES |= {
-    f"{ALX}/{name}": Figure(
-        CORES, functools.partial(_alx, name), f"after ALX, Mehta et al. 2021: {FIGURES[name].shows}"
-    )
+    f"{ALX}/{name}": Figure(CORES, functools.partial(_alx, name), f"{AFTER_ALX}: {FIGURES[name].shows}")
     for name in ("epochs", "speedup", "recall", "precision", "solvers", "tuning")
 }
 KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # drawn of what --where selects
@@ -366,7 +367,7 @@ def write_all(
             report(Skipped(", ".join(wanted), str(error)))  # studies of other kinds are drawn all the same
             continue
         for figure in wanted:
-            prefix = () if source == PAPER else (figure,)
+            prefix = () if source == PAPER else tuple(figure.split("/"))
             told = report if name is not None else _without_skipped(report, passed.setdefault(figure, []))
             _write(FIGURES[figure].draw(subject), prefix, out, taken, told)
     if any(passed.values()):

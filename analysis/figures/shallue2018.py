@@ -129,26 +129,28 @@ def _built(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
 
 
 def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    lines, problems = _lines(paper, members)
-    if not lines:
+    drawn, problems = _lines(paper, members)
+    if not drawn:
         return BuiltPanel(None, problems)
-    first = members[0]
+    first, lines = members[0], [line for _, line in drawn]
+    perfect = next((line.label for one, line in drawn if first.perfect in (one.series, _data(one))), first.perfect)
     ordered = all(one.workload == first.workload for one in members) and first.split is None
     told = any(f"{one.value:g}" in f"{one.title} {one.series}" for one in members)  # what they are to reach
     panel = steps.panel(
         first.title,
         lines,
-        perfect=first.perfect,
+        perfect=perfect,
         relative_to=first.relative_to,
         ordered=ordered and len(lines) > 1,
         goal="" if told else _panel_goal(lines),
-        named_by="data, goal" if told and first.series.endswith(f", {first.value:g}") else "",
+        named_by="data, goal" if _data(first) != first.series else "",
     )
     return BuiltPanel(panel, problems, lines, [one.selected.points.trials or 0 for one in lines])
 
 
 def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    lines, problems = _lines(paper, members)
+    drawn, problems = _lines(paper, members)
+    lines = [line for _, line in drawn]
     quantity = metaparameters.effective_learning_rate()
     if not lines:
         return BuiltPanel(None, problems)
@@ -160,27 +162,45 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
 
 def _panel_goal(lines: Sequence[CurveFits]) -> str:
     """What all lines of a panel are to reach, such as ``error < 0.01``; empty if they differ."""
-    goals = {one.curve.target_text for one in lines}
-    return goals.pop().removeprefix("validation ") if len(goals) == 1 else ""
+    goals = {_line_goal(one) for one in lines}
+    return goals.pop() if len(goals) == 1 else ""
 
 
-def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[CurveFits], list[str]]:
+def _line_goal(line: CurveFits) -> str:
+    return line.curve.target_text.removeprefix("validation ")
+
+
+def _data(one: PaperLine) -> str:
+    """The series without the bare number of its goal at the end, as in ``MNIST, 0.01``; else as it is."""
+    return (
+        one.series if one.value is None else one.series.removesuffix(f", {text.as_quality(one.metric, one.value)[1]:g}")
+    )
+
+
+def _label(one: PaperLine, line: CurveFits) -> str:
+    """The series, in which a goal has its metric and direction: ``MNIST, error < 0.01``."""
+    return one.series if _data(one) == one.series else f"{_data(one)}, {_line_goal(line)}"
+
+
+def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tuple[PaperLine, CurveFits]], list[str]]:
     """The lines that have points, at the batch size that they are relative to, too; and why the others have not."""
-    lines, problems = [], []
+    lines: list[tuple[PaperLine, CurveFits]] = []
+    problems: list[str] = []
     for one in members:
         workload = _workload(paper, one)
         assert workload is not None, "the caller has looked"
         key = (one.workload, one.target, one.first, one.split)
         if key not in paper.lines:
             paper.lines[key] = curve_fits.of_workload(workload, one.target, _rule(workload, one), _filter(one))
-        line = paper.lines[key]._replace(label=one.series)
+        line = paper.lines[key]
+        line = line._replace(label=_label(one, line))
         name = one.series or "its line"
         if not line.drawable:
             problems.append(f"{name}: {line.why_nothing} ({line.curve.target_text})")
         elif one.relative_to and math.isnan(line.steps_at(one.relative_to)):
             problems.append(f"{name}: no steps at batch size {one.relative_to:,}, which all are relative to")
         else:
-            lines.append(line)
+            lines.append((one, line))
     return lines, problems
 
 

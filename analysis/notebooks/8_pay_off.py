@@ -71,7 +71,8 @@ columns = ["optimizer", "of", "batch_size_low", "batch_size_high", "predicted_de
 answers.table(found)[columns]
 
 # %% [markdown]
-# Factorizations ran on one core and on two, which were real ones: two core counts show a gain, and no law.
+# One factorization ran on one core and on two, which were real ones: two core counts show a gain, and no law. All
+# others were timed on one number of cores alone.
 
 # %%
 measured = [one for one in factorizations.load(STORE) if not one.emulated]

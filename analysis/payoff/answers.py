@@ -28,10 +28,11 @@ from results.plans.plan import Plan
 
 GAIN = 0.20
 LIMITS = (
-    "A doubling pays off while it makes training faster by {gain:.0%} or more; 100 % is perfect. Numbers are those "
+    "A doubling pays off while it makes training faster by {gain:g} % or more; 100 % is perfect. Numbers are those "
     "that the last such doubling leads to, with 90 % intervals.",
     "batch size: devices and batch doubled together at the same seconds per step, so that no hardware is in it.",
 )
+HOURS_INTERVAL, PRICE_INTERVAL, STAR = "90 % of hours", "90 % of price", ""  # columns for a reader
 OF_TIMES = (
     "measured, predicted devices: by seconds per step of so many. Without communication is what no network can beat: "
     "devices pay off up to there at most."
@@ -174,7 +175,12 @@ def _of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> list[Subj
 
 
 def answers(
-    subjects: Sequence[Subject], gain: float = GAIN, measured: Path | None = None, predicted: Path | None = None
+    subjects: Sequence[Subject],
+    gain: float = GAIN,
+    measured: Path | None = None,
+    predicted: Path | None = None,
+    *,
+    choosable: bool = False,
 ) -> list[Answer]:
     """How far all subjects pay off, each on every kind of device that there are times of.
 
@@ -183,6 +189,7 @@ def answers(
       gain: by which a doubling has to make it faster, as a share; in (0, 1).
       measured: a file of measured step times, which count instead of those of the store.
       predicted: a file of predicted ones, which count instead of those without communication.
+      choosable: whether a user could have chosen some of the subjects by --where, which an error then says.
 
     Raises:
       BadInput: a file is invalid, or does not say which of several workloads it is of.
@@ -190,7 +197,7 @@ def answers(
     tables = {
         says: step_times.read(file, says) for file, says in ((measured, MEASURED), (predicted, PREDICTED)) if file
     }
-    given = {says: _times_of(rows, subjects, says) for says, rows in tables.items()}
+    given = {says: _times_of(rows, subjects, says, choosable=choosable) for says, rows in tables.items()}
     result = []
     for i, one in enumerate(subjects):
         own = given[MEASURED][i] if MEASURED in given else list(one.times)
@@ -203,15 +210,16 @@ def answers(
     return result
 
 
-def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], says: str) -> list[list[StepTimes]]:
+def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], says: str, *, choosable: bool) -> list[list[StepTimes]]:
     """Times of every subject: the rows that name it, with a batch size or, of a factorization, without one."""
     named = [name for name in NAMES if name in rows]
     workloads = {tuple(one.names.get(name) for name in NAMES[:2]) for one in subjects}
     if not named and len(workloads) > 1:
         words = text.first_few(sorted(" ".join(map(str, each)) for each in workloads))
+        choose = "choose one with --where model=NAME, or " * choosable
         raise BadInput(
             f"--{says}: the file does not say whose times it has, and there are several workloads ({words}); "
-            "choose one with --where model=NAME, or give it columns dataset and model"
+            f"{choose}give it columns dataset and model"
         )
     result, used = [], np.zeros(len(rows), bool)
     for one in subjects:
@@ -221,10 +229,21 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], says: str) -> lis
         used |= mine.to_numpy()
         result.append(step_times.of_rows(rows[mine], f"--{says}"))
     if not used.all():
-        row = int(np.argmin(used))
-        words = ", ".join(str(rows[name][row]) for name in named) or f"batch size {float(rows['batch_size'][row]):g}"
-        raise BadInput(f"--{says}: row {row + 1} is of no curve ({words}); name data set and model as the table does")
+        raise _of_nobody(rows, int(np.argmin(used)), subjects, says)
     return result
+
+
+def _of_nobody(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], says: str) -> BadInput:
+    """Why a row, from 0, is of no subject: what it lacks, has too much, or is called."""
+    names = {name: str(rows[name][row]) for name in NAMES if name in rows}
+    if any(all(str(one.names.get(name)) == value for name, value in names.items()) for one in subjects):
+        if np.isnan(rows["batch_size"][row]):
+            why = "has no batch_size, which a step of a curve over batch sizes has; a factorization alone goes without"
+        else:
+            why = "has a batch_size, but a step of a factorization takes all data; leave the cell empty"
+        return BadInput(f"--{says}: row {row + 1} {why}")
+    words = ", ".join(names.values())
+    return BadInput(f"--{says}: row {row + 1} is of no curve ({words}); name data set and model as the table does")
 
 
 def _answer(
@@ -235,6 +254,7 @@ def _answer(
     notes = list(one.notes)
     if isinstance(one.steps, PointsFit) and one.verdict != "identified":
         notes = [one.steps.reason]  # which begins with what tells the curve apart
+    notes += _open_ends(one, batch, "batch size", fit.batch_size) if fit else []
     found: dict[str, PayOff | None] = dict.fromkeys(SAYS)
     by = ""
     for times in (*measured, *predicted):
@@ -248,8 +268,30 @@ def _answer(
         elif pay_off is not None and not len(pay_off.gains.devices):
             counts = ", ".join(f"{count:g}" for count in pay_off.devices)
             notes.append(f"{times.says} on {counts} device{'s' * (counts != '1')} alone, so that no doubling was")
+        elif pay_off is not None:
+            notes += _open_ends(one, pay_off.last, f"{times.says} devices", pay_off.devices)
+        notes += _beyond(times, fit.batch_size) if fit and pay_off else []
     notes = [note for note in dict.fromkeys(notes) if note]
     return Answer(one, kind, gain, batch, found[MEASURED], found[PREDICTED], by, tuple(notes))
+
+
+def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
+    """Why an end is not stated that the curve itself would allow: numbers [k], rising, do not go far enough."""
+    ends = ((step_curves.LOWER, "smallest", numbers[0]), (step_curves.UPPER, "largest", numbers[-1]))
+    return [
+        f"{what}: the interval of the last doubling reaches the {which} that there is, {end:,.10g}"
+        for stating, which, end in ends
+        if one.verdict in stating and last.verdict not in stating
+    ]
+
+
+def _beyond(times: StepTimes, batch_sizes: np.ndarray) -> list[str]:
+    """What a file has at batch sizes beyond those of the curve; a store may have them for want of an answer there."""
+    if times.by != f"--{times.says}":
+        return []
+    first, last = float(batch_sizes[0]), float(batch_sizes[-1])
+    outside = [size for size in np.unique(times.batch_size) if not first <= size <= last]
+    return [f"{times.says} at {text.batch_sizes(outside)}, which the curve does not reach: not used"] * bool(outside)
 
 
 def _pay_off(one: Subject, times: StepTimes, gain: float) -> PayOff | None:
@@ -377,7 +419,7 @@ def as_text(found: Sequence[Answer]) -> str:
     left = [name for name in (*naming, "device") if name in header]
     kept = [name for name in ("batch size", *(f"{says} devices" for says in SAYS)) if name in header]
     shown = command_line.table(header, rows, left=left, least=tuple(left[::-1]), kept=kept)
-    meaning = [words.format(gain=found[0].gain if found else GAIN) for words in LIMITS]
+    meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
     meaning += [OF_TIMES] * any(one.measured or one.predicted for one in found)
     return "\n".join([shown, "", *notes, "", *meaning])
 
@@ -386,8 +428,7 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
     """Time to target and device-hours for a reader, a block for every answer; a star is on the Pareto front."""
     blocks = []
     for one in found:
-        title = f"{one.subject.title}{f' · {one.device_kind}' if one.device_kind else ''}"
-        lines = [title]
+        lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
         for says in SAYS:
             pay_off = one.of(says)
             if pay_off is None:
@@ -395,8 +436,10 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
             by = f" by {one.predicted_by}" if says == PREDICTED else ""
             lines += ["", f"{says}{by}; the last doubling that pays off leads to: {pay_off.last.in_words()}"]
             lines.append(_block(pay_off, price.of(one.device_kind) if price else float("nan")))
-        if len(lines) == 1:
+        if not (one.measured or one.predicted):
             lines.append(f"no times: {'; '.join(one.notes) or 'no device was timed'}")
+        elif one.notes:
+            lines += ["", "; ".join(one.notes)]
         blocks.append("\n".join(lines))
     return "\n\n".join([*blocks, "* no other number of devices is as fast and as cheap, or better in one"])
 
@@ -404,20 +447,28 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
 def _block(pay_off: PayOff, hour: float) -> str:
     front = time_to_target.on_front(pay_off.seconds, pay_off.device_hours)
     gains = dict(zip((2 * pay_off.gains.devices).tolist(), np.transpose(pay_off.gains[1:]).tolist(), strict=True))
-    header = ["devices", "batch", "seconds", "device-hours", "price", "faster by", ""]
     rows = []
     for i, count in enumerate(pay_off.devices.tolist()):
         ends = np.array([pay_off.seconds[i], pay_off.low[i], pay_off.high[i]])
         gain = "{:.0%} [{:.0%}, {:.0%}]".format(*(each - 1 for each in gains[count])) if count in gains else ""
         hours = ends * count / 3600
-        cost = "" if np.isnan(hour) else _interval(hours * hour)
-        batch = text.number(pay_off.batch_size[i])
-        rows.append([f"{count:,.0f}", batch, _interval(ends), _interval(hours), cost, gain, "*" * bool(front[i])])
-    kept = [i for i in range(len(header)) if i == 6 or any(row[i] for row in rows)]
-    rows = [[row[i] for i in kept] for row in rows]
-    return command_line.table([header[i] for i in kept], rows, left=[""], kept=["seconds", "device-hours"])
+        batch = "" if np.isnan(pay_off.batch_size[i]) else f"{pay_off.batch_size[i]:,.10g}"
+        cells = {"devices": f"{count:,.0f}", "batch": batch, "seconds": _interval(ends)}
+        cells |= {"device-hours": text.number(hours[0]), HOURS_INTERVAL: _ends(hours)}
+        cells |= {"price": text.number(hours[0] * hour), PRICE_INTERVAL: _ends(hours * hour)}
+        rows.append(cells | {"faster by": gain, STAR: "*" * bool(front[i])})
+    header = [name for name in rows[0] if name == STAR or any(row[name] for row in rows)]
+    # A narrow terminal keeps what was asked for; relative to them, hours and price are as uncertain as seconds.
+    least = [HOURS_INTERVAL, PRICE_INTERVAL, *["device-hours"] * ("price" in header), "batch", "faster by"]
+    kept = [name for name in header if name not in least]
+    return command_line.table(header, [[row[name] for name in header] for row in rows], [STAR], least=least, kept=kept)
 
 
 def _interval(values: np.ndarray) -> str:
-    best, low, high = map(text.number, values.tolist())
-    return f"{best} [{low}, {high}]"
+    """The best of three values with its ends."""
+    return f"{text.number(values[0])} {_ends(values)}"
+
+
+def _ends(values: np.ndarray) -> str:
+    """The ends of an interval, empty if there is none."""
+    return "" if np.isnan(values).any() else f"[{text.number(values[1])}, {text.number(values[2])}]"

@@ -91,6 +91,13 @@ def panels(
     return figure, made
 
 
+def add_to_title(figure: Figure, words: str) -> None:
+    """Adds words to the first line of title of a figure made here."""
+    title = figure.texts[0]
+    title.set_text(f"{title.get_text()} · {words}")
+    keep_inside(title)
+
+
 def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
     """Writes both lines, smaller where they have more characters than there is ``room`` for."""
     left = 0.115 * 6.4 / figure.get_figwidth()

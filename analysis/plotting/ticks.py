@@ -9,6 +9,8 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 MOST_TICKS = 11
 COMPACT_TICKS = 9
 FEW_DECADES = 1.7
+FEWEST_DECADES = 2  # powers of ten that say enough by themselves
+TINY = 1e-4  # within few decades that begin below it all numbers are powers, as decimals would be long
 
 
 def limits(values: Iterable[float], below: float, above: float, least: float = 3) -> tuple[float, float]:
@@ -46,9 +48,18 @@ def raised(power: float) -> str:
 
 
 def in_decades(axis: Axis, limits: tuple[float, float]) -> None:
-    """Ticks of a logarithmic axis: 1, 2 and 5 times powers of ten within few decades, else these powers."""
-    few = math.log10(limits[1] / limits[0]) < FEW_DECADES
+    """Ticks of a logarithmic axis: 1, 2 and 5 times powers of ten where few of these are within limits, else these."""
+    inside = math.floor(math.log10(limits[1])) - math.ceil(math.log10(limits[0])) + 1
+    few = math.log10(limits[1] / limits[0]) < FEW_DECADES or inside < FEWEST_DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
     axis.set_minor_locator(LogLocator(subs=tuple(range(2, 10))))
     axis.set_minor_formatter(NullFormatter())
-    axis.set_major_formatter(lambda x, _: f"{x:g}" if few or 0.01 <= x <= 100 else f"10{raised(math.log10(x))}")
+    plain = (0.0 if limits[0] >= TINY else math.inf, math.inf) if few else (0.01, 100.0)
+    axis.set_major_formatter(lambda x, _: f"{x:g}" if plain[0] <= x <= plain[1] else _as_power(x))
+
+
+def _as_power(value: float) -> str:
+    """A whole number of one digit times a power of ten: ``10⁻⁴`` or ``5·10⁻⁵``."""
+    power = math.floor(math.log10(value) + 1e-9)
+    times = f"{value / 10.0**power:.0f}"
+    return f"{'' if times == '1' else f'{times}·'}10{raised(power)}"

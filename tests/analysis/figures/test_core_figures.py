@@ -184,3 +184,20 @@ def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder,
     assert len(files) == 10
     for file in files:
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
+
+
+def test_figures_after_alx_say_so_and_have_its_name_once(put, folder, tmp_path, cli):
+    for cores in (1, 2):
+        put({"seconds": 0.5 / cores}, cores=cores)
+    code, _, _ = cli("figures", "--store", folder, "--out", tmp_path, "--name", "alx2022")
+    assert (code, pictures(tmp_path)) == (
+        0,
+        [
+            "alx2022-epochs-webgraph_synthetic-d16-rotated_cg-float32",
+            "alx2022-recall-webgraph_synthetic",
+            "alx2022-speedup-cpu",
+        ],
+    )
+    assert all("after ALX, Mehta et al. 2021" in said(file) for file in tmp_path.glob("*.svg"))
+    cli("figures", "--store", folder, "--out", tmp_path / "plain", "--name", "recall")
+    assert "after ALX" not in said(tmp_path / "plain" / "recall-webgraph_synthetic.svg")

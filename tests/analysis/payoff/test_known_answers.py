@@ -90,6 +90,49 @@ def test_a_knee_between_them(cli, tmp_path, sharpness, each):
     assert (hours.diff().dropna() > -1e-3 * hours.max()).all()
 
 
+def predict(cli, tmp_path, steps, seconds, *options):
+    """The answer and the rows that times of one device predict of more, without communication."""
+    points = write(tmp_path / "points.csv", batch_size=SIZES, steps=steps)
+    times = step_times(tmp_path / "times.csv", np.ones(len(SIZES)), SIZES, seconds)
+    words = ("payoff", "--points", points, "--measured", times, "--csv", *options)
+    (row,) = pd.read_csv(io.StringIO(cli(*words)[1])).to_dict("records")
+    return row, pd.read_csv(io.StringIO(cli(*words, "--times")[1]))
+
+
+def test_predicted_perfect_scaling_costs_the_same_on_any_number_of_devices(cli, tmp_path):
+    """A step on n devices takes E/B · t·B/n: time E·t/n, cost E·t, whatever the batch size."""
+    row, rows = predict(cli, tmp_path, 2.0**22 / SIZES, EXAMPLE_SECONDS * SIZES)
+    whole = 2**22 * EXAMPLE_SECONDS
+    assert rows["devices"].tolist() == SIZES.tolist()
+    np.testing.assert_allclose(rows["predicted_seconds"], whole / SIZES, rtol=0.01)
+    np.testing.assert_allclose(rows["predicted_device_hours"], whole / 3600, rtol=0.01)
+    assert (row["predicted_verdict"], row["predicted_devices_low"]) == ("at_least", SIZES[-1])
+    assert np.isnan(row["predicted_devices"]) and np.isnan(row["predicted_devices_high"])
+
+
+def test_predicted_costs_grow_linearly_on_a_plateau(cli, tmp_path):
+    """Each example is waste beyond the first of each device: time P·t on any number, cost n·P·t."""
+    row, rows = predict(cli, tmp_path, np.full(len(SIZES), PLATEAU), EXAMPLE_SECONDS * SIZES)
+    np.testing.assert_allclose(rows["predicted_seconds"], PLATEAU * EXAMPLE_SECONDS, rtol=0.01)
+    np.testing.assert_allclose(rows["predicted_device_hours"], SIZES * PLATEAU * EXAMPLE_SECONDS / 3600, rtol=0.01)
+    assert rows["predicted_batch_size"].tolist() == SIZES.tolist()
+    assert (row["predicted_verdict"], row["predicted_devices_high"]) == ("at_most", 1)
+
+
+def test_predicted_time_falls_like_one_over_n_up_to_the_critical_batch_size_and_no_further(cli, tmp_path):
+    """A corner at the knee: time P·t·max(K/n, 1), cost flat up to n = K and n·P·t beyond; the fit rounds the corner."""
+    steps = PLATEAU * np.maximum(KNEE / SIZES, 1.0)
+    row, rows = predict(cli, tmp_path, steps, EXAMPLE_SECONDS * SIZES, "--gain", "50")
+    seconds, hours, least = rows["predicted_seconds"], rows["predicted_device_hours"], PLATEAU * EXAMPLE_SECONDS
+    below, above = SIZES <= KNEE / 2, SIZES >= 2 * KNEE
+    np.testing.assert_allclose(seconds[below], least * KNEE / SIZES[below], rtol=0.03)
+    np.testing.assert_allclose(hours[below], least * KNEE / 3600, rtol=0.03)
+    np.testing.assert_allclose(seconds[above], least, rtol=0.03)
+    np.testing.assert_allclose(hours[above], SIZES[above] * least / 3600, rtol=0.03)
+    assert row["predicted_verdict"] == "identified"
+    assert row["predicted_devices"] == KNEE  # of all doublings those up to the knee gain 100 %, those beyond nothing
+
+
 def test_communication_ends_it_sooner(cli, tmp_path):
     steps = PLATEAU * (1 + KNEE / SIZES)
     free, _ = ask(cli, tmp_path, steps, SIZES, SIZES, np.full(len(SIZES), 0.1))

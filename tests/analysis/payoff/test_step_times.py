@@ -43,6 +43,13 @@ def write(tmp_path, *rows, name="times.csv"):
     return file
 
 
+def test_rows_that_say_both_are_times_of_their_own():
+    rows = pd.DataFrame([GOOD, GOOD | {"says": "measured", "seconds_per_step": 0.75}])
+    measured, predicted = step_times.of_rows(rows, "both")
+    assert (measured.says, measured.seconds.tolist()) == (MEASURED, [0.75])
+    assert (predicted.says, predicted.seconds.tolist()) == (PREDICTED, [0.5])
+
+
 @pytest.mark.parametrize("name", ["times.csv", "times.parquet"])
 def test_a_file_is_read_in_both_formats(tmp_path, name):
     rows = step_times.read(write(tmp_path, {}, {"devices": 8, "low": 0.5}, name=name), PREDICTED)

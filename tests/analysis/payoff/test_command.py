@@ -1,0 +1,201 @@
+"""The command payoff: what it says of its answers, on a narrow terminal too, and what it tells to type next."""
+
+import io
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.payoff.step_times import SAYS
+from results import command_line
+
+from ..conftest import Ran, plan, publish
+
+SIZES = [2**i for i in range(11)]
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def points(tmp_path):
+    file = tmp_path / "the points.csv"
+    pd.DataFrame({"batch_size": SIZES, "steps": [50 * (1 + 64 / size) for size in SIZES]}).to_csv(file, index=False)
+    return file
+
+
+@pytest.fixture
+def times(tmp_path):
+    """Writes a file of times: of each number of devices with as many examples, or as told."""
+
+    def write(name="times.csv", **changes):
+        seconds = np.full(len(SIZES), 0.1)
+        columns = {"device_kind": "X", "devices": SIZES, "batch_size": SIZES, "seconds_per_step": seconds}
+        columns |= {"low": seconds / 1.02, "high": seconds * 1.02, "says": "measured"}
+        file = tmp_path / name
+        pd.DataFrame(columns | changes).to_csv(file, index=False)
+        return file
+
+    return write
+
+
+def next_words(out):
+    """The words after ``payoff`` of the command that an answer tells to type next."""
+    (line,) = [line for line in out.splitlines() if line.startswith("next: ")]
+    return shlex.split(line.removeprefix("next: python -m analysis payoff "))
+
+
+def test_where_is_not_advised_where_it_is_refused(times, cli):
+    code, _, err = cli("payoff", "--paper", "shallue2018", "--measured", times())
+    assert code == 2 and "several workloads" in err and "give it columns dataset and model" in err
+    assert "--where" not in err
+
+
+def test_next_keeps_all_that_was_given_and_has_times(points, times, cli):
+    given = ["--points", str(points), "--gain", "25.5", "--measured", str(times())]
+    _, out, _ = cli("payoff", *given)
+    assert next_words(out) == [*given, "--times"]
+    code, out, _ = cli("payoff", *next_words(out))
+    assert code == 0 and "no times" not in out
+
+
+def test_next_of_a_store_keeps_target_and_choice(swept, cli):
+    given = ["--store", str(swept), "--metric", "test_error", "--value", "0.2", "--where", "optimizer=sgd"]
+    _, out, _ = cli("payoff", *given)
+    assert next_words(out) == [*given, "--predicted", "FILE"]
+
+
+def test_a_narrow_terminal_shows_the_price_and_the_front(points, times, cli, monkeypatch):
+    monkeypatch.setattr(command_line, "width", lambda stream: 80)
+    words = ("payoff", "--points", points, "--measured", times(), "--times")
+    for more, shown in (((), "device-hours"), (("--price", "2"), "price")):
+        out = cli(*words, *more)[1]
+        lines = out.splitlines()
+        (header,) = [line for line in lines if line.startswith("devices")]
+        assert {"batch", "seconds", shown, "faster by"} <= set(re.split(r"  +", header))
+        assert max(map(len, lines)) <= 80
+        rows = [line for line in lines if re.match(r" +[\d,]+  ", line)]
+        assert len(rows) == len(SIZES) and rows[0].endswith("*")
+        assert "*" not in [line.strip() for line in lines]
+    monkeypatch.setattr(command_line, "width", lambda stream: 50)
+    assert re.search(r"^devices .*\bprice\b", cli(*words, "--price", "2")[1], re.MULTILINE)
+
+
+def test_devices_and_batch_sizes_are_whole_and_the_title_is_that_of_what_is_known(points, times, cli):
+    out = cli("payoff", "--points", points, "--measured", times(), "--times")[1]
+    assert out.splitlines()[0] == "X"
+    batch = [line.split()[1] for line in out.splitlines() if re.match(r" +[\d,]+  ", line)]
+    assert batch == [f"{size:,}" for size in SIZES]
+
+
+@pytest.mark.parametrize(("gain", "words"), [("20", "20 %"), ("99.9", "99.9 %"), ("0.05", "0.05 %")])
+def test_a_gain_is_told_as_it_was_given(points, cli, gain, words):
+    assert f"makes training faster by {words} or more" in cli("payoff", "--points", points, "--gain", gain)[1]
+
+
+def test_every_answer_of_one_side_has_a_reason(cli):
+    table = pd.read_csv(io.StringIO(cli("payoff", "--paper", "shallue2018", "--csv")[1]))
+    one_sided = table[table["batch_verdict"] != "identified"]
+    assert one_sided["model"].tolist() == ["resnet_50", "resnet_50", "vgg_11"]
+    assert one_sided["reason"].str.contains("reaches (?:past )?the largest").all()
+    assert table.loc[table["batch_verdict"] == "identified", "reason"].isna().all()
+
+
+def test_a_row_has_a_batch_size_if_its_steps_have_one(points, times, cli, put, folder):
+    code, _, err = cli("payoff", "--points", points, "--measured", times(batch_size=np.nan))
+    assert (code, len(err.splitlines())) == (2, 1) and "nan" not in err
+    assert "row 1 has no batch_size, which a step of a curve over batch sizes has" in err
+    put({"seconds": 0.5})
+    code, _, err = cli("payoff", "--store", folder, "--measured", times())
+    assert code == 2 and "row 1 has a batch_size, but a step of a factorization takes all data" in err
+
+
+def test_rows_beyond_the_curve_are_told(points, times, cli):
+    more = np.array(SIZES) * 4
+    _, out, _ = cli("payoff", "--points", points, "--measured", times(batch_size=more))
+    told = "measured at batch sizes 2,048, 4,096, which the curve does not reach: not used"
+    assert told in out
+    assert told in cli("payoff", "--points", points, "--measured", times(batch_size=more), "--times")[1]
+    assert "not used" not in cli("payoff", "--points", points, "--measured", times())[1]
+
+
+def test_measured_and_predicted_times_never_share_a_column(points, times, cli):
+    """Whatever is tried, a number of one is where nothing is that the other changes."""
+    slower = np.full(len(SIZES), 0.7)
+    ends = {"low": slower / 1.1, "high": slower * 1.1}
+    measured = times("measured.csv")
+    predicted = times("predicted.csv", seconds_per_step=slower, says="predicted", **ends)
+    mixed = times("mixed.csv", says=[SAYS[i % 2] for i in range(len(SIZES))])
+    for says in SAYS:
+        code, _, err = cli("payoff", "--points", points, f"--{says}", mixed)
+        assert code == 2 and f"--{says} takes {says} times alone" in err
+
+    def table(*files, times=True):
+        words = [word for says, file in zip(SAYS, files, strict=True) if file for word in (f"--{says}", file)]
+        code, out, _ = cli("payoff", "--points", points, *words, "--csv", *["--times"] * times)
+        assert code == 0
+        return pd.read_csv(io.StringIO(out))
+
+    nothing = times("nothing.csv", says="predicted", device_kind="other")
+    for whole in (True, False):
+        both = table(measured, predicted, times=whole)
+        own = {says: [name for name in both if name.startswith(f"{says}_")] for says in SAYS}
+        shared = set(both) - {*own["measured"], *own["predicted"]}
+        assert not [name for name in shared if "seconds" in name or "hours" in name or "price" in name]
+        for says, files in (("measured", (measured, nothing)), ("predicted", (None, predicted))):
+            other = {"measured": "predicted", "predicted": "measured"}[says]
+            alone = table(*files, times=whole)
+            alone = alone[alone["device_kind"] == "X"].reset_index(drop=True)
+            columns = [name for name in own[says] if name != "predicted_by"]
+            pd.testing.assert_frame_equal(alone[columns], both[columns])
+            left = alone[[name for name in own[other] if name != "predicted_by"]]
+            assert left.isna().all(axis=None)
+    rows = table(measured, predicted)
+    np.testing.assert_allclose(rows["predicted_seconds"], 7 * rows["measured_seconds"])
+
+
+def test_measured_and_predicted_stand_in_blocks_of_their_own(points, times, cli):
+    slower = np.full(len(SIZES), 0.7)
+    ends = {"low": slower, "high": slower}
+    predicted = times("predicted.csv", seconds_per_step=slower, says="predicted", **ends)
+    out = cli("payoff", "--points", points, "--measured", times(), "--predicted", predicted, "--times")[1]
+    blocks = out.split("\n\n")
+    (first,) = [block for block in blocks if block.startswith("measured; ")]
+    (second,) = [block for block in blocks if block.startswith("predicted by --predicted; ")]
+    number = re.compile(r"^ +1  +1  +([\d,.]+) \[", re.MULTILINE)
+    seconds = [float(number.findall(block)[0].replace(",", "")) for block in (first, second)]
+    assert seconds[1] == pytest.approx(7 * seconds[0], rel=0.01)
+
+
+def test_the_answer_of_a_curve_of_one_side_is_words_of_one_side(tmp_path, times, cli):
+    for steps, words in (([2**22 / size for size in SIZES], "at least"), ([50] * len(SIZES), "at most")):
+        file = tmp_path / "curve.csv"
+        pd.DataFrame({"batch_size": SIZES, "steps": steps}).to_csv(file, index=False)
+        out = cli("payoff", "--points", file, "--measured", times())[1]
+        (row,) = [line for line in out.splitlines() if line.startswith("1  ")]
+        answers = [cell for cell in re.split(r"  +", row) if re.search(r"\d", cell)][1:]
+        assert len(answers) == 2 and all(answer.startswith(words) for answer in answers), row
+        (line,) = [line for line in out.splitlines() if "past the" in line]
+        assert line.startswith("row 1: ")
+
+
+def test_docs_have_the_answers_of_the_paper_and_of_the_release(cli):
+    doc = (ROOT / "docs" / "payoff.md").read_text()
+    rows = re.findall(r"^\| (\w+), ([^|]+) \| ((?:at least )?[\d,]+[^|]*) \|$", doc, re.MULTILINE)
+    lines = cli("payoff", "--paper", "shallue2018")[1].splitlines()[1:10]
+    answers = [re.split(r"  +", line) for line in lines]
+    assert [(row[0], row[2]) for row in rows] == [(cells[1], cells[-1]) for cells in answers]
+    table = pd.read_csv(io.StringIO(cli("payoff", "--store", ROOT / "results" / "published", "--csv")[1]))
+    of_batch, of_cores = table[table["target_metric"].notna()], table[table["target_metric"].isna()]
+    assert set(of_batch["measured_verdict"].dropna()) == {"not_identified"}
+    stated = of_cores[of_cores["measured_verdict"] != "not_identified"]
+    assert (stated["measured_verdict"].tolist(), stated["measured_devices_low"].tolist()) == (["at_least"], [2])
+    words = f"Of its {len(of_cores)} rows of factorizations one says *at least 2*"
+    assert words in " ".join(doc.split())
+
+
+def test_a_store_without_times_says_so(folder, cli):
+    publish(folder, plan(), {0: Ran([(1, 0.05)])})
+    code, out, _ = cli("payoff", "--store", folder, "--times")
+    assert code == 0 and "no times: " in out
