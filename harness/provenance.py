@@ -12,6 +12,7 @@ from harness import hosts, processors
 from results.bad_input import BadInput
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
+COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # of extras, where they are installed
 
 
 def software() -> dict[str, Any]:
@@ -20,10 +21,20 @@ def software() -> dict[str, Any]:
         "code_version": importlib.metadata.version("scaling-limits"),
         "git_commit": _commit(),
         "python_version": platform.python_version(),
-        "package_versions": json.dumps({name: importlib.metadata.version(name) for name in PACKAGES}),
+        "package_versions": json.dumps({name: importlib.metadata.version(name) for name in PACKAGES} | _compilers()),
         "physical_cores": len(processors.physical_cores()),
         "affinity": ",".join(map(str, processors.affinity())),
     }
+
+
+def _compilers() -> dict[str, str]:
+    found = {}
+    for name in COMPILERS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def device(cores: int | None = None) -> dict[str, Any]:
