@@ -87,6 +87,26 @@ def test_first_lines_count_studies_and_trials() -> None:
         assert lines[at - 1].endswith(f": {len(rows)} studies of {trials} trials.")
 
 
+def test_budgets_are_at_least_twice_what_the_published_curves_needed(tmp_path: Path) -> None:
+    """All but ResNet-50's on ImageNet, whose budget is published at batch size 256 and as many examples at others."""
+    needed: dict[str, dict[int, float]] = defaultdict(dict)
+    for row in csv.DictReader((PAPERS / "points.csv").read_text().splitlines()):
+        if (row["source"], row["figure"]) == ("shallue2018", "1"):
+            workload = "/".join(row[key] for key in ("dataset", "model", "optimizer"))
+            needed[workload][int(row["batch_size"])] = float(row["steps"])
+    assert len(needed) == 9 and sum(map(len, needed.values())) == 89
+    for workload, steps in needed.items():
+        line = [f"+experiment=shallue2018/{workload}", "-m", f"store={tmp_path}"]
+        studies = planning.request(overrides.command_line(line)).studies
+        times = {one.batch_size: one.budget_steps / steps[one.batch_size] for one in studies}
+        if workload == "imagenet/resnet_50/nesterov_momentum":
+            assert {one.batch_size: one.budget_steps for one in studies}[256] == 600_000
+            assert round(min(times.values()), 1) == 1.4
+            assert [size for size, share in times.items() if share >= 2] == [16384, 32768, 65536]
+        else:
+            assert min(times.values()) >= 2, (workload, times)
+
+
 def test_several_presets_without_m_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput, match=r"\A\+experiment=shallue2018/figure5 unites 6 presets; add -m to run all of them\Z"
