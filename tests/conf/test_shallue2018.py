@@ -114,6 +114,16 @@ def test_several_presets_without_m_are_refused_in_one_line(tmp_path: Path) -> No
         planning.request(overrides.command_line(["+experiment=shallue2018/figure5", f"store={tmp_path}"]))
 
 
+def test_batches_larger_than_a_data_set_are_refused_in_one_line(tmp_path: Path) -> None:
+    for workload, batch, size in (
+        ("imagenet_subsets/imagenet_half_classes/resnet_50", 630_016, 630_000),
+        ("mnist_subsets/mnist_6875/simple_cnn_base", 8192, 6875),
+    ):
+        line = [f"+experiment=shallue2018/{workload}/nesterov_momentum", f"batch_size={batch}", f"store={tmp_path}"]
+        with pytest.raises(BadInput, match=rf"\Abatch_size={batch} is larger than the training set of .*{size}\Z"):
+            planning.request(overrides.command_line(line))
+
+
 def test_values_of_the_command_line_change_all_presets_that_are_united(tmp_path: Path) -> None:
     line = ["+experiment=shallue2018/figure5", "batch_size=256", "trials=3", "-m", f"store={tmp_path}"]
     studies = planning.request(overrides.command_line(line)).studies
