@@ -304,9 +304,76 @@ def test_what_has_to_be_downloaded_by_hand_says_so_and_sizes_come_first(
     told = capsys.readouterr()
     assert told.out.startswith("open_images_v4/200k: 1,743,042 images, 607 GB to download, about 80.0 GB")
     assert "needs 767 GB of disk" in told.err
+    sparse(tmp_path / "downloads" / "manual" / "imagenet2012" / "ILSVRC2012_img_train.tar", 147_897_477_120)
+    assert prepare.main(["imagenet_half_images", "--data-dir", str(tmp_path)]) == 1
+    assert "needs 317 GB of disk besides the 148 GB that are there" in capsys.readouterr().err
+    (tmp_path / "downloads" / "manual" / "imagenet2012" / "ILSVRC2012_img_train.tar").unlink()
     monkeypatch.setitem(preparable._STREAMED_BYTES, "imagenet2012", (1000, 1000))
     assert prepare.main(["imagenet_half_images", "--data-dir", str(tmp_path)]) == 1
     assert "ILSVRC2012_img_train.tar is not there; register on image-net.org" in capsys.readouterr().err
+
+
+def sparse(file: Path, size: int) -> None:
+    """A file of zeros that takes no space."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "wb") as opened:
+        opened.truncate(size)
+
+
+def test_what_is_there_after_a_kill_needs_no_space_and_what_was_not_finished_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetched = tmp_path / "downloads" / "open_images_v4"
+    finished, unfinished = "open-image_train_0abc=.tar.gz", f"open-image_train_1def=.tar.gz.tmp.{'0a' * 16}"
+    sparse(fetched / finished, 500_000_000_000)
+    (fetched / f"{finished}.INFO").write_text("{}")
+    sparse(fetched / unfinished / "train_1.tar.gz", 10_000_000_000)
+    half = tmp_path / "open_images_v4" / "200k" / "incomplete.AB12CD_2.0.0"
+    sparse(half / "open_images_v4-train.array_record", 20_000_000_000)
+    others = [fetched / "notes.tmp.old", half.with_name("incomplete.AB12CD_1.0.0"), tmp_path / "downloads" / "lm1b"]
+    for other in others:
+        other.mkdir()
+    free = prepare.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=266 * 10**9))
+    assert prepare.main(["open_images_v4", "--data-dir", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "needs 267 GB of disk besides the 500 GB that are there and" in told and told.count("\n") == 1
+    assert (fetched / finished).exists() and all(other.exists() for other in others)
+    assert not half.exists() and not (fetched / unfinished).exists()
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=267 * 10**9))
+    monkeypatch.setattr(prepare, "_write", lambda what, within, manual: prepare._fail("writes"))
+    assert prepare.main(["open_images_v4", "--data-dir", str(tmp_path)]) == 1
+    assert "error: writes" in capsys.readouterr().err
+
+
+def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from workloads.datasets import downloads
+
+    half = tmp_path / "mnist" / "incomplete.AB12CD_3.0.1"
+    half.mkdir(parents=True)
+    with downloads.alone("mnist", tmp_path) as is_alone:
+        assert is_alone
+        assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
+    assert "mnist could not be prepared: another process prepares it in " in capsys.readouterr().err
+    assert half.exists()
+
+
+def test_a_download_that_failed_leaves_nothing_after_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import requests
+    from tensorflow_datasets.core.download import downloader
+
+    def refuse(url: str, **options: Any) -> None:
+        raise requests.ConnectionError("refused", request=requests.Request("GET", url).prepare())
+
+    fetched, found = tmp_path / "downloads" / "cifar10", []
+    monkeypatch.setattr(downloader, "_open_url", refuse)
+    for _ in range(2):
+        assert prepare.main(["cifar10", "--data-dir", str(tmp_path)]) == 1
+        found.append([path.name for path in fetched.iterdir()])
+    assert len(found[0]) == len(found[1]) == 1 and found[0] != found[1]
+    assert capsys.readouterr().err.count("could not be prepared") == 2
 
 
 def test_images_of_open_images_are_made_smaller() -> None:
