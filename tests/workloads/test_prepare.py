@@ -227,6 +227,8 @@ def write_streamed_originals(name: str, manual: Path) -> None:
         }
         lines = {path: "\n".join(map(streamed.text, those)).encode() + b"\n" for path, those in texts.items()}
         (manual / f"{top}.tar.gz").write_bytes(tar(lines, "w:gz"))
+    elif name == "open_images_v4/200k":
+        write_open_images(manual)
     else:
         for split, count in (("train", 8), ("validation", 4)):
             pages = [
@@ -238,10 +240,39 @@ def write_streamed_originals(name: str, manual: Path) -> None:
                 (manual / f"c4-{split}.{part:05}-of-00002.json.gz").write_bytes(gzip.compress(lines.encode()))
 
 
+def write_open_images(manual: Path) -> None:
+    """Images 0 … 7 for training, two each in four of sixteen archives, 8 … 11 for validation; labels as in SAID."""
+    from tests.workloads import streamed
+
+    ids = {"train": [f"{digit}{i:015x}" for i, digit in enumerate("0077aaff")], "test": []}
+    ids["validation"] = [f"{i:016x}" for i in range(8, 12)]
+    for split, own in ids.items():
+        images = {f"{split}/{one}.jpg": streamed.jpeg(int(one[1:], 16), (1000, 800)) for one in own}
+        for digit in "0123456789abcdef" if split == "train" else [""]:
+            part = {path: image for path, image in images.items() if path.startswith(f"{split}/{digit}")}
+            archive = f"train_{digit}" if digit else split
+            (manual / f"{archive}.tar.gz").write_bytes(tar(part, "w:gz"))
+        for who, source in (("human", "verification"), ("machine", "machine")):
+            lines = ["ImageID,Source,LabelName,Confidence"]
+            lines += [f"{one},{source},{label},{sure}" for one in own for by, label, sure in SAID if by == who]
+            (manual / f"{split}-annotations-{who}-imagelabels.csv").write_text("\n".join(lines) + "\n")
+        boxes = ["ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,Occluded,Truncated,GroupOf,Depiction,Inside"]
+        boxes += [f"{one},xclick,/m/011k07,1,0.1,0.3,0.2,0.6,0,1,0,-1,0" for one in own]
+        (manual / f"{split}-annotations-bbox.csv").write_text("\n".join(boxes) + "\n")
+
+
+# Of each image who said what how surely; the third is a class that is not trainable.
+SAID = (
+    ("human", "/m/0108_09c", 1.0),
+    ("human", "/m/010dmf", 0.0),
+    ("human", "/m/0100nhbf", 1.0),
+    ("machine", "/m/010jjr", 0.7),
+    ("machine", "/m/010l12", 0.4),
+)
 WNIDS = ("n01440764", "n01443537")
 
 
-@pytest.mark.parametrize("name", ["imagenet2012", "lm1b", "c4/en"])
+@pytest.mark.parametrize("name", ["imagenet2012", "open_images_v4/200k", "lm1b", "c4/en"])
 def test_streamed_originals_become_files_that_load(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +309,8 @@ def test_streamed_originals_become_files_that_load(
         assert sorted(np.load(tmp_path / "imagenet2012" / "5.1.0" / "rows-2-train.npy")) == [
             row for row, one in enumerate(rows) if one["label"] % 2 == 0
         ]
+    elif name == "open_images_v4/200k":
+        check_open_images(rows)
     else:
         from tests.workloads import streamed
 
@@ -286,11 +319,36 @@ def test_streamed_originals_become_files_that_load(
         }
     assert prepare.main([users[0]]) == 0
     assert "already there" in capsys.readouterr().out
-    made = next(iter([*(tmp_path / name).rglob("*.model"), *(tmp_path / name).rglob("rows*")]))
-    before = made.read_bytes()
-    made.unlink()
-    assert prepare.main([name]) == 0
-    assert made.read_bytes() == before
+    for made in [*(tmp_path / name).rglob("*.model"), *(tmp_path / name).rglob("rows*")]:
+        before = made.read_bytes()
+        made.unlink()
+        assert prepare.main([name]) == 0
+        assert made.read_bytes() == before
+
+
+def check_open_images(rows: list[dict[str, Any]]) -> None:
+    """What TFDS and training read of ``write_open_images``."""
+    from workloads.datasets import streamed_images
+
+    names = {one["image/filename"].decode() for one in rows}
+    assert names == {f"{digit}{i:015x}.jpg" for i, digit in enumerate("0077aaff")}
+    for one in rows:
+        assert one["image"].shape == (400, 500, 3)
+        assert [*one["objects"]["confidence"]] == [10, 0, 10, 7, 4]
+        assert [*one["objects_trainable"]["confidence"]] == [10, 0, 7, 4]
+        np.testing.assert_allclose(one["bobjects"]["bbox"], [[0.2, 0.1, 0.6, 0.3]])
+        brightest = int(one["image"].mean((0, 1)).argmax())
+        assert brightest == int(one["image/filename"][1:16], 16) % 3
+    labels = streamed_images.load("open_images_v4").validation.labels
+    assert [[*np.flatnonzero(label)] for label in labels] == 4 * [trainable("/m/0108_09c", "/m/010jjr")]
+
+
+def trainable(*names: str) -> list[int]:
+    """The numbers of classes of Open Images."""
+    import tensorflow_datasets as tfds
+
+    lines = Path(tfds.core.tfds_path("object_detection/open_images_classes_trainable.txt")).read_text().split()
+    return sorted(lines.index(name) for name in names)
 
 
 def test_what_has_to_be_downloaded_by_hand_says_so_and_sizes_come_first(
