@@ -107,6 +107,13 @@ def test_budgets_are_at_least_twice_what_the_published_curves_needed(tmp_path: P
             assert min(times.values()) >= 2, (workload, times)
 
 
+def test_tiny_workloads_are_as_many_studies_as_their_first_line_says(tmp_path: Path) -> None:
+    line = (Path(conf.__path__[0]) / "experiment" / "tiny" / "all.yaml").read_text().splitlines()[0]
+    request = planning.request(overrides.command_line(["+experiment=tiny/all", "-m", f"store={tmp_path}"]))
+    assert len({study.name for study in request.studies}) == 2 * len(overrides.united("tiny/all"))
+    assert line.endswith(f": {len(request.studies)} studies")
+
+
 def test_several_presets_without_m_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput, match=r"\A\+experiment=shallue2018/figure5 unites 6 presets; add -m to run all of them\Z"
