@@ -1,12 +1,14 @@
 """Presets of Shallue et al. 2018, against the table of studies and the figures that their authors published."""
 
 import csv
+import math
 import os
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import conf
@@ -105,6 +107,50 @@ def test_budgets_are_at_least_twice_what_the_published_curves_needed(tmp_path: P
             assert [size for size, share in times.items() if share >= 2] == [16384, 32768, 65536]
         else:
             assert min(times.values()) >= 2, (workload, times)
+
+
+def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names(tmp_path: Path) -> None:
+    studies = planning.request(
+        overrides.command_line(["+experiment=shallue2018/all", "-m", f"store={tmp_path}"])
+    ).studies
+    have = {(one.dataset, one.model, one.optimizer, target.value) for one in studies for target in one.targets}
+    lost = set()
+    for row in csv.DictReader((PAPERS / "shallue2018_figures.csv").read_text().splitlines()):
+        names = [OURS.get(name, name) for name in (row["dataset"].split("/")[-1], row["model"], row["optimizer"])]
+        if row["target_value"] and (*names, float(row["target_value"])) not in have:
+            lost.add((int(row["figure"].rstrip("ab")), names[0], row["target_value"]))
+    card = " ".join((ROOT / "docs" / "shallue2018.md").read_text().split())
+    assert lost == {
+        *((2, "mnist", value) for value in ("0.008", "0.012", "0.014", "0.016")),
+        *((2, "lm1b", value) for value in ("3.8", "3.85", "3.95", "4", "4.05")),
+        *((2, "imagenet", value) for value in ("0.27", "0.29", "0.31")),
+        (8, "fashion_mnist", "0.3"),
+    }
+    assert (
+        "(MNIST 0.008, 0.012, 0.014 and 0.016, LM1B 3.8, 3.85, 3.95, 4 and 4.05, ImageNet 0.27, 0.29 and 0.31) "
+        "and of Figure 8 (Fashion MNIST 0.3) are in no task" in card
+    )
+
+
+def test_the_card_says_how_many_published_trials_diverged(tmp_path: Path) -> None:
+    trials, ended = {}, defaultdict(lambda: np.zeros(2))
+    for row in csv.DictReader((PAPERS / "shallue2018_studies.csv").read_text().splitlines()):
+        workload = "/".join(row[name] for name in ("base_directory", "model", "optimizer"))
+        ended[workload] += int(row["complete_trials"]), int(row["infeasible_trials"])
+    for workload in ended:
+        line = [f"+experiment=shallue2018/{workload}", "-m", f"store={tmp_path}"]
+        trials[workload] = planning.request(overrides.command_line(line)).studies[0].trials
+    expected = []
+    for workload, (complete, diverged) in sorted(ended.items(), key=lambda item: item[1][0] / sum(item[1])):
+        share = diverged / (complete + diverged)
+        enough = 10 * math.ceil(trials[workload] / (1 - share) / 10)
+        if share >= 0.4:
+            expected.append(f"| `{workload}` | {trials[workload]} | {100 * share:.0f} % | {enough} |")
+        else:
+            assert enough <= {100: 160, 200: 310}[trials[workload]]
+    lines = (ROOT / "docs" / "shallue2018.md").read_text().splitlines()
+    first = next(at for at, line in enumerate(lines) if "diverged, published" in line) + 2
+    assert lines[first : lines.index("", first)] == expected
 
 
 def test_tiny_workloads_are_as_many_studies_as_their_first_line_says(tmp_path: Path) -> None:

@@ -274,7 +274,9 @@ def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch:
     ):
         registry.DATASETS["imagenet_half_classes"].check()
     np.save(streamed_images.rows_file(place, 2, "train"), np.arange(27))
-    with pytest.raises(BadInput, match=r"\A\S*rows-2-train.npy names 27 examples of train, not 28; delete it and run .*"):
+    with pytest.raises(
+        BadInput, match=r"\A\S*rows-2-train.npy names 27 examples of train, not 28; delete it and run .*"
+    ):
         registry.DATASETS["imagenet_half_classes"].load()
     of = streamed_images.SOURCES["imagenet"]
     monkeypatch.setitem(streamed_images.SOURCES, "imagenet", of._replace(validation_examples=20))
