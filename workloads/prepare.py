@@ -15,6 +15,7 @@ from pathlib import Path
 
 from results.bad_input import BadInput, check_choice
 from results.command_line import CommandParser, path, say
+from workloads.datasets import downloads
 from workloads.datasets.array_records import data_dir
 from workloads.memory import size_text
 from workloads.preparable import Preparable, names, preparable, prepared_as
@@ -88,18 +89,17 @@ def _prepare(name: str, within: Path) -> int:
     for line in what.notes:
         print(line)
     sys.stdout.flush()
-    manual = within / "downloads" / "manual" / name
+    manual = downloads.manual_folder(name, within)
     try:
-        within.mkdir(parents=True, exist_ok=True)
-        free, needed = shutil.disk_usage(within).free, what.download_bytes + 2 * what.stored_bytes
-        if free < needed and not is_written:
-            return _fail(
-                f"{name} needs {size_text(needed)} of disk and {within} has {size_text(free)} left; see --data-dir"
-            )
-        if not is_written:
-            _write(what, within, manual)
-            what.check(within)
-        what.finish(place)
+        with downloads.alone(name, within) as is_alone:
+            if is_alone:
+                downloads.remove_leftovers(place, _fetched(name, within))
+            if not is_written:
+                if line := _too_little(name, what, within):
+                    return _fail(line)
+                _write(what, within, manual)
+                what.check(within)
+            what.finish(place)
     except _failures() as error:
         return _fail(
             f"{name} could not be prepared: {_reason(error)}; try again, or put the downloaded files into {manual}"
@@ -107,6 +107,25 @@ def _prepare(name: str, within: Path) -> int:
     stored = sum(file.stat().st_size for file in place.iterdir())
     print(f"{name} is ready: {stored / 1e6:.0f} MB in {place}")
     return 0
+
+
+def _too_little(name: str, what: Preparable, within: Path) -> str:
+    """What to say if the disk has too little space for what is not there yet; empty if it has enough."""
+    there = downloads.there_bytes(downloads.manual_folder(name, within), _fetched(name, within))
+    there = min(there, what.download_bytes)
+    needed = what.download_bytes - there + 2 * what.stored_bytes  # TFDS writes all of it twice: to sort it, and sorted
+    free = shutil.disk_usage(within).free
+    if free >= needed:
+        return ""
+    besides = f" besides the {size_text(there)} that are there" if there else ""
+    return f"{name} needs {size_text(needed)} of disk{besides} and {within} has {size_text(free)} left; see --data-dir"
+
+
+def _fetched(name: str, within: Path) -> Path | None:
+    """The folder that TFDS downloads a data set's originals to, unless they share it with those of others."""
+    kind = name.partition("/")[0]
+    shared = sum(other.partition("/")[0] == kind for other in names()) > 1
+    return None if shared else within / "downloads" / kind
 
 
 def _fail(line: str) -> int:

@@ -35,6 +35,24 @@ from workloads.models.vgg import vgg
 from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, State, Workload, shapes_of
 
 
+def _digits(name: str) -> Dataset:
+    """The row of a part of the handwritten digits."""
+    of = in_memory.SUBSETS[name]
+    return Dataset(
+        functools.partial(in_memory.subset, name),
+        functools.partial(in_memory.subset_version, name),
+        train_examples=of.train_examples,
+        evaluation_examples=of.validation_examples,
+        classes=len(of.classes),
+        splits=("train", "validation"),
+        loss=losses.softmax_cross_entropy,
+        metrics=losses.CLASSIFICATION,
+        tuned=("label_smoothing",),
+        shapes=functools.partial(in_memory.subset_shapes, name),
+        check=in_memory.check,
+    )
+
+
 def _images(name: str) -> Dataset:
     """The row of an image data set of TFDS."""
     train_examples, validation_examples = tfds_images.sizes(name)
@@ -131,6 +149,7 @@ DATASETS: dict[str, Dataset] = {
         shapes=in_memory.tag_shapes,
         check=in_memory.check,
     ),
+    **{name: _digits(name) for name in in_memory.SUBSETS},
     "pydoc": Dataset(
         text.pydoc,
         text.version,

@@ -1,12 +1,14 @@
 """Presets of Shallue et al. 2018, against the table of studies and the figures that their authors published."""
 
 import csv
+import math
 import os
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import conf
@@ -87,11 +89,92 @@ def test_first_lines_count_studies_and_trials() -> None:
         assert lines[at - 1].endswith(f": {len(rows)} studies of {trials} trials.")
 
 
+def test_budgets_are_at_least_twice_what_the_published_curves_needed(tmp_path: Path) -> None:
+    """All but ResNet-50's on ImageNet, whose budget is published at batch size 256 and as many examples at others."""
+    needed: dict[str, dict[int, float]] = defaultdict(dict)
+    for row in csv.DictReader((PAPERS / "points.csv").read_text().splitlines()):
+        if (row["source"], row["figure"]) == ("shallue2018", "1"):
+            workload = "/".join(row[key] for key in ("dataset", "model", "optimizer"))
+            needed[workload][int(row["batch_size"])] = float(row["steps"])
+    assert len(needed) == 9 and sum(map(len, needed.values())) == 89
+    for workload, steps in needed.items():
+        line = [f"+experiment=shallue2018/{workload}", "-m", f"store={tmp_path}"]
+        studies = planning.request(overrides.command_line(line)).studies
+        times = {one.batch_size: one.budget_steps / steps[one.batch_size] for one in studies}
+        if workload == "imagenet/resnet_50/nesterov_momentum":
+            assert {one.batch_size: one.budget_steps for one in studies}[256] == 600_000
+            assert round(min(times.values()), 1) == 1.4
+            assert [size for size, share in times.items() if share >= 2] == [16384, 32768, 65536]
+        else:
+            assert min(times.values()) >= 2, (workload, times)
+
+
+def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names(tmp_path: Path) -> None:
+    studies = planning.request(
+        overrides.command_line(["+experiment=shallue2018/all", "-m", f"store={tmp_path}"])
+    ).studies
+    have = {(one.dataset, one.model, one.optimizer, target.value) for one in studies for target in one.targets}
+    lost = set()
+    for row in csv.DictReader((PAPERS / "shallue2018_figures.csv").read_text().splitlines()):
+        names = [OURS.get(name, name) for name in (row["dataset"].split("/")[-1], row["model"], row["optimizer"])]
+        if row["target_value"] and (*names, float(row["target_value"])) not in have:
+            lost.add((int(row["figure"].rstrip("ab")), names[0], row["target_value"]))
+    card = " ".join((ROOT / "docs" / "shallue2018.md").read_text().split())
+    assert lost == {
+        *((2, "mnist", value) for value in ("0.008", "0.012", "0.014", "0.016")),
+        *((2, "lm1b", value) for value in ("3.8", "3.85", "3.95", "4", "4.05")),
+        *((2, "imagenet", value) for value in ("0.27", "0.29", "0.31")),
+        (8, "fashion_mnist", "0.3"),
+    }
+    assert (
+        "(MNIST 0.008, 0.012, 0.014 and 0.016, LM1B 3.8, 3.85, 3.95, 4 and 4.05, ImageNet 0.27, 0.29 and 0.31) "
+        "and of Figure 8 (Fashion MNIST 0.3) are in no task" in card
+    )
+
+
+def test_the_card_says_how_many_published_trials_diverged(tmp_path: Path) -> None:
+    trials, ended = {}, defaultdict(lambda: np.zeros(2))
+    for row in csv.DictReader((PAPERS / "shallue2018_studies.csv").read_text().splitlines()):
+        workload = "/".join(row[name] for name in ("base_directory", "model", "optimizer"))
+        ended[workload] += int(row["complete_trials"]), int(row["infeasible_trials"])
+    for workload in ended:
+        line = [f"+experiment=shallue2018/{workload}", "-m", f"store={tmp_path}"]
+        trials[workload] = planning.request(overrides.command_line(line)).studies[0].trials
+    expected = []
+    for workload, (complete, diverged) in sorted(ended.items(), key=lambda item: item[1][0] / sum(item[1])):
+        share = diverged / (complete + diverged)
+        enough = 10 * math.ceil(trials[workload] / (1 - share) / 10)
+        if share >= 0.4:
+            expected.append(f"| `{workload}` | {trials[workload]} | {100 * share:.0f} % | {enough} |")
+        else:
+            assert enough <= {100: 160, 200: 310}[trials[workload]]
+    lines = (ROOT / "docs" / "shallue2018.md").read_text().splitlines()
+    first = next(at for at, line in enumerate(lines) if "diverged, published" in line) + 2
+    assert lines[first : lines.index("", first)] == expected
+
+
+def test_tiny_workloads_are_as_many_studies_as_their_first_line_says(tmp_path: Path) -> None:
+    line = (Path(conf.__path__[0]) / "experiment" / "tiny" / "all.yaml").read_text().splitlines()[0]
+    request = planning.request(overrides.command_line(["+experiment=tiny/all", "-m", f"store={tmp_path}"]))
+    assert len({study.name for study in request.studies}) == 2 * len(overrides.united("tiny/all"))
+    assert line.endswith(f": {len(request.studies)} studies")
+
+
 def test_several_presets_without_m_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput, match=r"\A\+experiment=shallue2018/figure5 unites 6 presets; add -m to run all of them\Z"
     ):
         planning.request(overrides.command_line(["+experiment=shallue2018/figure5", f"store={tmp_path}"]))
+
+
+def test_batches_larger_than_a_data_set_are_refused_in_one_line(tmp_path: Path) -> None:
+    for workload, batch, size in (
+        ("imagenet_subsets/imagenet_half_classes/resnet_50", 630_016, 630_000),
+        ("mnist_subsets/mnist_6875/simple_cnn_base", 8192, 6875),
+    ):
+        line = [f"+experiment=shallue2018/{workload}/nesterov_momentum", f"batch_size={batch}", f"store={tmp_path}"]
+        with pytest.raises(BadInput, match=rf"\Abatch_size={batch} is larger than the training set of .*{size}\Z"):
+            planning.request(overrides.command_line(line))
 
 
 def test_values_of_the_command_line_change_all_presets_that_are_united(tmp_path: Path) -> None:

@@ -117,3 +117,16 @@ def test_a_missing_file_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(Path, "is_file", lambda self: False)
     with pytest.raises(BadInput, match="scikit-learn has no"):
         in_memory.check()
+
+
+def test_subsets_are_the_first_images_or_those_of_some_digits() -> None:
+    assert TRAIN is not None
+    for name, of in in_memory.SUBSETS.items():
+        train, validation, _ = in_memory.subset(name)
+        assert train is not None
+        chosen = np.isin(TRAIN.labels, of.classes)
+        np.testing.assert_array_equal(train.inputs, TRAIN.inputs[chosen][: of.train_examples])
+        np.testing.assert_array_equal(np.asarray(of.classes)[train.labels], TRAIN.labels[chosen][: of.train_examples])
+        assert len(validation.labels) == of.validation_examples == np.isin(VALIDATION.labels, of.classes).sum()
+    assert in_memory.SUBSETS["digits_even"].train_examples == (TRAIN.labels % 2 == 0).sum()
+    assert len({in_memory.subset_version(name) for name in in_memory.SUBSETS}) == len(in_memory.SUBSETS)

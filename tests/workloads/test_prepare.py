@@ -227,6 +227,8 @@ def write_streamed_originals(name: str, manual: Path) -> None:
         }
         lines = {path: "\n".join(map(streamed.text, those)).encode() + b"\n" for path, those in texts.items()}
         (manual / f"{top}.tar.gz").write_bytes(tar(lines, "w:gz"))
+    elif name == "open_images_v4/200k":
+        write_open_images(manual)
     else:
         for split, count in (("train", 8), ("validation", 4)):
             pages = [
@@ -238,10 +240,39 @@ def write_streamed_originals(name: str, manual: Path) -> None:
                 (manual / f"c4-{split}.{part:05}-of-00002.json.gz").write_bytes(gzip.compress(lines.encode()))
 
 
+def write_open_images(manual: Path) -> None:
+    """Images 0 … 7 for training, two each in four of sixteen archives, 8 … 11 for validation; labels as in SAID."""
+    from tests.workloads import streamed
+
+    ids = {"train": [f"{digit}{i:015x}" for i, digit in enumerate("0077aaff")], "test": []}
+    ids["validation"] = [f"{i:016x}" for i in range(8, 12)]
+    for split, own in ids.items():
+        images = {f"{split}/{one}.jpg": streamed.jpeg(int(one[1:], 16), (1000, 800)) for one in own}
+        for digit in "0123456789abcdef" if split == "train" else [""]:
+            part = {path: image for path, image in images.items() if path.startswith(f"{split}/{digit}")}
+            archive = f"train_{digit}" if digit else split
+            (manual / f"{archive}.tar.gz").write_bytes(tar(part, "w:gz"))
+        for who, source in (("human", "verification"), ("machine", "machine")):
+            lines = ["ImageID,Source,LabelName,Confidence"]
+            lines += [f"{one},{source},{label},{sure}" for one in own for by, label, sure in SAID if by == who]
+            (manual / f"{split}-annotations-{who}-imagelabels.csv").write_text("\n".join(lines) + "\n")
+        boxes = ["ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,Occluded,Truncated,GroupOf,Depiction,Inside"]
+        boxes += [f"{one},xclick,/m/011k07,1,0.1,0.3,0.2,0.6,0,1,0,-1,0" for one in own]
+        (manual / f"{split}-annotations-bbox.csv").write_text("\n".join(boxes) + "\n")
+
+
+# Of each image who said what how surely; the third is a class that is not trainable.
+SAID = (
+    ("human", "/m/0108_09c", 1.0),
+    ("human", "/m/010dmf", 0.0),
+    ("human", "/m/0100nhbf", 1.0),
+    ("machine", "/m/010jjr", 0.7),
+    ("machine", "/m/010l12", 0.4),
+)
 WNIDS = ("n01440764", "n01443537")
 
 
-@pytest.mark.parametrize("name", ["imagenet2012", "lm1b", "c4/en"])
+@pytest.mark.parametrize("name", ["imagenet2012", "open_images_v4/200k", "lm1b", "c4/en"])
 def test_streamed_originals_become_files_that_load(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +309,8 @@ def test_streamed_originals_become_files_that_load(
         assert sorted(np.load(tmp_path / "imagenet2012" / "5.1.0" / "rows-2-train.npy")) == [
             row for row, one in enumerate(rows) if one["label"] % 2 == 0
         ]
+    elif name == "open_images_v4/200k":
+        check_open_images(rows)
     else:
         from tests.workloads import streamed
 
@@ -286,11 +319,36 @@ def test_streamed_originals_become_files_that_load(
         }
     assert prepare.main([users[0]]) == 0
     assert "already there" in capsys.readouterr().out
-    made = next(iter([*(tmp_path / name).rglob("*.model"), *(tmp_path / name).rglob("rows*")]))
-    before = made.read_bytes()
-    made.unlink()
-    assert prepare.main([name]) == 0
-    assert made.read_bytes() == before
+    for made in [*(tmp_path / name).rglob("*.model"), *(tmp_path / name).rglob("rows*")]:
+        before = made.read_bytes()
+        made.unlink()
+        assert prepare.main([name]) == 0
+        assert made.read_bytes() == before
+
+
+def check_open_images(rows: list[dict[str, Any]]) -> None:
+    """What TFDS and training read of ``write_open_images``."""
+    from workloads.datasets import streamed_images
+
+    names = {one["image/filename"].decode() for one in rows}
+    assert names == {f"{digit}{i:015x}.jpg" for i, digit in enumerate("0077aaff")}
+    for one in rows:
+        assert one["image"].shape == (400, 500, 3)
+        assert [*one["objects"]["confidence"]] == [10, 0, 10, 7, 4]
+        assert [*one["objects_trainable"]["confidence"]] == [10, 0, 7, 4]
+        np.testing.assert_allclose(one["bobjects"]["bbox"], [[0.2, 0.1, 0.6, 0.3]])
+        brightest = int(one["image"].mean((0, 1)).argmax())
+        assert brightest == int(one["image/filename"][1:16], 16) % 3
+    labels = streamed_images.load("open_images_v4").validation.labels
+    assert [[*np.flatnonzero(label)] for label in labels] == 4 * [trainable("/m/0108_09c", "/m/010jjr")]
+
+
+def trainable(*names: str) -> list[int]:
+    """The numbers of classes of Open Images."""
+    import tensorflow_datasets as tfds
+
+    lines = Path(tfds.core.tfds_path("object_detection/open_images_classes_trainable.txt")).read_text().split()
+    return sorted(lines.index(name) for name in names)
 
 
 def test_what_has_to_be_downloaded_by_hand_says_so_and_sizes_come_first(
@@ -304,9 +362,76 @@ def test_what_has_to_be_downloaded_by_hand_says_so_and_sizes_come_first(
     told = capsys.readouterr()
     assert told.out.startswith("open_images_v4/200k: 1,743,042 images, 607 GB to download, about 80.0 GB")
     assert "needs 767 GB of disk" in told.err
+    sparse(tmp_path / "downloads" / "manual" / "imagenet2012" / "ILSVRC2012_img_train.tar", 147_897_477_120)
+    assert prepare.main(["imagenet_half_images", "--data-dir", str(tmp_path)]) == 1
+    assert "needs 317 GB of disk besides the 148 GB that are there" in capsys.readouterr().err
+    (tmp_path / "downloads" / "manual" / "imagenet2012" / "ILSVRC2012_img_train.tar").unlink()
     monkeypatch.setitem(preparable._STREAMED_BYTES, "imagenet2012", (1000, 1000))
     assert prepare.main(["imagenet_half_images", "--data-dir", str(tmp_path)]) == 1
     assert "ILSVRC2012_img_train.tar is not there; register on image-net.org" in capsys.readouterr().err
+
+
+def sparse(file: Path, size: int) -> None:
+    """A file of zeros that takes no space."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "wb") as opened:
+        opened.truncate(size)
+
+
+def test_what_is_there_after_a_kill_needs_no_space_and_what_was_not_finished_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetched = tmp_path / "downloads" / "open_images_v4"
+    finished, unfinished = "open-image_train_0abc=.tar.gz", f"open-image_train_1def=.tar.gz.tmp.{'0a' * 16}"
+    sparse(fetched / finished, 500_000_000_000)
+    (fetched / f"{finished}.INFO").write_text("{}")
+    sparse(fetched / unfinished / "train_1.tar.gz", 10_000_000_000)
+    half = tmp_path / "open_images_v4" / "200k" / "incomplete.AB12CD_2.0.0"
+    sparse(half / "open_images_v4-train.array_record", 20_000_000_000)
+    others = [fetched / "notes.tmp.old", half.with_name("incomplete.AB12CD_1.0.0"), tmp_path / "downloads" / "lm1b"]
+    for other in others:
+        other.mkdir()
+    free = prepare.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=266 * 10**9))
+    assert prepare.main(["open_images_v4", "--data-dir", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "needs 267 GB of disk besides the 500 GB that are there and" in told and told.count("\n") == 1
+    assert (fetched / finished).exists() and all(other.exists() for other in others)
+    assert not half.exists() and not (fetched / unfinished).exists()
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda folder: free._replace(free=267 * 10**9))
+    monkeypatch.setattr(prepare, "_write", lambda what, within, manual: prepare._fail("writes"))
+    assert prepare.main(["open_images_v4", "--data-dir", str(tmp_path)]) == 1
+    assert "error: writes" in capsys.readouterr().err
+
+
+def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from workloads.datasets import downloads
+
+    half = tmp_path / "mnist" / "incomplete.AB12CD_3.0.1"
+    half.mkdir(parents=True)
+    with downloads.alone("mnist", tmp_path) as is_alone:
+        assert is_alone
+        assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
+    assert "mnist could not be prepared: another process prepares it in " in capsys.readouterr().err
+    assert half.exists()
+
+
+def test_a_download_that_failed_leaves_nothing_after_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import requests
+    from tensorflow_datasets.core.download import downloader
+
+    def refuse(url: str, **options: Any) -> None:
+        raise requests.ConnectionError("refused", request=requests.Request("GET", url).prepare())
+
+    fetched, found = tmp_path / "downloads" / "cifar10", []
+    monkeypatch.setattr(downloader, "_open_url", refuse)
+    for _ in range(2):
+        assert prepare.main(["cifar10", "--data-dir", str(tmp_path)]) == 1
+        found.append([path.name for path in fetched.iterdir()])
+    assert len(found[0]) == len(found[1]) == 1 and found[0] != found[1]
+    assert capsys.readouterr().err.count("could not be prepared") == 2
 
 
 def test_images_of_open_images_are_made_smaller() -> None:

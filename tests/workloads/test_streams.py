@@ -273,6 +273,11 @@ def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch:
         BadInput, match=r"rows-2-train.npy is not there yet; run python -m workloads.prepare imagenet2012"
     ):
         registry.DATASETS["imagenet_half_classes"].check()
+    np.save(streamed_images.rows_file(place, 2, "train"), np.arange(27))
+    with pytest.raises(
+        BadInput, match=r"\A\S*rows-2-train.npy names 27 examples of train, not 28; delete it and run .*"
+    ):
+        registry.DATASETS["imagenet_half_classes"].load()
     of = streamed_images.SOURCES["imagenet"]
     monkeypatch.setitem(streamed_images.SOURCES, "imagenet", of._replace(validation_examples=20))
     with pytest.raises(BadInput, match=r"holds 57 examples of train, not 1281167"):

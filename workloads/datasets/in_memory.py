@@ -3,7 +3,9 @@
 import functools
 import gzip
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +44,54 @@ def digits() -> Splits:
         validation=Examples(inputs[:VALIDATION_EXAMPLES], labels[:VALIDATION_EXAMPLES]),
         test=None,
     )
+
+
+class Subset(NamedTuple):
+    """A part of ``digits``, as Shallue et al. (2018) train on parts of MNIST and ImageNet.
+
+    Attributes:
+      train_examples: the first so many training images of the classes.
+      validation_examples: all of them.
+      classes: the digits there are; labels count them.
+    """
+
+    train_examples: int
+    validation_examples: int = VALIDATION_EXAMPLES
+    classes: tuple[int, ...] = tuple(range(10))
+
+
+SUBSETS: dict[str, Subset] = {
+    **{f"digits_{count}": Subset(count) for count in (1411, 705, 352, 176)},
+    "digits_even": Subset(699, 192, (0, 2, 4, 6, 8)),
+}
+
+
+def subset(name: str) -> Splits:
+    """The images of one of SUBSETS."""
+    of = SUBSETS[name]
+    train, validation, _ = digits()
+    assert train is not None
+    first = Examples(*(array[: of.train_examples] for array in _only(train, of.classes)))
+    return Splits(first, _only(validation, of.classes), None)
+
+
+def _only(examples: Examples, classes: Sequence[int]) -> Examples:
+    chosen = np.isin(examples.labels, classes)
+    labels = np.searchsorted(classes, examples.labels[chosen]).astype(np.int32)
+    return Examples(examples.inputs[chosen], labels)
+
+
+def subset_shapes(name: str) -> Splits:
+    """The shapes of what ``subset`` gives."""
+    of = SUBSETS[name]
+    image, label = ArrayShape((8, 8, 1), np.dtype(np.float32)), ArrayShape((), np.dtype(np.int32))
+    return workload.shapes((of.train_examples, of.validation_examples, None), image, label)
+
+
+@functools.cache
+def subset_version(name: str) -> str:
+    """The version of the images and their split."""
+    return content(subset(name))
 
 
 TAGS = {"loop": (0, 4, 6, 8, 9), "odd": (1, 3, 5, 7, 9), "above four": (5, 6, 7, 8, 9), "prime": (2, 3, 5, 7)}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from results import durable
+from results.bad_input import BadInput
 from workloads import streams, workload
 from workloads.datasets import array_records, jpeg, tfds_records
 from workloads.streams import Draws, Source, Stream
@@ -59,6 +60,7 @@ def load(name: str) -> Splits:
     check(name)
     of = SOURCES[name]
     array_records.check_count(of.files, folder(name), "train", of.train_examples)
+    _check_rows(of, folder(name))
     found = streams.decoded(source(name, folder(name), "validation"), of.validation_examples)
     return Splits(train=None, validation=found, test=None)
 
@@ -92,8 +94,8 @@ def check(name: str, within: Path | None = None) -> None:
     """Raises BadInput unless all files are there; looks at their names alone."""
     of = SOURCES[name]
     array_records.check(of.files, folder(name, within), SPLITS)
-    if of.every > 1:
-        array_records.check_file(of.files, rows_file(folder(name, within), of.every, "train"))
+    for split in SPLITS if of.every > 1 else ():
+        array_records.check_file(of.files, rows_file(folder(name, within), of.every, split))
 
 
 def source(name: str, place: Path, split: str) -> Source:
@@ -121,6 +123,19 @@ def write_rows(place: Path, name: str) -> None:
             labels = (tfds_records.features(records[row])["label"].int64_list.value[0] for row in range(len(records)))
             rows = [row for row, label in enumerate(labels) if label % of.every == 0]
             durable.replace(file, _npy(np.asarray(rows, np.int64)))
+
+
+def _check_rows(of: StreamedImages, place: Path) -> None:
+    """Raises BadInput if the files of ``write_rows`` name fewer records than are wanted."""
+    wanted = {"train": of.train_examples, "validation": of.validation_examples}
+    for split in SPLITS if of.every > 1 else ():
+        file = rows_file(place, of.every, split)
+        count = len(np.load(file, mmap_mode="r"))
+        if count < wanted[split]:
+            raise BadInput(
+                f"{file} names {count} examples of {split}, not {wanted[split]}; delete it and run python -m "
+                f"workloads.prepare {of.files}"
+            )
 
 
 def _npy(array: np.ndarray) -> bytes:
