@@ -73,6 +73,7 @@ def _sweep(request: "Request") -> int:
         return 0
     planning.make_ready(request, to_run, say)
     _ask(request, missing)
+    planning.record(request, to_run)
     already = f"; {stored:,} trials are stored already" if stored else ""
     say(f"{number_of(len(to_run), 'study')}, {number_of(sum(missing.values()), 'trial')} to run{already}")
     from sweeps.launchers.launcher import WorkerLost
@@ -110,7 +111,7 @@ def _ask(request: "Request", missing: Mapping[str, int]) -> None:
     from results.bad_input import BadInput
     from sweeps import costs
 
-    predicted = costs.of_sweep(request, missing)
+    predicted = costs.of_sweep(request, missing, say)
     if predicted is not None and predicted.middle > 3600 * most:
         hours = f"{predicted.low / 3600:.2g} – {predicted.high / 3600:.2g}"
         raise BadInput(
