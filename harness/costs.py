@@ -220,7 +220,9 @@ def _told(asked: Collection[Question], say: Callable[[str], None]) -> Callable[[
     """Says what a process is asked; gives what takes how many answers there are, and says so now and then."""
     what = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
-    say(f"compiling {what} for {topologies}, which may take minutes each" if topologies else f"counting {what}")
+    each = " each" if len(asked) > 1 else ""
+    counting = f"counting {what}"
+    say(f"compiling {what} for {topologies}, which may take minutes{each}" if topologies else counting)
     last = time.monotonic()
 
     def told(count: int) -> None:
