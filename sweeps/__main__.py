@@ -113,10 +113,10 @@ def _ask(request: "Request", missing: Mapping[str, int]) -> None:
 
     predicted = costs.of_sweep(request, missing, say)
     if predicted is not None and predicted.middle > 3600 * most:
-        hours = f"{predicted.low / 3600:.2g} – {predicted.high / 3600:.2g}"
         raise BadInput(
-            f"this sweep is predicted to take {hours} device-hours, and ask_above_device_hours={most:g}; add "
-            f"yes=true to begin it, and see what each study costs by the same words after `python -m sweeps.plan`"
+            f"this sweep is predicted to take {costs.hours(predicted)} device-hours, and "
+            f"ask_above_device_hours={most:g}; add yes=true to begin it, and see what each study costs by the same "
+            f"words after `python -m sweeps.plan`"
         )
 
 

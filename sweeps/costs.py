@@ -119,6 +119,12 @@ class StudyCost(NamedTuple):
         return self.counts.least_bytes <= self.machine_bytes
 
 
+def hours(seconds: Seconds) -> str:
+    """The range of predicted seconds in hours, as texts have it."""
+    ends = (float(f"{each / 3600:.2g}") for each in (seconds.low, seconds.high))
+    return " – ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2g}" for each in ends)
+
+
 def here() -> Device:
     """The devices of this machine."""
     backend, _ = processors.accelerators()

@@ -290,6 +290,8 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
     if cost is None:
         return [""] * (7 if asked else 5)
+    from sweeps.costs import hours
+
     counts, verdict = cost.counts, cost.verdict
     memory = _size(verdict.needed_bytes) if verdict and verdict.needed_bytes else ""
     if not asked and counts:
@@ -302,7 +304,7 @@ def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
         *([_verdict_text(cost), division] if asked else []),
         f"{'' if cost.from_store else '≤ '}{cost.steps:,.0f}",
         f"{step.low:.2g} – {step.high:.2g}" if step else "",
-        f"{cost.device_seconds.low / 3600:.2g} – {cost.device_seconds.high / 3600:.2g}" if cost.device_seconds else "",
+        hours(cost.device_seconds) if cost.device_seconds else "",
     ]
 
 
@@ -313,7 +315,7 @@ def _size(count: float) -> str:
 def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
     """Lines about the whole sweep, for which the compiler had so many seconds."""
     from harness.predictions import NOTHING
-    from sweeps.costs import ENDED, TIMEOUT_SECONDS
+    from sweeps.costs import ENDED, TIMEOUT_SECONDS, hours
 
     lines = []
     known = [cost for cost in costs if cost.device_seconds is not None]
@@ -322,14 +324,13 @@ def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
         for cost in known:
             assert cost.device_seconds is not None
             total = total.plus(cost.device_seconds)
-        low, high = (f"{each / 3600:.2g}" for each in total[1:])
         lengths = "at most, as trials are taken to go on to their budgets"
         if any(cost.from_store for cost in known):
             lengths = "by how far the store's trials came" + (
                 "" if all(c.from_store for c in known) else ", or budgets"
             )
         devices = sorted({cost.device.kind for cost in known})
-        lines.append(f"predicted: {low} – {high} device-hours of {', '.join(devices)} ({lengths})")
+        lines.append(f"predicted: {hours(total)} device-hours of {', '.join(devices)} ({lengths})")
         lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
     reasons: dict[str, int] = {}
     for cost in costs:
@@ -360,12 +361,11 @@ def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
     for cost in costs:
         verdict, counts, excess = cost.verdict, cost.counts, _excess(cost)
         if cost.fits is False and verdict is not None:
-            needed = ""
+            why = verdict.why.rstrip(".") or _verdict_text(cost)
             if excess is not None and verdict.needed_bytes and verdict.device_bytes:
-                needed = f"; with its arguments it needs {_size(verdict.needed_bytes)} of {_size(verdict.device_bytes)}"
-            lines.append(
-                f"{cost.study.name} does not fit ({verdict.how}): {verdict.why or _verdict_text(cost)}{needed}"
-            )
+                needed, there = _size(verdict.needed_bytes), _size(verdict.device_bytes)
+                why += f"; with its arguments it needs {needed}, and {there} are there"
+            lines.append(f"{cost.study.name} does not fit ({verdict.how}): {why}")
         elif cost.fits is False and counts is not None and cost.machine_bytes:
             there = _size(cost.machine_bytes)
             lines.append(

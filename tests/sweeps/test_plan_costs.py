@@ -175,7 +175,7 @@ def test_what_does_not_fit_ends_with_1_and_says_by_how_much(
     assert plan.main(words) == exit_codes.FAILED
     printed = capsys.readouterr().out
     assert "too large by 4.0 GiB" in printed and "fits" in printed
-    assert "with its arguments it needs 18.90 GiB of 14.90 GiB" in printed
+    assert "with its arguments it needs 18.90 GiB, and 14.90 GiB are there" in printed
     assert printed.count("32 × 1 × 1") == 2  # lanes, shards and microbatches
     assert "4 of 8 devices have nothing to do" in printed and "lanes=1 shards=8" in printed
     assert plan.main([*words, "--json"]) == exit_codes.FAILED
