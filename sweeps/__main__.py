@@ -114,7 +114,7 @@ def _ask(request: "Request", missing: Mapping[str, int]) -> None:
     predicted = costs.of_sweep(request, missing, say)
     if predicted is not None and predicted.middle > 3600 * most:
         raise BadInput(
-            f"this sweep is predicted to take {costs.hours(predicted)} device-hours, and "
+            f"this sweep is predicted to take {costs.span(predicted, 3600)} device-hours, and "
             f"ask_above_device_hours={most:g}; add yes=true to begin it, and see what each study costs by the same "
             f"words after `python -m sweeps.plan`"
         )

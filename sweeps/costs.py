@@ -119,9 +119,9 @@ class StudyCost(NamedTuple):
         return self.counts.least_bytes <= self.machine_bytes
 
 
-def hours(seconds: Seconds) -> str:
-    """The range of predicted seconds in hours, as texts have it."""
-    ends = (float(f"{each / 3600:.2g}") for each in (seconds.low, seconds.high))
+def span(of: Seconds, unit: float = 1.0) -> str:
+    """The range of predicted seconds as texts have it, in a unit of so many seconds."""
+    ends = (float(f"{each / unit:.2g}") for each in (of.low, of.high))
     return " – ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2g}" for each in ends)
 
 

@@ -290,7 +290,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
     if cost is None:
         return [""] * (7 if asked else 5)
-    from sweeps.costs import hours
+    from sweeps.costs import span
 
     counts, verdict = cost.counts, cost.verdict
     memory = _size(verdict.needed_bytes) if verdict and verdict.needed_bytes else ""
@@ -303,8 +303,8 @@ def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
         memory,
         *([_verdict_text(cost), division] if asked else []),
         f"{'' if cost.from_store else '≤ '}{cost.steps:,.0f}",
-        f"{step.low:.2g} – {step.high:.2g}" if step else "",
-        hours(cost.device_seconds) if cost.device_seconds else "",
+        span(step) if step else "",
+        span(cost.device_seconds, 3600) if cost.device_seconds else "",
     ]
 
 
@@ -315,7 +315,7 @@ def _size(count: float) -> str:
 def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
     """Lines about the whole sweep, for which the compiler had so many seconds."""
     from harness.predictions import NOTHING
-    from sweeps.costs import ENDED, TIMEOUT_SECONDS, hours
+    from sweeps.costs import ENDED, TIMEOUT_SECONDS, span
 
     lines = []
     known = [cost for cost in costs if cost.device_seconds is not None]
@@ -330,7 +330,7 @@ def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
                 "" if all(c.from_store for c in known) else ", or budgets"
             )
         devices = sorted({cost.device.kind for cost in known})
-        lines.append(f"predicted: {hours(total)} device-hours of {', '.join(devices)} ({lengths})")
+        lines.append(f"predicted: {span(total, 3600)} device-hours of {', '.join(devices)} ({lengths})")
         lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
     reasons: dict[str, int] = {}
     for cost in costs:
