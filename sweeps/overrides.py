@@ -22,7 +22,7 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 # Keys whose values are texts of any letters: files, meshes and layouts.
 _TEXTS = ("ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that need no quotes
-MANY, NEAR = 12, 0.5  # names of a group that are not listed in a line, and how like a word one is that it may mean
+MANY = 12  # names of a group that are not listed in a line
 DRY_RUN = "--dry-run"
 FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
 
@@ -193,10 +193,9 @@ def check(override: Override) -> None:
 
 def _check_named(what: str, word: str, known: Sequence[str]) -> None:
     """Raises BadInput for the name of no file, with the few that are nearest to it where there are many."""
-    if word not in known and len(known) > MANY and (close := difflib.get_close_matches(word, known, 3, NEAR)):
-        raise BadInput(f"unknown {what} {word!r}; did you mean {' or '.join(map(repr, close))}?")
-    if word not in known and len(known) > MANY:
-        raise BadInput(f"unknown {what} {word!r}; `python -m sweeps --help` lists all {len(known)}")
+    if word not in known and len(known) > MANY and not difflib.get_close_matches(word, known, 1, 0.5):
+        few = ", ".join(difflib.get_close_matches(word, known, 3, 0.0))
+        raise BadInput(f"unknown {what} {word!r}; the nearest are {few}, and `python -m sweeps --help` lists all")
     check_choice(what, word, known)
 
 

@@ -263,7 +263,7 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["topology=v5e:2x2x2"], "write its chips along two directions, such as v5e:2x2"),
         (["topology=v4:2x2"], "write its chips along three directions, such as v4:2x2x1"),
         (["topology=v9:2x2"], "unknown version of TPUs 'v9'"),
-        (["+experiment=nosuch/quickstrat"], "did you mean"),
+        (["+experiment=zzzz"], "the nearest are"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
