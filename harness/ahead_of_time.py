@@ -58,7 +58,7 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
 
     Args:
       topology: such as v5e:2x2.
-      shape: sizes of its axes; one may be None, which takes the rest.
+      shape: sizes of its axes; one may be None, which takes the rest. Of fewer devices than there are the first.
 
     Raises:
       BadInput: there is no such topology, or no compiler for it.
@@ -66,7 +66,7 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
     devices = np.array(sorted(topologies.devices(topology), key=lambda device: (device.process_index, device.id)))
     known = math.prod(size for size in shape.values() if size is not None)
     sizes = [size if size is not None else len(devices) // known for size in shape.values()]
-    return Mesh(devices.reshape(sizes), tuple(shape), axis_types=(AxisType.Auto,) * len(sizes))
+    return Mesh(devices[: math.prod(sizes)].reshape(sizes), tuple(shape), axis_types=(AxisType.Auto,) * len(sizes))
 
 
 def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Made:

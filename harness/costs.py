@@ -14,13 +14,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.settings import Settings
 from results import durable
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from workloads import caches
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = "from harness import costing; costing.main()"
 REFUSED = "refused"  # the key of why there is no answer
 OURS = ("harness", "workloads")  # whose code decides what a study costs
+QUIET_SECONDS = 5.0  # between lines that say how far a process is
 
 
 class Work(NamedTuple):
@@ -47,16 +50,18 @@ class Work(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What is counted of a study from shapes alone.
+    """What is counted of a study from shapes alone: always of one device's share, of so many that share a step.
 
     Attributes:
-      step: work of a step of one trial on one device.
+      step: work of a step of one trial, the share of one device.
       evaluation: likewise, of an evaluation.
-      parameters: numbers that are trained.
-      held_bytes: that a device holds at most, about: one trial's part of a batch with everything that is kept.
+      parameters: numbers that are trained, of all devices.
+      held_bytes: that a device holds at most, about: one trial's share of a batch with everything that is kept.
       equations: operations in the text of all programs, which decides how long they compile.
-      devices: that a study runs on.
+      devices: that share a step. Nothing here is to be divided by them once more.
       precision: of its products, float32 or bfloat16.
+      least_bytes: that a device holds, about, where it takes its share in as many parts as there can be.
+      sums: whether devices that share a step sum the gradients of all parameters.
     """
 
     step: Work
@@ -66,6 +71,8 @@ class Counts(NamedTuple):
     equations: int
     devices: int
     precision: str
+    least_bytes: float
+    sums: bool = False
 
 
 class Exchange(NamedTuple):
@@ -88,6 +95,9 @@ class Verdict(NamedTuple):
       exchanges: of a step.
       unknown_loops: whose turns the compiler does not know, counted once: those over steps.
       cycles: of a step by the compiler's schedule, weighted by the turns of loops; None where it tells none.
+      lanes: trials that a device takes along.
+      shards: devices that share a step, as the engine would divide it.
+      microbatches: parts in which a device takes its share, one by one.
       device_kind: as JAX calls it.
       devices: of the slice.
       how: the lanes and the division that this is of, in words.
@@ -104,6 +114,8 @@ class Verdict(NamedTuple):
     unknown_loops: int = 0
     cycles: float | None = None
     lanes: int = 1
+    shards: int = 1
+    microbatches: int = 1
     device_kind: str = ""
     devices: int = 0
     how: str = ""
@@ -175,7 +187,7 @@ def ask(
     Args:
       questions: of one topology.
       timeout_seconds: of all together; None: no limit.
-      say: takes a line for the user before a process is started that may take long.
+      say: takes lines for the user: when a process is started that may take long, and how far it is.
       refuses: whether what cannot be is an error; else the answer to it is ``REFUSED`` and why.
 
     Raises:
@@ -193,10 +205,8 @@ def ask(
         else:
             answers[key] = known
     if asked:
-        topologies = {question.topology for question in asked.values()} - {None}
-        if topologies:
-            say(f"compiling {len(asked)} programs for {', '.join(map(str, topologies))}, which may take minutes each")
-        for key, own in zip(asked, _process(list(asked.values()), timeout_seconds), strict=False):
+        told = _told(asked.values(), say)
+        for key, own in zip(asked, _process(list(asked.values()), timeout_seconds, told), strict=False):
             answers[key] = own
             if REFUSED not in own:  # which may be mended without a change of ours
                 _write(cache, key, own)
@@ -204,6 +214,24 @@ def ask(
         if answer is not None and REFUSED in answer:
             raise BadInput(answer[REFUSED])
     return [answers.get(key) for key in keys]
+
+
+def _told(asked: Collection[Question], say: Callable[[str], None]) -> Callable[[int], None]:
+    """Says what a process is asked; gives what takes how many answers there are, and says so now and then."""
+    what = number_of(len(asked), "program")
+    topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
+    each = " each" if len(asked) > 1 else ""
+    counting = f"counting {what}"
+    say(f"compiling {what} for {topologies}, which may take minutes{each}" if topologies else counting)
+    last = time.monotonic()
+
+    def told(count: int) -> None:
+        nonlocal last
+        if count < len(asked) and time.monotonic() - last > QUIET_SECONDS:
+            last = time.monotonic()
+            say(f"{count:,} of {what} {'compiled' if topologies else 'counted'}")
+
+    return told
 
 
 def _cache() -> Path | None:
@@ -232,38 +260,58 @@ def _write(cache: Path | None, key: str, answer: Mapping[str, Any]) -> None:
             durable.create(cache / f"{key}.json", json.dumps(answer).encode())
 
 
-def _process(questions: Sequence[Question], timeout_seconds: float | None) -> list[dict[str, Any]]:
-    """What a process answers, in order; fewer than there are questions where it did not end in time."""
-    with tempfile.TemporaryDirectory() as folder:
+def _process(
+    questions: Sequence[Question], timeout_seconds: float | None, told: Callable[[int], None]
+) -> list[dict[str, Any]]:
+    """What a process answers, in order; fewer than there are questions where it did not end in time.
+
+    ``told`` is called with the number of answers after each.
+    """
+    late = threading.Event()
+    answers = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         environment = os.environ | {
             "JAX_PLATFORMS": "cpu",  # devices are none of its business
-            "TMPDIR": folder,  # where libtpu keeps a lock
+            "TMPDIR": name,  # where libtpu keeps a lock
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         }
-        asked = "".join(f"{json.dumps(question.json())}\n" for question in questions)
-        process = subprocess.Popen(
-            [sys.executable, *(f"-W{each}" for each in sys.warnoptions), "-P", "-c", PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            start_new_session=True,
-        )
-        late = False
-        try:
-            out, errors = process.communicate(asked, timeout_seconds)
-        except subprocess.TimeoutExpired:
-            late = True
+        (folder / "asked").write_text("".join(f"{json.dumps(question.json())}\n" for question in questions))
+        with (folder / "asked").open() as asked, (folder / "errors").open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, *(f"-W{each}" for each in sys.warnoptions), "-P", "-c", PROGRAM],
+                stdin=asked,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
+                start_new_session=True,
+            )
+
+        def end() -> None:
+            late.set()
             _end(process)
-            out, errors = process.communicate()
+
+        timer = threading.Timer(timeout_seconds or 0.0, end)
+        timer.daemon = True
+        if timeout_seconds is not None:
+            timer.start()
+        try:
+            assert process.stdout is not None
+            with process.stdout:
+                for line in process.stdout:
+                    if line.startswith("{") and line.endswith("}\n"):
+                        answers.append(json.loads(line))
+                        told(len(answers))
+            process.wait()
         except BaseException:
             _end(process)
             process.wait()
             raise
-    answers = [json.loads(line) for line in out.splitlines() if line.startswith("{") and line.endswith("}")]
-    if not late and len(answers) < len(questions):
-        last = (errors.strip().splitlines() or ["it said nothing"])[-1]
+        finally:
+            timer.cancel()
+        last = ((folder / "errors").read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+    if not late.is_set() and len(answers) < len(questions):
         raise Unanswered(f"the process that counts ended with {process.returncode}: {last[:300]}")
     return answers
 

@@ -10,7 +10,7 @@ from jax.sharding import AbstractMesh, AxisType
 
 from harness import ahead_of_time, work
 from harness.costs import Counts, Exchange, Verdict, Work
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.plans.factorization import Factorization
 from workloads import registry
 from workloads.factorization import outline, prepared
@@ -28,14 +28,16 @@ def counts(study: Factorization, source: Mapping[str, Any] | None) -> Counts:
     als = study if study.kernel == "xla" else _of_xla(study)
     programs = {name: jax.make_jaxpr(call)(*given) for name, (call, given) in outline.calls(of, mesh, als).items()}
     halves = [work.of(programs[name]) for name in HALVES]
+    held = max(work.held_bytes(each) for each in programs.values())
     return Counts(
         step=Work(*map(sum, zip(*halves, strict=True))),
         evaluation=work.of(programs["objective"]),
         parameters=sum(of.sizes) * study.dim,
-        held_bytes=max(work.held_bytes(each) for each in programs.values()),
+        held_bytes=held,
         equations=sum(map(work.equations, programs.values())),
         devices=study.cores,
         precision=study.solver_dtype,
+        least_bytes=held,
     )
 
 
@@ -44,10 +46,14 @@ def _of_xla(study: Factorization) -> Factorization:
 
 
 def verdict(study: Factorization, source: Mapping[str, Any] | None, topology: str) -> Verdict:
-    """What the compiler for a topology says of both halves of an epoch: of memory that which needs more."""
-    on = ahead_of_time.mesh(topology, {AXIS: None})
-    if on.devices.size != study.cores:
-        raise BadInput(f"cores={study.cores}: topology={topology} has {on.devices.size}; take cores={on.devices.size}")
+    """What the compiler for a topology says of both halves of an epoch: of memory that which needs more.
+
+    A study of fewer cores than the slice has devices has the first of them, and the others have nothing to do.
+    """
+    there = ahead_of_time.mesh(topology, {AXIS: None}).devices.size
+    if study.cores > there:
+        raise BadInput(f"cores={study.cores}: topology={topology} has {there}; take cores={there} at most")
+    on = ahead_of_time.mesh(topology, {AXIS: study.cores})
     als = _of_xla(study)
     of = outline.outline(_size(study, source), study.cores, als)
     programs = outline.calls(of, on, als)
@@ -59,8 +65,8 @@ def verdict(study: Factorization, source: Mapping[str, Any] | None, topology: st
             on,
             beside=_beside(programs, name),
             lanes=1,
-            how=f"{name} on {study.cores} cores, {'all_to_all' if of.work[0].sends else 'all_gather'}",
-        )
+            how=f"{name} on {number_of(study.cores, 'core')}, {'all_to_all' if of.work[0].sends else 'all_gather'}",
+        )._replace(devices=there, shards=study.cores)
         found = own if found is None else _both(found, own)
         if not own.fits:
             return found

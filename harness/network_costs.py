@@ -20,11 +20,12 @@ from results.plans.batch_study import BatchStudy
 from workloads.workload import DATA, Examples, Workload
 
 IMPOSSIBLE = 1.5  # times the memory that there is: where no compiler makes the arrays of a step fit
+LARGE = 2**30  # bytes of a device
 MOST_TRIED = 4  # divisions that are compiled, beside the last one
 
 
 def counts(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settings) -> Counts:
-    """What is counted of a study; a step is that of one trial on one of the devices that share its batch."""
+    """What is counted of a study, of one of the devices that share its batch."""
     key = programs_key(study)
     workload = programs.workload_of(key, source)
     shards, microbatches = settings.shards or 1, settings.microbatches or 1
@@ -32,15 +33,29 @@ def counts(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settin
     stepped = step_jaxpr(workload, share, microbatches)
     evaluated = _evaluation(key._replace(batch_size=0), json.dumps(source), shards)
     carry, *_ = one_lane(workload)
+    held = max(work.held_bytes(stepped), evaluated.held_bytes)
     return Counts(
         step=work.of(stepped),
         evaluation=evaluated.work,
         parameters=sum(leaf.size for leaf in jax.tree.leaves(carry.params)),
-        held_bytes=max(work.held_bytes(stepped), evaluated.held_bytes),
+        held_bytes=held,
         equations=work.equations(stepped) + evaluated.equations,
         devices=shards,
         precision=study.precision,
+        least_bytes=_least_bytes(workload, share, settings, held),
+        sums=True,
     )
+
+
+def _least_bytes(workload: Workload, share: int, settings: Settings, held: float) -> float:
+    """Bytes that a device holds, about, where its share is taken in parts of as few examples as there can be.
+
+    Small networks hold little whatever their parts are, and are not looked at once more.
+    """
+    fewest = min(share, workload.group)
+    if held < LARGE or settings.microbatches is not None or fewest == share:
+        return held
+    return min(held, work.held_bytes(step_jaxpr(workload, share // fewest * fewest, share // fewest)))
 
 
 class _Evaluation(NamedTuple):
@@ -141,7 +156,8 @@ def verdict(study: BatchStudy, source: Mapping[str, Any] | None, settings: Setti
         how = f"{lanes} lanes × {division.shards} shards × {division.microbatches} microbatches"
         seconds = made.processor_seconds + (found.processor_seconds if found else 0.0)
         found = ahead_of_time.verdict(made, on, beside=work.device_bytes(of.splits), lanes=of_device, how=how)
-        found, tried = found._replace(processor_seconds=seconds), tried + 1
+        found = found._replace(shards=division.shards, microbatches=division.microbatches, processor_seconds=seconds)
+        tried += 1
         if found.fits:
             return found
         per_share = (found.needed_bytes or 0.0) / share

@@ -1,8 +1,8 @@
 """Predictions: seconds from work and the rates of a device, always with a range, and always called predicted.
 
 A program takes the sum of the seconds of its products, of its traffic with memory and of its operations, as nothing is
-taken to overlap. Rates of a kind of device come from measured runs (``calibrated``), else from a probe of it
-(``harness.probe``), else from tables. Reads no clock and no disk, and imports no JAX.
+taken to overlap. Rates of a kind of device are those of tables, ``scaled`` by measured runs, else by the steps of a
+probe (``harness.probe``). Reads no clock and no disk, and imports no JAX.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from harness.costs import Work
 from harness.layout_costs import HARDWARE
 
-PREDICTOR = "1"  # counts the versions of what follows; ratios to measurements are of one of them
+PREDICTOR = "2"  # counts the versions of what follows; ratios to measurements are of one of them
 FEWEST = 3  # measurements that show how far a prediction may be off
 NORMAL_90 = 1.645  # standard deviations that 90 % of a normal distribution lie within
 
@@ -60,7 +60,7 @@ class Seconds(NamedTuple):
 NOTHING = Seconds(0.0, 0.0, 0.0)
 # A core of a server's processor: what fits the steps of results/published best, measured on AMD EPYC. Processors differ
 # by twice, and programs on one of them by twice.
-CPU = Rates(4.4e10, 5.9e9, 4.7e-8, 1.5e-4, 2.5e-3, 5.0, "typical of a processor's core")
+CPU = Rates(4.4e10, 5.9e9, 4.7e-8, 1.5e-4, 2.5e-3, 5.0, "rates of a typical processor core")
 STARTING = 400  # operations that compile in the time that a process takes for its first program, about
 # How JAX calls devices, and their rows in the table of hardware.
 _KINDS = (
@@ -75,8 +75,9 @@ _KINDS = (
     (r"H100", "h100"),
 )
 _TPU_PASSES, _GPU_PASSES = 6, 15  # of products of float32 in full, over those of bfloat16
-_REACHED = (0.35, 0.6)  # of a table's peaks, of products and of memory: what programs that are not tuned come to
+REACHED = (0.35, 0.6)  # of a table's peaks, of products and of memory: what programs that are not tuned come to
 _LATENCY = {"tpu": 1e-6, "gpu": 4e-6}  # of an operation
+CALL_SECONDS = 1e-3  # that the host of an accelerator takes for a call
 
 
 def hardware_of(device_kind: str) -> str | None:
@@ -94,12 +95,12 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     found = HARDWARE[row]
     passes = 1 if precision == "bfloat16" else _TPU_PASSES if backend == "tpu" else _GPU_PASSES
     return Rates(
-        _REACHED[0] * found.flops / passes,
-        _REACHED[1] * found.memory_bandwidth,
+        REACHED[0] * found.flops / passes,
+        REACHED[1] * found.memory_bandwidth,
         _LATENCY[backend],
-        1e-3,
-        2.5e-3,
-        5.0,
+        CALL_SECONDS,
+        CPU.equation_seconds,
+        CPU.factor,
         f"tables ({found.source})",
     )
 
@@ -156,13 +157,13 @@ def calibration(ratios: Sequence[float]) -> Calibration | None:
     return Calibration(math.exp(middle), max(1.25, math.exp(wider)), len(logs))
 
 
-def scaled(at: Rates, by: Calibration) -> Rates:
-    """Rates that agree with measurements on average."""
+def scaled(at: Rates, by: Calibration, source: str | None = None) -> Rates:
+    """Rates that agree with measurements on average; ``source`` is where these are from, in words."""
     return at._replace(
         flops=at.flops / by.scale,
         bytes=at.bytes / by.scale,
         operation_seconds=at.operation_seconds * by.scale,
         call_seconds=at.call_seconds * by.scale,
         factor=by.factor,
-        source=f"scaled by {by.scale:.2g} from {by.runs} measured here, spread × ÷ {by.factor:.2g}",
+        source=source or f"tables, scaled by {by.scale:.2g} from {by.runs} measured here, spread × ÷ {by.factor:.2g}",
     )

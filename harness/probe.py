@@ -1,8 +1,9 @@
-"""python -m harness.probe: measures how fast a device of this machine is, and keeps that for predictions.
+"""python -m harness.probe: measures how fast a device of this machine is, and keeps what predictions read of it.
 
-Products of matrices of several sizes, traffic with memory, gathers, operations that are too small to take any time of
-their own, programs that do nothing; and, with several devices, sums over all and exchanges between all. On a CPU it is
-one physical core, as a study has.
+Predictions read what some small networks took to compile and to train, products of bfloat16 over those of float32, and
+with several devices sums over all. Of a device that is in no table they read products, memory and operations as well.
+Gathers, programs that do nothing and exchanges between all devices are printed, not kept. On a CPU it is one physical
+core, as a study has.
 """
 
 import contextlib
@@ -18,6 +19,8 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
     command_line.run("harness.probe")
 
 from harness import processors
+from harness.costs import Work
+from results.plans.batch_study import BatchStudy
 
 # Sizes m × k × n of products; those of tests are others.
 PRODUCTS = (
@@ -33,6 +36,17 @@ PRODUCTS = (
 )
 LARGEST_FLOPS = {"cpu": 5e9, "gpu": 2e14, "tpu": 2e14}  # of a product: the others take too long
 VECTORS = (1 << 14, 1 << 18, 1 << 22, 1 << 25)  # numbers that are read and written
+# Networks that are trained, none of them that of a task: data set, model, its options, optimizer, examples.
+NETWORKS: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
+    ("digits", "fully_connected", {"widths": [32]}, "sgd", 4),
+    ("digits", "fully_connected", {"widths": [128]}, "momentum", 32),
+    ("digits", "fully_connected", {"widths": [256, 128]}, "sgd", 128),
+    ("digits", "simple_cnn", {"channels": [4, 8], "width": 16}, "sgd", 16),
+    ("digits", "simple_cnn", {"channels": [16, 16], "width": 64}, "momentum", 64),
+    ("pydoc", "lstm", {"d_model": 24}, "momentum", 8),
+    ("pydoc", "transformer", {"layers": 1, "d_model": 64, "heads": 4}, "sgd", 16),
+)
+STEPS = 1000  # of each, with an evaluation whenever there are a tenth more, as small sweeps have them
 CHAIN = 2000  # steps that take no time of their own
 LEAST_SECONDS = 0.02  # that is timed at once
 ROUNDS = 5  # of which the fastest counts, as whatever else a machine does only makes it slower
@@ -131,8 +145,15 @@ def _rows(kind: str, found: Mapping[str, Any]) -> list[tuple[str, str, float, st
         (kind, "memory", one["bytes"] / 1e9, "GB/s"),
         (kind, "gathers", found["gather_bytes_per_second"] / 1e9, "GB/s"),
         (kind, "an operation", one["operation_seconds"] * 1e6, "µs"),
-        (kind, "a call", one["call_seconds"] * 1e6, "µs"),
-        (kind, "compiling an operation", one["equation_seconds"] * 1e3, "ms"),
+        (kind, "a call", found["call_seconds"] * 1e6, "µs"),
+    ]
+    rows += [
+        (kind, f"a step of {dataset}, {model}, {examples} examples", each.seconds * 1e6, "µs")
+        for (dataset, model, _, _, examples), each in zip(NETWORKS, found["networks"], strict=True)
+    ]
+    rows += [
+        (kind, f"compiling {dataset}, {model}, {examples} examples", each.compiling, "s")
+        for (dataset, model, _, _, examples), each in zip(NETWORKS, found["networks"], strict=True)
     ]
     for name in ("all_reduce", "all_to_all"):
         rows += [
@@ -153,24 +174,20 @@ def measured(backend: str) -> dict[str, Any]:
     call = best(lambda: nothing(zero))
     found: dict[str, Any] = {
         "backend": backend,
-        "products": {},
         "rates": {},
-        "memory": memory,
         "gather_bytes_per_second": _gather_rate(),
+        "networks": [trained(study) for study in _networks()],
+        "call_seconds": call,
         # Those of a CPU would be emulated devices.
         **{name: [] if backend == "cpu" else exchange_seconds(each) for name, each in EXCHANGES.items()},
     }
-    equation = _equation_seconds()
     for precision in PRECISIONS:
         own = products(PRODUCTS, precision, LARGEST_FLOPS[backend])
         fit = fitted(own, 4 if precision == "float32" else 2)
-        found["products"][precision] = [list(each) for each in own]
         found["rates"][precision] = {
             "flops": 1 / fit.flop_seconds if fit.flop_seconds else own[-1].flops / own[-1].seconds,
             "bytes": math.exp(sum(math.log(size / seconds) for size, seconds in memory) / len(memory)),
             "operation_seconds": operation,
-            "call_seconds": call,
-            "equation_seconds": equation,
         }
     return found
 
@@ -269,25 +286,73 @@ def _operation_seconds() -> float:
     return best(lambda: program(carry, *others)) / (CHAIN * count)
 
 
-def _equation_seconds() -> float:
-    """Seconds that an operation of a program takes to compile."""
-    import jax
-    import jax.numpy as jnp
+class Trained(NamedTuple):
+    """A network that was trained, as ``probes`` reads it.
 
-    def network(a: Any, b: Any) -> Any:
-        for _ in range(20):
-            a = jnp.tanh(a @ b) + jnp.sort(a, axis=0)
-        return a.sum()
+    Attributes:
+      work: of a step.
+      calls: of programs, for each step.
+      seconds: of the run for each step, with all that the host does for calls.
+      equations: operations of its programs.
+      compiling: seconds of that.
+    """
 
-    given = jax.ShapeDtypeStruct((32, 32), jnp.float32)
-    lowered = jax.jit(jax.grad(network)).lower(given, given)
-    from harness import work
+    work: Work
+    calls: float
+    seconds: float
+    equations: int
+    compiling: float
 
-    count = work.equations(jax.make_jaxpr(jax.grad(network))(given, given))
+
+def trained(study: BatchStudy) -> Trained:
+    """Trains a network as a run does, twice, of which the faster counts; its programs are compiled anew.
+
+    On a CPU seconds are times the share in which this process had its core, as others may be busy.
+    """
+    from harness import engine, network_costs, search
+    from harness.settings import Settings
+
+    settings, trials = Settings(lanes=1), search.draw(study, [0])
+    counts = network_costs.counts(study, None, settings)
+    stepping, compiling = [], []
     with _without_cache():
-        began = time.perf_counter()
-        lowered.compile()
-        return (time.perf_counter() - began) / count
+        for _ in range(2):
+            began, clock = time.process_time(), time.perf_counter()
+            record = engine.run(study, trials, settings)
+            share = (time.process_time() - began) / (time.perf_counter() - clock)
+            share = min(1.0, share) if processors.accelerators()[0] == "cpu" else 1.0
+            stepping.append(share * (record.train_seconds or 0.0) / (record.trial_steps or 1))
+            compiling.append(share * (record.compile_seconds or 0.0))
+    calls = len(study.evaluations) / study.budget_steps
+    return Trained(counts.step, calls, min(stepping), counts.equations, max(compiling))
+
+
+def _networks() -> list[BatchStudy]:
+    """The studies of ``NETWORKS``."""
+    from results.plans.search_space import Range, SearchSpace
+    from workloads import registry
+
+    return [
+        BatchStudy(
+            dataset=dataset,
+            dataset_version=registry.DATASETS[dataset].version(),
+            model=model,
+            model_options=options,
+            optimizer=optimizer,
+            schedule="constant",
+            batch_size=examples,
+            space=SearchSpace({name: Range("LOG", 1e-3, 2e-3) for name in registry.OPTIMIZERS[optimizer].tuned}),
+            targets=(),
+            budget_steps=STEPS,
+            evaluation_ratio=1.1,
+            evaluation_spacing=0.0,
+            seed=0,
+            pruning="off",
+            trials=1,
+            stop="budget",
+        )
+        for dataset, model, options, optimizer, examples in NETWORKS
+    ]
 
 
 @contextlib.contextmanager

@@ -5,17 +5,20 @@ Imports no JAX.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from harness import predictions
+from harness.costs import Work
 from harness.predictions import Rates
 from results import durable
 from results.bad_input import BadInput
 from workloads import caches
 
-FORMAT = 1
-FACTOR = 3.0  # by which a prediction from a probe may be off either way: programs are not made of products alone
+FORMAT = 2
+FACTOR = 3.0  # by which a prediction from a probe may be off either way, at least: networks differ
+KEPT = ("backend", "rates", "networks", "all_reduce")  # of what is measured, as predictions read it
 
 
 def place(device_kind: str) -> Path:
@@ -25,10 +28,11 @@ def place(device_kind: str) -> Path:
 
 
 def write(device_kind: str, found: Mapping[str, Any]) -> Path:
-    """Keeps what a probe of a kind of device found; returns where."""
+    """Keeps what predictions read of what a probe of a kind of device found; returns where."""
     file = place(device_kind)
     durable.make_folder(file.parent)
-    durable.replace(file, json.dumps({"device_kind": device_kind, **found}, indent=1).encode())
+    kept = {"device_kind": device_kind, **{name: found[name] for name in KEPT}}
+    durable.replace(file, json.dumps(kept, indent=1).encode())
     return file
 
 
@@ -41,10 +45,93 @@ def read(device_kind: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and found.get("device_kind") == device_kind else None
 
 
-def rates(device_kind: str, precision: str) -> Rates | None:
-    """Rates of a kind of device by its probe, for products of a precision; None without one."""
+def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
+    """Rates of a kind of device by its probe, for products of a precision; None without one.
+
+    They are those of tables, by what runs of small networks took over what tables predict of them, as if a store had
+    these: such steps come to far less than the rates of a large product or vector. Of a device that is in no table the
+    probe's own rates stand for the table's.
+    """
     found = read(device_kind)
-    if found is None:
+    if found is None or precision not in found["rates"]:
         return None
-    own = found["rates"].get(precision)
-    return None if own is None else Rates(**own, factor=FACTOR, source=f"a probe of {device_kind}")
+    tables = {each: _typical(found, device_kind, backend, each) for each in ("float32", precision)}
+    full = tables["float32"]
+    runs = [_Run(Work(*of), *rest) for of, *rest in found["networks"]]
+    steps = [predictions.seconds(run.work, full).middle for run in runs]
+    scale, call = _fitted(runs, steps)
+    spread = predictions.calibration(
+        [run.seconds / (scale * step + call * run.calls) for run, step in zip(runs, steps, strict=True)]
+    )
+    compiling = predictions.calibration(
+        [run.compiling / predictions.compiling_seconds(run.equations, full) for run in runs]
+    )
+    if spread is None or compiling is None or not scale:
+        return None
+    by = predictions.Calibration(scale * spread.scale, max(FACTOR, spread.factor), len(runs))
+    source = (
+        f"a probe of {device_kind}: {by.runs} networks take {by.scale:.2g} × what tables say, and {call:.2g} s a call"
+    )
+    return predictions.scaled(tables[precision], by, source)._replace(
+        call_seconds=call, equation_seconds=compiling.scale * full.equation_seconds
+    )
+
+
+class _Run(NamedTuple):
+    """What a probe found of a network that it trained; see ``probe.Trained``."""
+
+    work: Work
+    calls: float
+    seconds: float
+    equations: int
+    compiling: float
+
+
+def _fitted(runs: Sequence[_Run], steps: Sequence[float]) -> tuple[float, float]:
+    """The scale of predicted steps, and the seconds of a call, that fit runs best, relative to their seconds."""
+    one = [step / run.seconds for run, step in zip(runs, steps, strict=True)]
+    two = [run.calls / run.seconds for run in runs]
+    first, both, second = (
+        sum(a * b for a, b in zip(x, y, strict=True)) for x, y in ((one, one), (one, two), (two, two))
+    )
+    determinant = first * second - both * both
+    if determinant > 0:
+        scale, call = (
+            (second * sum(one) - both * sum(two)) / determinant,
+            (first * sum(two) - both * sum(one)) / determinant,
+        )
+        if scale > 0 and call > 0:
+            return scale, call
+    return sum(one) / first, 0.0
+
+
+def _typical(found: Mapping[str, Any], device_kind: str, backend: str, precision: str) -> Rates:
+    own, in_full = found["rates"][precision], found["rates"]["float32"]
+    tables = predictions.rates(device_kind, backend, precision)
+    if tables is None:
+        products, memory = predictions.REACHED
+        return Rates(
+            products * own["flops"],
+            memory * own["bytes"],
+            own["operation_seconds"],
+            predictions.CALL_SECONDS,
+            predictions.CPU.equation_seconds,
+            FACTOR,
+            f"a probe of {device_kind}",
+        )
+    if backend == "cpu":  # whose table is of products of float32
+        return tables._replace(flops=tables.flops * own["flops"] / in_full["flops"])
+    return tables
+
+
+def all_reduce_seconds(device_kind: str, devices: int, size: float) -> float | None:
+    """Seconds of a sum over devices of this machine, as its probe timed it over all of them; None if it did not.
+
+    Between sizes that were timed, and beyond them, the seconds are a line of the bytes of each device.
+    """
+    found = read(device_kind)
+    timed = [] if found is None else [(bytes_, took) for count, bytes_, took in found["all_reduce"] if count == devices]
+    if len(timed) < 2:
+        return None
+    (least, quick), (most, slow) = min(timed), max(timed)
+    return float(max(quick, quick + (slow - quick) * (size - least) / (most - least)))

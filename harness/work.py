@@ -1,6 +1,7 @@
 """Work: what a program does, counted in its jaxpr before it is compiled, and what it holds in memory, about."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from jax.extend.core import Literal, jaxprs_in_params
@@ -50,14 +51,26 @@ def held_bytes(jaxpr: Any) -> int:
     """The bytes that a program holds at most where every operation writes its result to memory: arguments and results.
 
     An array is held from the operation that gives it to the last one that takes it. A compiler holds less, as it
-    writes few of them, or a little more, as it copies some.
+    writes few of them, or a little more, as it copies some. Of a program that is divided over devices, it is what one
+    of them holds, whose part of the arrays is inside.
     """
-    return _peak(getattr(jaxpr, "jaxpr", jaxpr), given=True)
+    whole = getattr(jaxpr, "jaxpr", jaxpr)
+    return max(_peak(each, given=True) for each in list(_shares(whole)) or [whole])
 
 
 def device_bytes(arrays: Any) -> int:
     """The bytes of arrays on each device of their mesh."""
     return sum(math.prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in tree_leaves(arrays))
+
+
+def _shares(jaxpr: Any) -> Iterator[Any]:
+    """The programs of one device within a program, of those parts that are divided over devices."""
+    for equation in jaxpr.eqns:
+        for inner in map(_open, jaxprs_in_params(equation.params)):
+            if equation.primitive.name == "shard_map":
+                yield inner
+            else:
+                yield from _shares(inner)
 
 
 def _moved(jaxpr: Any) -> tuple[float, float, float]:

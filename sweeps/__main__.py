@@ -73,6 +73,7 @@ def _sweep(request: "Request") -> int:
         return 0
     planning.make_ready(request, to_run, say)
     _ask(request, missing)
+    planning.record(request, to_run)
     already = f"; {stored:,} trials are stored already" if stored else ""
     say(f"{number_of(len(to_run), 'study')}, {number_of(sum(missing.values()), 'trial')} to run{already}")
     from sweeps.launchers.launcher import WorkerLost
@@ -110,12 +111,12 @@ def _ask(request: "Request", missing: Mapping[str, int]) -> None:
     from results.bad_input import BadInput
     from sweeps import costs
 
-    predicted = costs.of_sweep(request, missing)
+    predicted = costs.of_sweep(request, missing, say)
     if predicted is not None and predicted.middle > 3600 * most:
-        hours = f"{predicted.low / 3600:.2g} – {predicted.high / 3600:.2g}"
         raise BadInput(
-            f"this sweep is predicted to take {hours} device-hours, and ask_above_device_hours={most:g}; add "
-            f"yes=true to begin it, and see what each study costs by the same words after `python -m sweeps.plan`"
+            f"this sweep is predicted to take {costs.span(predicted, 3600)} device-hours, and "
+            f"ask_above_device_hours={most:g}; add yes=true to begin it, and see what each study costs by the same "
+            f"words after `python -m sweeps.plan`"
         )
 
 

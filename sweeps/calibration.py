@@ -31,7 +31,7 @@ def show(store: Path) -> int:
     Raises:
       BadInput: it has no runs to compare with.
     """
-    found = sorted(costs.measured(costs.commits(store)), key=_order)
+    found = sorted(costs.measured(costs.commits(store), command_line.say), key=_order)
     if not found:
         raise BadInput(f"store={store} has no runs whose time says anything; run a sweep into it first")
     command_line.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
@@ -77,7 +77,7 @@ def _text(found: list[Measured]) -> str:
         spread = f"from {ratios[0]:.2f} to {ratios[-1]:.2f}, standard deviation × ÷ {math.exp(_deviation(ratios)):.2f}"
         inside = sum(row[-1] == "yes" for row in rows)
         parts += [
-            f"{device.kind}, uncalibrated predictions (predictor {predictions.PREDICTOR}):",
+            f"{device.kind}, uncalibrated predictions, from tables alone (predictor {predictions.PREDICTOR}):",
             command_line.table(_HEADER, rows, ("study", "in range")),
             f"{number_of(len(own), 'study')}: measured is {known.scale:.2f} × predicted, {spread}; {inside} in range",
             "",

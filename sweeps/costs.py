@@ -4,21 +4,26 @@ Counting is for a process of its own (``harness.costs``). Predictions for a kind
 are scaled by these. Of measured seconds nothing is put in a column of predicted ones, nor the other way round.
 """
 
+import bisect
 import collections
+import dataclasses
 import functools
 import math
+import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import costs, predictions, probes, processors
+from harness.compiled import Collective
 from harness.costs import Counts, Question, Verdict
+from harness.layout_costs import HARDWARE, exchange_seconds
 from harness.predictions import NOTHING, Calibration, Rates, Seconds
 from harness.run_progress import RunProgress
 from harness.runners import RUNNERS
 from harness.settings import Settings
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
 from results.storage.commits import Commit, read_table
@@ -30,6 +35,8 @@ from sweeps.speeds import LifeTable, Rest
 SAMPLED = 24  # studies of a store that a prediction is scaled by, at most; those of the same model come first
 FEW_EXAMPLES = 1e7  # in all trials of a sweep, of which none takes hours but with the largest networks
 TIMEOUT_SECONDS = 3600.0  # that compiling for a topology may take
+ENDED = "the compiler did not end"
+ITSELF = "a layout study predicts its own cost when it runs"
 # Cycles a second of cores, by Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
 CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
 
@@ -57,8 +64,10 @@ class StudyCost(NamedTuple):
       missing: trials that are to run.
       counts: None where its kind is not counted.
       verdict: None without a topology.
-      asked: whether a topology was asked for; without a verdict it is not known then.
+      asked: the topology that was asked for; without a verdict it is not known then.
       device: of the prediction.
+      machine_bytes: of memory that a device of this machine has; None if unknown, and with a topology.
+      lanes: trials that run at once, on all devices together.
       step: predicted seconds of a step of a trial; None where nothing is known of the device.
       alone: whether that is the time from one step to the next, as no other trial shares the devices.
       steps, evaluations: expected of a trial.
@@ -71,8 +80,10 @@ class StudyCost(NamedTuple):
     missing: int
     counts: Counts | None
     verdict: Verdict | None
-    asked: bool
+    asked: str | None
     device: Device
+    machine_bytes: float | None
+    lanes: int
     step: Seconds | None
     alone: bool
     steps: float
@@ -83,8 +94,35 @@ class StudyCost(NamedTuple):
 
     @property
     def devices(self) -> int:
-        """That the study runs on."""
+        """That are held while the study runs."""
         return self.verdict.devices if self.verdict else self.counts.devices if self.counts else 1
+
+    @property
+    def shards(self) -> int:
+        """Devices that share a step, of which what is counted is one's share."""
+        return self.verdict.shards if self.verdict else self.counts.devices if self.counts else 1
+
+    @property
+    def idle(self) -> int:
+        """Devices of a topology that have nothing to do, as there are fewer trials than groups of devices."""
+        if self.verdict is None or not self.missing:
+            return 0
+        return max(0, self.devices - min(self.missing, self.lanes) * self.shards)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it does, by the compiler of a topology, or by what this machine has; None: not known."""
+        if self.asked is not None:
+            return None if self.verdict is None else self.verdict.fits
+        if self.counts is None or self.machine_bytes is None:
+            return None
+        return self.counts.least_bytes <= self.machine_bytes
+
+
+def span(of: Seconds, unit: float = 1.0) -> str:
+    """The range of predicted seconds as texts have it, in a unit of so many seconds."""
+    ends = (float(f"{each / unit:.2g}") for each in (of.low, of.high))
+    return " – ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2g}" for each in ends)
 
 
 def here() -> Device:
@@ -113,18 +151,19 @@ def of_request(
       BadInput: a topology that there is not, or that no study of it can be compiled for.
       Unanswered: counting failed.
     """
-    counted = [study for study in request.studies if RUNNERS[study.kind].counts is not None]
-    given = _ask(request, counted, None, refuses=False)
-    counts = {name: costs.counts_of(answer) for name, answer in given.items() if costs.REFUSED not in answer}
-    why = {name: answer[costs.REFUSED] for name, answer in given.items() if costs.REFUSED in answer}
     verdicts: dict[str, Verdict] = {}
     if topology is not None:
         compiled = [study for study in request.studies if RUNNERS[study.kind].verdict is not None]
-        answers = _ask(request, compiled, topology, timeout_seconds, say)
+        answers = _ask(request, compiled, {}, say, topology, timeout_seconds)
         verdicts = {name: costs.verdict_of(answer) for name, answer in answers.items()}
+    counted = [study for study in request.studies if RUNNERS[study.kind].counts is not None]
+    given = _ask(request, counted, verdicts, say)
+    counts = {name: costs.counts_of(answer) for name, answer in given.items() if costs.REFUSED not in answer}
+    why = {name: answer[costs.REFUSED] for name, answer in given.items() if costs.REFUSED in answer}
+    why |= {study.name: ITSELF for study in request.studies if RUNNERS[study.kind].counts is None}
     stored = commits(request.store)
     steps = _Lengths(stored)
-    known = _Store(stored)
+    known = _Store(stored, say)
     found: list[StudyCost] = []
     compiling: set[Any] = set()  # programs that were counted already
     for study in request.studies:
@@ -138,7 +177,7 @@ def of_request(
                 missing[study.name],
                 counts.get(study.name),
                 verdict,
-                asked=topology is not None,
+                asked=topology,
                 device=device,
                 known=known,
                 lengths=(expected, evaluations, from_store),
@@ -150,8 +189,10 @@ def of_request(
     return found
 
 
-def of_sweep(request: Request, missing: Mapping[str, int]) -> Seconds | None:
-    """The predicted device-seconds of a sweep on this machine; None where they are few, or not known.
+def of_sweep(
+    request: Request, missing: Mapping[str, int], say: Callable[[str], None] = lambda line: None
+) -> Seconds | None:
+    """The predicted device-seconds of a sweep on this machine; None where they are few, or not known, which is said.
 
     Of a sweep with few examples in all nothing is counted, which takes some seconds.
     """
@@ -165,32 +206,40 @@ def of_sweep(request: Request, missing: Mapping[str, int]) -> Seconds | None:
     if examples <= FEW_EXAMPLES:
         return None
     try:
-        found = of_request(request, missing)
-    except (BadInput, costs.Unanswered):  # a prediction that fails keeps nobody from running
+        found = of_request(request, missing, say=say)
+    except (BadInput, costs.Unanswered) as error:  # a prediction that fails keeps nobody from running
+        say(f"what this sweep costs is not known: {error}")
         return None
     known = [each.device_seconds for each in found if each.device_seconds is not None]
+    if unknown := [each for each in found if each.device_seconds is None and each.missing and each.by != ITSELF]:
+        which = "this sweep costs" if len(unknown) == len(found) else f"{number_of(len(unknown), 'study')} of it cost"
+        say(f"what {which} is not known: {unknown[0].by}")
     return functools.reduce(Seconds.plus, known) if known else None
 
 
 def _ask(
     request: Request,
     studies: Sequence[Plan],
-    topology: str | None,
+    verdicts: Mapping[str, Verdict],
+    say: Callable[[str], None],
+    topology: str | None = None,
     timeout_seconds: float | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    *,
-    refuses: bool = True,
 ) -> dict[str, dict[str, Any]]:
-    """Answers by the names of studies, of which those that share programs share one; without those there is none of."""
+    """Answers by the names of studies, of which those that share programs share one; without those there is none of.
+
+    Counts are of a device's share as ``verdicts`` divide a batch, where there are any.
+    """
     shared: dict[Any, Question] = {}
     keys = {}
     for study in studies:
-        keys[study.name] = key = study.kind, RUNNERS[study.kind].programs(study), study.trials if topology else 0
+        settings = _asked_settings(request.settings)
+        if (verdict := verdicts.get(study.name)) is not None:
+            settings = dataclasses.replace(settings, shards=verdict.shards, microbatches=verdict.microbatches)
+        programs = RUNNERS[study.kind].programs(study)
+        keys[study.name] = key = study.kind, programs, study.trials if topology else 0, settings
         source = request.sources.get(study.name)
-        shared.setdefault(
-            key, Question(study.plan(), study.trials, source, _asked_settings(request.settings), topology)
-        )
-    answers = costs.ask(list(shared.values()), timeout_seconds, say, refuses=refuses)
+        shared.setdefault(key, Question(study.plan(), study.trials, source, settings, topology))
+    answers = costs.ask(list(shared.values()), timeout_seconds, say, refuses=topology is not None)
     by_key = dict(zip(shared, answers, strict=True))
     return {name: answer for name, key in keys.items() if (answer := by_key[key]) is not None}
 
@@ -214,43 +263,38 @@ def _cost(
     counts: Counts | None,
     verdict: Verdict | None,
     *,
-    asked: bool,
+    asked: str | None,
     device: Device,
     known: "_Store",
     lengths: tuple[float, float, bool],
     compiles: bool,
     lanes: int,
 ) -> StudyCost:
-    rates = None if counts is None else _rates(device, counts.precision)
+    ratios = known.of(device, study)
+    rates = None if counts is None else _rates(device, counts.precision, ratios)
     step, alone, by = None, False, "nothing is known of this device"
     steps, evaluations, from_store = lengths
     total = None
-    if (
-        counts is not None
-        and rates is not None
-        and (verdict is None or verdict.flops is not None)
-        and not (asked and verdict is None)
-    ):
-        ratios = known.of(device, study)
-        if ratios.steps is not None:
-            rates = predictions.scaled(rates, ratios.steps)
+    if asked is not None and (verdict is None or verdict.flops is None):
+        by = ENDED if verdict is None else "it does not fit"
+    elif counts is not None and rates is not None:
         by = rates.source
-        call = predictions.around(rates.call_seconds, rates.factor)
+        # What is counted is of a device's share already: nothing here is divided by devices.
+        evaluation = predictions.seconds(counts.evaluation, rates)
+        call = predictions.around(rates.call_seconds, rates.factor).times(evaluations / steps)
         if verdict is None:
-            step = predictions.seconds(counts.step, rates, lanes)
-            evaluation = predictions.seconds(counts.evaluation, rates)
             devices, alone = counts.devices, lanes == 1
-            a_trial = step.times(steps).plus(evaluation.plus(call).times(evaluations))
-            total = a_trial.times(missing * devices)
+            step = predictions.seconds(counts.step, rates, lanes)
+            step = step.plus(_exchange(device, counts, rates)).plus(call.times(1 / lanes))
+            total = step.times(steps).plus(evaluation.times(evaluations)).times(missing * devices)
         else:
-            step = _compiled_step(counts, verdict, rates)
-            devices, shards = verdict.devices, _shards(verdict)
-            alone = shards == devices and verdict.lanes == 1
-            evaluation = predictions.seconds(counts.evaluation, rates).times(verdict.lanes / shards)
+            devices, lanes = verdict.devices, verdict.lanes * (verdict.devices // verdict.shards)
+            alone = verdict.shards == devices and verdict.lanes == 1
+            step = _compiled_step(counts, verdict, rates).plus(call.times(1 / verdict.lanes))
             # All devices are held as long as any trial runs; so many run at once.
-            rounds = math.ceil(missing / (devices // shards * verdict.lanes))
-            a_round = step.times(verdict.lanes * steps).plus(evaluation.plus(call).times(evaluations))
-            total = a_round.times(rounds * devices)
+            rounds = math.ceil(missing / lanes)
+            a_trial = step.times(steps).plus(evaluation.times(evaluations))
+            total = a_trial.times(verdict.lanes * rounds * devices)
         if compiles and missing:
             each = ratios.compiling
             seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
@@ -258,14 +302,22 @@ def _cost(
         if not missing:
             total = NOTHING
     return StudyCost(
-        study, missing, counts, verdict, asked, device, step, alone, steps, evaluations, from_store, total, by
+        study,
+        missing,
+        counts,
+        verdict,
+        asked,
+        device,
+        _machine_bytes(device, counts) if asked is None else None,
+        lanes if verdict is None else verdict.lanes * (verdict.devices // verdict.shards),
+        step,
+        alone,
+        steps,
+        evaluations,
+        from_store,
+        total,
+        by,
     )
-
-
-def _shards(verdict: Verdict) -> int:
-    """Devices that share a batch, by the words of a verdict."""
-    words = verdict.how.split()
-    return int(words[words.index("shards") - 1]) if "shards" in words else verdict.devices
 
 
 def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
@@ -273,9 +325,8 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
 
     Where the compiler's schedule tells cycles, and the clock is known, the range holds the seconds of these as well.
     """
-    shards = _shards(verdict)
     assert verdict.flops is not None
-    moved = counts.step.fused_bytes * verdict.lanes / shards
+    moved = counts.step.fused_bytes * verdict.lanes
     middle = verdict.flops / rates.flops + moved / rates.bytes + counts.step.operations * rates.operation_seconds
     found = predictions.around((middle + (verdict.exchange_seconds or 0.0)) / verdict.lanes, rates.factor)
     row = predictions.hardware_of(verdict.device_kind)
@@ -285,8 +336,46 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     return found
 
 
-def _rates(device: Device, precision: str) -> Rates | None:
-    return probes.rates(device.kind, precision) or predictions.rates(device.kind, device.backend, precision)
+def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
+    """Predicted seconds of the sum of gradients over devices of this machine, by a probe, or else by a table.
+
+    There is none on a processor, whose devices are emulated; exchanges of factorizations are not predicted.
+    """
+    if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
+        return NOTHING
+    size = 4.0 * counts.parameters
+    seconds = probes.all_reduce_seconds(device.kind, counts.devices, size)
+    row = predictions.hardware_of(device.kind)
+    if seconds is None and row is not None:
+        group = (tuple(range(counts.devices)),)
+        seconds = exchange_seconds(
+            HARDWARE[row], Collective("all-reduce", size, group, (), ""), {"data": counts.devices}
+        )
+    return NOTHING if seconds is None else predictions.around(seconds, rates.factor)
+
+
+def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
+    """Bytes of memory for each of the devices of a study on this machine; None if unknown."""
+    if device.backend == "cpu":  # whose devices share its memory
+        try:
+            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (counts.devices if counts else 1)
+        except (OSError, ValueError, AttributeError):
+            return None
+    row = predictions.hardware_of(device.kind)
+    return None if row is None else HARDWARE[row].memory_bytes
+
+
+def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
+    """Rates of a device: of tables as a store's runs scale them, if there are any; else of a probe, or of tables."""
+    if ratios.steps is not None:
+        tables = _unscaled(device, precision)
+        return None if tables is None else predictions.scaled(tables, ratios.steps)
+    return probes.rates(device.kind, device.backend, precision) or _unscaled(device, precision)
+
+
+def _unscaled(device: Device, precision: str) -> Rates | None:
+    """Rates of a device by tables alone, whatever was measured."""
+    return predictions.rates(device.kind, device.backend, precision)
 
 
 def commits(folder: Path) -> list[Commit]:
@@ -383,22 +472,28 @@ class _Run(NamedTuple):
     settings: Settings
     train_seconds: float
     trial_steps: int
+    calls: float  # for each step
     compile_seconds: float | None
 
 
-def measured(commits: Iterable[Commit]) -> list[Measured]:
-    """What a store has measured, beside what would have been predicted; studies that cannot be counted are left out."""
+def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line: None) -> list[Measured]:
+    """What a store has measured, beside what tables alone predict of it, whether or not there is a probe.
+
+    Studies that cannot be counted are left out, and those of devices that are in no table.
+    """
     runs = [run for commit in commits for run in runs_of(commit)]
     questions = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
     found = []
-    for run, answer in zip(runs, costs.ask(questions, refuses=False), strict=True):
+    for run, answer in zip(runs, costs.ask(questions, say=say, refuses=False), strict=True):
         if answer is None or costs.REFUSED in answer:
             continue
         counts = costs.counts_of(answer)
-        rates = _rates(run.device, counts.precision)
+        rates = _unscaled(run.device, counts.precision)
         if rates is None:
             continue
-        predicted = predictions.seconds(counts.step, rates, _lanes(run.settings, run.device, run.settings.lanes or 1))
+        lanes = _lanes(run.settings, run.device, run.settings.lanes or 1)
+        call = predictions.around(rates.call_seconds, rates.factor).times(run.calls / lanes)
+        predicted = predictions.seconds(counts.step, rates, lanes).plus(call)
         found.append(
             Measured(
                 run.device,
@@ -417,6 +512,7 @@ def runs_of(commit: Commit) -> list[_Run]:
     """The runs of a study, those on one kind of device with one division together; without emulated devices."""
     if RUNNERS[commit.study.kind].counts is None:
         return []
+    calls = _calls(commit)
     together: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in read_table(commit, "studies").to_pylist():
         if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
@@ -436,17 +532,28 @@ def runs_of(commit: Commit) -> list[_Run]:
                 settings if commit.study.batch_size else Settings(),
                 sum(row["train_seconds"] for row in rows),
                 sum(row["trial_steps"] for row in rows),
+                calls,
                 statistics.median(compiled) if compiled else None,
             )
         )
     return found
 
 
+def _calls(commit: Commit) -> float:
+    """Calls of programs for each step of a study: one for each evaluation."""
+    grid = RUNNERS[commit.study.kind].evaluations(commit.study)
+    taken = [steps for steps in read_table(commit, "trials")["steps"].to_pylist() if steps] or [
+        commit.study.budget_steps
+    ]
+    return sum(bisect.bisect_right(grid, steps) for steps in taken) / sum(taken)
+
+
 class _Store:
     """The runs of a store, by which predictions are scaled."""
 
-    def __init__(self, commits: Sequence[Commit]):
+    def __init__(self, commits: Sequence[Commit], say: Callable[[str], None]):
         self._commits = commits
+        self._say = say
         self._known: dict[tuple[Any, ...], Known] = {}
 
     def of(self, device: Device, study: Plan) -> Known:
@@ -462,7 +569,7 @@ class _Store:
         alike = of_kind(self._commits, study.kind)
         own = [commit for commit in alike if _model(commit.study) == _model(study)]
         for commits, same in ((own, True), (alike, False)):
-            there = [one for one in measured(_spread(commits, device)) if one.device == device]
+            there = [one for one in measured(_spread(commits, device), self._say) if one.device == device]
             if len(there) >= (predictions.FEWEST if same else 1):
                 compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
                 return Known(

@@ -97,6 +97,7 @@ def measure(
     to_run = planning.to_run(request)
     if to_run.studies:
         planning.make_ready(request, to_run.studies, report)
+        planning.record(request, to_run.studies)
         outcomes = planning.run(request, to_run.studies)
         failures = [outcome.failure for outcome in outcomes if outcome.failure]
         if failures:

@@ -1,5 +1,6 @@
 """The command line in Hydra's grammar: flags and overrides, checked word by word."""
 
+import difflib
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 # Keys whose values are texts of any letters: files, meshes and layouts.
 _TEXTS = ("ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that need no quotes
+MANY = 12  # names of a group that are not listed in a line
 DRY_RUN = "--dry-run"
 FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
 
@@ -188,7 +190,15 @@ def check(override: Override) -> None:
     if key in GROUPS:
         for choice in values(override):
             what = "preset" if key == "experiment" else key
-            check_choice(what, choice.split("=", 1)[1], options(key))
+            _check_named(what, choice.split("=", 1)[1], options(key))
+
+
+def _check_named(what: str, word: str, known: Sequence[str]) -> None:
+    """Raises BadInput for the name of no file, with the few that are nearest to it where there are many."""
+    if word not in known and len(known) > MANY and not difflib.get_close_matches(word, known, 1, 0.5):
+        few = ", ".join(difflib.get_close_matches(word, known, 3, 0.0))
+        raise BadInput(f"unknown {what} {word!r}; the nearest are {few}, and `python -m sweeps --help` lists all")
+    check_choice(what, word, known)
 
 
 def values(override: Override) -> Iterator[str]:

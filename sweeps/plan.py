@@ -8,9 +8,10 @@ not be there. All that is predicted is in columns that say so, as a range that 9
   step_times=FILE    writes predicted seconds of a step as a table, which `python -m analysis payoff` takes
   --calibration      prints predictions without any measurement beside what the store has measured, and no plan
 
-Exit code 1: something does not fit.
+Exit code 1: something does not fit, or holds more than this machine has.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 CALIBRATION = "--calibration"
 OWN = ("topology", "timeout", "step_times")
 GIB = 2**30
+TOO_LARGE = "more than this machine has"
 DEFAULT_STORE = "results/local"  # as of conf/config.yaml
 
 
@@ -41,16 +43,15 @@ def main(argv: list[str]) -> int:
     """Prints the studies of a command line and what they would cost; runs nothing."""
     given, rest = own_words(argv)
     line = manual.read([word for word in rest if word != CALIBRATION], __doc__ or "")
-    from results import store
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES
 
-    topology, seconds = given.get("topology"), _seconds(given.get("timeout"))
+    topology, seconds = _topology(given.get("topology")), _seconds(given.get("timeout"))
     if CALIBRATION in rest:
         return _calibration(line)
-    request = planning.request(line, absent=(DATA,) if topology is None else (DATA, DEVICES))
+    request = planning.request(line, absent=(DATA,) if topology is None else (DATA, DEVICES), written=False)
     studies = sorted(request.studies, key=lambda study: command_line.numbered(study.name))
-    progress = {study.name: store.progress(request.store, study).to_run for study in studies}
+    progress = _to_run(request, studies)
     costs = _costs(request, progress, topology, seconds)
     if given.get("step_times"):
         from sweeps import step_times
@@ -59,9 +60,20 @@ def main(argv: list[str]) -> int:
     if command_line.is_data():
         _show_data(studies, progress, costs)
     else:
-        _show_text(request, studies, progress, costs)
-    unfit = [cost for cost in costs.values() if cost.verdict is not None and cost.verdict.fits is False]
+        _show_text(request, studies, progress, costs, seconds)
+    unfit = [cost for cost in costs.values() if cost.fits is False]
     return exit_codes.FAILED if unfit else exit_codes.DONE
+
+
+def _to_run(request: "Request", studies: Sequence["Plan"]) -> dict[str, int]:
+    """Trials that a store, or a release, lacks of each study, by name."""
+    from results import store
+
+    released = store.released_commits(request.store) if request.store.is_dir() else None
+    if released is None:
+        return {study.name: store.progress(request.store, study).to_run for study in studies}
+    stored = {commit.study.plan_json: commit.request.planned for commit in released}
+    return {study.name: max(0, study.request.planned - stored.get(study.plan_json, 0)) for study in studies}
 
 
 def _calibration(line: "CommandLine") -> int:
@@ -82,6 +94,15 @@ def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if not value:
             raise BadInput(f"{key}= is empty; give it a value, or leave it out")
     return own, [word for word, (key, _, _) in zip(words, pairs, strict=True) if key not in OWN]
+
+
+def _topology(text: str | None) -> str | None:
+    """A topology that there may be; BadInput for a word that names none."""
+    from harness import topologies
+
+    if text is not None:
+        topologies.check(text)
+    return text
 
 
 def _seconds(text: str | None) -> float | None:
@@ -111,7 +132,8 @@ def _costs(
     return {cost.study.name: cost for cost in found}
 
 
-# What a table of data has beside the columns of a plan; "predicted" are of no measurement of these studies.
+# What a table of data has beside the columns of a plan; "predicted" are of no measurement of these studies. FLOPs and
+# bytes are of one device's share of a step of one trial, of so many shards; memory is of a device.
 COLUMNS = (
     "flops_per_step",
     "bytes_per_step",
@@ -125,6 +147,9 @@ COLUMNS = (
     "collectives",
     "device_kind",
     "devices",
+    "lanes",
+    "shards",
+    "microbatches",
     "expected_steps",
     "expected_from",
     "predicted_seconds_per_step",
@@ -136,7 +161,10 @@ COLUMNS = (
     "predicted_from",
     "predictor",
 )
-_HEADER = ("study", "trials", "stored", "to run", "budget, steps", "at most, trial-steps")
+_PLAN_COLUMNS = ("study", "trials", "stored", "to_run", "budget_steps", "at_most_trial_steps")
+_HEADER = ("study", "trials", "stored", "to run", "budget steps", "trial-steps at most")
+_DIVISION = "lanes × shards × microbatches"
+_NAME = re.compile(r"(.+)-([a-z]*\d+-[0-9a-f]{8,16})")  # of a study: of the workload, and of its batch size or cores
 
 
 def _row(study: "Plan", missing: int) -> tuple[Any, ...]:
@@ -145,7 +173,7 @@ def _row(study: "Plan", missing: int) -> tuple[Any, ...]:
 
 
 def _show_data(studies: Sequence["Plan"], missing: dict[str, int], costs: dict[str, "StudyCost"]) -> None:
-    header = [*(re.sub(r"\W+", "_", name) for name in _HEADER), *COLUMNS]
+    header = [*_PLAN_COLUMNS, *COLUMNS]
     rows = []
     for study in studies:
         cost = costs.get(study.name)
@@ -166,13 +194,16 @@ def _cells(cost: "StudyCost") -> list[Any]:
         counts.parameters if counts else None,
         verdict.needed_bytes if verdict else counts.held_bytes if counts else None,
         "compiler" if verdict else "about",
-        verdict.device_bytes if verdict else None,
-        verdict.fits if verdict else None,
+        verdict.device_bytes if verdict else cost.machine_bytes,
+        cost.fits if cost.asked or cost.fits is False else None,  # that something about fits nobody knows for sure
         _excess(cost),
-        _verdict_text(cost) if cost.asked else None,
+        _verdict_text(cost) if cost.asked else TOO_LARGE if cost.fits is False else None,
         None if exchanges is None else json.dumps(exchanges),
         cost.device.kind or None,
         cost.devices,
+        cost.lanes,
+        cost.shards,
+        verdict.microbatches if verdict else None,
         cost.steps,
         "store" if cost.from_store else "budget",
         *(step or (None,) * 3),
@@ -185,7 +216,11 @@ def _cells(cost: "StudyCost") -> list[Any]:
 def _excess(cost: "StudyCost") -> float | None:
     """The bytes of a device that are lacking."""
     verdict = cost.verdict
-    if verdict is None or verdict.fits is not False or verdict.needed_bytes is None or verdict.device_bytes is None:
+    if cost.fits is not False:
+        return None
+    if verdict is None:
+        return cost.counts.least_bytes - cost.machine_bytes if cost.counts and cost.machine_bytes else None
+    if verdict.needed_bytes is None or verdict.device_bytes is None:
         return None
     return verdict.needed_bytes - verdict.device_bytes
 
@@ -202,7 +237,11 @@ def _verdict_text(cost: "StudyCost") -> str:
 
 
 def _show_text(
-    request: "Request", studies: Sequence["Plan"], missing: dict[str, int], costs: dict[str, "StudyCost"]
+    request: "Request",
+    studies: Sequence["Plan"],
+    missing: dict[str, int],
+    costs: dict[str, "StudyCost"],
+    seconds: float | None,
 ) -> None:
     from results.plans.kinds import of_kind
     from sweeps.configured_study import ConfiguredStudy
@@ -210,14 +249,12 @@ def _show_text(
 
     rows = [_row(study, missing[study.name]) for study in studies]
     asked = any(cost.asked for cost in costs.values())
+    header = list(_HEADER)
     if costs:
-        header = [*_HEADER, "FLOPs a step", "memory", *(["verdict"] if asked else [])]
+        header += ["FLOPs a step of a device", "memory of a device", *(["verdict", _DIVISION] if asked else [])]
         header += ["expected steps", "predicted s a step", "predicted device-hours"]
         rows = [(*row, *_texts(costs.get(study.name), asked)) for row, study in zip(rows, studies, strict=True)]
-        least = ("at most, trial-steps", "budget, steps", "FLOPs a step", "stored", "trials", "memory")
-        command_line.answer(command_line.table(header, rows, ("study", "verdict"), least=least))
-    else:
-        command_line.answer(command_line.table(_HEADER, rows))
+    _show_table(header, rows)
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
     for kind, own in by_kind.items():
         for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in own]):
@@ -226,25 +263,48 @@ def _show_text(
     trials, steps = sum(missing.values()), sum(missing[study.name] * study.budget_steps for study in studies)
     to_run = f"{number_of(trials, 'trial')} to run, at most {number_of(steps, 'trial-step')}"
     command_line.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
-    for text in _summary(list(costs.values())):
+    for text in _summary(list(costs.values()), seconds):
         command_line.answer(text)
+
+
+def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Prints the table; in a terminal what studies have in common is a column that may become a heading."""
+    import sys
+
+    names = [_NAME.fullmatch(row[0]) for row in rows]
+    if command_line.width(sys.stdout) is not None and all(names):
+        header = ["workload", *header]
+        rows = [(*name.groups(), *row[1:]) for name, row in zip(names, rows, strict=True) if name]
+    least = (
+        "trial-steps at most",
+        "budget steps",
+        "FLOPs a step of a device",
+        "stored",
+        "trials",
+        "memory of a device",
+    )
+    left = ("workload", "study", "verdict", _DIVISION)
+    command_line.answer(command_line.table(header, rows, left, least=least))
 
 
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
     if cost is None:
-        return [""] * (6 if asked else 5)
+        return [""] * (7 if asked else 5)
+    from sweeps.costs import span
+
     counts, verdict = cost.counts, cost.verdict
-    memory = f"{verdict.needed_bytes / GIB:.2f} GiB" if verdict and verdict.needed_bytes else ""
+    memory = _size(verdict.needed_bytes) if verdict and verdict.needed_bytes else ""
     if not asked and counts:
         memory = f"about {_size(counts.held_bytes)}"
     step = cost.step
+    division = f"{cost.lanes} × {verdict.shards} × {verdict.microbatches}" if verdict else ""
     return [
         f"{counts.step.flops:.3g}" if counts else "",
         memory,
-        *([_verdict_text(cost)] if asked else []),
+        *([_verdict_text(cost), division] if asked else []),
         f"{'' if cost.from_store else '≤ '}{cost.steps:,.0f}",
-        f"{step.low:.2g} – {step.high:.2g}" if step else "",
-        f"{cost.device_seconds.low / 3600:.2g} – {cost.device_seconds.high / 3600:.2g}" if cost.device_seconds else "",
+        span(step) if step else "",
+        span(cost.device_seconds, 3600) if cost.device_seconds else "",
     ]
 
 
@@ -252,9 +312,10 @@ def _size(count: float) -> str:
     return f"{count / GIB:.2f} GiB" if count >= GIB / 10 else f"{count / 2**20:.1f} MiB"
 
 
-def _summary(costs: Sequence["StudyCost"]) -> list[str]:
-    """Lines about the whole sweep."""
+def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
+    """Lines about the whole sweep, for which the compiler had so many seconds."""
     from harness.predictions import NOTHING
+    from sweeps.costs import ENDED, TIMEOUT_SECONDS, span
 
     lines = []
     known = [cost for cost in costs if cost.device_seconds is not None]
@@ -263,21 +324,64 @@ def _summary(costs: Sequence["StudyCost"]) -> list[str]:
         for cost in known:
             assert cost.device_seconds is not None
             total = total.plus(cost.device_seconds)
-        low, high = (f"{each / 3600:.2g}" for each in total[1:])
         lengths = "at most, as trials are taken to go on to their budgets"
         if any(cost.from_store for cost in known):
             lengths = "by how far the store's trials came" + (
                 "" if all(c.from_store for c in known) else ", or budgets"
             )
         devices = sorted({cost.device.kind for cost in known})
-        lines.append(f"predicted: {low} – {high} device-hours of {', '.join(devices)} ({lengths})")
+        lines.append(f"predicted: {span(total, 3600)} device-hours of {', '.join(devices)} ({lengths})")
         lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
-    unknown = len(costs) - len(known)
-    if unknown:
-        lines.append(f"of {number_of(unknown, 'study')} no time is predicted")
-        lines += dict.fromkeys(cost.by for cost in costs if cost.device_seconds is None and not cost.asked)
+    reasons: dict[str, int] = {}
     for cost in costs:
-        verdict = cost.verdict
-        if verdict is not None and verdict.fits is False:
-            lines.append(f"{cost.study.name} does not fit ({verdict.how}): {verdict.why or _verdict_text(cost)}")
+        if cost.device_seconds is None:
+            why = f"{cost.by}, and was ended after {seconds or TIMEOUT_SECONDS:g} s" if cost.by == ENDED else cost.by
+            reasons[why] = reasons.get(why, 0) + 1
+    lines += [f"of {number_of(count, 'study')} no time is predicted: {why}" for why, count in reasons.items()]
+    return [*lines, *_idle(costs), *_too_large(costs)]
+
+
+def _idle(costs: Sequence["StudyCost"]) -> list[str]:
+    """A line about devices that are paid for and have nothing to do."""
+    idle = [cost for cost in costs if cost.idle]
+    if not idle:
+        return []
+    most = max(idle, key=lambda cost: cost.idle)
+    what = f"{most.idle:,} of {most.devices:,} devices have nothing to do in {most.study.name}"
+    others = f", and some in {number_of(len(idle) - 1, 'other study')}" if len(idle) > 1 else ""
+    if most.study.batch_size is None:
+        return [f"{what}{others}: it has {number_of(most.shards, 'core')}"]
+    instead = f"lanes=1 shards={most.devices} divides each batch over all of them"
+    return [f"{what}{others}, as trials are fewer than groups of devices: {instead}"]
+
+
+def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
+    """Lines about studies that do not fit, and about those that fit in parts alone."""
+    lines = []
+    for cost in costs:
+        verdict, counts, excess = cost.verdict, cost.counts, _excess(cost)
+        if cost.fits is False and verdict is not None:
+            why = verdict.why.rstrip(".") or _verdict_text(cost)
+            if excess is not None and verdict.needed_bytes and verdict.device_bytes:
+                needed, there = _size(verdict.needed_bytes), _size(verdict.device_bytes)
+                why += f"; with its arguments it needs {needed}, and {there} are there"
+            lines.append(f"{cost.study.name} does not fit ({verdict.how}): {why}")
+        elif cost.fits is False and counts is not None and cost.machine_bytes:
+            there = _size(cost.machine_bytes)
+            lines.append(
+                f"{cost.study.name} holds about {_size(counts.least_bytes)}, {TOO_LARGE}: {there} for each device"
+            )
+    parted = [
+        cost
+        for cost in costs
+        if cost.asked is None
+        and cost.fits
+        and cost.counts
+        and cost.counts.held_bytes > (cost.machine_bytes or math.inf)
+    ]
+    if parted:
+        lines.append(
+            f"{number_of(len(parted), 'study')} would hold more than this machine has; a run takes batches in parts, "
+            "as with microbatches=, until they fit"
+        )
     return lines

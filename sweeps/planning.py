@@ -62,12 +62,13 @@ class Request:
     words: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
 
 
-def request(line: overrides.CommandLine, *, absent: Sequence[str] = ()) -> Request:
+def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written: bool = True) -> Request:
     """Reads a command line into plans.
 
     Args:
       line: to be read.
       absent: what need not be there, as nothing is to be run: of ``configured_study.DATA`` and ``DEVICES``.
+      written: whether the store is to be written to; else it may be a release.
 
     Raises:
       BadInput: for the first thing wrong with any study of the sweep.
@@ -88,7 +89,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = ()) -> Reque
         if settings.time_limit_seconds is not None:
             raise BadInput("limits.study.max_hours and time_limit_seconds are the same limit; give one of them")
         settings = dataclasses.replace(settings, time_limit_seconds=3600 * bounds[1].max_hours)
-    asked = assemble(configured, durable.local(named), settings, first["launcher"])
+    asked = assemble(configured, durable.local(named), settings, first["launcher"], written=written)
     return dataclasses.replace(
         asked,
         mixed_backends=first["mixed_backends"],
@@ -113,7 +114,12 @@ def _words(
 
 
 def assemble(
-    configured: Sequence[ConfiguredStudy[Any]], folder: Path, settings: Settings, launcher: Mapping[str, Any]
+    configured: Sequence[ConfiguredStudy[Any]],
+    folder: Path,
+    settings: Settings,
+    launcher: Mapping[str, Any],
+    *,
+    written: bool = True,
 ) -> Request:
     """The request for some studies, of which those of one plan become one.
 
@@ -122,6 +128,7 @@ def assemble(
       folder: of the store.
       settings: how each is run.
       launcher: the configuration of one, as of ``sweeps.schema.LauncherConfig``.
+      written: as in ``request``.
 
     Raises:
       BadInput: settings that cannot be, or a store that cannot be written to or holds another plan.
@@ -139,7 +146,8 @@ def assemble(
         )
     _check(settings)
     launching.check(launcher, tuple(studies.values()), settings)
-    store.check_destination(folder)
+    if written or not folder.is_dir() or store.released_commits(folder) is None:
+        store.check_destination(folder)
     stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
     of_name = {stored[plan].name: source for plan, source in sources.items()}
     return Request(tuple(stored.values()), of_name, settings, folder, launcher)
@@ -179,13 +187,11 @@ def to_run(request: Request) -> ToRun:
 
 
 def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], None]) -> None:
-    """Prepares the data of studies of a request, and records in the store that they are wanted.
+    """Prepares the data of studies of a request; its store is left as it is.
 
     Raises:
       BadInput: for data that cannot be used.
     """
-    from results import store
-
     for kind, reader in READERS.items():
         configured = [ConfiguredStudy(s, request.sources.get(s.name)) for s in of_kind(studies, kind)]
         for text in reader.data_lines(configured):
@@ -193,6 +199,12 @@ def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], N
         reader.make_ready(configured, say)
     if studies and (why := compile_cache.obstacle()):
         say(f"compiled programs are not kept for the next run: {why}")
+
+
+def record(request: Request, studies: Sequence[Plan]) -> None:
+    """Records in the store of a request that studies are wanted."""
+    from results import store
+
     for study in studies:
         store.ask(request.store, study)
 

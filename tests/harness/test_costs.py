@@ -23,6 +23,7 @@ ANSWER = {
     "equations": 7,
     "devices": 1,
     "precision": "float32",
+    "least_bytes": 6.0,
 }
 
 
@@ -56,7 +57,7 @@ def test_what_did_not_end_in_time_is_not_known(question: Question) -> None:
 
 
 def test_what_cannot_be_is_an_error_or_is_told(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
-    def process(questions: Sequence[Question], timeout_seconds: float | None) -> list[dict[str, Any]]:
+    def process(questions: Sequence[Question], *_: Any) -> list[dict[str, Any]]:
         return [{costs.REFUSED: "there is no such thing"} for _ in questions]
 
     monkeypatch.setattr(costs, "_process", process)
@@ -65,6 +66,23 @@ def test_what_cannot_be_is_an_error_or_is_told(question: Question, monkeypatch: 
     assert costs.ask([question], refuses=False) == [{costs.REFUSED: "there is no such thing"}]
     monkeypatch.setattr(costs, "_process", lambda *_: [ANSWER])
     assert costs.ask([question]) == [ANSWER]  # and was not kept
+
+
+def test_what_takes_long_says_how_far_it_is(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+    def process(
+        questions: Sequence[Question], timeout: float | None, told: Callable[[int], None]
+    ) -> list[dict[str, Any]]:
+        for count in range(len(questions)):
+            told(count + 1)
+        return [ANSWER] * len(questions)
+
+    monkeypatch.setattr(costs, "_process", process)
+    monkeypatch.setattr(costs, "QUIET_SECONDS", -1.0)
+    said: list[str] = []
+    costs.ask([dataclasses.replace(question, settings=Settings(lanes=lanes)) for lanes in (1, 2, 3)], say=said.append)
+    assert said == ["counting 3 programs", "1 of 3 programs counted", "2 of 3 programs counted"]
+    costs.ask([dataclasses.replace(question, topology="v3:2x2")], say=said.append)
+    assert said[3:] == ["compiling 1 program for v3:2x2, which may take minutes"]
 
 
 def test_a_process_that_dies_says_why(question: Question) -> None:

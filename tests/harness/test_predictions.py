@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 
@@ -77,14 +78,15 @@ def test_scaled_rates_predict_what_was_measured_and_say_so() -> None:
 
 @pytest.mark.slow
 def test_products_of_other_sizes_take_what_a_probe_predicts() -> None:
-    """Goal of the planner: within 1.5 times. Sizes of the probe are not among these."""
+    """Goal of the planner: within 1.5 times, each in the median of three. Sizes of the probe are not among these."""
     other = ((128, 128, 128), (384, 384, 384), (1024, 128, 64), (700, 300, 500), (256, 784, 100))
     assert not {*other} & {*probe.PRODUCTS}
     probed = probe.products([size for size in probe.PRODUCTS if math.prod(size) < 2e8], "float32", 1e9)
     fitted = probe.fitted(probed, 4)
-    ratios = [one.seconds / fitted.seconds(one.m, one.k, one.n, 4) for one in probe.products(other, "float32", 1e9)]
-    # On a machine that others use, too, one of them may be late.
-    assert sorted(ratios)[1] > 1 / 1.5 and sorted(ratios)[-2] < 1.5
+    repeats = [probe.products(other, "float32", 1e9) for _ in range(3)]
+    for same in zip(*repeats, strict=True):
+        ratio = statistics.median(one.seconds / fitted.seconds(one.m, one.k, one.n, 4) for one in same)
+        assert 1 / 1.5 < ratio < 1.5, same[0]
 
 
 def test_exchanges_are_timed_between_devices() -> None:

@@ -112,6 +112,7 @@ def test_a_step_over_shards_is_counted_as_before_it_is_compiled(tmp_path: Path) 
     """FLOPs of the compiled program, of all devices, are those of the jaxpr; and one sum goes over the shards."""
     words = ["task=digits_fc", "optimizer=momentum", "batch_size=64", "lanes=1", "shards=4", "topology=v5e:2x2"]
     _, ((row),), _ = planned(tmp_path, *words)
+    assert row["flops_per_step"] * row["shards"] == 2 * 64 * (2 * 64 * 64 + 3 * 64 * 10)
     (exchange,) = json.loads(row["collectives"])
     assert (exchange["operation"], exchange["axes"], exchange["times"]) == ("all-reduce", "data", 1)
     parameters = 64 * 64 + 64 + 64 * 10 + 10
@@ -122,6 +123,14 @@ def test_what_does_not_fit_ends_with_1(tmp_path: Path) -> None:
     words = ["task=web_graph", "ratings.variant=dense", "cores=8", "als.gather=all_to_all", "topology=v3:2x2"]
     code, (row,), _ = planned(tmp_path, *words, "als.solver=cg", "als.table_dtype=bfloat16")
     assert code == 1 and row["too_large_by_bytes"] > 60 * 2**30  # of 15.48 GiB
+
+
+def test_fewer_cores_than_a_slice_has_are_compiled_for_the_first_of_them(tmp_path: Path) -> None:
+    words = ["task=web_graph", "ratings.variant=in-sparse", "cores=1,8", "als.gather=all_to_all", "-m"]
+    _, rows, _ = planned(tmp_path, *words, "topology=v3:2x2", "als.solver=cg", "als.table_dtype=bfloat16")
+    assert [(row["shards"], row["devices"]) for row in rows] == [(1, 8), (8, 8)]
+    assert rows[0]["memory_bytes"] > 4 * rows[1]["memory_bytes"]
+    assert "all-to-all" in rows[1]["collectives"] and "all-to-all" not in rows[0]["collectives"]
 
 
 def test_a_topology_that_there_is_not_is_one_line(tmp_path: Path) -> None:

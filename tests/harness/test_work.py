@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, AxisType
+from jax.sharding import PartitionSpec as P
 
 from harness import network_costs, work
 from harness.flops import matrix_flops
@@ -124,6 +126,16 @@ def test_held_bytes_are_those_of_arrays_that_live_at_once() -> None:
         return (a[:, None] * a[None, :]).sum()
 
     assert work.held_bytes(jax.make_jaxpr(peak)(shape(500))) >= 4 * 500 * 500
+
+
+def test_of_what_is_divided_over_devices_a_share_is_held() -> None:
+    mesh = AbstractMesh((8,), ("cores",), (AxisType.Auto,))
+
+    def share(a: jax.Array) -> jax.Array:
+        return jnp.sin(a)
+
+    divided = jax.jit(jax.shard_map(share, mesh=mesh, in_specs=P("cores"), out_specs=P("cores")))
+    assert work.held_bytes(jax.make_jaxpr(divided)(shape(8000))) == 2 * 4 * 1000
 
 
 def test_dropped_zeros_of_dilated_gradients_are_not_counted() -> None:

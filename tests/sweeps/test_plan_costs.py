@@ -11,12 +11,13 @@ import pytest
 
 from harness import costs as asked
 from harness import predictions, probes
-from harness.costs import Question
+from harness.costs import Question, Work
 from results import command_line, exit_codes
 from results.bad_input import BadInput
 from sweeps import __main__ as sweep
 from sweeps import costs, overrides, plan, planning
 
+ROOT = Path(__file__).parents[2]
 SWEEP = ["optimizer=sgd", "batch_size=16,64", "trials=4", "pruning=off", "task.budget.steps=200", "-m"]
 WORK = {"flops": 1e6, "fused_bytes": 1e5, "most_bytes": 1e6, "operations": 100}
 
@@ -34,15 +35,19 @@ def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]
 
 
 def answering(
-    monkeypatch: pytest.MonkeyPatch, verdict: Callable[[Question], dict[str, Any] | None], flops: float = 1e6
+    monkeypatch: pytest.MonkeyPatch, verdict: Callable[[Question], dict[str, Any] | None], **changes: float
 ) -> None:
-    """Has the process answer so: with counts of a small program, and with a verdict."""
-    work = [flops, *list(WORK.values())[1:]]
-    counts = {"step": work, "evaluation": work, "parameters": 9, "held_bytes": 1e6, "equations": 200, "devices": 1}
-    counts["precision"] = "float32"
+    """Has the process answer so: with counts of a device's share of a small program, and with a verdict."""
 
-    def process(questions: list[Question], timeout_seconds: float | None) -> list[dict[str, Any]]:
-        given = [counts if one.topology is None else verdict(one) for one in questions]
+    def counts(question: Question) -> dict[str, Any]:
+        devices = question.plan.get("cores") or question.settings.shards or 1
+        share = [each / devices for each in (WORK | changes).values() if each != changes.get("held")]
+        held = changes.get("held", 1e6)
+        told = {"step": share[:4], "evaluation": share[:4], "parameters": 9, "equations": 200, "precision": "float32"}
+        return {**told, "held_bytes": held, "least_bytes": held, "devices": devices}
+
+    def process(questions: list[Question], *_: Any) -> list[dict[str, Any]]:
+        given = [counts(one) if one.topology is None else verdict(one) for one in questions]
         return [each for each in given if each is not None]
 
     monkeypatch.setattr(asked, "_process", process)
@@ -69,7 +74,7 @@ def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, caps
     assert sweep.main([*words, "batch_size=16,64,128", "-m"]) == 0
     capsys.readouterr()
     (after,) = rows(capsys, *words, "batch_size=32")
-    assert "3 measured here" in after["predicted_from"] and "typical" in before["predicted_from"]
+    assert "from 3 measured here" in after["predicted_from"] and "typical" in before["predicted_from"]
     assert after["expected_from"] == "store" and after["expected_steps"] <= 200
     assert after["predicted_seconds_per_step"] != before["predicted_seconds_per_step"]
     assert plan.main(["--calibration", f"store={tmp_path}", "--json"]) == 0
@@ -84,8 +89,23 @@ def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, caps
         assert one["measured_seconds_per_step"] == pytest.approx(by_store[one["study"]])
         ratio = one["measured_seconds_per_step"] / one["predicted_seconds_per_step"]
         assert one["measured_over_predicted"] == pytest.approx(ratio)
+    # Which are the same, and uncalibrated, when there is a probe.
+    a_probe(costs.here().kind)
+    assert plan.main(["--calibration", f"store={tmp_path}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == compared
     names = {name for row in (after, *compared) for name in row}
     assert not [name for name in names if "seconds" in name and not name.startswith(("measured_", "predicted_"))]
+
+
+def a_probe(kind: str, slower: float = 2.0, call: float = 1e-3) -> None:
+    """Keeps what a probe would find where small networks take so many times what tables say, and calls so long."""
+    works = [Work(1e6, 1e5, 0.0, 100), Work(1e8, 1e6, 0.0, 100), Work(1e7, 1e7, 0.0, 1000), Work(1e9, 1e5, 0.0, 100)]
+    networks = [
+        (of, 0.05, slower * predictions.seconds(of, predictions.CPU).middle + 0.05 * call, 500, 3.0) for of in works
+    ]
+    one = {"flops": 1e12, "bytes": 1e12, "operation_seconds": 1e-9}  # which no such program comes to
+    found = {"backend": "cpu", "networks": networks, "all_reduce": [(4, 4096, 1e-5), (4, 4194304, 1e-3)]}
+    probes.write(kind, {**found, "rates": {"float32": one, "bfloat16": one | {"flops": 5e11}}, "gathers": 1.0})
 
 
 def test_a_table_of_step_times_holds_predicted_ones_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,6 +129,43 @@ def verdict(**changes: Any) -> dict[str, Any]:
     return {"exchanges": [], **usual, **told, **changes}
 
 
+BYTES = 1e12  # of a share, at 0.6 × 450 GB/s of a core of v3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["batch_size=64", "trials=1", "lanes=1", "shards=8"],
+        ["batch_size=64", "trials=1"],
+        ["task=web_graph", "ratings.variant=sparse", "cores=8"],
+    ],
+)
+def test_a_share_of_a_step_is_divided_no_further(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traffic of a device is counted of its share, whether shards are told, found by the compiler, or are cores."""
+    alone = verdict(flops=0, exchange_seconds=0, lanes=1, shards=8)
+    answering(monkeypatch, lambda question: alone, fused_bytes=8 * BYTES, operations=0)
+    (one,) = rows(capsys, *words, f"store={tmp_path}", "topology=v3:2x2")
+    assert one["predicted_seconds_per_step"] == pytest.approx(BYTES / 2.7e11, rel=0.01)
+    assert (one["bytes_per_step"], one["lanes"], one["shards"], one["devices"]) == (BYTES, 1, 8, 8)
+    # An evaluation of each trial takes as long, on all devices.
+    evaluations = one["predicted_device_hours"] * 3600 / 8 / one["predicted_seconds_per_step"] - one["expected_steps"]
+    assert 1 <= evaluations <= one["expected_steps"] + 1
+
+
+def test_memory_that_this_machine_has_not_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, lambda question: None, held=1e18)
+    words = ["batch_size=64", f"store={tmp_path}"]
+    assert plan.main(words) == exit_codes.FAILED
+    assert "more than this machine has" in capsys.readouterr().out
+    assert plan.main([*words, "--json"]) == exit_codes.FAILED
+    (one,) = json.loads(capsys.readouterr().out)
+    assert one["fits"] is False and one["too_large_by_bytes"] == pytest.approx(1e18, rel=0.01)
+
+
 def test_what_does_not_fit_ends_with_1_and_says_by_how_much(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,9 +175,13 @@ def test_what_does_not_fit_ends_with_1_and_says_by_how_much(
     assert plan.main(words) == exit_codes.FAILED
     printed = capsys.readouterr().out
     assert "too large by 4.0 GiB" in printed and "fits" in printed
+    assert "with its arguments it needs 18.90 GiB, and 14.90 GiB are there" in printed
+    assert printed.count("32 × 1 × 1") == 2  # lanes, shards and microbatches
+    assert "4 of 8 devices have nothing to do" in printed and "lanes=1 shards=8" in printed
     assert plan.main([*words, "--json"]) == exit_codes.FAILED
     fits, large = json.loads(capsys.readouterr().out)
     assert (fits["fits"], fits["too_large_by_bytes"], fits["device_kind"]) == (True, None, "TPU v3")
+    assert (fits["lanes"], fits["shards"], fits["microbatches"]) == (32, 1, 1)
     assert (large["fits"], large["too_large_by_bytes"]) == (False, 2**32)
     assert large["predicted_seconds_per_step"] is None
     # All devices are held while four trials run on the first of them.
@@ -134,19 +195,26 @@ def test_what_did_not_end_is_not_known(
     answering(monkeypatch, lambda question: None)
     words = [*SWEEP, f"store={tmp_path}", "topology=v3:2x2", "timeout=1"]
     assert plan.main(words) == 0
-    assert capsys.readouterr().out.count("not known") == 2
+    printed = capsys.readouterr().out
+    assert printed.count("not known") == 2 and "the compiler did not end, and was ended after 1 s" in printed
     assert plan.main([*words, "--json"]) == 0
     assert {one["topology_says"] for one in json.loads(capsys.readouterr().out)} == {"not known"}
 
 
 def test_a_probe_comes_before_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path))
-    device = costs.here()
-    one = {"flops": 1e9, "bytes": 1e9, "operation_seconds": 1e-7, "call_seconds": 1e-4, "equation_seconds": 1e-3}
-    probes.write(device.kind, {"backend": "cpu", "rates": {"float32": one}})
-    found = probes.rates(device.kind, "float32")
-    assert found is not None and found.flops == 1e9 and "probe" in found.source
-    assert probes.rates(device.kind, "bfloat16") is None and probes.rates("another", "float32") is None
+    a_probe("mine")
+    found, half = (probes.rates("mine", "cpu", each) for each in ("float32", "bfloat16"))
+    assert found is not None and half is not None and "probe" in found.source
+    # What networks took, and not the best that products and vectors come to.
+    assert found.flops == pytest.approx(predictions.CPU.flops / 2) and half.flops == pytest.approx(found.flops / 2)
+    assert found.bytes == pytest.approx(predictions.CPU.bytes / 2) and found.factor == probes.FACTOR
+    assert found.call_seconds == pytest.approx(1e-3)
+    assert probes.rates("another", "cpu", "float32") is None
+    assert probes.all_reduce_seconds("mine", 4, 4194304) == pytest.approx(1e-3)
+    assert probes.all_reduce_seconds("mine", 2, 4096) is None
+    kept = probes.read("mine")
+    assert kept is not None and kept.keys() == {"device_kind", *probes.KEPT}
 
 
 def test_a_dear_sweep_asks_first(
@@ -159,8 +227,29 @@ def test_a_dear_sweep_asks_first(
     assert sweep.main([*words, f"store={tmp_path}"]) == exit_codes.INVALID
     line = capsys.readouterr().err
     assert "predicted to take" in line and "yes=true" in line and not ran
+    assert not list(tmp_path.iterdir())  # a sweep that is refused leaves nothing behind
     request = planning.request(overrides.command_line([*words, f"store={tmp_path}", "yes=true"]))
     assert request.ask_above_device_hours is None
+
+
+def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["batch_size=64", "trials=1000", "task.budget.steps=100000", "task.targets=[]", "pruning=off"]
+    request = planning.request(overrides.command_line([*words, f"store={tmp_path}"]))
+    missing = {study.name: 1000 for study in request.studies}
+    said: list[str] = []
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise asked.Unanswered("the process that counts ended with 1")
+
+    answering(monkeypatch, lambda question: None)
+    monkeypatch.setattr(costs, "here", lambda: costs.Device("a device in no table", "gpu"))
+    assert costs.of_sweep(request, missing, said.append) is None
+    monkeypatch.setattr(asked, "ask", fails)
+    assert costs.of_sweep(request, missing, said.append) is None
+    told = [line for line in said if "not known" in line]
+    assert "nothing is known of this device" in told[0] and "ended with 1" in told[1]
 
 
 @pytest.mark.parametrize(
@@ -170,6 +259,11 @@ def test_a_dear_sweep_asks_first(
         (["timeout=soon"], "timeout=soon is not a number of seconds above 0"),
         (["--calibration", "batch_size=4"], "takes store=DIR alone, not batch_size=4"),
         (["--calibration"], "has no runs whose time says anything"),
+        (["topology=v5e"], "'v5e' is no slice of TPUs; write its chips along two directions, such as v5e:2x2"),
+        (["topology=v5e:2x2x2"], "write its chips along two directions, such as v5e:2x2"),
+        (["topology=v4:2x2"], "write its chips along three directions, such as v4:2x2x1"),
+        (["topology=v9:2x2"], "unknown version of TPUs 'v9'"),
+        (["+experiment=zzzz"], "the nearest are"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,3 +278,36 @@ def test_data_of_a_stated_size_need_not_be_here(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(BadInput, match="is not here"):
         planning.request(overrides.command_line(words))
     command_line.set_output()
+
+
+def test_a_release_may_be_the_store_of_a_plan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, lambda question: None)
+    (one,) = rows(
+        capsys,
+        "+experiment=published/noise",
+        "optimizer=sgd",
+        "batch_size=16",
+        "-m",
+        f"store={ROOT / 'results' / 'published'}",
+    )
+    assert one["to_run"] == 0 and one["stored"] == one["trials"] and one["predicted_device_hours"] == 0
+
+
+def test_a_layout_predicts_its_own_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan.main(["task=layouts", f"store={tmp_path}"]) == 0
+    assert "a layout study predicts its own cost when it runs" in capsys.readouterr().out
+
+
+def test_rows_differ_in_a_narrow_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, lambda question: None)
+    monkeypatch.setattr(command_line, "width", lambda stream: 80)
+    words = ["optimizer=momentum,nesterov", "batch_size=1,16", "trials=4", "-m", f"store={tmp_path}"]
+    assert plan.main(words) == 0
+    printed = capsys.readouterr().out
+    for optimizer in ("momentum", "nesterov"):
+        assert f"digits-fully_connected-{optimizer}\n" in printed
+    assert max(map(len, printed.splitlines())) <= 80
