@@ -14,7 +14,7 @@ from results.plans.kinds import KINDS
 from results.plans.points import POINTS
 from results.reading import contents
 from results.reading.contents import Contents
-from results.release import dataset_card
+from results.reading import dataset_card
 from results.storage import shared
 
 ROOT = Path(__file__).resolve().parent.parent

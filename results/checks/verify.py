@@ -11,11 +11,10 @@ from typing import TypeVar
 
 from results import command_line, durable, progress
 from results.bad_input import BadInput, number_of
-from results.checks import point_checks, release_checks, study_checks
+from results.checks import document_checks, point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.command_line import numbered, quoted
 from results.durable import Folder
-from results.reading import contents
 from results.rules.ledger import Ledger
 from results.storage import migrations
 from results.storage.entries import Entry, entries
@@ -98,9 +97,16 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
                 folder, commit, lists.sizes, on_bytes, rebuild=commit.name in sample_names
             ),
         )
-        points = f"{contents.POINTS}.parquet"
-        sound = points in lists.documents and not any(each.faults for each in (lists.around, *documents, *studies))
-    return [lists.around, *documents, *studies, *([point_checks.check(folder / points)] if sound else [])]
+    everything = [lists.around, *documents, *studies]
+    is_torn = {fault.path for each in documents for fault in each.faults}
+    points = folder / document_checks.POINTS_FILE
+    if any(each.faults for each in studies) or not lists.commits or not lists.commits[0].files["studies"].shared:
+        return everything
+    if document_checks.POINTS_FILE in lists.documents and points not in is_torn:
+        everything.append(point_checks.check(points, [row for study in studies for row in study.points]))
+    if not lists.around.faults and not is_torn:
+        everything.append(document_checks.check(folder, lists.commits, lists.documents))
+    return everything
 
 
 def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:

@@ -1,5 +1,6 @@
 """Contents of a release: its studies, and every column of its tables with type and meaning."""
 
+import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,7 +21,6 @@ TABLES = {
     "trials": "a training run: its metaparameters and how it ended",
     "measurements": "the metrics of a trial at a step",
 }
-
 
 POINTS = "points"
 ABOUT = TABLES | {POINTS: "what a study answers to a target, and the fit of the curve that it is on"}
@@ -60,6 +60,33 @@ class Contents(NamedTuple):
 
     def rows(self, table: str) -> int:
         return sum(commit.files[table].rows for commit in self.commits)
+
+
+def of_studies(
+    commits: Sequence[Commit], columns: Mapping[str, pa.Schema], files: Mapping[str, Mapping[str, str]]
+) -> Contents:
+    """The contents of a release of studies whose tables are shared files.
+
+    Args:
+      commits: the studies, sorted by name.
+      columns: of every table.
+      files: sha256 of every table's files, by name.
+    """
+    sources = {commit.name: licences.terms(commit.plan).source for commit in commits}
+    days, software = set(), dict[str, set[str]]()
+    for file in {each.shared for commit in commits if (each := commit.files["studies"]).shared}:
+        runs = file.table(0, file.rows).select(["study", "started_at", "code_version"])
+        for study, started_at, version in zip(*(column.to_pylist() for column in runs.columns), strict=True):
+            days |= {started_at[:10]} if started_at else set()
+            software.setdefault(sources[study], set()).update({version} if version else ())
+    return Contents(
+        commits=commits,
+        columns=columns,
+        files=files,
+        newest=max(days, default=None),
+        version=importlib.metadata.version("scaling-limits"),
+        software={source: sorted(versions) for source, versions in software.items()},
+    )
 
 
 class ColumnDescription(NamedTuple):

@@ -76,16 +76,24 @@ class SharedFile:
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
             raise Damaged(f"{self.path} cannot be read ({str(error).splitlines()[0]}); {_CHECK}") from None
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a table."""
+        return self.table(0, 0).schema
+
+    def _open(self) -> None:
+        durable.check_file(self.path)
+        with self.path.open("rb") as stream:
+            self._metadata = pq.read_metadata(stream)
+            size = stream.seek(0, os.SEEK_END)
+        if self._metadata.num_rows != self.rows or size != self.bytes:
+            raise Damaged(f"{self.path} is not what was written; {_CHECK}")
+        groups = range(self._metadata.num_row_groups)
+        self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
+
     def _table(self, start: int, rows: int) -> pa.Table:
         if self._metadata is None:
-            durable.check_file(self.path)
-            with self.path.open("rb") as stream:
-                self._metadata = pq.read_metadata(stream)
-                size = stream.seek(0, os.SEEK_END)
-            if self._metadata.num_rows != self.rows or size != self.bytes:
-                raise Damaged(f"{self.path} is not what was written; {_CHECK}")
-            groups = range(self._metadata.num_row_groups)
-            self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
+            self._open()
         first = self._first_rows
         wanted = range(
             int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))

@@ -7,7 +7,7 @@ from results.plans.study import METRIC_KINDS
 from results.plans.told import OWN
 from results.reading import contents
 from results.reading.contents import Contents
-from results.release import croissant
+from results.reading import croissant
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
 AUTHORS = "The scaling-limits authors"
