@@ -81,7 +81,7 @@ def dictionary() -> str:
     own["measurements"] += further
     columns = {table: shared.union(table, schemas) for table, schemas in own.items()}
     columns[contents.POINTS] = schema.empty(POINTS)
-    made = dataset_card.dictionary(Contents([], columns, {}, None, "")).decode()
+    made = dataset_card.dictionary(Contents([], columns, {}, "", "")).decode()
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]
 
 

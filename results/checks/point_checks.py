@@ -10,9 +10,9 @@ from results.checks.faults import Findings, brief
 from results.durable import Folder
 from results.plans.points import FITS, OF_CURVES
 from results.reading import point_rows
+from results.reading.contents import KEYS, POINTS
 from results.reading.point_rows import Row
 
-KEY = ("study", "target_metric", "target_value")
 VERDICTS = {"identified": (True, True), "at_least": (True, None), "at_most": (None, True), "not_identified": (None, None)}
 OF_A_CURVE = ("kind", "source", "dataset", "model", "optimizer", "target_metric", "target_value")
 
@@ -35,7 +35,7 @@ def _wrong_rows(told: pa.Table, right: pa.Table) -> list[str]:
     """Why these are not the rows that there must be, in their order; empty if they are."""
     if [(field.name, field.type) for field in told.schema] != [(field.name, field.type) for field in right.schema]:
         return ["has other columns than points have"]
-    keys, wanted = (list(zip(*(each[name].to_pylist() for name in KEY), strict=True)) for each in (told, right))
+    keys, wanted = (list(zip(*(each[name].to_pylist() for name in KEYS[POINTS]), strict=True)) for each in (told, right))
     if keys == wanted:
         return []
     if len(set(keys)) < len(keys):
@@ -62,7 +62,7 @@ def _other_values(told: pa.Table, right: pa.Table) -> Iterator[str]:
 
 def _wrong_fits(told: pa.Table) -> Iterator[str]:
     """What no fit can be: one that differs along its curve, or whose parts contradict each other."""
-    rows = told.select([*KEY, *OF_A_CURVE[:5], "reached", "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
+    rows = told.select([*KEYS[POINTS], *OF_A_CURVE[:5], "reached", "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
     by_curve: dict[str, list[Row]] = {}
     for row in rows:
         if row["curve"] is None:

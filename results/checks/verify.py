@@ -15,6 +15,7 @@ from results.checks import document_checks, point_checks, release_checks, study_
 from results.checks.faults import Findings, OnBytes, brief
 from results.command_line import numbered, quoted
 from results.durable import Folder
+from results.reading.contents import POINTS_FILE
 from results.rules.ledger import Ledger
 from results.storage import migrations
 from results.storage.entries import Entry, entries
@@ -99,10 +100,10 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
         )
     everything = [lists.around, *documents, *studies]
     is_torn = {fault.path for each in documents for fault in each.faults}
-    points = folder / document_checks.POINTS_FILE
+    points = folder / POINTS_FILE
     if any(each.faults for each in studies) or not lists.commits or not lists.commits[0].files["studies"].shared:
         return everything
-    if document_checks.POINTS_FILE in lists.documents and points not in is_torn:
+    if POINTS_FILE in lists.documents and points not in is_torn:
         everything.append(point_checks.check(points, [row for study in studies for row in study.points]))
     if not lists.around.faults and not is_torn:
         everything.append(document_checks.check(folder, lists.commits, lists.documents))

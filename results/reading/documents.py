@@ -25,6 +25,6 @@ def of_release(about: Contents) -> Mapping[str, bytes]:
         documents["LICENCE-Apache-2.0.txt"] = licences.apache_text()
     hashes: dict[str, str | None] = {name: release_lists.sha256(data) for name, data in documents.items()}
     hashes |= {**about.files.get(contents.POINTS, {}), CITATION: None}
-    documents[MANIFEST] = release_lists.manifest(about, hashes)
-    documents[CITATION] = dataset_card.citation(about, release_lists.sha256(documents[MANIFEST]))
-    return documents
+    manifest = release_lists.manifest(about, hashes)
+    documents[CITATION] = dataset_card.citation(about, release_lists.sha256(manifest))
+    return documents | {MANIFEST: manifest}  # last, as it makes a folder a release

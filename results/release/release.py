@@ -31,7 +31,7 @@ from results.storage.commits import Commit, File, read_table
 from results.storage.compaction import Piece
 from results.storage.shared import SharedFile
 
-ENVELOPES, POINTS = "envelopes.arrow", f"{contents.POINTS}.parquet"
+ENVELOPES = "envelopes.arrow"
 
 
 @durable.located_both
@@ -61,17 +61,14 @@ def export(
             durable.create(target / path, data)
             hashes[path] = release_lists.sha256(data)
 
-        studies, columns = _write_tables(target, permitted, put)
-        files = {table: {c.files[table].path.name: c.files[table].sha256 for c in studies} for table in contents.TABLES}
+        studies, told = _write_tables(target, permitted, put), None
         if points is not None:
-            told = points(folder)
-            told = told.filter(pc.is_in(told["study"], pa.array([commit.name for commit in studies])))
-            put(POINTS, shards.parquet_bytes(told))
-            columns, files = (
-                columns | {contents.POINTS: told.schema},
-                files | {contents.POINTS: {POINTS: hashes[POINTS]}},
-            )
-        for name, document in documents.of_release(contents.of_studies(studies, columns, files)).items():
+            rows = points(folder)
+            rows = rows.filter(pc.is_in(rows["study"], pa.array([commit.name for commit in studies])))
+            data = shards.parquet_bytes(contents.POINTS, rows)
+            put(contents.POINTS_FILE, data)
+            told = contents.PointsFile(rows.schema, hashes[contents.POINTS_FILE], len(data), len(rows))
+        for name, document in documents.of_release(contents.of_studies(studies, told)).items():
             put(name, document)
         put(SUMS, release_lists.sums(hashes))
     size = sum(file.bytes for commit in studies for file in commit.files.values())
@@ -96,11 +93,11 @@ def _permitted(catalogue: Sequence[Commit], report: Callable[[str], None]) -> li
     return permitted
 
 
-def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> tuple[list[Commit], dict[str, pa.Schema]]:
+def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[Commit]:
     """Writes the tables of studies, once each is seen to be what its commit says, and their envelopes.
 
     Returns:
-      The studies with their slices of what was written, and the columns of every table.
+      The studies with their slices of what was written.
     """
     own = {
         "studies": [schema.empty(schema.STUDIES)],
@@ -140,7 +137,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> tuple[
     for each, data, (_, rows) in zip(slices, bound, envelopes, strict=True):
         each["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
         start += len(data)
-    return [commit._replace(parts=0, files=each) for commit, each in zip(commits, slices, strict=True)], columns
+    return [commit._replace(parts=0, files=each) for commit, each in zip(commits, slices, strict=True)]
 
 
 def _slice(file: SharedFile, start: int, rows: int, columns: Mapping[str, str]) -> File:
