@@ -97,6 +97,7 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
             lambda commit: release_checks.check_study(
                 folder, commit, lists.sizes, on_bytes, rebuild=commit.name in sample_names
             ),
+            one_by_one=sum(sizes.values()) <= REBUILD_BYTES,
         )
     everything = [lists.around, *documents, *studies]
     is_torn = {fault.path for each in documents for fault in each.faults}
@@ -145,8 +146,16 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
     return [_around(folder, within), *of_studies]
 
 
-def at_once(items: Iterable[T], check: Callable[[T], Findings]) -> list[Findings]:
-    """Runs checks in parallel, one per processor; hashing and decoding release Python's lock."""
+def at_once(items: Iterable[T], check: Callable[[T], Findings], *, one_by_one: bool = False) -> list[Findings]:
+    """Runs checks in parallel, one per processor; hashing and decoding release Python's lock.
+
+    Args:
+      items: to be checked.
+      check: of one of them.
+      one_by_one: without threads, which cost more than they save where each has little to hash and decode.
+    """
+    if one_by_one:
+        return list(map(check, items))
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with ThreadPoolExecutor(processors) as pool:
         return list(pool.map(check, items))

@@ -129,7 +129,7 @@ def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Every column of a table in words."""
     own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *told.TOLD, *schema.COLUMNS[table])
     meanings = {column.name: column.meaning for column in own}
-    tuned = {name for commit in contents.commits for name in commit.study.space}
+    tuned = {name for commit in contents.commits for name in commit.plan.get("space", ())}
     in_words = []
     for field in contents.columns[table]:
         kind = " or ".join(sorted({_words(c.metrics[field.name]) for c in contents.commits if field.name in c.metrics}))

@@ -171,7 +171,8 @@ def _provenance(release: Contents) -> dict[str, Any]:
 
 def _measured_on(release: Contents) -> Iterator[dict[str, Any]]:
     """Data of others that our own studies trained on."""
-    own = [commit.study.dataset for terms, commits in release.sources.items() if terms.source == OWN for commit in commits]
+    sources = release.sources.items()
+    own = [commit.plan.get("dataset") for terms, commits in sources if terms.source == OWN for commit in commits]
     for name, (author, label, url) in _DATA.items():
         if name in own:
             yield {

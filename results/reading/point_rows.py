@@ -61,17 +61,17 @@ def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
       study: its plan.
       tables: its own.
     """
-    trials = tables.trials.to_pydict()
+    trials = tables.trials.select(["trial", "run", "role", "status", "steps"]).to_pydict()
     trials["at"] = dict(zip(trials["trial"], itertools.count(), strict=False))  # its row, by the id of a trial
     common = _of_plan(commit, study) | _counts(trials) | _of_runs(tables.studies)
     own = targets(study)
     if own:
-        return [common | _answered(commit, study, target, trials, tables.measurements) for target in own]
+        return [common | _answered(commit, study, target, trials, tables) for target in own]
     chosen = _chosen(trials, tables.measurements)
     if chosen is None:
         return [common]
     timed = _median_seconds(chosen, trials, tables)
-    return [common | _of_trial(chosen, trials) | {"median_epoch_seconds": timed}]
+    return [common | _of_trial(chosen, trials, tables) | {"median_epoch_seconds": timed}]
 
 
 def table(rows: Iterable[Row]) -> pa.Table:
@@ -139,17 +139,17 @@ def _last(values: Sequence[Any]) -> Any:
     return next((value for value in reversed(values) if value is not None), None)
 
 
-def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, Any], measured: pa.Table) -> Row:
-    at_target = reached(measured, target)
+def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, Any], tables: Piece) -> Row:
+    at_target = reached(tables.measurements, target)
     searched = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == SEARCH]
     answer = at_target.of(searched).answer()
     row: Row = {"target_metric": target.metric, "target_value": target.value}
     if answer is None:
-        known = target.metric in measured.column_names
+        known = target.metric in tables.measurements.column_names
         return row | (_not_within(trials, searched) if known else {})
     row |= {"reached": True, "steps_low": answer.steps_low, "steps_high": answer.steps_high}
     row["examples"] = answer.steps_high * study.batch_size if study.batch_size else None
-    row |= _of_trial(answer.trial, trials)
+    row |= _of_trial(answer.trial, trials, tables)
     return row | (_confirmed(study, target, answer.trial, trials, at_target) if commit.repeats.confirm else {})
 
 
@@ -162,15 +162,11 @@ def _not_within(trials: Mapping[str, Any], searched: Sequence[int]) -> Row:
     return {"reached": False, "steps_low": min(steps, default=None)}
 
 
-def _of_trial(trial: int, trials: Mapping[str, Any]) -> Row:
+def _of_trial(trial: int, trials: Mapping[str, Any], tables: Piece) -> Row:
     """The selected trial with its seed and metaparameters."""
-    row = trials["at"][trial]
-    own = {column.name for column in schema.TRIALS} | {"at"}
-    return {
-        "trial": trial,
-        "seed": trials["seed"][row],
-        **{name: values[row] for name, values in trials.items() if name not in own},
-    }
+    (row,) = tables.trials.slice(trials["at"][trial], 1).to_pylist()
+    tuned = tables.trials.column_names[len(schema.TRIALS) :]
+    return {name: row[name] for name in ("trial", "seed", *tuned)}
 
 
 def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any], at_target: Reached) -> Row:

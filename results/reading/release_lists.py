@@ -107,10 +107,11 @@ def check_lists(folder: Folder) -> dict[str, str]:
     hashes = {match[2]: match[1] for match in matches if match}
     if sums(hashes) != data or not all(commits.PATH.fullmatch(listed) for listed in hashes):
         raise Damaged(f"{path} is not what was written")
-    studies = commits.released_commits(folder)
-    if studies is None or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
+    there = (folder / MANIFEST).is_file()
+    content = durable.read_sealed(folder / MANIFEST) if there else {}
+    studies = commits.commits_of(content, folder) if there else []
+    if not there or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
         raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
-    content = durable.read_sealed(folder / MANIFEST)
     listed = {MANIFEST: hashes[MANIFEST], **_hashes(content.get("documents")), **_hashes(content.get("files"))}
     for commit in studies:
         for table, file in commit.files.items():
