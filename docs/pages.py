@@ -12,9 +12,8 @@ import analysis.__main__ as analysis_cli
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.points import POINTS
-from results.reading import contents
+from results.reading import contents, dataset_card
 from results.reading.contents import Contents
-from results.reading import dataset_card
 from results.storage import shared
 
 ROOT = Path(__file__).resolve().parent.parent

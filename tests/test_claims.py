@@ -160,8 +160,8 @@ def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: l
     assert (
         f"{said['ratio']:.2f} times as many steps, in the median over the {said['studies'] - said['never']:.0f} of "
         f"{said['studies']:.0f} studies whose repeats reached the target ({said['small']:.2f} up to batch size 16, "
-        f"{said['large']:.2f} above); in the other {said['never']:.0f}, at least half of the repeats never did, and with "
-        f"these as infinitely many it is {whole[0]:.2f} times ({whole[1]:.2f} and {whole[2]:.2f})"
+        f"{said['large']:.2f} above); in the other {said['never']:.0f}, at least half of the repeats never did, and "
+        f"with these as infinitely many it is {whole[0]:.2f} times ({whole[1]:.2f} and {whole[2]:.2f})"
     ) in text("README.md")
     assert (
         f"Of {len(moved)} critical batch sizes that are identified both ways {(moved['octaves'] > 0).sum()} are larger "

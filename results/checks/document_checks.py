@@ -12,6 +12,7 @@ from results.reading import contents, documents, release_lists
 from results.reading.contents import POINTS_FILE, PointsFile
 from results.storage.commits import MANIFEST, Commit
 
+
 def check(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Findings:
     """Makes the documents again and compares; nothing if another version of this software wrote the release.
 

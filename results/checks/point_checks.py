@@ -13,7 +13,12 @@ from results.reading import point_rows
 from results.reading.contents import KEYS, POINTS
 from results.reading.point_rows import Row
 
-VERDICTS = {"identified": (True, True), "at_least": (True, None), "at_most": (None, True), "not_identified": (None, None)}
+VERDICTS = {
+    "identified": (True, True),
+    "at_least": (True, None),
+    "at_most": (None, True),
+    "not_identified": (None, None),
+}
 OF_A_CURVE = ("kind", "source", "dataset", "model", "optimizer", "target_metric", "target_value")
 
 
@@ -35,7 +40,9 @@ def _wrong_rows(told: pa.Table, right: pa.Table) -> list[str]:
     """Why these are not the rows that there must be, in their order; empty if they are."""
     if [(field.name, field.type) for field in told.schema] != [(field.name, field.type) for field in right.schema]:
         return ["has other columns than points have"]
-    keys, wanted = (list(zip(*(each[name].to_pylist() for name in KEYS[POINTS]), strict=True)) for each in (told, right))
+    keys, wanted = (
+        list(zip(*(each[name].to_pylist() for name in KEYS[POINTS]), strict=True)) for each in (told, right)
+    )
     if keys == wanted:
         return []
     if len(set(keys)) < len(keys):

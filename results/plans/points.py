@@ -11,7 +11,7 @@ _VERDICT = (
 )
 _LOW = "lower end of its 90 % interval, or the bound of at_least; null if open or not stated"
 _HIGH = "upper end of its 90 % interval, or the bound of at_most; null if open or not stated"
-_DOUBTS = "assumptions of that fit that the data do not bear out, by the names of `analysis fit`; null if there are none"
+_DOUBTS = "assumptions of that fit that the data do not bear out, as `analysis fit` calls them; null if none"
 _OF_A_FACTORIZATION = "of a factorization"
 _OF_A_LAYOUT = "of a layout"
 
@@ -32,7 +32,7 @@ POINTS = (
     Column("model", pa.string(), "name of the model, then its options"),
     Column("optimizer", pa.string(), "name of the optimizer; als for every factorization, which a solver tells apart"),
     Column("schedule", pa.string(), "how the learning rate decays: constant, linear or cosine; null if unknown"),
-    Column("pruning", pa.string(), "exact: the search cut losing trials short, which changes no answer; off: it did not"),
+    Column("pruning", pa.string(), "exact: losing trials were cut short, which changes no answer; off: they were not"),
     Column("stop", pa.string(), "what ended trials: their target, or the budget alone; null of others' studies"),
     Column("batch_size", pa.int32(), "global batch size, examples; null where all data are taken at once"),
     Column("cores", pa.int32(), f"{_OF_A_FACTORIZATION}, the devices it is spread over"),

@@ -102,7 +102,7 @@ STUDIES = (
     Column(
         "seconds_per_epoch",
         pa.float64(),
-        "seconds_per_step times training examples over batch size, a mean over all trials of the run; null without epochs",
+        "seconds_per_step times training examples over batch size: of all trials together; null without epochs",
         says=TIMING,
     ),
 )

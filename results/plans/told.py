@@ -16,7 +16,11 @@ OWN = "scaling-limits"  # the source of what this software measured itself
 TOLD = (
     Column("kind", pa.string(), KIND),
     Column("source", pa.string(), "who measured it: scaling-limits, or a source of published studies"),
-    Column("target_metric", pa.string(), "metric of its first target, its own or one that its source states; null if none. Points have all"),
+    Column(
+        "target_metric",
+        pa.string(),
+        "metric of its first target, its own or its source's; null if none. Points have all",
+    ),
     Column("target_value", pa.float64(), "value of its first target: reached at or below it"),
     Column("schedule", pa.string(), "how the learning rate decays: constant, linear or cosine; null if none is known"),
     Column("dataset_version", pa.string(), "which data these are; null where their name says it, or nobody does"),

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from results.plans.study import METRIC_KINDS
 from results.plans.told import OWN
-from results.reading import contents
+from results.reading import contents, croissant
 from results.reading.contents import Contents
 from results.storage.commits import Commit
-from results.reading import croissant
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
 AUTHORS = "The scaling-limits authors"
@@ -50,8 +49,8 @@ Every table has all columns; what a study lacks is null. Any reader of Parquet t
     {r_line:72} # R
 
 mlcroissant takes the extra `parquet`, gives texts as bytes and names such as `measurements/step`, and reads about a
-thousand records a second; start with `studies`. chDB takes `SELECT * FROM '{all_measurements}'` too, and so does DataFusion
-after `enable_url_table()`.
+thousand records a second; start with `studies`. chDB takes `SELECT * FROM '{all_measurements}'` too, and so does
+DataFusion after `enable_url_table()`.
 
 A measurement belongs to the trial with the same `study` and `trial`, a trial to the study with the same `study` (and
 `run`). Examples seen are `step * batch_size`, in 64 bits.
@@ -85,8 +84,8 @@ Whom to name is in `CITATION.cff`, and which rows are under which licence in `LI
   half of the repeats chose one of them, and only the further ones of the chosen report without bias.
 - Where a plan has `stop` as `budget`, trials went on beyond their targets: harder ones can be read from their curves.
 - Where `emulated` is true there were more devices than physical cores: times say nothing about speed.
-- `seconds_per_epoch` is a mean over all trials and steps of a run, in `studies` as in `points`; `median_epoch_seconds` of a
-  factorization is the median over the epochs of the selected trial.
+- `seconds_per_epoch` is a mean over all trials and steps of a run, in `studies` as in `points`; `median_epoch_seconds`
+  of a factorization is the median over the epochs of the selected trial.
 {layouts}- Results whose plans differ in `comparable` are not to be put into one curve.
 
 ## Is it intact?
@@ -96,29 +95,29 @@ Whom to name is in `CITATION.cff`, and which rows are under which licence in `LI
 """
 
 _LAYOUTS = """\
-- Studies of kind `layout` are one step of a Transformer on a mesh of devices, on the data set `counting`, numbers in order:
-  their costs are the result, and their few steps are no result of training. Those with a refusal are INFEASIBLE.
+- Studies of kind `layout` are a step of a Transformer on a mesh of devices, on the data set `counting`, numbers in
+  order: their costs are the result, and their few steps are no result of training. Those refused are INFEASIBLE.
 """
 
 _ABOUT_POINTS = """\
 ## Points and curves
 
-A row of `points` is a study and a target; rows with the same `curve` are one curve, over batch sizes or, of factorizations,
-over cores, and have the same fit. {shared}Factorizations are told apart by `solver`, `dim`, `table_dtype`,
-`solver_dtype` and `dataset_options`, layouts by `mesh`, `layout` and `engine`, and studies of others at one place of a
-curve by `records`.
+A row of `points` is a study and a target; rows with the same `curve` are one curve, over batch sizes or, of
+factorizations, over cores; of one over batch sizes they have the same fit. {shared}Factorizations are told apart by
+`solver`, `dim`, `table_dtype`, `solver_dtype` and `dataset_options`, layouts by `mesh`, `layout` and `engine`, and
+studies of others at one place of a curve by `records`.
 
-`verdict` is `identified` (`critical_batch_size`, between `critical_low` and `critical_high`), `at_least` (`critical_low` or
-more), `at_most` (`critical_high` or less) or `not_identified` (nothing is known). `doubts` names what the fit assumes and
-the data do not bear out: such a number is in doubt.
+`verdict` is `identified` (`critical_batch_size`, between `critical_low` and `critical_high`), `at_least`
+(`critical_low` or more), `at_most` (`critical_high` or less) or `not_identified` (nothing is known). `doubts` names
+what the fit assumes and the data do not bear out: such a number is in doubt.
 
 """
 
 # Of our own studies.
 _SHARED = """\
 Curves of one data set, model and optimizer may differ in `schedule`, `stop`, `pruning`
-and `trials`. Where they differ in `pruning` and `trials` alone they share trials: those of the smaller search are the first
-of the larger one, with the same seeds, so that the two are no independent evidence. To have one curve of each, choose
+and `trials`. Where they differ in `pruning` and `trials` alone they share trials: those of the smaller search are the
+first of the larger one, with the same seeds, so that the two are no independent evidence. To have one of each, choose
 
     SELECT * FROM 'points.parquet' WHERE pruning = 'off' AND stop = 'target' AND schedule = 'constant'
 
@@ -132,8 +131,8 @@ _POINTS_FILE = f"""\
 
 
 _NOTHING = (
-    "Null is what was not measured, or is not so of the study. NaN and infinity are values that were measured: those of a",
-    "trial that diverged, at its last evaluation, after which it is INFEASIBLE.",
+    "Null is what was not measured, or is not so of the study. NaN and infinity are values that were measured: those",
+    "of a trial that diverged, at its last evaluation, after which it is INFEASIBLE.",
 )
 
 

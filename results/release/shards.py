@@ -88,10 +88,10 @@ class Shards:
             return
         group = pa.concat_tables(self._waiting).combine_chunks()
         filled = self._sink.tell()
-        if self._counts[-1] and filled + group.nbytes > MOST_BYTES:
-            if filled + len(parquet_bytes(self._table, group)) > MOST_BYTES:
-                self._end(last=False)
-                self._open()
+        may_be_full = self._counts[-1] and filled + group.nbytes > MOST_BYTES  # encoded they are fewer
+        if may_be_full and filled + len(parquet_bytes(self._table, group)) > MOST_BYTES:
+            self._end(last=False)
+            self._open()
         for rows in self._waiting:
             self.places.append(Place(len(self._counts) - 1, self._counts[-1]))
             self._counts[-1] += len(rows)

@@ -112,13 +112,14 @@ class SharedFile:
         held = self._groups[wanted[0]] if len(wanted) == 1 else pa.concat_tables([self._groups[i] for i in wanted])
         return held if len(held) == rows else held.slice(start - int(first[wanted[0]]), rows)
 
-
     def _decode(self, groups: range) -> pa.Table:
         """Row groups with all columns. Most have no value in most studies, as statistics tell, and are not decoded."""
         columns = self._metadata.schema.to_arrow_schema()
         there: set[int] = set()
         for group in map(self._metadata.row_group, groups):
-            there |= {i for i in range(len(columns)) if i not in there and not _is_null(group.column(i), group.num_rows)}
+            there |= {
+                i for i in range(len(columns)) if i not in there and not _is_null(group.column(i), group.num_rows)
+            }
         with self.path.open("rb") as stream:
             file = pq.ParquetFile(stream, metadata=self._metadata)
             rows = file.read_row_groups(groups, [columns[i].name for i in sorted(there)])

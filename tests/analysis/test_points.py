@@ -156,13 +156,37 @@ LIES: list[tuple[str, Callable[[list[dict]], object], str]] = [
     ("fewer steps", lambda rows: rows[0].update(steps_high=rows[0]["steps_high"] - 1), "has another steps_high of"),
     ("another trial", lambda rows: rows[0].update(trial=rows[0]["trial"] + 1), "has another trial of"),
     ("never reached", first(reached=False), "has another reached of"),
-    *((f"another {name}", first(**{name: value}), f"has another {name} of") for name, value in [
-        ("confirmed_low", 1.0), ("confirmed_high", 1.0), ("confirmed_trial", 63), ("repeats", 4), ("repeats_reached", 0),
-        ("learning_rate", 0.5), ("seed", 7), ("seconds_per_epoch", 1.0), ("cores", 3), ("infeasible", 9), ("trials", 9),
-        ("complete", 9), ("incomplete", 9), ("examples", 9), ("licence", "CC0-1.0"), ("source", "me"), ("solver", "cg"),
-        ("schedule", "linear"), ("pruning", "exact"), ("device_kind", "TPU"), ("comparable", "9.9"), ("mesh", "a:2"),
-        ("dataset_version", "mine"), ("dataset_options", "{}"), ("records", "mine"), ("stop", "budget"),
-    ]),
+    *(
+        (f"another {name}", first(**{name: value}), f"has another {name} of")
+        for name, value in [
+            ("confirmed_low", 1.0),
+            ("confirmed_high", 1.0),
+            ("confirmed_trial", 63),
+            ("repeats", 4),
+            ("repeats_reached", 0),
+            ("learning_rate", 0.5),
+            ("seed", 7),
+            ("seconds_per_epoch", 1.0),
+            ("cores", 3),
+            ("infeasible", 9),
+            ("trials", 9),
+            ("complete", 9),
+            ("incomplete", 9),
+            ("examples", 9),
+            ("licence", "CC0-1.0"),
+            ("source", "me"),
+            ("solver", "cg"),
+            ("schedule", "linear"),
+            ("pruning", "exact"),
+            ("device_kind", "TPU"),
+            ("comparable", "9.9"),
+            ("mesh", "a:2"),
+            ("dataset_version", "mine"),
+            ("dataset_options", "{}"),
+            ("records", "mine"),
+            ("stop", "budget"),
+        ]
+    ),
     ("another median", lambda rows: rows[-1].update(median_epoch_seconds=1.0), "has another median_epoch_seconds of"),
     ("rows swapped", swap, "is not sorted by study and target"),
     ("a fit of one point", first(critical_high=1e6), "has different values of critical_high on the curve"),
@@ -215,7 +239,11 @@ def test_what_was_confirmed_and_doubted_is_what_analysis_says(name: str) -> None
     for target in {Target(*pair) for pair in zip(rows["target_metric"], rows["target_value"], strict=True)}:
         for one in confirmations.of_commits([each for each in commits if target in each.study.targets], target):
             row = rows.loc[one.study]
-            assert (row["confirmed_trial"], row["repeats"], row["repeats_reached"]) == (one.chosen, one.repeats, one.reached)
+            assert (row["confirmed_trial"], row["repeats"], row["repeats_reached"]) == (
+                one.chosen,
+                one.repeats,
+                one.reached,
+            )
             low, high = (value if np.isfinite(value) else None for value in one.median)
             assert (row["confirmed_low"] == low) if low is not None else pd.isna(row["confirmed_low"])
             assert (row["confirmed_high"] == high) if high is not None else pd.isna(row["confirmed_high"])

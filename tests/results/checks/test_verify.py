@@ -107,7 +107,8 @@ def test_documents_that_are_not_of_the_tables_are_found(name: str, sealed: bool,
     (place / name).write_text(text.replace(*CHANGES[name], 1))
     (seal_anew if sealed else list_anew)(place)
     (line,) = faults(place)
-    assert line.startswith(f"{place / name}: " if sealed or name == "CITATION.cff" else f"{place}: {place / name} is not")
+    by_lists = f"{place}: {place / name} is not the file that manifest.json lists"
+    assert line.startswith(f"{place / name}: " if sealed or name == "CITATION.cff" else by_lists)
 
 
 def test_documents_of_other_software_are_known_by_their_hashes_alone(
@@ -132,9 +133,8 @@ def test_a_table_that_was_changed_and_listed_anew_is_named_and_the_others_are_co
     capsys.readouterr()
     assert cli.main(["verify", "--store", str(place)]) == 1
     told, summary = capsys.readouterr().out.splitlines()
-    assert told == (
-        f"{place}: {place}/studies.parquet is not the file that manifest.json lists: SHA256SUMS has another sha256 of it"
-    )
+    named = f"{place}: {place}/studies.parquet is not the file that manifest.json lists"
+    assert told == f"{named}: SHA256SUMS has another sha256 of it"
     assert summary.startswith("3 studies, ") and "planned 15 = complete 9" in summary
 
 
