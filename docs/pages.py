@@ -12,9 +12,8 @@ import analysis.__main__ as analysis_cli
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.points import POINTS
-from results.reading import contents
+from results.reading import contents, dataset_card
 from results.reading.contents import Contents
-from results.release import dataset_card
 from results.storage import shared
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,7 +80,7 @@ def dictionary() -> str:
     own["measurements"] += further
     columns = {table: shared.union(table, schemas) for table, schemas in own.items()}
     columns[contents.POINTS] = schema.empty(POINTS)
-    made = dataset_card.dictionary(Contents([], columns, {}, None, "")).decode()
+    made = dataset_card.dictionary(Contents([], columns, {}, "", "")).decode()
     return _DICTIONARY.format(version=schema.SCHEMA_VERSION) + made.partition("\n")[2]
 
 

@@ -13,6 +13,7 @@ from results.bad_input import BadInput, printable
 from results.durable import Folder
 from results.plans.plan import Plan
 from results.plans.trial_request import Repeats
+from results.reading.point_rows import Row
 from results.rules.ledger import Ledger, TrialEnding
 from results.storage.commits import Commit
 from results.storage.entries import Entry
@@ -60,6 +61,7 @@ class Findings:
       parts: that are intact.
       endings: how every trial that counts ended, by its id.
       believed: how many envelopes were trusted by their hashes, and not rebuilt.
+      points: of a study of a release, the rows that its tables tell of its points.
     """
 
     place: Folder
@@ -76,6 +78,7 @@ class Findings:
     parts: list[Part] = dataclasses.field(default_factory=list)
     endings: dict[int, TrialEnding] = dataclasses.field(default_factory=dict)
     believed: int = 0
+    points: list[Row] = dataclasses.field(default_factory=list)
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))

@@ -11,12 +11,12 @@ from results.checks.commit_checks import check_commit, check_planned, envelope_f
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
-from results.reading import release_lists
+from results.reading import point_rows, release_lists
 from results.reading.release_lists import SUMS, place
 from results.rules.ledger import TrialEnding
 from results.storage import commits, shared
 from results.storage.commits import MANIFEST, Commit
-from results.storage.compaction import TABLES
+from results.storage.compaction import TABLES, Piece
 from results.storage.entries import Entry, entries
 
 LIST_BYTES = 1 << 30  # no list comes near
@@ -59,10 +59,7 @@ def lists(folder: Folder) -> Listed:
             release_lists.check_lists(folder)
         except BadInput as error:
             findings.fault(folder, str(error))
-            studies = None
     study_paths = {MANIFEST} if studies is None else release_lists.places_of_studies(studies)
-    for file, what in release_lists.uncovered(studies or []):
-        findings.fault(file, what)
     for path in sorted(hashes.keys() - sizes.keys() - study_paths - {MANIFEST}):
         findings.fault(folder / path, "is listed but missing")
     documents = {path: hashes[path] for path in sorted(sizes.keys() & hashes.keys() - study_paths)}
@@ -97,8 +94,10 @@ def check_study(
     if commit.files["studies"].shared:
         within = sizes.keys() >= {place(commit, table) for table in commit.files}
         if within and all(file.shared and file.shared.intact for file in commit.files.values()):  # else told already
-            findings.faults += slice_faults(commit, commit.study, findings.endings, rebuild=rebuild)
+            study, tables = commit.study, dict[str, pa.Table]()
+            findings.faults += slice_faults(commit, study, findings.endings, tables, rebuild=rebuild)
             findings.believed += not rebuild
+            findings.points = [] if findings.faults else point_rows.of_study(commit, study, Piece(**tables))
         return findings
     paths = {table: place(commit, table) for table in commit.files}
     there = {table: Entry(path, "file", sizes[path], 0.0) for table, path in paths.items() if path in sizes}
@@ -107,7 +106,12 @@ def check_study(
 
 
 def slice_faults(
-    commit: Commit, study: Plan, endings: dict[int, TrialEnding] | None = None, *, rebuild: bool = True
+    commit: Commit,
+    study: Plan,
+    endings: dict[int, TrialEnding] | None = None,
+    tables: dict[str, pa.Table] | None = None,
+    *,
+    rebuild: bool = True,
 ) -> list[Fault]:
     """Faults of the slices that a study has of the files of a release.
 
@@ -115,16 +119,18 @@ def slice_faults(
       commit: as the manifest tells.
       study: its plan.
       endings: takes how the trials ended.
+      tables: takes the study's own tables.
       rebuild: whether to rebuild the envelope and compare.
     """
-    faults, rows = [], {}
+    faults, rows, tables = [], {}, {} if tables is None else tables
     for table in TABLES:
         file = commit.files[table]
         try:
             if file.shared is None or not file.shared.intact:
                 raise Damaged(TORN)
             check_planned(commit, study, table, file.rows)
-            rows[table] = table_checks.table_rows(commits.read_table(commit, table))
+            tables[table] = commits.read_table(commit, table)
+            rows[table] = table_checks.table_rows(tables[table])
             wrong = shared.differing(table, file.shared.table(file.start, file.rows), file.columns, study)
             if wrong:
                 raise Damaged(f"has another {wrong[0]} of {study.name} than its plan and its own table")

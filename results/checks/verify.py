@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from results import command_line, durable, progress
 from results.bad_input import BadInput, number_of
-from results.checks import point_checks, release_checks, study_checks
+from results.checks import document_checks, point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.command_line import numbered, quoted
 from results.durable import Folder
-from results.reading import contents
+from results.reading.contents import POINTS_FILE
 from results.rules.ledger import Ledger
 from results.storage import migrations
 from results.storage.entries import Entry, entries
@@ -97,10 +97,18 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
             lambda commit: release_checks.check_study(
                 folder, commit, lists.sizes, on_bytes, rebuild=commit.name in sample_names
             ),
+            one_by_one=sum(sizes.values()) <= REBUILD_BYTES,
         )
-        points = f"{contents.POINTS}.parquet"
-        sound = points in lists.documents and not any(each.faults for each in (lists.around, *documents, *studies))
-    return [lists.around, *documents, *studies, *([point_checks.check(folder / points)] if sound else [])]
+    everything = [lists.around, *documents, *studies]
+    is_torn = {fault.path for each in documents for fault in each.faults}
+    points = folder / POINTS_FILE
+    if any(each.faults for each in studies) or not lists.commits or not lists.commits[0].files["studies"].shared:
+        return everything
+    if POINTS_FILE in lists.documents and points not in is_torn:
+        everything.append(point_checks.check(points, [row for study in studies for row in study.points]))
+    if not lists.around.faults and not is_torn:
+        everything.append(document_checks.check(folder, lists.commits, lists.documents))
+    return everything
 
 
 def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) -> list[Findings]:
@@ -138,8 +146,16 @@ def store(folder: Folder, within: list[Entry], report: Report, *, full: bool) ->
     return [_around(folder, within), *of_studies]
 
 
-def at_once(items: Iterable[T], check: Callable[[T], Findings]) -> list[Findings]:
-    """Runs checks in parallel, one per processor; hashing and decoding release Python's lock."""
+def at_once(items: Iterable[T], check: Callable[[T], Findings], *, one_by_one: bool = False) -> list[Findings]:
+    """Runs checks in parallel, one per processor; hashing and decoding release Python's lock.
+
+    Args:
+      items: to be checked.
+      check: of one of them.
+      one_by_one: without threads, which cost more than they save where each has little to hash and decode.
+    """
+    if one_by_one:
+        return list(map(check, items))
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with ThreadPoolExecutor(processors) as pool:
         return list(pool.map(check, items))

@@ -35,13 +35,15 @@ class Column(NamedTuple):
 
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
+KIND = "batch (over batch sizes), cores (over cores), layout (one step on a mesh) or recorded (measured by others)"
+COUNTING = "counting is that of layouts, numbers in order, whose few steps check costs and are no result of training"
 
 STUDIES = (
     Column("study", _TEXT, "name of the study: readable slug and short hash of its plan"),
     Column(
         "run", pa.int32(), "number of the run, the claim under which it wrote; a study grows by runs", says=PROVENANCE
     ),
-    Column("dataset", pa.string(), "name of the data set"),
+    Column("dataset", pa.string(), f"name of the data set; {COUNTING}"),
     Column("model", pa.string(), "name of the model, then its options"),
     Column("optimizer", pa.string(), "name of the optimizer"),
     Column("batch_size", pa.int32(), "global batch size, examples; null where all data are taken at once"),
@@ -84,7 +86,13 @@ STUDIES = (
     ),
     Column("train_seconds", pa.float64(), "the part of run_seconds inside training steps", says=TIMING),
     Column("evaluate_seconds", pa.float64(), "the part of run_seconds inside evaluations", says=TIMING),
-    Column("trial_steps", pa.int64(), "training steps taken, summed over trials", says=TIMING),
+    Column(
+        "trial_steps",
+        pa.int64(),
+        "training steps that the run took, summed over trials. Not the sum of steps in trials: rules cut pruned curves "
+        "shorter, a later run may take a trial again, and a layout that is refused takes none",
+        says=TIMING,
+    ),
     Column(
         "seconds_per_step",
         pa.float64(),
@@ -94,7 +102,7 @@ STUDIES = (
     Column(
         "seconds_per_epoch",
         pa.float64(),
-        "seconds_per_step times training examples over batch size; null without epochs",
+        "seconds_per_step times training examples over batch size: of all trials together; null without epochs",
         says=TIMING,
     ),
 )
@@ -107,9 +115,13 @@ TRIALS = (
         "role", pa.string(), "search, or confirm: one of the best trials of the search again, on a fresh seed", "search"
     ),
     Column("seed", pa.uint32(), "seed of its initial parameters and data order; null if not published"),
-    Column("status", pa.string(), "COMPLETE, INFEASIBLE or INCOMPLETE"),
+    Column(
+        "status",
+        pa.string(),
+        "COMPLETE; INFEASIBLE: it diverged, or, of layouts, was refused; or INCOMPLETE",
+    ),
     Column("reason", pa.string(), "of INCOMPLETE: pruned, time_limit, lost, failed or unstated; else null"),
-    Column("steps", pa.int32(), "steps taken at its last evaluation"),
+    Column("steps", pa.int32(), "steps taken at its last evaluation; null where its source does not tell"),
 )  # then one float64 column per metaparameter, under its own name
 
 MEASUREMENTS = (

@@ -1,5 +1,6 @@
 """Contents of a release: its studies, and every column of its tables with type and meaning."""
 
+import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,9 +22,17 @@ TABLES = {
     "measurements": "the metrics of a trial at a step",
 }
 
-
+RELEASED = "2026-11-22"  # this version of the software; of a release whose runs do not tell their day
 POINTS = "points"
+POINTS_FILE = f"{POINTS}.parquet"
 ABOUT = TABLES | {POINTS: "what a study answers to a target, and the fit of the curve that it is on"}
+
+KEYS = {  # columns of every table that tell its rows apart, and that it is sorted by
+    "studies": ("study", "run"),
+    "trials": ("study", "trial"),
+    "measurements": ("study", "trial", "step"),
+    POINTS: ("study", "target_metric", "target_value"),
+}
 
 
 class Contents(NamedTuple):
@@ -33,17 +42,21 @@ class Contents(NamedTuple):
       commits: its studies, sorted by name.
       columns: of every table.
       files: sha256 of every table's files, by name.
-      newest: day of its newest run, ISO 8601; None if no run tells.
+      newest: day of its newest run, ISO 8601; of the software, if no run tells.
       version: of the software that wrote it.
       software: versions of the software that measured or imported the studies of each source.
+      sizes: bytes of every table's files, by name.
+      one_point_each: whether there are points, and of every study one.
     """
 
     commits: Sequence[Commit]
     columns: Mapping[str, pa.Schema]
     files: Mapping[str, Mapping[str, str]]
-    newest: str | None
+    newest: str
     version: str
     software: Mapping[str, Sequence[str]] = MappingProxyType({})
+    sizes: Mapping[str, int] = MappingProxyType({})
+    one_point_each: bool = False
 
     @property
     def sources(self) -> dict[Terms, list[Commit]]:
@@ -62,6 +75,48 @@ class Contents(NamedTuple):
         return sum(commit.files[table].rows for commit in self.commits)
 
 
+class PointsFile(NamedTuple):
+    """The file of the points of a release."""
+
+    columns: pa.Schema
+    sha256: str
+    bytes: int
+    rows: int
+
+
+def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents:
+    """The contents of a release of studies whose tables are shared files.
+
+    Args:
+      commits: the studies, sorted by name.
+      points: if there are any.
+    """
+    shared = {table: {file for each in commits if (file := each.files[table].shared)} for table in TABLES}
+    columns = {table: next(iter(files)).schema for table, files in shared.items()}
+    hashes = {table: {file.path.name: file.sha256 for file in files} for table, files in shared.items()}
+    sizes = {file.path.name: file.bytes for files in shared.values() for file in files}
+    if points:
+        columns[POINTS], hashes[POINTS] = points.columns, {POINTS_FILE: points.sha256}
+        sizes[POINTS_FILE] = points.bytes
+    sources = {commit.name: licences.terms(commit.plan).source for commit in commits}
+    days, software = set(), dict[str, set[str]]()
+    for file in shared["studies"]:
+        runs = file.table(0, file.rows).select(["study", "started_at", "code_version"])
+        for study, started_at, version in zip(*(column.to_pylist() for column in runs.columns), strict=True):
+            days |= {started_at[:10]} if started_at else set()
+            software.setdefault(sources[study], set()).update({version} if version else ())
+    return Contents(
+        commits=commits,
+        columns=columns,
+        files=hashes,
+        newest=max(days, default=RELEASED),
+        version=importlib.metadata.version("scaling-limits"),
+        software={source: sorted(versions) for source, versions in software.items()},
+        sizes=sizes,
+        one_point_each=points is not None and points.rows == len(commits),
+    )
+
+
 class ColumnDescription(NamedTuple):
     """A column of a table of a release: its type as a person reads it, and what it means."""
 
@@ -74,7 +129,7 @@ def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Every column of a table in words."""
     own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *told.TOLD, *schema.COLUMNS[table])
     meanings = {column.name: column.meaning for column in own}
-    tuned = {name for commit in contents.commits for name in commit.study.space}
+    tuned = {name for commit in contents.commits for name in commit.plan.get("space", ())}
     in_words = []
     for field in contents.columns[table]:
         kind = " or ".join(sorted({_words(c.metrics[field.name]) for c in contents.commits if field.name in c.metrics}))

@@ -34,8 +34,13 @@ class Terms(NamedTuple):
     citation: str | None
 
     @property
+    def author(self) -> str:
+        """Whom to name, as the citation begins; the source where there is none."""
+        return re.split(r",| \d{4}", self.citation or self.source)[0]
+
+    @property
     def url(self) -> str:
-        """The sha256 of the licence's text."""
+        """Where the licence's text is."""
         return _URLS.get(self.licence or "", f"https://spdx.org/licenses/{self.licence}.html")
 
 

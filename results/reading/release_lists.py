@@ -30,12 +30,12 @@ def place(commit: Commit, table: str) -> str:
     return f"{table}/{folders}/{commit.name}{commit.files[table].path.suffix}"
 
 
-def manifest(about: Contents, documents: Sequence[str]) -> bytes:
+def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
     """manifest.json.
 
     Args:
       about: what the release holds; its studies have slices of shared files.
-      documents: paths of what is neither a shared file nor a list.
+      documents: sha256 by path of what is neither a file of the studies nor a list; None where that follows from it.
     """
     studies = [
         commits.record_of(commit, schema.SCHEMA_VERSION, {table: place(commit, table) for table in commit.files})
@@ -43,7 +43,13 @@ def manifest(about: Contents, documents: Sequence[str]) -> bytes:
     ]
     terms = {each.source: each.licence for each in about.sources}
     return durable.seal(
-        {"documents": sorted(documents), "files": _shared(about.commits), "licences": terms, "studies": studies}
+        {
+            "documents": dict(sorted(documents.items())),
+            "files": _shared(about.commits),
+            "licences": terms,
+            "software": about.version,
+            "studies": studies,
+        }
     )
 
 
@@ -101,23 +107,38 @@ def check_lists(folder: Folder) -> dict[str, str]:
     hashes = {match[2]: match[1] for match in matches if match}
     if sums(hashes) != data or not all(commits.PATH.fullmatch(listed) for listed in hashes):
         raise Damaged(f"{path} is not what was written")
-    studies = commits.released_commits(folder)
-    if studies is None or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
+    there = (folder / MANIFEST).is_file()
+    content = durable.read_sealed(folder / MANIFEST) if there else {}
+    studies = commits.commits_of(content, folder) if there else []
+    if not there or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
         raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
-    content = durable.read_sealed(folder / MANIFEST)
-    listed = [content.get("documents"), list(content.get("files", ()))]
-    expected = {MANIFEST, *(str(path) for paths in listed if isinstance(paths, list) for path in paths)}
+    listed = {MANIFEST: hashes[MANIFEST], **_hashes(content.get("documents")), **_hashes(content.get("files"))}
     for commit in studies:
         for table, file in commit.files.items():
             own = place(commit, table)
-            expected.add(own)
-            if file.path != folder / own or hashes.get(own) != file.sha256:
-                raise Damaged(f"{folder / MANIFEST} has another {table} of {commit.name} than {SUMS}")
+            if file.path != folder / own:
+                raise Damaged(f"{folder / MANIFEST} has the {table} of {commit.name} elsewhere than at {own}")
+            listed[own] = file.sha256
+    for own, digest in sorted(listed.items()):
+        if digest and own in hashes and hashes[own] != digest:
+            raise Damaged(f"{folder / own} is not the file that {MANIFEST} lists: {SUMS} has another sha256 of it")
     for _, what in uncovered(studies):
         raise Damaged(f"{folder / MANIFEST} {what}")
-    if expected != hashes.keys():
-        raise Damaged(f"{path} and {MANIFEST} differ in {min(expected ^ hashes.keys())}")
+    if listed.keys() != hashes.keys():
+        raise Damaged(f"{path} and {MANIFEST} differ in {min(listed.keys() ^ hashes.keys())}")
     return hashes
+
+
+def _hashes(listed: Any) -> dict[str, Any]:
+    """sha256 by path, as a manifest lists files or documents; of documents, older ones have the paths alone."""
+    if not isinstance(listed, Mapping):
+        return dict.fromkeys(map(str, listed)) if isinstance(listed, list) else {}
+    return {path: told["sha256"] if isinstance(told, Mapping) else told for path, told in listed.items()}
+
+
+def software(folder: Folder) -> str | None:
+    """The version of the software that wrote a release; None where its manifest does not tell."""
+    return durable.read_sealed(folder / MANIFEST).get("software")
 
 
 def sha256(data: bytes | memoryview) -> str:

@@ -3,14 +3,13 @@
     OUT/{studies,trials,measurements}.parquet                                the tables of all studies; see ``shards``
     OUT/points.parquet                                                       their answers and fits; made by analysis
     OUT/envelopes.arrow                                                      their envelopes, one after the other
-    OUT/README.md, DICTIONARY.md, LICENCES.md, CITATION.cff, croissant.json  see ``dataset_card`` and ``croissant``
+    OUT/README.md, DICTIONARY.md, LICENCES.md, CITATION.cff, croissant.json  see ``results.reading.documents``
     OUT/manifest.json                                                        every study: its plan, ledger and rows
     OUT/SHA256SUMS                                                           of all files; its last line is its own
 
 The same studies give the same bytes. Whatever reads a store reads a release.
 """
 
-import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,17 +22,16 @@ from results import durable, store
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.plans import schema
-from results.reading import contents, licences, release_lists
-from results.reading.contents import Contents
+from results.reading import contents, documents, licences, release_lists
 from results.reading.release_lists import SUMS
-from results.release import croissant, dataset_card, incoming, shards
+from results.release import incoming, shards
 from results.release.shards import Put, Shards
 from results.storage import commits, envelope, shared
-from results.storage.commits import MANIFEST, Commit, File, read_table
+from results.storage.commits import Commit, File, read_table
 from results.storage.compaction import Piece
 from results.storage.shared import SharedFile
 
-ENVELOPES, POINTS = "envelopes.arrow", f"{contents.POINTS}.parquet"
+ENVELOPES = "envelopes.arrow"
 
 
 @durable.located_both
@@ -63,17 +61,15 @@ def export(
             durable.create(target / path, data)
             hashes[path] = release_lists.sha256(data)
 
-        studies, columns = _write_tables(target, permitted, put)
-        files = {table: {c.files[table].path.name: c.files[table].sha256 for c in studies} for table in contents.TABLES}
+        studies, told = _write_tables(target, permitted, put), None
         if points is not None:
-            told = points(folder)
-            told = told.filter(pc.is_in(told["study"], pa.array([commit.name for commit in studies])))
-            put(POINTS, shards.parquet_bytes(told))
-            columns, files = (
-                columns | {contents.POINTS: told.schema},
-                files | {contents.POINTS: {POINTS: hashes[POINTS]}},
-            )
-        _describe(studies, columns, files, put)
+            rows = points(folder)
+            rows = rows.filter(pc.is_in(rows["study"], pa.array([commit.name for commit in studies])))
+            data = shards.parquet_bytes(contents.POINTS, rows)
+            put(contents.POINTS_FILE, data)
+            told = contents.PointsFile(rows.schema, hashes[contents.POINTS_FILE], len(data), len(rows))
+        for name, document in documents.of_release(contents.of_studies(studies, told)).items():
+            put(name, document)
         put(SUMS, release_lists.sums(hashes))
     size = sum(file.bytes for commit in studies for file in commit.files.values())
     counts = f"{number_of(len(permitted), 'study')}, {number_of(len(hashes), 'file')}"
@@ -97,11 +93,11 @@ def _permitted(catalogue: Sequence[Commit], report: Callable[[str], None]) -> li
     return permitted
 
 
-def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> tuple[list[Commit], dict[str, pa.Schema]]:
+def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[Commit]:
     """Writes the tables of studies, once each is seen to be what its commit says, and their envelopes.
 
     Returns:
-      The studies with their slices of what was written, and the columns of every table.
+      The studies with their slices of what was written.
     """
     own = {
         "studies": [schema.empty(schema.STUDIES)],
@@ -141,44 +137,11 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> tuple[
     for each, data, (_, rows) in zip(slices, bound, envelopes, strict=True):
         each["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
         start += len(data)
-    return [commit._replace(parts=0, files=each) for commit, each in zip(commits, slices, strict=True)], columns
+    return [commit._replace(parts=0, files=each) for commit, each in zip(commits, slices, strict=True)]
 
 
 def _slice(file: SharedFile, start: int, rows: int, columns: Mapping[str, str]) -> File:
     return File(file.path, file.sha256, file.bytes * rows // max(file.rows, 1), rows, file, start, columns)
-
-
-def _describe(
-    studies: Sequence[Commit], columns: Mapping[str, pa.Schema], files: Mapping[str, Mapping[str, str]], put: Put
-) -> None:
-    """Writes the documents beside the tables; the manifest last."""
-    days, software = set(), dict[str, set[str]]()
-    for commit in studies:
-        runs = read_table(commit, "studies")
-        days |= {str(at)[:10] for at in runs["started_at"].to_pylist() if at}
-        versions = {str(version) for version in runs["code_version"].to_pylist() if version}
-        software.setdefault(licences.terms(commit.plan).source, set()).update(versions)
-    about = Contents(
-        commits=studies,
-        columns=columns,
-        files=files,
-        newest=max(days, default=None),
-        version=importlib.metadata.version("scaling-limits"),
-        software={source: sorted(versions) for source, versions in software.items()},
-    )
-    documents = {
-        "README.md": dataset_card.readme(about),
-        "DICTIONARY.md": dataset_card.dictionary(about),
-        "LICENCES.md": dataset_card.licence_list(about),
-        "croissant.json": croissant.document(about, dataset_card.bibtex(about)),
-    }
-    if any(each.licence == "Apache-2.0" for each in about.licences):
-        documents["LICENCE-Apache-2.0.txt"] = licences.apache_text()
-    manifest = release_lists.manifest(about, [*documents, "CITATION.cff", *files.get(contents.POINTS, ())])
-    documents["CITATION.cff"] = dataset_card.citation(about, release_lists.sha256(manifest))
-    for path, data in documents.items():
-        put(path, data)
-    put(MANIFEST, manifest)
 
 
 @contextmanager

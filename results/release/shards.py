@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from results.reading import contents
 from results.storage import compaction
 
 MOST_BYTES = 60_000_000  # of rows in a file, which its footer brings to 64 MB at most
@@ -17,11 +18,18 @@ MOST_ROWS = 1 << 20  # of a row group; a study with more has several
 Put = Callable[[str, bytes | memoryview], None]
 
 
-def parquet_bytes(rows: pa.Table) -> memoryview:
-    """Rows as a Parquet file, encoded as all tables are."""
+def parquet_bytes(table: str, rows: pa.Table) -> memoryview:
+    """Rows as a Parquet file."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, **compaction.parquet_options(rows.schema))
+    pq.write_table(rows, sink, **_options(table, rows.schema))
     return memoryview(sink.getvalue())
+
+
+def _options(table: str, columns: pa.Schema) -> dict[str, Any]:
+    """How a table is encoded, as arguments of PyArrow's writers: in one codec, and sorted as it says."""
+    order = [pq.SortingColumn(columns.get_field_index(name), nulls_first=True) for name in contents.KEYS[table]]
+    encoded = compaction.parquet_options(columns)
+    return encoded | {"compression": "zstd", "compression_level": 3, "sorting_columns": order}
 
 
 class Shard(NamedTuple):
@@ -72,7 +80,7 @@ class Shards:
 
     def _open(self) -> None:
         self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(self._sink, self._columns, **compaction.parquet_options(self._columns))
+        self._writer = pq.ParquetWriter(self._sink, self._columns, **_options(self._table, self._columns))
         self._counts.append(0)
 
     def _flush(self) -> None:
@@ -80,7 +88,8 @@ class Shards:
             return
         group = pa.concat_tables(self._waiting).combine_chunks()
         filled = self._sink.tell()
-        if self._counts[-1] and filled + group.nbytes > MOST_BYTES and filled + len(parquet_bytes(group)) > MOST_BYTES:
+        may_be_full = self._counts[-1] and filled + group.nbytes > MOST_BYTES  # encoded they are fewer
+        if may_be_full and filled + len(parquet_bytes(self._table, group)) > MOST_BYTES:
             self._end(last=False)
             self._open()
         for rows in self._waiting:

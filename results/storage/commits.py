@@ -137,9 +137,12 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
 def released_commits(folder: Folder) -> list[Commit] | None:
     """The studies of a release, sorted by name; None if the folder is not one."""
     path = folder / MANIFEST
-    if not path.is_file():
-        return None
-    manifest = durable.read_sealed(path)
+    return commits_of(durable.read_sealed(path), folder) if path.is_file() else None
+
+
+def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
+    """The studies that the manifest of a release lists, sorted by name; Damaged if it is none."""
+    path = folder / MANIFEST
     studies = manifest.get("studies")
     if not isinstance(studies, list):
         raise Damaged(f"{path} is not the manifest of a release")

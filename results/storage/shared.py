@@ -25,7 +25,7 @@ from results.plans.plan import Plan
 WORKLOAD = tuple(column for column in schema.STUDIES if column.name in ("dataset", "model", "optimizer", "batch_size"))
 _FURTHER = (pa.float32(), pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_())
 _TYPES = {str(kind): kind for kind in _FURTHER}  # of further columns
-MOST_AHEAD = 64  # row groups that are decoded before they are asked for
+MOST_AHEAD = 8  # row groups that are decoded before they are asked for; of more the memory is dear to get
 _CHECK = "check all of it with `python -m results verify`"
 
 
@@ -76,16 +76,24 @@ class SharedFile:
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
             raise Damaged(f"{self.path} cannot be read ({str(error).splitlines()[0]}); {_CHECK}") from None
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a table."""
+        return self.table(0, 0).schema
+
+    def _open(self) -> None:
+        durable.check_file(self.path)
+        with self.path.open("rb") as stream:
+            self._metadata = pq.read_metadata(stream)
+            size = stream.seek(0, os.SEEK_END)
+        if self._metadata.num_rows != self.rows or size != self.bytes:
+            raise Damaged(f"{self.path} is not what was written; {_CHECK}")
+        groups = range(self._metadata.num_row_groups)
+        self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
+
     def _table(self, start: int, rows: int) -> pa.Table:
         if self._metadata is None:
-            durable.check_file(self.path)
-            with self.path.open("rb") as stream:
-                self._metadata = pq.read_metadata(stream)
-                size = stream.seek(0, os.SEEK_END)
-            if self._metadata.num_rows != self.rows or size != self.bytes:
-                raise Damaged(f"{self.path} is not what was written; {_CHECK}")
-            groups = range(self._metadata.num_row_groups)
-            self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
+            self._open()
         first = self._first_rows
         wanted = range(
             int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
@@ -98,13 +106,31 @@ class SharedFile:
             # Who goes on with the next study is likely to go on with those after it, and gets more and more at once.
             goes_on = wanted[0] - 1 in self._groups
             ahead = min(wanted[-1] + (2 * len(self._groups) if goes_on else 0), len(first) - 2, wanted[-1] + MOST_AHEAD)
-            with self.path.open("rb") as stream:
-                file = pq.ParquetFile(stream, metadata=self._metadata)
-                decoded = file.read_row_groups(range(wanted[0], ahead + 1))
+            decoded = self._decode(range(wanted[0], ahead + 1))
             ends = first[wanted[0] : ahead + 2] - first[wanted[0]]
             self._groups = {wanted[0] + i: decoded.slice(ends[i], ends[i + 1] - ends[i]) for i in range(len(ends) - 1)}
-        held = pa.concat_tables([self._groups[i] for i in wanted])
-        return held.slice(start - int(first[wanted[0]]), rows)
+        held = self._groups[wanted[0]] if len(wanted) == 1 else pa.concat_tables([self._groups[i] for i in wanted])
+        return held if len(held) == rows else held.slice(start - int(first[wanted[0]]), rows)
+
+    def _decode(self, groups: range) -> pa.Table:
+        """Row groups with all columns. Most have no value in most studies, as statistics tell, and are not decoded."""
+        columns = self._metadata.schema.to_arrow_schema()
+        there: set[int] = set()
+        for group in map(self._metadata.row_group, groups):
+            there |= {
+                i for i in range(len(columns)) if i not in there and not _is_null(group.column(i), group.num_rows)
+            }
+        with self.path.open("rb") as stream:
+            file = pq.ParquetFile(stream, metadata=self._metadata)
+            rows = file.read_row_groups(groups, [columns[i].name for i in sorted(there)])
+        found = iter(rows.columns)
+        arrays = [next(found) if i in there else pa.nulls(len(rows), columns[i].type) for i in range(len(columns))]
+        return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def _is_null(column: pq.ColumnChunkMetaData, rows: int) -> bool:
+    statistics = column.statistics
+    return bool(statistics and statistics.has_null_count and statistics.null_count == rows)
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -173,24 +199,29 @@ def differing(table: str, rows: pa.Table, further: Mapping[str, str], study: Pla
     derived = told_of(table, study)
     own = {column.name for column in schema.COLUMNS[table]}
     wrong = []
-    for field in rows.schema:
-        column = rows[field.name]
-        if field.name in derived:
-            values = column.unique().to_pylist()
-            right = values in ([], [derived[field.name]])
-        elif field.name in own:
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if name in derived:
+            right = column.unique().to_pylist() in ([], [derived[name]])
+        elif name in own:
             right = True
-        elif field.name not in further:
+        elif name not in further:
             right = column.null_count == len(column)
-        else:  # a float32 stays one in a column of doubles
-            back = _narrow(column, _TYPES[further[field.name]]).cast(column.type)
-            right = back.equals(column) or bool(
-                pa.types.is_floating(column.type)
-                and np.array_equal(back.to_numpy(), column.to_numpy(), equal_nan=True)
-                and back.null_count == column.null_count
-            )
-        wrong += [] if right else [field.name]
+        else:
+            right = _keeps(column, _TYPES[further[name]])
+        wrong += [] if right else [name]
     return wrong
+
+
+def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether a column has values of another type alone, as a float32 stays one in a column of doubles."""
+    if column.type == kind:
+        return True
+    back = _narrow(column, kind).cast(column.type)
+    return back.equals(column) or bool(
+        pa.types.is_floating(column.type)
+        and np.array_equal(back.to_numpy(), column.to_numpy(), equal_nan=True)
+        and back.null_count == column.null_count
+    )
 
 
 def told_of(table: str, study: Plan) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The points of a release, found again by DuckDB and by hand from the other tables."""
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import points
-from analysis.fitting import curve_fits
-from results import durable
+from analysis.cores import factorizations
+from analysis.fitting import confirmations, curve_fits
+from results import durable, store
 from results.checks import verify
 from results.plans.points import POINTS
+from results.plans.study import Target
 from results.reading import release_lists
 from results.release import release
 
@@ -82,7 +85,7 @@ def test_repeats_are_counted_and_their_median_is_between_them(released: Path) ->
 
 
 def test_curves_have_the_fits_of_analysis(released: Path, old: Path) -> None:
-    told = pd.read_parquet(released / "points.parquet").dropna(subset="curve")
+    told = pd.read_parquet(released / "points.parquet").dropna(subset="verdict")
     (fitted,) = curve_fits.of_store(old)
     assert len(told) == len(fitted.curve.workload.commits) == 5
     assert set(told["verdict"]) == {fitted.selected.verdict}
@@ -96,6 +99,15 @@ def test_factorizations_have_a_row_without_a_target(released: Path) -> None:
     rows = told[told["kind"] == "cores"]
     assert sorted(rows["cores"]) == [1, 2] and rows["target_metric"].isna().all() and rows["reached"].isna().all()
     assert rows["seconds_per_epoch"].gt(0).all()
+    runs = pd.read_parquet(released / "studies.parquet").set_index("study")["seconds_per_epoch"]
+    assert rows["seconds_per_epoch"].tolist() == runs[rows["study"]].tolist()
+    by_name = {one.study.name: one for one in factorizations.load(released)}
+    for row in rows.to_dict("records"):
+        one = by_name[row["study"]]
+        assert (row["trial"], row["median_epoch_seconds"]) == (one.chosen, np.median(one.seconds))
+        told_of_plan = (row["solver"], row["dim"], row["table_dtype"], row["solver_dtype"])
+        assert told_of_plan == (one.study.solver, one.study.dim, one.study.table_dtype, one.study.solver_dtype)
+        assert json.loads(row["dataset_options"]) == one.study.dataset_options
 
 
 def test_points_are_documented_and_verified(released: Path) -> None:
@@ -107,12 +119,17 @@ def test_points_are_documented_and_verified(released: Path) -> None:
 
 
 def lie(folder: Path, change: Callable[[list[dict]], object]) -> None:
-    """Changes the points, and every hash that there is of them."""
+    """Changes the points, and SHA256SUMS as if that had been written."""
     path = folder / "points.parquet"
     rows = pq.read_table(path)
     told = rows.to_pylist()
     change(told)
     pq.write_table(pa.Table.from_pylist(told, rows.schema), path)
+    list_anew(folder)
+
+
+def list_anew(folder: Path) -> None:
+    """Makes SHA256SUMS anew."""
     hashes = {
         each.name: hashlib.sha256(each.read_bytes()).hexdigest()
         for each in folder.iterdir()
@@ -121,10 +138,68 @@ def lie(folder: Path, change: Callable[[list[dict]], object]) -> None:
     durable.replace(folder / "SHA256SUMS", release_lists.sums(hashes))
 
 
+def first(**values: object) -> Callable[[list[dict]], object]:
+    """Changes the first row, which is of a network, unlike the last."""
+    return lambda rows: rows[0].update(values)
+
+
+def swap(rows: list[dict]) -> None:
+    rows[0], rows[1] = rows[1], rows[0]
+
+
+def of_curve(**values: object) -> Callable[[list[dict]], object]:
+    """Changes all rows of the curve over batch sizes."""
+    return lambda rows: [row.update(values) for row in rows if row["verdict"]]
+
+
 LIES: list[tuple[str, Callable[[list[dict]], object], str]] = [
-    ("fewer steps", lambda rows: rows[0].update(steps_high=rows[0]["steps_high"] - 1), "has another answer of"),
-    ("another trial", lambda rows: rows[0].update(trial=rows[0]["trial"] + 1), "has another answer of"),
-    ("never reached", lambda rows: rows[0].update(reached=False), "has another answer of"),
+    ("fewer steps", lambda rows: rows[0].update(steps_high=rows[0]["steps_high"] - 1), "has another steps_high of"),
+    ("another trial", lambda rows: rows[0].update(trial=rows[0]["trial"] + 1), "has another trial of"),
+    ("never reached", first(reached=False), "has another reached of"),
+    *(
+        (f"another {name}", first(**{name: value}), f"has another {name} of")
+        for name, value in [
+            ("confirmed_low", 1.0),
+            ("confirmed_high", 1.0),
+            ("confirmed_trial", 63),
+            ("repeats", 4),
+            ("repeats_reached", 0),
+            ("learning_rate", 0.5),
+            ("seed", 7),
+            ("seconds_per_epoch", 1.0),
+            ("cores", 3),
+            ("infeasible", 9),
+            ("trials", 9),
+            ("complete", 9),
+            ("incomplete", 9),
+            ("examples", 9),
+            ("licence", "CC0-1.0"),
+            ("source", "me"),
+            ("solver", "cg"),
+            ("schedule", "linear"),
+            ("pruning", "exact"),
+            ("device_kind", "TPU"),
+            ("comparable", "9.9"),
+            ("mesh", "a:2"),
+            ("dataset_version", "mine"),
+            ("dataset_options", "{}"),
+            ("records", "mine"),
+            ("stop", "budget"),
+        ]
+    ),
+    ("another median", lambda rows: rows[-1].update(median_epoch_seconds=1.0), "has another median_epoch_seconds of"),
+    ("rows swapped", swap, "is not sorted by study and target"),
+    ("a fit of one point", first(critical_high=1e6), "has different values of critical_high on the curve"),
+    ("a verdict of one point", first(verdict="at_least"), "has different values of verdict on the curve"),
+    ("a curve of one point", first(curve="mine"), "has points of another workload of the curve"),
+    ("another verdict", of_curve(verdict="at_most"), "has a critical batch size that is not identified, or none"),
+    ("no such verdict", of_curve(verdict="perhaps"), "has the unknown verdict perhaps"),
+    ("no verdict", of_curve(verdict=None), "has no verdict of the curve"),
+    ("no confirmed verdict", of_curve(confirmed_verdict=None), "has a confirmed verdict and no repeats, or repeats"),
+    ("an interval beside", of_curve(critical_low=1e9), "has an interval that its critical batch size is not in"),
+    ("an open interval", of_curve(critical_low=None), "has an interval that does not go with its verdict"),
+    ("no curve", of_curve(curve=None), "which is on no curve"),
+    ("a fit of cores", lambda rows: rows[-1].update(doubts="law"), "has a fit without a target of the curve"),
     ("a study less", lambda rows: rows.pop(0), "lacks the study"),
     ("a study twice", lambda rows: rows.append(dict(rows[0])), "twice with the same target"),
     ("a study more", lambda rows: rows.append(rows[0] | {"study": "mine"}), "has the study mine, which is not there"),
@@ -148,13 +223,43 @@ def test_points_that_lie_are_found(
     assert says in capsys.readouterr().out
 
 
+def test_points_of_other_tables_are_found_whatever_lists_say(released: Path, tmp_path: Path) -> None:
+    shutil.copytree(released, tmp_path / "copy")
+    lie(tmp_path / "copy", of_curve(critical_low=1e-9))
+    faults = [fault.line for each in verify.examine(tmp_path / "copy", quiet) for fault in each.faults]
+    assert len(faults) == 1 and "points.parquet is not the file that manifest.json lists" in faults[0]
+
+
+@pytest.mark.parametrize("name", ["published", "mlperf"])
+def test_what_was_confirmed_and_doubted_is_what_analysis_says(name: str) -> None:
+    told = pd.read_parquet(ROOT / "results" / name / "points.parquet")
+    commits = [commit for commit in store.catalogue(ROOT / "results" / name) if commit.repeats.confirm]
+    rows = told.dropna(subset="confirmed_trial").set_index("study")
+    found = 0
+    for target in {Target(*pair) for pair in zip(rows["target_metric"], rows["target_value"], strict=True)}:
+        for one in confirmations.of_commits([each for each in commits if target in each.study.targets], target):
+            row = rows.loc[one.study]
+            assert (row["confirmed_trial"], row["repeats"], row["repeats_reached"]) == (
+                one.chosen,
+                one.repeats,
+                one.reached,
+            )
+            low, high = (value if np.isfinite(value) else None for value in one.median)
+            assert (row["confirmed_low"] == low) if low is not None else pd.isna(row["confirmed_low"])
+            assert (row["confirmed_high"] == high) if high is not None else pd.isna(row["confirmed_high"])
+            found += 1
+    assert found == len(rows)
+
+
 @pytest.mark.parametrize("name", ["published", "mlperf"])
 def test_a_target_that_nobody_reached_is_bounded_from_below(name: str) -> None:
     folder = ROOT / "results" / name
     told = pd.read_parquet(folder / "points.parquet")
     trials = pd.read_parquet(folder / "trials.parquet")
     missed = told[told["reached"].eq(False)]
-    assert len(missed) > 0
+    assert (len(missed) > 0) == (name == "published")
+    unknown = told[told["target_metric"].notna() & told["reached"].isna()]
+    assert len(unknown) == {"published": 0, "mlperf": 10}[name] and unknown["steps_low"].isna().all()
     for row in missed.to_dict("records"):
         own = trials[(trials["study"] == row["study"]) & (trials["role"] == "search")]
         going = own.loc[own["status"] != "INFEASIBLE", "steps"].fillna(0)

@@ -11,7 +11,9 @@ import pytest
 from upath import UPath
 
 from results import __main__ as cli
+from results import durable
 from results.checks import verify
+from results.reading import documents, release_lists
 from results.release import merge, release
 
 from ...attack.test_stores import reenvelope, study_in
@@ -66,6 +68,74 @@ def test_a_release_holds_what_it_lists_and_nothing_else(
         words = "is listed but missing" if name == "README.md" else "is missing; fetch"
         assert any(f"{name}: {words}" in line for line in faults(place))
         (place / name).write_bytes(data)
+
+
+def list_anew(folder: Path) -> None:
+    """Makes SHA256SUMS anew, as if all files had been written so."""
+    hashes = {each.name: release_lists.sha256(each.read_bytes()) for each in folder.iterdir()}
+    (folder / release_lists.SUMS).write_bytes(release_lists.sums(hashes))
+
+
+def seal_anew(folder: Path) -> None:
+    """Makes the manifest, the citation and SHA256SUMS anew."""
+    path = folder / "manifest.json"
+    old, content = release_lists.sha256(path.read_bytes()), durable.read_sealed(path)
+    for name, digest in content["documents"].items():
+        content["documents"][name] = digest and release_lists.sha256((folder / name).read_bytes())
+    path.write_bytes(durable.seal({name: content[name] for name in content if name != "sha256"}))
+    citation = (folder / "CITATION.cff").read_text()
+    (folder / "CITATION.cff").write_text(citation.replace(old, release_lists.sha256(path.read_bytes())))
+    list_anew(folder)
+
+
+CHANGES = {  # a word of every document, and another that is as good
+    "README.md": ("3 studies", "4 studies"),
+    "DICTIONARY.md": ("float64", "float32"),
+    "LICENCES.md": ("CC-BY-4.0", "CC0-1.0"),
+    "croissant.json": ('"contentSize": "', '"contentSize": "1'),
+    "CITATION.cff": ("The scaling-limits authors", "Somebody else"),
+}
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_documents_that_are_not_of_the_tables_are_found(name: str, sealed: bool, whole: Path, tmp_path: Path) -> None:
+    place = tmp_path / "release"
+    assert release.export(whole, place, print) == 0 and faults(place) == []
+    text = (place / name).read_text()
+    assert CHANGES[name][0] in text
+    (place / name).write_text(text.replace(*CHANGES[name], 1))
+    (seal_anew if sealed else list_anew)(place)
+    (line,) = faults(place)
+    by_lists = f"{place}: {place / name} is not the file that manifest.json lists"
+    assert line.startswith(f"{place / name}: " if sealed or name == "CITATION.cff" else by_lists)
+
+
+def test_documents_of_other_software_are_known_by_their_hashes_alone(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "release"
+    assert release.export(whole, place, print) == 0
+    monkeypatch.setattr(documents, "of_release", lambda about: {"README.md": b"of a later version"})
+    assert len(faults(place)) == 1
+    monkeypatch.setattr(release_lists, "software", lambda folder: "9.9")
+    assert faults(place) == []
+
+
+def test_a_table_that_was_changed_and_listed_anew_is_named_and_the_others_are_counted(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "release"
+    assert release.export(whole, place, print) == 0
+    data = (place / "studies.parquet").read_bytes()
+    (place / "studies.parquet").write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    list_anew(place)
+    capsys.readouterr()
+    assert cli.main(["verify", "--store", str(place)]) == 1
+    told, summary = capsys.readouterr().out.splitlines()
+    named = f"{place}: {place}/studies.parquet is not the file that manifest.json lists"
+    assert told == f"{named}: SHA256SUMS has another sha256 of it"
+    assert summary.startswith("3 studies, ") and "planned 15 = complete 9" in summary
 
 
 def test_what_cannot_be_read_is_a_fault() -> None:

@@ -105,6 +105,11 @@ def test_every_reader_knows_the_encodings(released: Path) -> None:
             each for group in groups for number in range(file.num_columns) for each in group.column(number).encodings
         }
         assert used and used <= {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY"}, path
+        codecs = {group.column(number).compression for group in groups for number in range(file.num_columns)}
+        assert codecs == {"ZSTD"}, path
+        names = [file.schema.column(each.column_index).name for each in groups[0].sorting_columns]
+        rows = pq.read_table(path).select(names).to_pylist()
+        assert names[0] == "study" and len(names) > 1 and rows == sorted(rows, key=lambda row: tuple(row.values()))
 
 
 def test_large_tables_are_files_of_bounded_size_and_read_alike(

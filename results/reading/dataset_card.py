@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from results.plans.study import METRIC_KINDS
 from results.plans.told import OWN
-from results.reading import contents
+from results.reading import contents, croissant
 from results.reading.contents import Contents
-from results.release import croissant
+from results.storage.commits import Commit
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
 AUTHORS = "The scaling-limits authors"
@@ -21,8 +21,9 @@ with metaparameters tuned for it; a *trial* is one training run; a *measurement*
 
 {ledgers}
 
-Planned = complete + infeasible + incomplete + missing, always. INFEASIBLE is a trial that diverged: a result, not a
-gap. The reason of every INCOMPLETE one is in `trials`.
+Planned = complete + infeasible + incomplete + missing, always.
+INFEASIBLE is a trial that diverged{refused}: a result, not a gap.
+The reason of every INCOMPLETE one is in `trials`.
 
 ## Files
 
@@ -45,7 +46,11 @@ Every table has all columns; what a study lacks is null. Any reader of Parquet t
     duckdb.sql("from '{all_measurements}'")
     polars.read_parquet("{all_measurements}")
     pandas.read_parquet("{all_measurements}")
-    arrow::open_dataset(Sys.glob("{all_measurements}"))                          # R
+    {r_line:72} # R
+
+mlcroissant takes the extra `parquet`, gives texts as bytes and names such as `measurements/step`, and reads about a
+thousand records a second; start with `studies`. chDB takes `SELECT * FROM '{all_measurements}'` too, and so does
+DataFusion after `enable_url_table()`.
 
 A measurement belongs to the trial with the same `study` and `trial`, a trial to the study with the same `study` (and
 `run`). Examples seen are `step * batch_size`, in 64 bits.
@@ -63,8 +68,11 @@ With scaling-limits, the software the release is from, it is read like a store:
 
 Whom to name is in `CITATION.cff`, and which rows are under which licence in `LICENCES.md`. No person was measured.
 
-## Before drawing conclusions
+{about_points}## Before drawing conclusions
 
+- Null says that something was not measured, or is not so of this study. NaN and infinity are values that were measured,
+  at the last evaluation of INFEASIBLE trials; a comparison with a target is false for both. Pandas shows null as NaN
+  unless it is asked for `dtype_backend="pyarrow"`.
 - Every metric is an error: lower is better. Steps to target is the first measured step at or past the target; the truth
   lies between the evaluation before and that one.
 - Metrics measured by this software are float32, published ones float64 as their source has them. Compare with a target
@@ -76,7 +84,9 @@ Whom to name is in `CITATION.cff`, and which rows are under which licence in `LI
   half of the repeats chose one of them, and only the further ones of the chosen report without bias.
 - Where a plan has `stop` as `budget`, trials went on beyond their targets: harder ones can be read from their curves.
 - Where `emulated` is true there were more devices than physical cores: times say nothing about speed.
-- Results whose plans differ in `comparable` are not to be put into one curve.
+- `seconds_per_epoch` is a mean over all trials and steps of a run, in `studies` as in `points`; `median_epoch_seconds`
+  of a factorization is the median over the epochs of the selected trial.
+{layouts}- Results whose plans differ in `comparable` are not to be put into one curve.
 
 ## Is it intact?
 
@@ -84,9 +94,46 @@ Whom to name is in `CITATION.cff`, and which rows are under which licence in `LI
     python -m results verify --store .
 """
 
+_LAYOUTS = """\
+- Studies of kind `layout` are a step of a Transformer on a mesh of devices, on the data set `counting`, numbers in
+  order: their costs are the result, and their few steps are no result of training. Those refused are INFEASIBLE.
+"""
+
+_ABOUT_POINTS = """\
+## Points and curves
+
+A row of `points` is a study and a target; rows with the same `curve` are one curve, over batch sizes or, of
+factorizations, over cores; of one over batch sizes they have the same fit. {shared}Factorizations are told apart by
+`solver`, `dim`, `table_dtype`, `solver_dtype` and `dataset_options`, layouts by `mesh`, `layout` and `engine`, and
+studies of others at one place of a curve by `records`.
+
+`verdict` is `identified` (`critical_batch_size`, between `critical_low` and `critical_high`), `at_least`
+(`critical_low` or more), `at_most` (`critical_high` or less) or `not_identified` (nothing is known). `doubts` names
+what the fit assumes and the data do not bear out: such a number is in doubt.
+
+"""
+
+# Of our own studies.
+_SHARED = """\
+Curves of one data set, model and optimizer may differ in `schedule`, `stop`, `pruning`
+and `trials`. Where they differ in `pruning` and `trials` alone they share trials: those of the smaller search are the
+first of the larger one, with the same seeds, so that the two are no independent evidence. To have one of each, choose
+
+    SELECT * FROM 'points.parquet' WHERE pruning = 'off' AND stop = 'target' AND schedule = 'constant'
+
+for whole curves of trials, or `pruning = 'exact'` for a larger search whose losing trials are cut short.
+
+"""
+
 _POINTS_FILE = f"""\
 - `points.parquet`: a row is {contents.ABOUT[contents.POINTS]}. What laws are fitted to.
 """
+
+
+_NOTHING = (
+    "Null is what was not measured, or is not so of the study. NaN and infinity are values that were measured: those",
+    "of a trial that diverged, at its last evaluation, after which it is INFEASIBLE.",
+)
 
 
 def readme(release: Contents) -> bytes:
@@ -101,6 +148,10 @@ def readme(release: Contents) -> bytes:
         all_measurements=_pattern(release, "measurements"),
         usage="\n".join(_table(("licence", "in a sentence"), _usage(release))),
         points=_POINTS_FILE if contents.POINTS in release.columns else "",
+        about_points=_about_points(release) if contents.POINTS in release.columns else "",
+        refused=" or, of layouts, was refused" if any(map(_is_layout, release.commits)) else "",
+        layouts=_LAYOUTS if any(map(_is_layout, release.commits)) else "",
+        r_line=_r_line(release, "measurements"),
     )
     return (_front_matter(release) + text).encode()
 
@@ -109,6 +160,7 @@ def dictionary(release: Contents) -> bytes:
     """The data dictionary: every column of every table."""
     lines = ["# Data dictionary", "", "Metrics are named `<split>_<kind>`:", ""]
     lines += _table(("kind", "what it is"), METRIC_KINDS.items())
+    lines += ["", *_NOTHING]
     for table in release.columns:
         rows = [
             (f"`{column.name}`", column.type, column.meaning) for column in contents.describe_columns(release, table)
@@ -154,8 +206,7 @@ def citation(release: Contents, manifest_sha256: str) -> bytes:
         f"    value: sha256:{manifest_sha256}",
         '    description: "sha256 of manifest.json, which holds that of every table"',
     ]
-    if release.newest:
-        lines.append(f'date-released: "{release.newest}"')
+    lines.append(f'date-released: "{release.newest}"')
     if len(release.licences) == 1:
         lines.append(f"license: {release.licences[0].licence}")
     lines += [
@@ -176,14 +227,13 @@ def citation(release: Contents, manifest_sha256: str) -> bytes:
     for terms in release.sources:
         if terms.source != OWN:
             lines += ["  - type: data", f"    title: {json.dumps(terms.citation or terms.source)}", "    authors:"]
-            lines += [f"      - name: {json.dumps(terms.source)}"]
+            lines += [f"      - name: {json.dumps(terms.author)}"]
     return ("\n".join(lines) + "\n").encode()
 
 
 def bibtex(release: Contents) -> str:
     """The citation of the release, for croissant.json."""
-    year = f", year = {{{release.newest[:4]}}}" if release.newest else ""
-    version = f"version = {{{release.version}}}{year}"
+    version = f"version = {{{release.version}}}, year = {{{release.newest[:4]}}}"
     return f"@misc{{scaling_limits, title = {{{TITLE}}}, author = {{{{{AUTHORS}}}}}, {version}}}"
 
 
@@ -202,6 +252,21 @@ def _front_matter(release: Contents) -> str:
 def _pattern(release: Contents, table: str) -> str:
     """The file of a table, or what matches all of its files."""
     return next(iter(release.files[table])) if len(release.files[table]) == 1 else f"{table}-*.parquet"
+
+
+def _r_line(release: Contents, table: str) -> str:
+    """What reads a table in R."""
+    if len(release.files[table]) == 1:
+        return f'arrow::read_parquet("{table}.parquet")'
+    return f'arrow::open_dataset(Sys.glob("{_pattern(release, table)}"))'
+
+
+def _about_points(release: Contents) -> str:
+    return _ABOUT_POINTS.format(shared=_SHARED if any(terms.source == OWN for terms in release.sources) else "")
+
+
+def _is_layout(commit: Commit) -> bool:
+    return "layout" in commit.plan
 
 
 def _usage(release: Contents) -> list[tuple[str, str]]:

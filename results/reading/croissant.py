@@ -21,6 +21,23 @@ DESCRIPTION = (
 )
 KEYWORDS = ("scaling", "batch size", "data parallelism", "training", "metaparameters", "optimizers", "benchmark")
 
+CARD = "README.md"  # the page about a release lies beside its tables, wherever it was put
+_AUTHORS = {"@type": "sc:Organization", "name": "The scaling-limits authors"}
+# What our own studies were measured on, where others made it: by data set, who did, what it is, and where.
+_DATA = {
+    "digits": (
+        "scikit-learn",
+        "digits of scikit-learn, the test part of: Alpaydin & Kaynak 1998, Optical Recognition of Handwritten Digits, "
+        "UCI Machine Learning Repository (CC-BY-4.0)",
+        "https://doi.org/10.24432/C50P49",
+    ),
+    "pydoc": (
+        "Python Software Foundation",
+        "help topics of Python's manual, pydoc_data.topics of CPython (PSF-2.0)",
+        "https://docs.python.org/3/library/pydoc.html",
+    ),
+}
+
 # What licences ask for, in a sentence.
 USAGE = {
     "CC-BY-4.0": "any use, also commercial; name the source and say what was changed",
@@ -91,8 +108,6 @@ _CONTEXT: dict[str, Any] = {
     "subField": "cr:subField",
     "transform": "cr:transform",
 }
-_KEYS = {"studies": ("study", "run"), "trials": ("study", "trial"), "measurements": ("study", "trial", "step")}
-_KEYS[contents.POINTS] = ("study", "target_metric", "target_value")
 
 
 def document(release: Contents, cite_as: str) -> bytes:
@@ -107,12 +122,15 @@ def document(release: Contents, cite_as: str) -> bytes:
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": NAME,
+        "url": CARD,
         "description": DESCRIPTION,
         "keywords": list(KEYWORDS),
         "license": [terms.url for terms in release.licences],
         "version": release.version,
+        "datePublished": release.newest,
         "citeAs": cite_as,
-        "creator": {"@type": "sc:Organization", "name": "The scaling-limits authors"},
+        "creator": _AUTHORS,
+        "publisher": _AUTHORS,
         "isLiveDataset": False,
         "usageInfo": [_usage(terms) for terms in release.licences],
         **_RAI,
@@ -120,8 +138,6 @@ def document(release: Contents, cite_as: str) -> bytes:
         "distribution": [each for table in release.columns for each in _files(release, table)],
         "recordSet": [_record_set(release, table) for table in release.columns],
     }
-    if release.newest:
-        about["datePublished"] = release.newest
     return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
 
 
@@ -133,11 +149,11 @@ def _usage(terms: Terms) -> dict[str, Any]:
 
 def _provenance(release: Contents) -> dict[str, Any]:
     """Who measured the studies, and by which software they came into these tables."""
-    derived = [
+    derived = list(_measured_on(release)) + [
         {
             "@type": "prov:Entity",
             "prov:label": terms.citation or terms.source,
-            "prov:wasAttributedTo": {"@type": "prov:Agent", "prov:label": terms.source},
+            "prov:wasAttributedTo": {"@type": "prov:Agent", "prov:label": terms.author},
             "description": f"{len(commits)} studies, imported by {_software(release, terms.source)}",
         }
         for terms, commits in release.sources.items()
@@ -153,6 +169,21 @@ def _provenance(release: Contents) -> dict[str, Any]:
     return {"prov:wasGeneratedBy": activity, **({"prov:wasDerivedFrom": derived} if derived else {})}
 
 
+def _measured_on(release: Contents) -> Iterator[dict[str, Any]]:
+    """Data of others that our own studies trained on."""
+    sources = release.sources.items()
+    own = [commit.plan.get("dataset") for terms, commits in sources if terms.source == OWN for commit in commits]
+    for name, (author, label, url) in _DATA.items():
+        if name in own:
+            yield {
+                "@type": "prov:Entity",
+                "@id": url,
+                "prov:label": label,
+                "prov:wasAttributedTo": {"@type": "prov:Agent", "prov:label": author},
+                "description": f"the data set {name}: {own.count(name)} studies trained on it; it is not in the tables",
+            }
+
+
 def _software(release: Contents, source: str) -> str:
     return f"scaling-limits {', '.join(release.software.get(source, ()))}".rstrip()
 
@@ -165,6 +196,7 @@ def _files(release: Contents, table: str) -> Iterator[dict[str, Any]]:
             "@id": name,
             "name": name,
             "contentUrl": name,
+            "contentSize": f"{release.sizes[name]} B",
             "encodingFormat": "application/x-parquet",
             "sha256": sha256,
         }
@@ -189,7 +221,7 @@ def _record_set(release: Contents, table: str) -> dict[str, Any]:
         "@id": table,
         "name": table,
         "description": contents.ABOUT[table],
-        "key": [{"@id": f"{table}/{column}"} for column in _KEYS[table]],
+        "key": [{"@id": f"{table}/{column}"} for column in contents.KEYS[table]],
         "field": [
             {
                 "@type": "cr:Field",
@@ -198,10 +230,17 @@ def _record_set(release: Contents, table: str) -> dict[str, Any]:
                 "description": words[field.name].meaning,
                 "dataType": _type(field.type),
                 "source": {**source, "extract": {"column": field.name}},
+                **_reference(release, table, field.name),
             }
             for field in release.columns[table]
         ],
     }
+
+
+def _reference(release: Contents, table: str, column: str) -> dict[str, Any]:
+    """What a row belongs to: its study, where a table has each once; readers join, and would get rows twice."""
+    belongs = column == "study" and table != contents.POINTS and release.one_point_each
+    return {"references": {"field": {"@id": f"{contents.POINTS}/study"}}} if belongs else {}
 
 
 def _type(kind: pa.DataType) -> str:

@@ -1,0 +1,239 @@
+"""Rows of the points of a release: all of them that the tables of one study tell, which is all but fits of its curve.
+
+Whoever writes points and whoever verifies them takes them from here.
+"""
+
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from results.plans import schema
+from results.plans.kinds import KINDS
+from results.plans.plan import Plan
+from results.plans.points import POINTS
+from results.plans.study import Target
+from results.plans.told import targets
+from results.reading import licences
+from results.rules import answers, confirmation
+from results.rules.answers import Answer
+from results.rules.confirmation import SEARCH
+from results.storage.commits import Commit
+from results.storage.compaction import Piece
+
+Row = dict[str, Any]
+FROM_PLANS = ("dataset_version", "schedule", "cores", "solver", "dim", "table_dtype", "solver_dtype", "mesh", "layout")
+CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # of factorizations, the first that was measured
+HALVES = ("row_half_seconds", "column_half_seconds")
+ENDED = ("COMPLETE", "INFEASIBLE")  # a trial that ended so and is not at a target of its study never will be
+
+
+class Reached(NamedTuple):
+    """Trials that reached a target, sorted by trial, with the interval (low, high] of steps in which each did."""
+
+    trial: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def of(self, ids: Iterable[int]) -> "Reached":
+        """Those with these ids."""
+        wanted = np.isin(self.trial, list(ids))
+        return Reached(self.trial[wanted], self.low[wanted], self.high[wanted])
+
+    def answer(self) -> Answer | None:
+        """The answer of these trials."""
+        if not len(self.trial):
+            return None
+        best = int(np.lexsort((self.trial, self.high))[0])
+        return Answer(int(self.low.min()), int(self.high[best]), int(self.trial[best]))
+
+
+def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
+    """The rows of a study, one for each of its targets, or one if it has none; without what fits tell.
+
+    Args:
+      commit: of the study.
+      study: its plan.
+      tables: its own.
+    """
+    trials = tables.trials.select(["trial", "run", "role", "status", "steps"]).to_pydict()
+    trials["at"] = dict(zip(trials["trial"], itertools.count(), strict=False))  # its row, by the id of a trial
+    common = _of_plan(commit, study) | _counts(trials) | _of_runs(tables.studies)
+    own = targets(study)
+    if own:
+        return [common | _answered(commit, study, target, trials, tables) for target in own]
+    chosen = _chosen(trials, tables.measurements)
+    if chosen is None:
+        return [common]
+    timed = _median_seconds(chosen, trials, tables)
+    return [common | _of_trial(chosen, trials, tables) | {"median_epoch_seconds": timed}]
+
+
+def table(rows: Iterable[Row]) -> pa.Table:
+    """Rows as the table of points, sorted by study and target: columns ``POINTS``, then metaparameters."""
+    ordered = sorted(rows, key=lambda row: (row["study"], row.get("target_metric") or "", row.get("target_value") or 0))
+    known = [column.name for column in POINTS]
+    tuned = sorted({name for row in ordered for name in row} - set(known))
+    data = {name: [row.get(name) for row in ordered] for name in (*known, *tuned)}
+    return schema.build(POINTS, data, dict.fromkeys(tuned, pa.float64()))
+
+
+def reached(measurements: pa.Table, target: Target) -> Reached:
+    """The trials of a study that reached a target, of the search and of its repeats.
+
+    Args:
+      measurements: sorted by trial and step.
+      target: of a metric that is not measured none is reached.
+    """
+    if target.metric not in measurements.column_names:
+        return Reached(*(np.zeros(0, np.int32),) * 3)
+    trial, step, value = (measurements[name].to_numpy() for name in ("trial", "step", target.metric))
+    rows = np.flatnonzero(value <= answers.in_type(target.value, value.dtype.type))
+    ids, first = np.unique(trial[rows], return_index=True)
+    rows = rows[first]
+    goes_on = (rows > 0) & (trial[rows - 1] == ids)
+    return Reached(ids, np.where(goes_on, step[rows - 1], 0), step[rows])
+
+
+def _of_plan(commit: Commit, study: Plan) -> Row:
+    plan, terms = commit.plan, licences.terms(commit.plan)
+    options, details = plan.get("dataset_options"), plan.get("details") or {}
+    records = details.get("records")
+    return {name: plan.get(name) for name in FROM_PLANS} | {
+        "study": study.name,
+        "kind": study.kind,
+        "source": terms.source,
+        "licence": terms.licence,
+        "records": "; ".join(map(str, records)) if isinstance(records, list) else None,
+        "dataset": study.dataset,
+        "dataset_options": json.dumps(options, sort_keys=True) if options else None,
+        "model": study.model_label,
+        "optimizer": study.optimizer,
+        "pruning": study.pruning,
+        "stop": None if KINDS[study.kind].recorded else study.stop,
+        "batch_size": study.batch_size,
+        "engine": plan.get("engine"),
+        "comparable": plan.get("comparable"),
+    }
+
+
+def _counts(trials: Mapping[str, Any]) -> Row:
+    statuses = [status for status, role in zip(trials["status"], trials["role"], strict=True) if role == SEARCH]
+    counts = {status.lower(): statuses.count(status) for status in (*ENDED, "INCOMPLETE")}
+    return {"trials": len(statuses), **counts}
+
+
+def _of_runs(runs: pa.Table) -> Row:
+    """What the newest run tells that tells anything."""
+    emulated = runs["emulated"].to_pylist()
+    seconds = [None if e else s for e, s in zip(emulated, runs["seconds_per_epoch"].to_pylist(), strict=True)]
+    return {"seconds_per_epoch": _last(seconds), "device_kind": _last(runs["device_kind"].to_pylist())}
+
+
+def _last(values: Sequence[Any]) -> Any:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def _answered(commit: Commit, study: Plan, target: Target, trials: Mapping[str, Any], tables: Piece) -> Row:
+    at_target = reached(tables.measurements, target)
+    searched = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == SEARCH]
+    answer = at_target.of(searched).answer()
+    row: Row = {"target_metric": target.metric, "target_value": target.value}
+    if answer is None:
+        known = target.metric in tables.measurements.column_names
+        return row | (_not_within(trials, searched) if known else {})
+    row |= {"reached": True, "steps_low": answer.steps_low, "steps_high": answer.steps_high}
+    row["examples"] = answer.steps_high * study.batch_size if study.batch_size else None
+    row |= _of_trial(answer.trial, trials, tables)
+    return row | (_confirmed(study, target, answer.trial, trials, at_target) if commit.repeats.confirm else {})
+
+
+def _not_within(trials: Mapping[str, Any], searched: Sequence[int]) -> Row:
+    """The steps that no trial reached its target in, where none did; a trial that diverged never will."""
+    rows = [trials["at"][trial] for trial in searched]
+    steps = [trials["steps"][row] for row in rows if trials["status"][row] != "INFEASIBLE"]
+    if None in steps:
+        return {}
+    return {"reached": False, "steps_low": min(steps, default=None)}
+
+
+def _of_trial(trial: int, trials: Mapping[str, Any], tables: Piece) -> Row:
+    """The selected trial with its seed and metaparameters."""
+    (row,) = tables.trials.slice(trials["at"][trial], 1).to_pylist()
+    tuned = tables.trials.column_names[len(schema.TRIALS) :]
+    return {name: row[name] for name in ("trial", "seed", *tuned)}
+
+
+def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any], at_target: Reached) -> Row:
+    """What the repeats of the best trials say, as ``analysis.fitting.confirmations`` reads them."""
+    ended = dict(zip(trials["trial"], trials["status"], strict=True))
+    repeats = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role != SEARCH]
+    high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
+    low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
+    decided = [trial for trial in repeats if trial in high or ended[trial] in ENDED]
+    reports = confirmation.reporting_ids(study.request, decided)
+    if not reports:
+        return {}
+    chosen = int(confirmation.original(reports[0]))
+    if target != study.targets[0] and chosen != _choice(study, best, sorted(set(decided) - set(reports)), high):
+        return {}
+    median = [_middle([ends.get(trial, math.inf) for trial in reports]) for ends in (low, high)]
+    return {
+        "confirmed_trial": chosen,
+        "confirmed_low": _finite(median[0][0]),
+        "confirmed_high": _finite(median[1][1]),
+        "repeats": len(reports),
+        "repeats_reached": sum(trial in high for trial in reports),
+    }
+
+
+def _choice(study: Plan, best: int, repeats: Sequence[int], high: Mapping[int, int]) -> int | None:
+    """The trial that repeats would choose for a target that is not the study's first; None if it was not repeated."""
+    if not repeats:
+        return best
+    candidates = sorted({int(confirmation.original(i)) for i in repeats}, key=lambda i: (high.get(i, math.inf), i))
+    return confirmation.choice(candidates, study.request.repeats, high) if best in candidates else None
+
+
+def _middle(values: Sequence[float]) -> tuple[float, float]:
+    """The two values in the middle, which are one where there is an odd number."""
+    ordered, n = sorted(values), len(values)
+    return ordered[(n - 1) // 2], ordered[n // 2]
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _chosen(trials: Mapping[str, Any], measured: pa.Table) -> int | None:
+    """The trial of a factorization that validation chose, as ``analysis.cores.factorizations`` does; None: none."""
+    if HALVES[0] not in measured.column_names or not len(measured):
+        return None
+    trial = measured["trial"].to_numpy()
+    values = [measured[name].to_numpy() for name in CHOOSING if name in measured.column_names]
+    value = next((each for each in values if not np.isnan(each).all()), None)
+    if value is None:
+        return None
+    last = np.flatnonzero(np.append(trial[1:] != trial[:-1], True))
+    recall = dict(zip(trial[last].tolist(), (np.float32(1) - value[last]).tolist(), strict=True))
+    for wanted in ("COMPLETE", "INCOMPLETE"):
+        own = [i for i in recall if trials["status"][trials["at"][i]] == wanted]
+        if own:
+            return max(own, key=lambda i: (-math.inf if math.isnan(recall[i]) else recall[i], -i))
+    return None
+
+
+def _median_seconds(chosen: int, trials: Mapping[str, Any], tables: Piece) -> float | None:
+    """Seconds of solving in an epoch of a trial, the median; None if its cores were emulated, or nothing was timed."""
+    runs = dict(zip(tables.studies["run"].to_pylist(), tables.studies["emulated"].to_pylist(), strict=True))
+    if runs.get(trials["run"][trials["at"][chosen]], True):
+        return None
+    own = tables.measurements["trial"].to_numpy() == chosen
+    rows, columns = (tables.measurements[name].to_numpy()[own] for name in HALVES)
+    seconds = [float(str(value)) for value in rows + columns if math.isfinite(value)]  # as decimals, not in more digits
+    return float(statistics.median(seconds)) if seconds else None
