@@ -76,8 +76,6 @@ def _wrong_fits(told: pa.Table) -> Iterator[str]:
             yield from (f"has a fit of {row['study']}, which is on no curve" for _ in [0] if _is_fitted(row))
         else:
             by_curve.setdefault(row["curve"], []).append(row)
-        if row["curve"] is None and row["reached"] is not None:
-            yield f"has no curve of {row['study']}, which has steps to a target"
     for curve, members in by_curve.items():
         for name in (*OF_A_CURVE, *sorted(OF_CURVES)):
             if len({row[name] for row in members}) > 1:

@@ -7,7 +7,6 @@ from results.plans.study import METRIC_KINDS
 from results.plans.told import OWN
 from results.reading import contents, croissant
 from results.reading.contents import Contents
-from results.storage.commits import Commit
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
 AUTHORS = "The scaling-limits authors"
@@ -149,8 +148,8 @@ def readme(release: Contents) -> bytes:
         usage="\n".join(_table(("licence", "in a sentence"), _usage(release))),
         points=_POINTS_FILE if contents.POINTS in release.columns else "",
         about_points=_about_points(release) if contents.POINTS in release.columns else "",
-        refused=" or, of layouts, was refused" if any(map(_is_layout, release.commits)) else "",
-        layouts=_LAYOUTS if any(map(_is_layout, release.commits)) else "",
+        refused=" or, of layouts, was refused" if _has_layouts(release) else "",
+        layouts=_LAYOUTS if _has_layouts(release) else "",
         r_line=_r_line(release, "measurements"),
     )
     return (_front_matter(release) + text).encode()
@@ -265,8 +264,8 @@ def _about_points(release: Contents) -> str:
     return _ABOUT_POINTS.format(shared=_SHARED if any(terms.source == OWN for terms in release.sources) else "")
 
 
-def _is_layout(commit: Commit) -> bool:
-    return "layout" in commit.plan
+def _has_layouts(release: Contents) -> bool:
+    return "refusal" in release.columns["measurements"].names
 
 
 def _usage(release: Contents) -> list[tuple[str, str]]:
