@@ -36,7 +36,6 @@ SAMPLED = 24  # studies of a store that a prediction is scaled by, at most; thos
 FEW_EXAMPLES = 1e7  # in all trials of a sweep, of which none takes hours but with the largest networks
 TIMEOUT_SECONDS = 3600.0  # that compiling for a topology may take
 ENDED = "the compiler did not end"
-ITSELF = "a layout study predicts its own cost when it runs"
 # Cycles a second of cores, by Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
 CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
 
@@ -160,7 +159,11 @@ def of_request(
     given = _ask(request, counted, verdicts, say)
     counts = {name: costs.counts_of(answer) for name, answer in given.items() if costs.REFUSED not in answer}
     why = {name: answer[costs.REFUSED] for name, answer in given.items() if costs.REFUSED in answer}
-    why |= {study.name: ITSELF for study in request.studies if RUNNERS[study.kind].counts is None}
+    why |= {
+        study.name: f"what a study of kind {study.kind} costs is not counted before it runs"
+        for study in request.studies
+        if not _is_counted(study)
+    }
     stored = commits(request.store)
     steps = _Lengths(stored)
     known = _Store(stored, say)
@@ -211,10 +214,14 @@ def of_sweep(
         say(f"what this sweep costs is not known: {error}")
         return None
     known = [each.device_seconds for each in found if each.device_seconds is not None]
-    if unknown := [each for each in found if each.device_seconds is None and each.missing and each.by != ITSELF]:
+    if unknown := [each for each in found if each.device_seconds is None and each.missing and _is_counted(each.study)]:
         which = "this sweep costs" if len(unknown) == len(found) else f"{number_of(len(unknown), 'study')} of it cost"
         say(f"what {which} is not known: {unknown[0].by}")
     return functools.reduce(Seconds.plus, known) if known else None
+
+
+def _is_counted(study: Plan) -> bool:
+    return RUNNERS[study.kind].counts is not None
 
 
 def _ask(

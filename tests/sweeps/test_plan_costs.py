@@ -297,7 +297,7 @@ def test_a_release_may_be_the_store_of_a_plan(
 
 def test_a_layout_predicts_its_own_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan.main(["task=layouts", f"store={tmp_path}"]) == 0
-    assert "a layout study predicts its own cost when it runs" in capsys.readouterr().out
+    assert "what a study of kind layout costs is not counted before it runs" in capsys.readouterr().out
 
 
 def test_rows_differ_in_a_narrow_terminal(
