@@ -125,6 +125,7 @@ def test_what_does_not_fit_ends_with_1(tmp_path: Path) -> None:
     assert code == 1 and row["too_large_by_bytes"] > 60 * 2**30  # of 15.48 GiB
 
 
+@pytest.mark.slow
 def test_fewer_cores_than_a_slice_has_are_compiled_for_the_first_of_them(tmp_path: Path) -> None:
     words = ["task=webgraph_synthetic", "cores=1,2", "als.gather=all_to_all", "als.solver=cg", "-m", "topology=v3:2x2"]
     _, rows, _ = planned(tmp_path, *words)
