@@ -129,11 +129,13 @@ def _near_seconds(hardware: Hardware, collective: Collective, mesh: Mapping[str,
     rings = 1 if axes in ("mixed", "none") else min(hardware.axes, len(axes.split("+")))
     bandwidth = rings * hardware.link_bandwidth
     size, whole = collective.size, collective.bytes
+    longest = size if rings == 1 else max(mesh[name] for name in axes.split("+"))
     hops = (size if collective.operation == "all-reduce" else size / 2) ** (1 / rings) * rings
     if collective.operation in ("collective-permute", "collective-broadcast"):
         return HOP_SECONDS + whole / (bandwidth / 2)  # one way
     if "all-to-all" in collective.operation:
-        return hops * HOP_SECONDS + size * whole / (4 * bandwidth)  # of a whole array over all devices
+        # All of it goes along each axis in turn, a quarter of the way around; all axes are at work at once.
+        return hops * HOP_SECONDS + longest * whole / (4 * hardware.link_bandwidth)
     return hops * HOP_SECONDS + collective.wire_bytes / bandwidth
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # Directions in which chips of a version are linked.
 DIRECTIONS = {"v2": 2, "v3": 2, "v4": 3, "v5e": 2, "v5p": 3, "v6e": 2, "tpu7x": 3}
+TWO_DEVICES = ("v2", "v3", "tpu7x")  # versions of which each chip is two, as JAX counts devices
 # More than one process may load the library, and none asks for a TPU's metadata.
 _ENVIRONMENT = {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
 
@@ -27,6 +28,13 @@ def check(topology: str) -> None:
     if not re.fullmatch("x".join([r"[1-9]\d*"] * directions), chips):
         along = "two directions" if directions == 2 else "three directions"
         raise BadInput(f"{topology!r} is no slice of TPUs; write its chips along {along}, such as {example}")
+
+
+def count(topology: str) -> int:
+    """The devices of a slice; raises BadInput for what names none."""
+    check(topology)
+    version, _, chips = topology.partition(":")
+    return math.prod(map(int, chips.split("x"))) * (2 if version in TWO_DEVICES else 1)
 
 
 def devices(topology: str) -> "list[jax.Device]":

@@ -1,14 +1,12 @@
 """Layouts: from a composed configuration to plans of kind ``layout``."""
 
 import dataclasses
-import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omegaconf import MISSING
 
-from harness import processors
+from harness import processors, topologies
 from harness.layout_costs import HARDWARE
 from harness.predictions import hardware_of
 from results.bad_input import BadInput, check_choice, nearest, number_of
@@ -21,7 +19,6 @@ from workloads.layouts.notation import Layout, Mesh, Refused, read_layout, read_
 from workloads.layouts.shapes import SHAPES, Shape
 
 REFUSED = ("error", "store")
-TWO_DEVICES = ("v2", "v3", "tpu7x")  # of each chip, as JAX counts devices
 MOST_EMULATED = 64  # devices; with several hundred, XLA's threads wait for each other for ever
 
 
@@ -118,10 +115,10 @@ def _hardware(engine: str, asked: str | None) -> str:
     if not engine.startswith(f"{AHEAD}:"):
         return asked or "v5p"
     topology = engine.partition(":")[2]
+    topologies.check(topology)
     named = topology.partition(":")[0]
     own = hardware_of(named if named.startswith("tpu") else f"TPU {named}")
-    if own is None or not re.fullmatch(r"[a-z0-9]+:\d+(x\d+){1,2}", topology):
-        raise BadInput(f"engine={engine}: a topology is a TPU and its chips along each direction, such as v5e:4x4")
+    assert own is not None  # of every version that there is
     if asked not in (None, own):
         raise BadInput(f"hardware={asked}: engine={engine} compiles for {own}, which costs are predicted for")
     return own
@@ -133,8 +130,7 @@ def _devices(engine: str, asked: int | None) -> int | None:
         whole("devices", asked, 1)
     if not engine.startswith(f"{AHEAD}:"):
         return asked
-    name, _, chips = engine.partition(":")[2].partition(":")
-    there = math.prod(map(int, chips.split("x"))) * (2 if name in TWO_DEVICES else 1)
+    there = topologies.count(engine.partition(":")[2])
     if asked not in (None, there):
         raise BadInput(f"devices={asked}: engine={engine} has {number_of(there, 'device')}")
     return there

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import layout_costs
+from harness import layout_costs, topologies
 from harness.compiled import Collective
 from harness.layout_costs import HARDWARE
 
@@ -68,6 +68,22 @@ def test_gpus_send_one_way_at_once_and_nodes_share_a_network() -> None:
     one_of_each = Collective("all-gather", 1e9, tuple(tuple(range(i, 64, 8)) for i in range(8)), (), "d")
     seconds = layout_costs.exchange_seconds(H100, one_of_each, {"data": 8, "model": 8})
     assert seconds == pytest.approx(7 / 8 * 1e9 / 5e10, rel=1e-3), "each GPU alone has a part, and its own 50 GB/s"
+
+
+def test_what_all_turn_goes_along_every_direction_of_a_torus_at_once() -> None:
+    """256 cores of a v3 as 16 × 16: a sixteenth of what one ring of 256 takes."""
+    v3, all_of_it = HARDWARE["v3"], (tuple(range(256)),)
+    turned = Collective("all-to-all", 1e9, all_of_it, (), "a")
+    ring = layout_costs.exchange_seconds(v3, turned, {"cores": 256})
+    torus = layout_costs.exchange_seconds(v3, turned, {"x": 16, "y": 16})
+    assert ring == pytest.approx(256 * 1e9 / 4 / v3.link_bandwidth, rel=1e-3)
+    assert torus == pytest.approx(ring / 16, rel=1e-3)
+
+
+def test_torus_directions_are_those_of_the_slices_that_can_be_named() -> None:
+    rows = {"v2": "v2", "v3": "v3", "v4": "v4p", "v5e": "v5e", "v5p": "v5p", "v6e": "v6e", "tpu7x": "tpu7x"}
+    assert {version: HARDWARE[row].axes for version, row in rows.items()} == topologies.DIRECTIONS
+    assert [topologies.count(each) for each in ("v3:8x16", "v5e:4x4", "v4:2x2x1", "tpu7x:2x2x1")] == [256, 16, 4, 8]
 
 
 def test_an_exchange_has_no_more_links_than_a_torus_has_axes() -> None:

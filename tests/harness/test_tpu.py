@@ -133,6 +133,21 @@ def test_fewer_cores_than_a_slice_has_are_compiled_for_the_first_of_them(tmp_pat
     assert "all-to-all" in rows[1]["collectives"] and "all-to-all" not in rows[0]["collectives"]
 
 
+LINKS = """
+from harness import ahead_of_time
+from harness.mesh import TRIAL
+from workloads.workload import DATA
+for topology, mesh in (("v3:8x16", {"cores": None}), ("v5e:4x8", {TRIAL: 1, DATA: None}), ("v5e:4x4", {TRIAL: 4, DATA: 4})):
+    print(list(ahead_of_time.links(ahead_of_time.mesh(topology, mesh)).values()))
+"""
+
+
+def test_an_axis_that_is_all_of_a_slice_has_the_links_of_its_torus() -> None:
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", LINKS], capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.splitlines() == ["[16, 16]", "[4, 8]", "[4, 4]"], done.stderr
+
+
 def test_a_topology_that_there_is_not_is_one_line(tmp_path: Path) -> None:
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "SCALING_LIMITS_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "sweeps.plan", "task=digits_fc", "topology=v3:7x9x2", f"store={tmp_path}"]
