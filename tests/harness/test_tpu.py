@@ -137,7 +137,8 @@ LINKS = """
 from harness import ahead_of_time
 from harness.mesh import TRIAL
 from workloads.workload import DATA
-for topology, mesh in (("v3:8x16", {"cores": None}), ("v5e:4x8", {TRIAL: 1, DATA: None}), ("v5e:4x4", {TRIAL: 4, DATA: 4})):
+meshes = {"v3:8x16": {"cores": None}, "v5e:4x8": {TRIAL: 1, DATA: None}, "v5e:4x4": {TRIAL: 4, DATA: 4}}
+for topology, mesh in meshes.items():
     print(list(ahead_of_time.links(ahead_of_time.mesh(topology, mesh)).values()))
 """
 
