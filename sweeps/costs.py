@@ -471,7 +471,7 @@ class Measured(NamedTuple):
         return self.seconds / self.predicted.middle
 
 
-class _Run(NamedTuple):
+class MeasuredRun(NamedTuple):
     """What the runs of a study took together."""
 
     commit: Commit
@@ -515,7 +515,7 @@ def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line
     return found
 
 
-def runs_of(commit: Commit) -> list[_Run]:
+def runs_of(commit: Commit) -> list[MeasuredRun]:
     """The runs of a study, those on one kind of device with one division together; without emulated devices."""
     if RUNNERS[commit.study.kind].counts is None:
         return []
@@ -533,7 +533,7 @@ def runs_of(commit: Commit) -> list[_Run]:
             lanes=lanes, lane_strategy=strategy or "auto", shards=shards or None, microbatches=microbatches or None
         )
         found.append(
-            _Run(
+            MeasuredRun(
                 commit,
                 Device(kind or "unknown", backend or "cpu"),
                 settings if commit.study.batch_size else Settings(),

@@ -37,7 +37,8 @@ def text(name: str) -> str:
 def sweep(study: Plan) -> str:
     """The sweep of the release that a study is of: the first words of a row of the table in docs/published.md."""
     if not isinstance(study, BatchStudy):
-        return {"cores": "web graphs", "layout": "layouts"}[study.kind]
+        engine = study.plan().get("engine", "").partition(":")[0]
+        return {"": "web graphs", "cpu-emulated": "layouts", "device": "cores", "tpu-aot": "mesh_tf_bert"}[engine]
     if study.stop == "budget":
         return "decay"
     if study.pruning == "exact":

@@ -71,8 +71,8 @@ REPLACED = {
         ("results/plans/kinds.py", PLAN, f"{PLAN}from results.plans.power_method import PowerMethod\n"),
         (
             "sweeps/readers.py",
-            "import factorizations, networks, schema\n",
-            "import factorizations, networks, power_method, schema\n",
+            "import factorizations, layouts, networks, schema\n",
+            "import factorizations, layouts, networks, power_method, schema\n",
         ),
     ],
 }

@@ -75,7 +75,7 @@ answers.table(found)[columns]
 # others were timed on one number of cores alone.
 
 # %%
-measured = [one for one in factorizations.load(STORE) if not one.emulated]
+measured = factorizations.load(STORE)
 gallery.show(payoff_figures.of_factorizations(measured))
 
 # %%
