@@ -177,7 +177,7 @@ def narrow(table: str, rows: pa.Table, further: Mapping[str, str]) -> pa.Table:
       further: Arrow's names of the types of its columns beyond those that every study has, by name.
 
     Raises:
-      ValueError, pa.ArrowException: a column is not there, or has a value that its type cannot have.
+      ValueError, pyarrow.ArrowException: a column is not there, or has a value that its type cannot have.
     """
     types = {column.name: column.type for column in schema.COLUMNS[table]}
     types |= {name: _TYPES[kind] for name, kind in further.items()}
