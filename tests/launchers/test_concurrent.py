@@ -28,7 +28,7 @@ STUDIES, TRIALS = 6, 4
 WORDS = (
     *("optimizer=sgd,momentum,adam", "batch_size=16,64", f"trials={TRIALS}", "-m"),
     *("pruning=off", "stop=budget", "task.targets=[]", "checkpoint_seconds=0.5", "part_seconds=0.5"),
-    "task.budget={steps: 6000, epochs: null, examples: null, at_least_steps: null}",
+    "task.budget={steps: 60000, epochs: null, examples: null, at_least_steps: null}",
     *("launcher.workers=2", "launcher.retries=20", "--json"),
 )
 SECONDS = 600.0

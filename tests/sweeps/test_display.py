@@ -26,6 +26,9 @@ LINE = [
     "batch_size=8",
     "trials=64",
     "pruning=off",
+    "stop=budget",
+    "task.targets=[]",
+    "task.budget={steps: 10000, epochs: null, examples: null, at_least_steps: null}",
     "launcher.workers=1",
     "-m",
 ]
