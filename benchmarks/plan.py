@@ -2,14 +2,18 @@
 
     python benchmarks/plan.py [--json FILE] [--smoke]
 
-Runs a sweep that predictions are then scaled by, and predicts others of other networks: before it, and after it. Then
+Products of matrices of other sizes than a probe times: measured over what it predicts, each in the median of three.
+
+Then runs a sweep that predictions are scaled by, and predicts others of other networks: before it, and after it. Then
 runs these. Predicted and measured are processor seconds of one worker, for compiling, training and evaluating; programs
 are compiled anew. Stores have seconds by the clock, in which a worker may wait where others use the machine:
 predictions after the sweep are multiplied by the share of them in which it did not.
 """
 
+import math
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +23,7 @@ from pathlib import Path
 
 from report import open_report
 
+from harness import probe
 from harness.predictions import NOTHING, Seconds
 from results import store
 from sweeps import costs, overrides, planning
@@ -37,6 +42,7 @@ OTHERS = {
     ),
 }  # fmt: skip
 STEPS = dict(zip(OTHERS, (300, 1000, 400, 2000), strict=True))
+OTHER_PRODUCTS = ((128, 128, 128), (384, 384, 384), (1024, 128, 64), (700, 300, 500), (256, 784, 100))
 START = ("task=noisy_quadratic", "batch_size=1", "trials=1", "task.budget.steps=2")  # of a worker, and of a command
 
 
@@ -63,10 +69,28 @@ def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.perf_counter() - began
 
 
+def products(smoke: bool) -> dict[str, float]:
+    """Measured over predicted seconds of products of other sizes than a probe's, each the median of three."""
+    most = 2e6 if smoke else 2e8
+    sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
+    others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
+    fitted = probe.fitted(probe.products(sizes, "float32", 1e9), 4)
+    repeats = [probe.products(others, "float32", 1e9) for _ in range(3)]
+    ratios = {}
+    for same in zip(*repeats, strict=True):
+        one = same[0]
+        predicted = fitted.seconds(one.m, one.k, one.n, 4)
+        ratios[f"{one.m} × {one.k} × {one.n}"] = statistics.median(each.seconds / predicted for each in same)
+    return ratios
+
+
 def main() -> None:
     """Prints the ratios."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     with open_report(__doc__) as report, tempfile.TemporaryDirectory() as folder:
+        for name, ratio in products(report.smoke).items():
+            report.add(f"a product of {name}, measured over predicted", ratio, "×")
+            report.add(f"a product of {name}, 1.5 over how far that is off", 1.5 / max(ratio, 1 / ratio), "×", 1.0)
         os.environ["SCALING_LIMITS_CACHE"] = str(Path(folder) / "cache")  # without a probe
         own = str(Path(folder) / "store")
         steps = dict.fromkeys(OTHERS, 4) if report.smoke else STEPS
