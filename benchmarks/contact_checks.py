@@ -267,7 +267,7 @@ def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
 
     A sweep that ends before has exit code 0, if nothing is wrong with it.
     """
-    from harness.run_progress import TRAINING
+    from harness.run import TRAINING
     from results.storage import heartbeat
 
     process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

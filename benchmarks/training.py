@@ -316,7 +316,7 @@ def emulated(smoke: bool) -> None:
 def measured(smoke: bool) -> None:
     """Prints, as JSON, processor seconds of training by task, compiling left out; any checkout can do it."""
     from harness import engine, search
-    from harness.settings import Settings
+    from harness.run import Settings
     from sweeps import overrides, planning
 
     found = {}

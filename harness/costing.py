@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.costs import REFUSED, Question
+from harness.run import Settings
 from harness.runners import RUNNERS
-from harness.settings import Settings
 from results.bad_input import BadInput
 from results.plans.kinds import from_plan
 

@@ -15,11 +15,9 @@ from harness.checkpoints import Checkpoints
 from harness.division import Division, divisions
 from harness.programs import Programs, default_strategy, programs_for, workload_of
 from harness.programs_key import programs_key
-from harness.record import Record
-from harness.run_progress import COMPILING, TRAINING, RunProgress
+from harness.run import COMPILING, TRAINING, Record, RunProgress, Settings
 from harness.saver import Saver
 from harness.scheduler import BestSteps, Live, TrialScheduler
-from harness.settings import Settings
 from harness.shutdown import Shutdown, Stopped
 from harness.training import Spans
 from results.bad_input import BadInput

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from harness.costs import Counts, Verdict
-from harness.record import Record
-from harness.run_progress import RunProgress
+from harness.run import Record, RunProgress, Settings
 from harness.scheduler import BestSteps, TrialOutcome
-from harness.settings import Settings
 from harness.shutdown import Shutdown
 from results.plans.batch_study import evaluation_steps
 from results.plans.study import Trial

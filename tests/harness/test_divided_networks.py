@@ -7,7 +7,7 @@ import pytest
 
 from harness import engine, programs, search
 from harness.division import divisions
-from harness.settings import Settings
+from harness.run import Settings
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness import engine, programs, search
-from harness.settings import Settings
+from harness.run import Settings
 from results.bad_input import BadInput
 from sweeps import overrides, planning
 from workloads import registry

@@ -6,7 +6,7 @@ import pytest
 
 from harness import engine, programs, search
 from harness.programs_key import programs_key
-from harness.settings import Settings
+from harness.run import Settings
 from sweeps import overrides, planning
 from tests.harness.test_mesh import OFFLINE
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness import engine, search
-from harness.settings import Settings
+from harness.run import Settings
 from sweeps import overrides, planning
 
 # One of each family of models; all workloads are slow.
