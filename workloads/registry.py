@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads import losses, optimizers, schedules
+from workloads import losses, optimizers
 from workloads.datasets import (
     in_memory,
     movielens,
@@ -256,7 +256,7 @@ def generated_from(choice: Mapping[str, Any]) -> dict[str, float]:
 
 def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:
     """Names of the metaparameters a search space must give."""
-    return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else schedules.TUNED)
+    return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else optimizers.TUNED_DECAY)
 
 
 def dataset(name: str, source: Mapping[str, Any] | None = None) -> Dataset:

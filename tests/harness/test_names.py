@@ -4,11 +4,11 @@ import jax.numpy as jnp
 
 from results import als
 from results.plans import batch_study
-from workloads import schedules
+from workloads import optimizers
 
 
 def test_plans_name_the_schedules_that_there_are() -> None:
-    assert tuple(schedules.SCHEDULES) == batch_study.SCHEDULES
+    assert tuple(optimizers.SCHEDULES) == batch_study.SCHEDULES
 
 
 def test_plans_name_number_formats_as_jax_does() -> None:
