@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from workloads.factorization.links import Links
-from workloads.factorization.pairs import Pairs
+from workloads.factorization.links import Links, Pairs
 from workloads.factorization.ratings import Ratings
 
 
