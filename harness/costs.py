@@ -1,7 +1,7 @@
 """Costs: what is known of a study before it runs, as plain numbers; and the processes that find them out.
 
-Nothing here imports JAX: ``harness.costing`` does, in a process of its own, and what it said is kept in a cache by
-plan, settings, topology, and versions of this code, of jax and of libtpu.
+Nothing here imports JAX: runners do, in a process of their own (``runners.answer_all``), and what it said is kept in a
+cache by plan, settings, topology, and versions of this code, of jax and of libtpu.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from workloads import caches
 
 ROOT = Path(__file__).parents[1]
 # What that process runs; nothing else of the working folder is.
-PROGRAM = "from harness import costing; costing.main()"
+PROGRAM = "from harness import runners; runners.answer_all()"
 REFUSED = "refused"  # the key of why there is no answer
 OURS = ("harness", "workloads")  # whose code decides what a study costs
 QUIET_SECONDS = 5.0  # between lines that say how far a process is

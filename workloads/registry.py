@@ -23,10 +23,10 @@ from workloads.datasets import (
 from workloads.factorization.ratings import RatingsSource
 from workloads.models.fully_connected import fully_connected
 from workloads.models.lstm import lstm, lstm_projected
+from workloads.models.options import SIZES
 from workloads.models.quadratic import quadratic
 from workloads.models.resnet import resnet, resnet_basic
 from workloads.models.simple_cnn import simple_cnn
-from workloads.models.sizes import SIZES
 from workloads.models.transformer import transformer, transformer_decoder
 from workloads.models.vgg import vgg
 from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, State, Workload, shapes_of

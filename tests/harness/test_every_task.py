@@ -44,7 +44,7 @@ def images(shape: tuple[int, ...]) -> Splits:
 
 
 SLOW = ("mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
-# Of the others the tiny ones are trained below, and all of their size is lowered in test_sizes.py.
+# Of the others the tiny ones are trained below, and all of their size is lowered in test_tpu.py.
 NETWORKS = [name for name in overrides.tasks("batch") if "/" not in name]
 TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in NETWORKS]
 

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from harness import network_costs, work
 from harness.work import matrix_flops
-from tests.harness import sizes
+from tests.harness import on_tpu
 
 
 def shape(*dims: int) -> jax.ShapeDtypeStruct:
@@ -75,7 +75,7 @@ def test_the_count_by_hand_is_what_is_published() -> None:
 
 @pytest.mark.parametrize("name", list(BY_HAND))
 def test_multiply_adds_of_a_pass_forward(name: str) -> None:
-    of = sizes.workload(name, "float32")
+    of = on_tpu.workload(name, "float32")
     params, state = jax.eval_shape(of.init, jax.random.key(0))
     inputs = of.shapes.train.inputs
     image = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), inputs.dtype)
@@ -85,7 +85,7 @@ def test_multiply_adds_of_a_pass_forward(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["transformer_base", "vgg_11"])
 def test_a_step_is_three_passes(name: str) -> None:
-    of = sizes.workload(name, "float32")
+    of = on_tpu.workload(name, "float32")
     examples = 2
     whole = work.of(network_costs.step_jaxpr(of, examples))
     first = 224**2 * 9 * 3 * 64 if name == "vgg_11" else 0  # of whose inputs nobody takes a gradient

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from workloads import optimizers, registry
-from workloads.models.sizes import SIZES
+from workloads.models.options import SIZES
 from workloads.optimizers import adaptation_mask, average, heavy_ball, lamb, lars, muon, schedule_free
 from workloads.workload import STACKED
 
