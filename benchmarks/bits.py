@@ -41,7 +41,7 @@ TRIALS = 4
 def measured() -> None:
     """Prints a line for each study: its name and the hash of its measurements."""
     from harness import engine, search
-    from harness.settings import Settings
+    from harness.run import Settings
     from results import store
     from results.plans.kinds import of_kind
 

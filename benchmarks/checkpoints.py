@@ -20,7 +20,7 @@ from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds
 
 from harness import compile_cache, engine, search
 from harness.checkpoints import Checkpoint, Checkpoints
-from harness.settings import Settings
+from harness.run import Settings
 from sweeps import overrides, planning
 
 MINUTES = 5.0

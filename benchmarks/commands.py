@@ -27,7 +27,7 @@ from report import ROOT, BenchmarkReport, open_report
 from tqdm import tqdm
 
 from harness import provenance, search
-from harness.record import Record
+from harness.run import Record
 from harness.scheduler import TrialOutcome
 from results import store
 from results.plans.batch_study import BatchStudy

@@ -267,7 +267,7 @@ def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
 
     A sweep that ends before has exit code 0, if nothing is wrong with it.
     """
-    from harness.run_progress import TRAINING
+    from harness.run import TRAINING
     from results.storage import heartbeat
 
     process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -310,7 +310,8 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         import training
         from report import in_turn
 
-        from harness import flops, mesh, programs
+        from harness import mesh, programs
+        from harness.work import step_flops
 
         key, steps = training.case(name, precision, smoke)
         devices = mesh.groups(1)
@@ -319,7 +320,7 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         work = {name: training.ours(key, devices, division, steps)}
         ready = time.perf_counter() - began
         rate = statistics.median(in_turn(work, 1 if smoke else ROUNDS, name)[name]) / devices
-        operations = flops.step_flops(programs.workload_of(key), key.batch_size)
+        operations = step_flops(programs.workload_of(key), key.batch_size)
         numbers = [
             Number("batch size", key.batch_size, "examples"),
             Number("microbatches", division.microbatches),

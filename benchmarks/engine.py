@@ -30,8 +30,7 @@ from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds 
 from tqdm import tqdm  # noqa: E402
 
 from harness import compile_cache, engine, search  # noqa: E402
-from harness.record import Record  # noqa: E402
-from harness.settings import Settings  # noqa: E402
+from harness.run import Record, Settings  # noqa: E402
 from results.plans.batch_study import BatchStudy  # noqa: E402
 from sweeps import overrides, planning  # noqa: E402
 from workloads import registry  # noqa: E402

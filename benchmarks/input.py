@@ -21,7 +21,7 @@ import numpy as np
 from report import BenchmarkReport, open_report
 
 from workloads import streams
-from workloads.datasets import array_records, streamed_images, tfds_records
+from workloads.datasets import array_records, streamed_images
 from workloads.streams import Draws, Stream
 
 IMAGES, BATCH, PROCESSES = 600, 8, 2
@@ -91,7 +91,7 @@ def main(report: BenchmarkReport) -> None:
         of = streamed_images.SOURCES["imagenet"]._replace(train_examples=images)
         streamed_images.SOURCES["imagenet"] = of
         source = streamed_images.source("imagenet", place, "train")
-        records = tfds_records.open_records(str(place), "imagenet2012", "train", None, images)
+        records = array_records.open_records(str(place), "imagenet2012", "train", None, images)
         report.add("size of a photograph", float(np.mean([len(record) for record in records])) / 1000, "kB")
         began = time.process_time()
         for row in range(images):

@@ -13,7 +13,7 @@ import time
 from report import in_turn, median_ratio, open_report
 
 from harness import compile_cache, engine, search
-from harness.settings import Settings
+from harness.run import Settings
 from sweeps import overrides, planning
 
 LANES = (1, 4, 16, 64, 256)

@@ -8,7 +8,7 @@
    small tasks.
 2. Model FLOPs utilisation = M × steps per second / peak. M are the operations of the matrix products and convolutions
    in one step's loss and its gradient as the network defines them, two for each product of two numbers
-   (``harness.flops``); the peak is that of the device for dense products of bfloat16, by its vendor (``PEAKS``).
+   (``harness.work``); the peak is that of the device for dense products of bfloat16, by its vendor (``PEAKS``).
 3. On a CPU: a step of eight lanes on eight emulated devices, batches divided over all eight, or in four microbatches,
    against one lane a device; processor time.
 4. With --against DIR: processor seconds of training of whole studies by another checkout in turn with this one.
@@ -263,7 +263,8 @@ def speed(report: Any, precision: str) -> None:
     import jax
     from report import in_turn, median_ratio
 
-    from harness import flops, mesh, programs
+    from harness import mesh, programs
+    from harness.work import step_flops
 
     devices, most = mesh.groups(1), peak()
     for name in (*(TINY if jax.default_backend() == "cpu" or report.smoke else LARGE), *SMALL):
@@ -274,7 +275,7 @@ def speed(report: Any, precision: str) -> None:
         what, rate = f"{name}, batch {key.batch_size}, {precision}", statistics.median(mine)
         report.add(f"{what}: steps per second", rate, "1/s")
         report.add(f"{what}: ours / hand-written loop", median_ratio(mine, rates["by hand"]), "×")
-        operations = flops.step_flops(programs.workload_of(key), key.batch_size)
+        operations = step_flops(programs.workload_of(key), key.batch_size)
         report.add(f"{what}: operations of a step", operations / 1e6, "M")
         if most is not None and precision == "bfloat16":
             report.add(f"{what}: model FLOPs utilisation", operations * rate / most, "of 1", GOALS.get(name))
@@ -315,7 +316,7 @@ def emulated(smoke: bool) -> None:
 def measured(smoke: bool) -> None:
     """Prints, as JSON, processor seconds of training by task, compiling left out; any checkout can do it."""
     from harness import engine, search
-    from harness.settings import Settings
+    from harness.run import Settings
     from sweeps import overrides, planning
 
     found = {}

@@ -1,7 +1,7 @@
 """Costs: what is known of a study before it runs, as plain numbers; and the processes that find them out.
 
-Nothing here imports JAX: ``harness.costing`` does, in a process of its own, and what it said is kept in a cache by
-plan, settings, topology, and versions of this code, of jax and of libtpu.
+Nothing here imports JAX: runners do, in a process of their own (``runners.answer_all``), and what it said is kept in a
+cache by plan, settings, topology, and versions of this code, of jax and of libtpu.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.settings import Settings
+from harness.run import Settings
 from results import durable
 from results.bad_input import BadInput, number_of
 from workloads import caches
 
 ROOT = Path(__file__).parents[1]
 # What that process runs; nothing else of the working folder is.
-PROGRAM = "from harness import costing; costing.main()"
+PROGRAM = "from harness import runners; runners.answer_all()"
 REFUSED = "refused"  # the key of why there is no answer
 OURS = ("harness", "workloads")  # whose code decides what a study costs
 QUIET_SECONDS = 5.0  # between lines that say how far a process is

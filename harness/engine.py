@@ -11,21 +11,18 @@ import jax
 import numpy as np
 
 from harness import hosts, mesh
-from harness.checkpoints import Checkpoints
+from harness.checkpoints import Checkpoints, Saver
 from harness.division import Division, divisions
 from harness.programs import Programs, default_strategy, programs_for, workload_of
 from harness.programs_key import programs_key
-from harness.record import Record
-from harness.run_progress import COMPILING, TRAINING, RunProgress
-from harness.saver import Saver
+from harness.run import COMPILING, TRAINING, Record, RunProgress, Settings
 from harness.scheduler import BestSteps, Live, TrialScheduler
-from harness.settings import Settings
 from harness.shutdown import Shutdown, Stopped
 from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
-from workloads import memory, registry, schedules, streams
+from workloads import memory, optimizers, registry, streams
 from workloads.workload import Workload
 
 DEFAULT_LANES = 32
@@ -33,7 +30,7 @@ CALL_SECONDS = 2.0  # that a call is to take, about
 FIRST_CALL_STEPS = 32  # while nobody knows how long a step takes
 CALL_COST = 4  # of a call of batched lanes beside its steps, in steps, about
 # Metaparameters of a trial that its search space does not give.
-DEFAULTS = schedules.NO_DECAY | {"label_smoothing": 0.0}
+DEFAULTS = optimizers.NO_DECAY | {"label_smoothing": 0.0}
 
 
 def run(
@@ -302,7 +299,7 @@ def _spans(study: BatchStudy, live_trials: Sequence[Live], stops: Sequence[int],
         start=by_lane([live.step for live in live_trials], np.int32),
         stop=by_lane(stops, np.int32),
         seed=by_lane([live.trial.seed for live in live_trials], np.uint32),
-        schedule=by_lane([schedules.SCHEDULES[study.schedule]] * len(live_trials), np.int32),
+        schedule=by_lane([optimizers.SCHEDULES[study.schedule]] * len(live_trials), np.int32),
         decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in metaparameters], np.float32),
         end_factor=by_lane([each["end_learning_rate_factor"] for each in metaparameters], np.float32),
         metaparameters={

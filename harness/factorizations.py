@@ -14,8 +14,7 @@ from jax import Array
 
 from harness import hosts
 from harness.checkpoints import Checkpoint, Checkpoints, key_of, same_shapes
-from harness.record import Record
-from harness.run_progress import COMPILING, TRAINING, RunProgress
+from harness.run import COMPILING, TRAINING, Record, RunProgress
 from harness.scheduler import TrialOutcome
 from harness.shutdown import Shutdown, Stopped
 from results.bad_input import BadInput

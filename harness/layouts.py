@@ -13,8 +13,7 @@ import numpy as np
 from jax import Array
 
 from harness import compiled, layout_costs, topologies
-from harness.record import Record
-from harness.run_progress import COMPILING, TRAINING, RunProgress
+from harness.run import COMPILING, TRAINING, Record, RunProgress
 from harness.scheduler import TrialOutcome
 from results.plans import layout as plans
 from results.plans.layout import LayoutStudy

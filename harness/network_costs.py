@@ -14,7 +14,7 @@ from harness.costs import Counts, Verdict, Work
 from harness.division import Division
 from harness.mesh import TRIAL
 from harness.programs_key import ProgramsKey, programs_key
-from harness.settings import Settings
+from harness.run import Settings
 from harness.training import Carry, Spans
 from results.plans.batch_study import BatchStudy
 from workloads.workload import DATA, Examples, Workload

@@ -310,7 +310,7 @@ def trained(study: BatchStudy) -> Trained:
     On a CPU seconds are times the share in which this process had its core, as others may be busy.
     """
     from harness import engine, network_costs, search
-    from harness.settings import Settings
+    from harness.run import Settings
 
     settings, trials = Settings(lanes=1), search.draw(study, [0])
     counts = network_costs.counts(study, None, settings)

@@ -1,4 +1,4 @@
-"""Runners: the function that runs the trials of a study, by its kind.
+"""Runners: the functions that run the trials of a study and tell what they cost, by its kind.
 
 A kind's modules are imported only once one of its studies is to run, so that JAX is not initialised earlier.
 """
@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from harness.costs import Counts, Verdict
-from harness.record import Record
-from harness.run_progress import RunProgress
+from harness.run import Record, RunProgress, Settings
 from harness.scheduler import BestSteps, TrialOutcome
-from harness.settings import Settings
 from harness.shutdown import Shutdown
 from results.plans.batch_study import evaluation_steps
 from results.plans.study import Trial
 
 if TYPE_CHECKING:
     from harness.checkpoints import Checkpoints
+import json
+import sys
+
+from harness.costs import REFUSED, Question
+from results.bad_input import BadInput
+from results.plans.kinds import from_plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,3 +188,29 @@ RUNNERS: dict[str, Runner] = {
         process=lambda study: (study.kind, study.devices),
     ),
 }
+
+
+def answer(question: Question) -> dict[str, Any]:
+    """The answer to a question, plain data."""
+    study = from_plan(question.plan, question.trials)
+    runner = RUNNERS[study.kind]
+    assert runner.counts is not None and runner.verdict is not None  # nobody asks otherwise
+    try:
+        if question.topology is None:
+            return dict(runner.counts(study, question.source, question.settings)._asdict())
+        return dict(runner.verdict(study, question.source, question.settings, question.topology)._asdict())
+    except BadInput as error:
+        return {REFUSED: str(error)}
+
+
+def _question(given: Mapping[str, Any]) -> Question:
+    return Question(**{**given, "settings": Settings(**given["settings"])})
+
+
+def answer_all() -> None:
+    """The process that answers questions of ``harness.costs``, a line of JSON each, from standard input.
+
+    Prints a line for each: the fields of ``Counts``, of ``Verdict`` where it asks for a topology, or ``refused``.
+    """
+    for line in sys.stdin:
+        print(json.dumps(answer(_question(json.loads(line)))), flush=True)

@@ -11,7 +11,7 @@ import optax
 
 from harness import mesh, streams
 from harness.division import Division
-from workloads import losses, schedules
+from workloads import losses, optimizers
 from workloads.workload import Array, Examples, Params, State, Workload
 
 CALL_STEPS = 32  # of batched lanes in one call: a lane that arrives waits for the others
@@ -24,7 +24,7 @@ class Spans(NamedTuple):
       start, stop: int32[L], steps taken before and after; both 0 for an idle lane, which keeps its state. A fresh
         trial starts from 0.
       seed: uint32[L], of the trial.
-      schedule: int32[L], a value of ``schedules.SCHEDULES``.
+      schedule: int32[L], a value of ``optimizers.SCHEDULES``.
       decay_steps, end_factor: float32[L], of the schedule.
       metaparameters: float32[L] by name, of the update rule, and label_smoothing.
     """
@@ -251,6 +251,6 @@ def _rows(array: Array, rows: Array) -> Array:
 
 def _rule(workload: Workload, spans: Spans, at: Array) -> optax.GradientTransformation:
     """The update rule after ``at`` steps (int32[]), with the trial's metaparameters and its decayed learning rate."""
-    decay = schedules.factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
+    decay = optimizers.decay_factor(spans.schedule, at, spans.decay_steps, spans.end_factor)
     metaparameters = {name: value for name, value in spans.metaparameters.items() if name != "label_smoothing"}
     return workload.update_rule(**metaparameters | {"learning_rate": metaparameters["learning_rate"] * decay})

@@ -20,9 +20,8 @@ from harness.compiled import Collective
 from harness.costs import Counts, Question, Verdict
 from harness.layout_costs import HARDWARE, exchange_seconds
 from harness.predictions import NOTHING, Calibration, Rates, Seconds
-from harness.run_progress import RunProgress
+from harness.run import RunProgress, Settings
 from harness.runners import RUNNERS
-from harness.settings import Settings
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from harness.run_progress import COMPILING, TRAINING
+from harness.run import COMPILING, TRAINING
 from results.bad_input import printable
 from results.command_line import say
 from results.plans.kinds import KINDS

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from harness.run_progress import COMPILING, STARTING, TRAINING, RunProgress
+from harness.run import COMPILING, STARTING, TRAINING, RunProgress
 from harness.runners import RUNNERS
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan

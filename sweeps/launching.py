@@ -7,8 +7,8 @@ from typing import Any
 
 from harness import hosts
 from harness.hosts import Hosts
+from harness.run import Settings
 from harness.runners import RUNNERS
-from harness.settings import Settings
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
 from sweeps.launchers.launcher import Launch, Launcher

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from results.bad_input import BadInput, number_of
 
 if TYPE_CHECKING:
-    from harness.settings import Settings
+    from harness.run import Settings
     from results.storage.commits import Tables
     from sweeps.configured_study import ConfiguredStudy
 
@@ -81,7 +81,7 @@ def measure(
     """
     import pandas as pd
 
-    from harness.settings import Settings
+    from harness.run import Settings
     from results import durable
     from results import store as stores
     from results.storage.commits import Tables

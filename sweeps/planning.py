@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import compile_cache, processors
-from harness.settings import STRATEGIES, Settings
+from harness.run import STRATEGIES, Settings
 from results import durable
 from results.bad_input import BadInput, check_choice
 from results.command_line import say

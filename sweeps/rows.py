@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.record import Record
+from harness.run import Record
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import compile_cache, hosts, provenance, search
-from harness.record import Record, unmeasured
-from harness.run_progress import RunProgress
+from harness.run import Record, RunProgress, Settings, unmeasured
 from harness.runners import RUNNERS, Job
 from harness.scheduler import BestSteps, TrialOutcome
-from harness.settings import Settings
 from harness.shutdown import Shutdown
 from results import durable, store
 from results.plans.plan import Plan

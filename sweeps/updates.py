@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from harness.run_progress import RunProgress
+from harness.run import RunProgress
 from results.plans.plan import Plan
 from sweeps.run import RunSummary
 

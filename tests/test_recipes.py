@@ -13,7 +13,6 @@ from PIL import Image
 ROOT = Path(__file__).parents[1]
 CODE = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 REGISTRY = "workloads/registry.py"
-CONTENT = "from workloads.datasets.content import content"
 RESIDUAL = "from workloads.models.residual import residual"
 STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {1: _from_1, 2: _from_2, 3: _from_3}\n"
 RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
@@ -24,7 +23,7 @@ INSERTED = {
     "data-set": [(REGISTRY, "DATASETS: dict[str, Dataset] = {\n")],
     "model": [(REGISTRY, "MODELS: dict[str, Callable[..., Model]] = {\n")],
     "optimizer": [
-        ("workloads/optimizers.py", "from workloads.workload import STACKED, Array, Params\n"),
+        ("workloads/optimizers.py", "TUNED_DECAY = tuple(NO_DECAY)\n"),
         (REGISTRY, "OPTIMIZERS: dict[str, Optimizer] = {\n"),
     ],
     "sweep": [],
@@ -51,7 +50,7 @@ INSERTED = {
 REPLACED = {
     "data-set": [
         (REGISTRY, "datasets import (\n", "datasets import (\n    spirals,\n"),
-        (REGISTRY, "from workloads.factorization.ratings", f"{CONTENT}\nfrom workloads.factorization.ratings"),
+        (REGISTRY, "Workload, shapes_of\n", "Workload, content, shapes_of\n"),
     ],
     "model": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
     "column": [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import provenance, search
-from harness.record import unmeasured
+from harness.run import unmeasured
 from harness.scheduler import TrialOutcome
 from results import store
 from sweeps import overrides, planning

@@ -6,19 +6,22 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
     command_line.run("workloads.prepare")
 
 import contextlib
+import fcntl
 import io
 import logging
+import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from results.bad_input import BadInput, check_choice
 from results.command_line import CommandParser, path, say
-from workloads.datasets import downloads
 from workloads.datasets.array_records import data_dir
 from workloads.memory import size_text
 from workloads.preparable import Preparable, names, preparable, prepared_as
+
+FINISHED = ".INFO"  # what TFDS adds to the name of a download, for a file that it writes beside it at its end
 
 
 @command_line.guarded
@@ -89,11 +92,11 @@ def _prepare(name: str, within: Path) -> int:
     for line in what.notes:
         print(line)
     sys.stdout.flush()
-    manual = downloads.manual_folder(name, within)
+    manual = manual_folder(name, within)
     try:
-        with downloads.alone(name, within) as is_alone:
+        with alone(name, within) as is_alone:
             if is_alone:
-                downloads.remove_leftovers(place, _fetched(name, within))
+                remove_leftovers(place, _fetched(name, within))
             if not is_written:
                 if line := _too_little(name, what, within):
                     return _fail(line)
@@ -111,7 +114,7 @@ def _prepare(name: str, within: Path) -> int:
 
 def _too_little(name: str, what: Preparable, within: Path) -> str:
     """What to say if the disk has too little space for what is not there yet; empty if it has enough."""
-    there = downloads.there_bytes(downloads.manual_folder(name, within), _fetched(name, within))
+    there = there_bytes(manual_folder(name, within), _fetched(name, within))
     there = min(there, what.download_bytes)
     needed = what.download_bytes - there + 2 * what.stored_bytes  # TFDS writes all of it twice: to sort it, and sorted
     free = shutil.disk_usage(within).free
@@ -168,3 +171,57 @@ def _write(what: Preparable, within: Path, manual: Path) -> None:
     if count != what.examples:
         shutil.rmtree(what.folder(within))
         raise OSError(f"the originals hold {count} examples, not {what.examples}")
+
+
+def manual_folder(name: str, within: Path) -> Path:
+    """Where originals of a data set are looked for that were downloaded by hand, under their own names."""
+    return within / "downloads" / "manual" / name
+
+
+def there_bytes(manual: Path, fetched: Path | None) -> int:
+    """Size of the originals of a data set that are there already.
+
+    Args:
+      manual: those that were downloaded by hand.
+      fetched: the folder that TFDS downloads them to; None if those of other data sets are there, too.
+    """
+    files = list(manual.glob("*"))
+    files += [info.with_suffix("") for info in fetched.glob(f"*{FINISHED}")] if fetched else []
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+@contextlib.contextmanager
+def alone(name: str, within: Path) -> Iterator[bool]:
+    """Keeps other processes from preparing the same data set; gives False where the file system has no locks.
+
+    Raises:
+      BadInput: one of them does.
+    """
+    file = within / "downloads" / f".{name.replace('/', '-')}.lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = True
+        except BlockingIOError:
+            raise BadInput(f"another process prepares it in {within}") from None
+        except OSError:
+            locked = False
+        yield locked
+
+
+def remove_leftovers(place: Path, fetched: Path | None) -> None:
+    """Removes downloads and files that no process will finish; only to be called by one that is ``alone``.
+
+    TFDS begins each of them in a new folder with a random name, which it never looks at again.
+
+    Args:
+      place: the folder that the files of the data set are to be in.
+      fetched: as above.
+    """
+    unfinished = [(place.parent, rf"incomplete\.[A-Z0-9]{{6}}_{re.escape(place.name)}")]
+    unfinished += [(fetched, r".+\.tmp\.[0-9a-f]{32}")] if fetched else []
+    for folder, pattern in unfinished:
+        for each in folder.glob("*"):
+            if each.is_dir() and not each.is_symlink() and re.fullmatch(pattern, each.name):
+                shutil.rmtree(each, ignore_errors=True)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workloads import losses, optimizers, schedules
+from workloads import losses, optimizers
 from workloads.datasets import (
     in_memory,
     movielens,
@@ -22,15 +22,12 @@ from workloads.datasets import (
 )
 from workloads.factorization.ratings import RatingsSource
 from workloads.models.fully_connected import fully_connected
-from workloads.models.lstm import lstm
-from workloads.models.lstm_projected import lstm_projected
+from workloads.models.lstm import lstm, lstm_projected
+from workloads.models.options import SIZES
 from workloads.models.quadratic import quadratic
-from workloads.models.resnet import resnet
-from workloads.models.resnet_basic import resnet_basic
+from workloads.models.resnet import resnet, resnet_basic
 from workloads.models.simple_cnn import simple_cnn
-from workloads.models.sizes import SIZES
-from workloads.models.transformer import transformer
-from workloads.models.transformer_decoder import transformer_decoder
+from workloads.models.transformer import transformer, transformer_decoder
 from workloads.models.vgg import vgg
 from workloads.workload import Array, Dataset, Examples, Model, Optimizer, Params, State, Workload, shapes_of
 
@@ -256,7 +253,7 @@ def generated_from(choice: Mapping[str, Any]) -> dict[str, float]:
 
 def tuned(optimizer: str, schedule: str) -> tuple[str, ...]:
     """Names of the metaparameters a search space must give."""
-    return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else schedules.TUNED)
+    return OPTIMIZERS[optimizer].tuned + (() if schedule == "constant" else optimizers.TUNED_DECAY)
 
 
 def dataset(name: str, source: Mapping[str, Any] | None = None) -> Dataset:

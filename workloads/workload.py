@@ -1,6 +1,7 @@
 """Dataset, Model, Optimizer, and the Workload they make: NamedTuples of pure functions and arrays."""
 
 import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -230,3 +231,17 @@ def shapes_of(splits: Splits) -> Splits:
         return examples and Examples(*(ArrayShape(array.shape, np.dtype(array.dtype)) for array in examples))
 
     return Splits(*map(of, splits))
+
+
+def content(splits: Splits) -> str:
+    """The content of a data set as a hash of every array as it is split, so that no change goes unnoticed.
+
+    ``sha256:`` and 16 hex digits; the same on machines of either byte order.
+    """
+    digest = hashlib.sha256()
+    for name, examples in splits._asdict().items():
+        for field, array in examples._asdict().items() if examples else ():
+            array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            digest.update(f"{name} {field} {array.dtype.name} {array.shape} ".encode())
+            digest.update(array.tobytes())
+    return f"sha256:{digest.hexdigest()[:16]}"

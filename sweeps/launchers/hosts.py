@@ -11,8 +11,7 @@ from typing import Any
 
 from harness import hosts
 from harness.hosts import Hosts
-from harness.run_progress import RunProgress
-from harness.settings import Settings
+from harness.run import RunProgress, Settings
 from harness.shutdown import Shutdown, Stopped
 from results import exit_codes
 from results.bad_input import BadInput

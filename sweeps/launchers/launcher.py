@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.settings import Settings
+from harness.run import Settings
 from results import exit_codes
 from results.plans.plan import Plan
 from results.storage import attempts

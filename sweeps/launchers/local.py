@@ -22,9 +22,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from harness import processors
-from harness.run_progress import RunProgress
+from harness.run import RunProgress, Settings
 from harness.runners import RUNNERS
-from harness.settings import Settings
 from results import command_line, exit_codes
 from results.bad_input import BadInput, number_of
 from results.plans.kinds import KINDS

@@ -28,7 +28,7 @@ from sweeps.launchers.remote import Elsewhere, cause
 from sweeps.updates import StudyOutcome
 
 if TYPE_CHECKING:
-    from harness.settings import Settings
+    from harness.run import Settings
 
 FOLDER = LAUNCHERS[1]  # of a store: what this process wishes of its tasks
 LOOK_SECONDS = 1.0

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.run_progress import RunProgress
+from harness.run import RunProgress
 from results import store as stores
 from results.plans.plan import Plan
 from results.rules.ledger import Ledger

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.settings import Settings
+from harness.run import Settings
 from results import durable
 from results.bad_input import BadInput, number_of
 from results.command_line import Terminated, say

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.run_progress import RunProgress
+from harness.run import RunProgress
 from harness.shutdown import Shutdown, Stopped
 from results.bad_input import BadInput
 
@@ -83,7 +83,7 @@ def _tell(orders: Connection, news: News, shutdown: Shutdown) -> None:
 
 
 def _run(orders: Connection, order: Order, shutdown: Shutdown) -> News:
-    from harness.settings import Settings
+    from harness.run import Settings
     from results.plans.kinds import from_plan
     from results.plans.trial_request import Repeats
     from results.storage.claims import TakenOver

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.settings import Settings
+from harness.run import Settings
 from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy

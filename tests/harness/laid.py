@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness import layouts
-from harness.record import Record
+from harness.run import Record
 from results.plans.layout import LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import Trial

@@ -10,7 +10,7 @@ import pytest
 
 from harness import costs
 from harness.costs import Question, Unanswered
-from harness.settings import Settings
+from harness.run import Settings
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from harness import engine, programs, search
-from harness.record import Record
-from harness.run_progress import COMPILING, TRAINING, RunProgress
-from harness.settings import STRATEGIES, Settings
+from harness.run import COMPILING, STRATEGIES, TRAINING, Record, RunProgress, Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target, Trial

@@ -12,7 +12,7 @@ import pytest
 from optax import contrib
 
 from harness import engine, search, streams
-from harness.settings import Settings
+from harness.run import Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from sweeps import overrides, planning

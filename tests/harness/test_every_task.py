@@ -1,18 +1,38 @@
-"""What the engine promises, for every task: it runs as its YAML says, learns, and no trial depends on others."""
+"""What the engine promises, for every task: it runs as its YAML says, learns, and no trial depends on others.
+
+Tasks train in bfloat16 too, and every workload of Shallue et al. 2018 in its tiny form, in seconds on a CPU.
+"""
 
 from collections.abc import Callable
+from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from harness import engine, programs, search
-from harness.settings import Settings
+from harness.programs_key import programs_key
+from harness.run import Settings
 from results.bad_input import BadInput
 from sweeps import overrides, planning
+from tests.harness.test_mesh import OFFLINE
 from workloads import registry
 from workloads.workload import Examples, Splits
 
 SIDES = {"mnist": (28, 28, 1), "fashion_mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
+QUICK = ("digits_fc", "noisy_quadratic")
+# One of each family of models; all workloads are slow.
+FAMILIES = {
+    "mnist/fc_64_64_64/sgd",
+    "mnist/simple_cnn_base/momentum",
+    "cifar_10/resnet_8/nesterov_momentum",
+    "imagenet/resnet_50/nesterov_momentum",
+    "imagenet/vgg_11/nesterov_momentum",
+    "open_images_v4/resnet_50/nesterov_momentum",
+    "lm1b/lstm/nesterov_momentum",
+    "lm1b/transformer_shallow/nesterov_momentum",
+}
+TINY = [name.removeprefix("tiny/") for name in overrides.united("tiny/all")]
 
 
 def images(shape: tuple[int, ...]) -> Splits:
@@ -24,7 +44,7 @@ def images(shape: tuple[int, ...]) -> Splits:
 
 
 SLOW = ("mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
-# Of the others tests/workloads/test_tiny.py trains the tiny ones, and all of their size is lowered in test_sizes.py.
+# Of the others the tiny ones are trained below, and all of their size is lowered in test_tpu.py.
 NETWORKS = [name for name in overrides.tasks("batch") if "/" not in name]
 TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in NETWORKS]
 
@@ -61,3 +81,36 @@ def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
         assert np.array_equal(values.view(np.int32), company.metrics[name][company.trial == 2].view(np.int32))
     first, last = (company.metrics["validation_loss"][company.step == step] for step in (1, 12))
     assert np.nanmin(last) < np.min(first)
+
+
+@pytest.mark.parametrize("task", [pytest.param(t, marks=[] if t in QUICK else [pytest.mark.slow]) for t in OFFLINE])
+def test_a_task_learns_in_bfloat16_and_keeps_float32(task: str) -> None:
+    rate = "optimizer.space.learning_rate={scale: LOG, low: 0.01, high: 0.05}"
+    line = [f"task={task}", "optimizer=sgd", "batch_size=16", "trials=2", "pruning=off", "task.targets=[]", rate]
+    line += ["task.budget={steps: 20, epochs: null, examples: null, at_least_steps: null}", "task.evaluation_share=1"]
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        (study,) = planning.request(overrides.command_line([*line, f"precision={precision}"])).studies
+        record = engine.run(study, search.draw(study, range(2)), Settings(lanes=2))
+        losses[precision] = record.metrics["validation_loss"][record.trial == 0]
+        assert losses[precision].dtype == np.float32 and losses[precision][-1] < losses[precision][0]
+        workload = programs.workload_of(programs_key(study))
+        params, _ = jax.eval_shape(workload.init, jax.random.key(0))
+        assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("float32")}
+    assert not np.array_equal(losses["float32"], losses["bfloat16"])
+
+
+@pytest.mark.parametrize(
+    "workload", [pytest.param(name, marks=[] if name in FAMILIES else [pytest.mark.slow]) for name in TINY]
+)
+def test_training_loss_falls(workload: str, tmp_path: Path) -> None:
+    line = [f"+experiment=tiny/{workload}", "batch_size=16", "-m", f"store={tmp_path}"]
+    (study,) = planning.request(overrides.command_line(line)).studies
+    record = engine.run(study, search.draw(study, range(study.trials)), Settings())
+    losses = record.metrics["train_loss"]
+    first, last = (losses[record.step == at] for at in (record.step.min(), study.budget_steps))
+    assert np.nanmin(last) < 0.8 * np.median(first), (first, last)
+
+
+def test_every_family_is_trained_where_tests_are_quick() -> None:
+    assert set(TINY) > FAMILIES

@@ -13,8 +13,7 @@ import pytest
 
 from harness import compile_cache, factorizations, search
 from harness.checkpoints import Checkpoint, Checkpoints
-from harness.record import Record
-from harness.run_progress import COMPILING, TRAINING, RunProgress
+from harness.run import COMPILING, TRAINING, Record, RunProgress
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from tests.workloads.graphs import ratings

@@ -9,8 +9,7 @@ import pytest
 
 from harness import engine, mesh, programs, search, streams
 from harness.programs_key import programs_key
-from harness.record import Record
-from harness.settings import Settings
+from harness.run import Record, Settings
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from workloads import registry

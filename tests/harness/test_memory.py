@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from harness import engine, mesh, programs, search
 from harness.division import Division, divisions
 from harness.programs_key import programs_key
-from harness.record import Record
-from harness.settings import Settings
+from harness.run import Record, Settings
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 

@@ -1,18 +1,27 @@
-"""What the compiler of TPUs makes of the programs: no loop over lanes, one sum a step, no rounding to bfloat16."""
+"""Programs for TPUs that are not there: of all models of Shallue et al. 2018 at their sizes, lowered from shapes alone.
+
+By the extra plan, what the compiler of TPUs makes of programs: no loop over lanes, one sum a step, no rounding to
+bfloat16.
+"""
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from jax.sharding import AbstractMesh, AxisType
 
-from tests.harness.sizes import SIZES
+from harness import programs
+from harness.mesh import TRIAL
+from tests.harness.on_tpu import SIZES, workload
+from workloads.models import options
+from workloads.workload import DATA
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.plan
 PARAMETERS = {
     "resnet_50": 25_557_032,
     "vgg_11": 132_863_336,
@@ -20,6 +29,7 @@ PARAMETERS = {
     "transformer_base": 35_680_256,
     "transformer_wide": 109_109_248,
 }
+CORES = {"v5e:2x2": 4, "v3:8x16": 256}
 
 
 def compiled(module: str, *words: str) -> dict:
@@ -31,10 +41,11 @@ def compiled(module: str, *words: str) -> dict:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.plan
 @pytest.mark.parametrize(("task", "shards"), [("digits_fc", "1"), ("digits_fc", "4"), ("pydoc_transformer", "4")])
 def test_a_step_has_no_loop_one_sum_and_no_bfloat16(task: str, shards: str) -> None:
     sums = {} if shards == "1" else {"all-reduce": 1}
-    assert compiled("on_tpu", "v5e:2x2", task, shards) == {
+    assert compiled("on_tpu", "task", "v5e:2x2", task, shards) == {
         "collectives": sums,
         "loops": 2,
         "loops inside a step": 0,
@@ -42,20 +53,22 @@ def test_a_step_has_no_loop_one_sum_and_no_bfloat16(task: str, shards: str) -> N
     }
 
 
+@pytest.mark.plan
 def test_bfloat16_is_found_where_it_is_asked_for() -> None:
-    assert compiled("on_tpu", "v5e:2x2", "digits_fc", "1", "bfloat16")["bfloat16"] > 0
+    assert compiled("on_tpu", "task", "v5e:2x2", "digits_fc", "1", "bfloat16")["bfloat16"] > 0
 
 
 GIB_OF_CORE = {"v3:8x16": 4, "v5e:2x2": 15.75}  # of v3 the aim, of v5e all that a core has
 
 
+@pytest.mark.plan
 @pytest.mark.slow
 @pytest.mark.parametrize("topology", list(GIB_OF_CORE))
 @pytest.mark.parametrize("model", ["resnet_50", "vgg_11", "lstm_base", "transformer_base", "transformer_wide"])
 def test_models_at_their_sizes_fit_and_compile(model: str, topology: str) -> None:
     size = SIZES[model]
     microbatches = size.microbatches if topology == "v5e:2x2" else 1
-    found = compiled("large", topology, model, str(size.batch_size), str(microbatches), "bfloat16")
+    found = compiled("on_tpu", "model", topology, model, str(size.batch_size), str(microbatches), "bfloat16")
     print(json.dumps({"model": model, "topology": topology, **found}))  # for docs/shallue2018.md
     assert found["parameters"] == PARAMETERS[model]
     assert found["train"]["GiB"] <= GIB_OF_CORE[topology]
@@ -65,12 +78,14 @@ def test_models_at_their_sizes_fit_and_compile(model: str, topology: str) -> Non
         assert found["train"]["processor seconds"] <= 200
 
 
+@pytest.mark.plan
 def test_a_factorization_is_lowered_for_a_pod_from_one_hosts_part_of_it() -> None:
     found = compiled("on_pod", "v3:8x16")
     assert found.keys() == {"row half", "column half", "objective", "fold in", "rank"}
     assert {(each["hosts"], each["devices"]) for each in found.values()} == {(32, 256)}
 
 
+@pytest.mark.plan
 @pytest.mark.slow
 def test_half_an_epoch_of_webgraph_sparse_fits_a_pod() -> None:
     half = compiled("on_pod", "v3:8x16", "sparse")["row half"]["compiled"]
@@ -78,6 +93,7 @@ def test_half_an_epoch_of_webgraph_sparse_fits_a_pod() -> None:
     assert half["GiB"] < 15.48  # of a core of a v3, as its compiler says
 
 
+@pytest.mark.plan
 @pytest.mark.slow
 def test_half_an_epoch_of_webgraph_dense_does_not_fit_eight_cores() -> None:
     half = compiled("on_pod", "v3:2x2", "dense")["row half"]
@@ -96,6 +112,7 @@ def planned(tmp_path: Path, *words: str) -> tuple[int, list[dict], float]:
     return done.returncode, json.loads(done.stdout), seconds
 
 
+@pytest.mark.plan
 @pytest.mark.parametrize(
     "topology", ["v5e:2x2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("v4:2x2x1", "v3:8x16"))]
 )
@@ -108,6 +125,7 @@ def test_small_tasks_fit_and_a_second_call_reads_the_answer(topology: str, tmp_p
     assert (again, same) == (code, rows) and quick < 10
 
 
+@pytest.mark.plan
 def test_a_step_over_shards_is_counted_as_before_it_is_compiled(tmp_path: Path) -> None:
     """FLOPs of the compiled program, of all devices, are those of the jaxpr; and one sum goes over the shards."""
     words = ["task=digits_fc", "optimizer=momentum", "batch_size=64", "lanes=1", "shards=4", "topology=v5e:2x2"]
@@ -119,12 +137,14 @@ def test_a_step_over_shards_is_counted_as_before_it_is_compiled(tmp_path: Path) 
     assert exchange["bytes"] == 4 * parameters and row["parameters"] == parameters
 
 
+@pytest.mark.plan
 def test_what_does_not_fit_ends_with_1(tmp_path: Path) -> None:
     words = ["task=web_graph", "ratings.variant=dense", "cores=8", "als.gather=all_to_all", "topology=v3:2x2"]
     code, (row,), _ = planned(tmp_path, *words, "als.solver=cg", "als.table_dtype=bfloat16")
     assert code == 1 and row["too_large_by_bytes"] > 60 * 2**30  # of 15.48 GiB
 
 
+@pytest.mark.plan
 @pytest.mark.slow
 def test_fewer_cores_than_a_slice_has_are_compiled_for_the_first_of_them(tmp_path: Path) -> None:
     words = ["task=webgraph_synthetic", "cores=1,2", "als.gather=all_to_all", "als.solver=cg", "-m", "topology=v3:2x2"]
@@ -143,12 +163,14 @@ for topology, mesh in meshes.items():
 """
 
 
+@pytest.mark.plan
 def test_an_axis_that_is_all_of_a_slice_has_the_links_of_its_torus() -> None:
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     done = subprocess.run([sys.executable, "-c", LINKS], capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.splitlines() == ["[16, 16]", "[4, 8]", "[4, 4]"], done.stderr
 
 
+@pytest.mark.plan
 def test_a_topology_that_there_is_not_is_one_line(tmp_path: Path) -> None:
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "SCALING_LIMITS_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "sweeps.plan", "task=digits_fc", "topology=v3:7x9x2", f"store={tmp_path}"]
@@ -156,6 +178,7 @@ def test_a_topology_that_there_is_not_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2 and "v3:7x9x2" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.plan
 @pytest.mark.slow
 def test_large_studies_are_compiled_within_an_hour(tmp_path: Path) -> None:
     large = [
@@ -169,3 +192,30 @@ def test_large_studies_are_compiled_within_an_hour(tmp_path: Path) -> None:
         assert code == 0 and row["memory_bytes"] < row["device_memory_bytes"]
         total += seconds
     assert total < 60 * 60
+
+
+def test_every_model_has_a_size() -> None:
+    assert set(SIZES) == set(options.SIZES)
+
+
+@pytest.mark.parametrize("topology", list(CORES))
+@pytest.mark.parametrize("name", list(SIZES))
+def test_a_step_is_lowered_for_a_slice_of_tpus_from_shapes_alone(name: str, topology: str) -> None:
+    cores, size = CORES[topology], SIZES[name]
+    on = AbstractMesh((1, cores), (TRIAL, DATA), axis_types=(AxisType.Auto, AxisType.Auto))
+    of = workload(name, "bfloat16")
+    shapes = programs.shapes(of, on, 1)
+    text = programs.lower_train(
+        of, on, "vmap", shapes, size.batch_size, size.microbatches if cores == 4 else 1
+    ).as_text()
+    assert f'["{TRIAL}"=1, "{DATA}"={cores}]' in text
+    # The branch of TPUs has been chosen: convolutions are no products of matrices.
+    assert ("stablehlo.convolution" in text) == name.startswith(("simple", "resnet", "vgg"))
+    assert re.search(r"stablehlo.(dot_general|convolution).*bf16", text)
+    own = size.batch_size // cores
+    if of.feed:
+        assert of.shapes.train is not None
+        example = "x".join(map(str, of.shapes.train.inputs.shape[1:]))
+        steps = programs.most_steps(of, "vmap", 1, size.batch_size)
+        assert f"tensor<1x{steps}x{size.batch_size}x{example}x" in text
+        assert f"tensor<1x{steps}x{own}x{example}x" in text

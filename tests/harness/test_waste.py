@@ -9,7 +9,7 @@ import pytest
 from harness import engine, search
 from harness.division import Division
 from harness.programs import Programs
-from harness.settings import Settings
+from harness.run import Settings
 from harness.training import CALL_STEPS, Spans
 from results import store
 from results.plans.batch_study import BatchStudy

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.run_progress import RunProgress
-from harness.settings import Settings
+from harness.run import RunProgress, Settings
 from results import exit_codes, store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy

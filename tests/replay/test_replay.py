@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from harness import streams
-from harness.settings import Settings
+from harness.run import Settings
 from results import store
 from sweeps import overrides, planning
 from sweeps.run import run_study

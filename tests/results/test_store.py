@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from harness import search
-from harness.record import Record
+from harness.run import Record
 from harness.scheduler import TrialOutcome
 from results import durable, store
 from results.bad_input import BadInput

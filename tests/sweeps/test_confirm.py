@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.settings import Settings
+from harness.run import Settings
 from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
@@ -105,7 +105,7 @@ def test_repeats_that_were_lost_are_run_again(tmp_path: Path, study: BatchStudy)
 DYING = """
 import json, os, signal, sys
 from pathlib import Path
-from harness.settings import Settings
+from harness.run import Settings
 from results.plans.trial_request import TrialRequest, Repeats
 from results.plans.batch_study import BatchStudy
 from sweeps.run import run_study

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
-from harness.run_progress import COMPILING, TRAINING, RunProgress
+from harness.run import COMPILING, TRAINING, RunProgress
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
 from results.plans.plan import Plan

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import sweeps
-from harness.settings import Settings
+from harness.run import Settings
 from results import store
 from results.bad_input import BadInput
 from sweeps import overrides, planning

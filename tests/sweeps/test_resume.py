@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from harness import engine
-from harness.settings import Settings
+from harness.run import Settings
 from harness.shutdown import Shutdown, Stopped
 from results import store
 from results.checks import verify

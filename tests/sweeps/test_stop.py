@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import analysis.__main__ as analysis_cli
-from harness.settings import Settings
+from harness.run import Settings
 from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from harness import processors
-from harness.settings import Settings
+from harness.run import Settings
 from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy

@@ -10,7 +10,7 @@ import pytest
 
 from harness import engine, search, streams
 from harness.programs_key import programs_key
-from harness.settings import Settings
+from harness.run import Settings
 from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy

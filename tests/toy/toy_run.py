@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.record import Record
-from harness.run_progress import TRAINING, RunProgress
+from harness.run import TRAINING, Record, RunProgress
 from harness.runners import Job
 from harness.scheduler import TrialOutcome
 

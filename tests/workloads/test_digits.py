@@ -11,8 +11,7 @@ from sklearn.datasets import load_digits
 from results.bad_input import BadInput
 from workloads import registry
 from workloads.datasets import in_memory
-from workloads.datasets.content import content
-from workloads.workload import Examples
+from workloads.workload import Examples, content
 
 BUNCH = load_digits()
 IMAGES, LABELS = BUNCH.data.astype(np.float64), BUNCH.target  # [1797, 64] and [1797]

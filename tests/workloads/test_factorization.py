@@ -334,14 +334,14 @@ def test_half_an_epoch_equals_that_of_the_package_implicit() -> None:
 
 
 def factorized(folder: Path, cores: int, gather: str, processes: int = 1, kernel: str = "xla") -> dict[str, np.ndarray]:
-    """What tests/workloads/factorize.py makes, in processes of its own."""
+    """What tests/workloads/graphs.py saves, in processes of its own."""
     out = folder / f"{cores}-{gather}-{processes}-{kernel}.npz"
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     here = Path(__file__).parent
     environment = os.environ | {"PYTHONPATH": f"{here}:{here.parent.parent}"}
-    command = [sys.executable, str(here / "factorize.py"), str(cores), gather, kernel, str(out)]
+    command = [sys.executable, str(here / "graphs.py"), str(cores), gather, kernel, str(out)]
     lines = [[*command, str(i), address] for i in range(processes)] if processes > 1 else [command]
     running = [
         subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -12,7 +12,7 @@ from jax import lax
 
 from workloads import registry
 from workloads.losses import product, softmax_cross_entropy
-from workloads.models.sizes import SIZES
+from workloads.models.options import SIZES
 from workloads.workload import Model
 
 CLASSES = 11

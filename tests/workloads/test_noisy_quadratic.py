@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from harness import engine, search
-from harness.record import Record
-from harness.settings import Settings
+from harness.run import Record, Settings
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target

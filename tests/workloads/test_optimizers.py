@@ -7,8 +7,8 @@ import numpy as np
 import optax
 import pytest
 
-from workloads import registry, schedules
-from workloads.models.sizes import SIZES
+from workloads import optimizers, registry
+from workloads.models.options import SIZES
 from workloads.optimizers import adaptation_mask, average, heavy_ball, lamb, lars, muon, schedule_free
 from workloads.workload import STACKED
 
@@ -48,16 +48,16 @@ def test_schedule_free_is_evaluated_at_its_average() -> None:
     np.testing.assert_allclose(history, x[1:], rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", list(schedules.SCHEDULES))
+@pytest.mark.parametrize("kind", list(optimizers.SCHEDULES))
 def test_schedules_are_optax_schedules(kind: str) -> None:
     theirs = {
         "constant": optax.constant_schedule(1.0),
         "linear": optax.linear_schedule(1.0, 0.1, 80),
         "cosine": optax.cosine_decay_schedule(1.0, 80, alpha=0.1),
     }[kind]
-    number = jnp.int32(schedules.SCHEDULES[kind])
+    number = jnp.int32(optimizers.SCHEDULES[kind])
     for step in (0, 1, 40, 79, 80, 200):
-        ours = schedules.factor(number, jnp.int32(step), jnp.float32(80), jnp.float32(0.1))
+        ours = optimizers.decay_factor(number, jnp.int32(step), jnp.float32(80), jnp.float32(0.1))
         assert float(ours) == pytest.approx(float(theirs(step)), rel=1e-5)
 
 

@@ -405,11 +405,10 @@ def test_what_is_there_after_a_kill_needs_no_space_and_what_was_not_finished_goe
 
 
 def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from workloads.datasets import downloads
 
     half = tmp_path / "mnist" / "incomplete.AB12CD_3.0.1"
     half.mkdir(parents=True)
-    with downloads.alone("mnist", tmp_path) as is_alone:
+    with prepare.alone("mnist", tmp_path) as is_alone:
         assert is_alone
         assert prepare.main(["mnist", "--data-dir", str(tmp_path)]) == 1
     assert "mnist could not be prepared: another process prepares it in " in capsys.readouterr().err

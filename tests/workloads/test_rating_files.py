@@ -13,7 +13,7 @@ import scipy.sparse
 from results.bad_input import BadInput
 from workloads import memory
 from workloads.datasets import link_files, rating_files
-from workloads.factorization import pairs, prepared
+from workloads.factorization import prepared
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings
 
@@ -118,7 +118,7 @@ def test_links_that_are_known_are_left_out(good: tuple[Path, Path], tmp_path: Pa
 
 @pytest.mark.parametrize("block", [1, 2])
 def test_matrices_are_read_in_blocks(block: int, good: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "BLOCK", block)
+    monkeypatch.setattr("workloads.factorization.links.PAIRS_BLOCK", block)
     monkeypatch.setattr(link_files, "BATCH", block)
     np.testing.assert_array_equal(dense(built(*good).train), TRAIN)
 

@@ -11,9 +11,8 @@ import pytest
 
 from results.bad_input import BadInput
 from workloads import memory
-from workloads.factorization import pairs, prepared
-from workloads.factorization.links import Links
-from workloads.factorization.pairs import Pairs
+from workloads.factorization import prepared
+from workloads.factorization.links import MOST_IDS, Links, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, halves, random_bits, split_rows
 
 from .graphs import from_pairs
@@ -43,7 +42,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 @pytest.mark.parametrize("kind", [np.int8, np.uint32, np.int64])
 def test_pairs_in_any_order_become_a_matrix(block: int, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "BLOCK", block)
+    monkeypatch.setattr("workloads.factorization.links.PAIRS_BLOCK", block)
     random = np.random.default_rng(1)
     rows, columns = random.integers(0, 60, 300).astype(kind), random.integers(0, 40, 300).astype(kind)
     gathered = Pairs()
@@ -70,7 +69,7 @@ def test_no_pairs_are_an_empty_matrix() -> None:
     ("rows", "columns", "text"),
     [
         ([0, -3], [0, 0], "here: row -3 is negative; ids start at 0"),
-        ([0, 1], [0, 2**31], f"here: col {2**31} is out of range; ids go to {pairs.MOST_IDS - 1}"),
+        ([0, 1], [0, 2**31], f"here: col {2**31} is out of range; ids go to {MOST_IDS - 1}"),
     ],
 )
 def test_ids_that_cannot_be(rows: list[int], columns: list[int], text: str) -> None:

@@ -1,9 +1,14 @@
+"""The registries: data sets and models are what their rows say, and plans name what there is."""
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from results import als
 from results.bad_input import BadInput
-from workloads import losses, registry
+from results.plans import batch_study
+from workloads import losses, optimizers, registry
 from workloads.models.fully_connected import fully_connected
 from workloads.preparable import prepared_as
 from workloads.workload import shapes_of
@@ -41,3 +46,11 @@ def test_fully_connected_has_the_parameters_it_documents(widths: list[int], coun
     params, state = model.init(jax.random.key(0), np.zeros((1, 8, 8, 1), np.float32))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
     assert model.apply(params, state, np.zeros((5, 8, 8, 1), np.float32), None, False)[0].shape == (5, 10)
+
+
+def test_plans_name_the_schedules_that_there_are() -> None:
+    assert tuple(optimizers.SCHEDULES) == batch_study.SCHEDULES
+
+
+def test_plans_name_number_formats_as_jax_does() -> None:
+    assert [jnp.dtype(name).name for name in als.DTYPES] == list(als.DTYPES)

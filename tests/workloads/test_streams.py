@@ -18,7 +18,7 @@ import pytest
 from results.bad_input import BadInput
 from tests.workloads import streamed
 from workloads import registry, streams
-from workloads.datasets import jpeg, streamed_images, streamed_text, tfds_records
+from workloads.datasets import array_records, streamed_images, streamed_text
 from workloads.workload import Examples
 
 pytest.importorskip("grain")
@@ -82,7 +82,7 @@ def test_images_and_labels_are_those_that_tfds_reads(
     splits = registry.DATASETS[name].load()
     assert splits.train is None and len(kept) == of.validation_examples == len(splits.validation.labels)
     for one, pixels, label in zip(kept, *splits.validation, strict=True):
-        np.testing.assert_array_equal(pixels, jpeg.example(one["image"], None))
+        np.testing.assert_array_equal(pixels, streamed_images.example(one["image"], None))
         if of.many:
             objects = one["objects_trainable"]
             there = {int(n) for n, c in zip(objects["label"], objects["confidence"], strict=True) if c >= 5}
@@ -162,11 +162,11 @@ def test_draws_are_a_function_of_seed_step_and_position() -> None:
 
 def test_boxes_are_random_within_their_areas_and_ratios() -> None:
     for position in range(200):
-        left, top, right, bottom = jpeg.random_box(500, 375, streams.Draws(0, 0, position))
+        left, top, right, bottom = streamed_images.random_box(500, 375, streams.Draws(0, 0, position))
         assert 0 <= left < right <= 500 and 0 <= top < bottom <= 375
         assert 0.07 < (right - left) * (bottom - top) / (500 * 375) <= 1
         assert 0.7 < (right - left) / (bottom - top) < 1.4
-    assert jpeg.random_box(1000, 3, streams.Draws(0, 0, 0)) == jpeg.middle(1000, 3)
+    assert streamed_images.random_box(1000, 3, streams.Draws(0, 0, 0)) == streamed_images.middle(1000, 3)
 
 
 def test_decoding_at_a_fraction_of_the_size_is_close_to_decoding_all() -> None:
@@ -177,8 +177,10 @@ def test_decoding_at_a_fraction_of_the_size_is_close_to_decoding_all() -> None:
 
     encoded = streamed.jpeg(3, (1000, 800))
     with Image.open(io.BytesIO(encoded)) as photograph:
-        whole = photograph.convert("RGB").resize((224, 224), Image.Resampling.BILINEAR, jpeg.middle(1000, 800))
-    ours = jpeg.example(encoded, None)
+        whole = photograph.convert("RGB").resize(
+            (224, 224), Image.Resampling.BILINEAR, streamed_images.middle(1000, 800)
+        )
+    ours = streamed_images.example(encoded, None)
     assert np.abs(ours.astype(int) - np.asarray(whole)).mean() < 8
 
 
@@ -190,7 +192,7 @@ def test_grey_and_four_coloured_photographs_are_read_as_rgb() -> None:
     for mode in ("L", "CMYK"):
         encoded = io.BytesIO()
         Image.new(mode, (40, 30), 128 if mode == "L" else (10, 20, 30, 40)).save(encoded, "jpeg")
-        assert jpeg.example(encoded.getvalue(), streams.Draws(0, 0, 0)).shape == (224, 224, 3)
+        assert streamed_images.example(encoded.getvalue(), streams.Draws(0, 0, 0)).shape == (224, 224, 3)
 
 
 @pytest.mark.parametrize("killed", [1, 2])
@@ -286,7 +288,7 @@ def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch:
 
 def test_records_are_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = streamed.write("imagenet", tmp_path, monkeypatch)
-    records = tfds_records.open_records(str(place), "imagenet2012", "train", None, 10)
+    records = array_records.open_records(str(place), "imagenet2012", "train", None, 10)
     assert len(records) == 10 and len(list(records)) == 10
     with pytest.raises(IndexError):
         records[10]

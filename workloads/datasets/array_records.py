@@ -1,6 +1,7 @@
-"""TFDS's array_record files: their folders, builders, checks, hashes and records.
+"""TFDS's array_record files: their folders, builders, checks, hashes and records, one by one or with random access.
 
-Records are parsed here and not by TFDS, whose decoding takes six times as long; neither needs TensorFlow.
+Records are parsed here and not by TFDS, whose decoding takes six times as long; neither needs TensorFlow. Streams read
+them without TFDS and JAX.
 """
 
 import json
@@ -8,6 +9,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from results import durable
 from results.bad_input import BadInput
@@ -105,3 +108,42 @@ def records(name: str, place: Path, split: str) -> Iterator[Any]:
 
 def _files(place: Path, name: str, split: str) -> list[Path]:
     return sorted(place.glob(f"{name.split('/')[0]}-{split}.array_record*"))
+
+
+class Records(Sequence[bytes]):
+    """The records of a split, or some of them, in the order of the files.
+
+    Args:
+      files: array_record files, in order.
+      rows: which records of them, in which order: a file of NumPy with whole numbers; None: all.
+      count: how many of those, from the first; None: all.
+    """
+
+    def __init__(self, files: Sequence[str], rows: str | None = None, count: int | None = None):
+        from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+        self._source = ArrayRecordDataSource(list(files))
+        self._rows = None if rows is None else np.load(rows, mmap_mode="r")
+        there = len(self._source) if self._rows is None else len(self._rows)
+        self._count = there if count is None else min(count, there)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, row: Any) -> Any:
+        if not 0 <= row < self._count:
+            raise IndexError(row)
+        return self._source[int(row if self._rows is None else self._rows[row])]
+
+
+def features(record: bytes) -> Any:
+    """The features of a record by name, each a ``tf.train.Feature``."""
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    return tf_example_pb2.Example.FromString(record).features.feature
+
+
+def open_records(folder: str, name: str, split: str, rows: str | None = None, count: int | None = None) -> Records:
+    """The records of a split of a data set in a folder."""
+    files = sorted(str(file) for file in Path(folder).glob(f"{name}-{split}.array_record*"))
+    return Records(files, rows, count)

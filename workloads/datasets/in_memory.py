@@ -11,8 +11,7 @@ import numpy as np
 
 from results.bad_input import BadInput
 from workloads import workload
-from workloads.datasets.content import content
-from workloads.workload import ArrayShape, Examples, Splits
+from workloads.workload import ArrayShape, Examples, Splits, content
 
 VALIDATION_EXAMPLES = 386  # the first three forms: of 130, 126 and 130 images
 TRAIN_EXAMPLES = 1411  # the other eleven

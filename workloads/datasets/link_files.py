@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from results.bad_input import BadInput, meaning
-from workloads.factorization import pairs
+from workloads.factorization import links
 
 BATCH = 1 << 20  # rows of parquet read at once
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
@@ -73,9 +73,9 @@ def _matrix_header(file: Path) -> LinkFileHeader:
     if not arrays or shape.shape != (2,):
         raise BadInput(f"{file} is a {kind.decode(errors='replace')} matrix; save it with .tocsr()")
     rows, columns = (int(size) for size in shape)
-    if not (0 < rows <= pairs.MOST_IDS and 0 < columns <= pairs.MOST_IDS):
+    if not (0 < rows <= links.MOST_IDS and 0 < columns <= links.MOST_IDS):
         raise BadInput(
-            f"{file} is {size_text((rows, columns))}; there must be 1 to {pairs.MOST_IDS:,} rows and columns"
+            f"{file} is {size_text((rows, columns))}; there must be 1 to {links.MOST_IDS:,} rows and columns"
         )
     (indptr, _), (indices, _), (data, _) = arrays.values()
     integers = all(np.issubdtype(arrays[name][1], np.integer) for name in ("indptr", "indices"))
@@ -112,7 +112,7 @@ def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         raise BadInput(f"{file}: col {indices[wrong]} in row {row} is out of range; there are {shape[1]} columns")
     first = 0
     while first < shape[0]:
-        last = max(first + 1, int(np.searchsorted(starts, starts[first] + pairs.BLOCK, side="right")) - 1)
+        last = max(first + 1, int(np.searchsorted(starts, starts[first] + links.PAIRS_BLOCK, side="right")) - 1)
         span = slice(starts[first], starts[last])
         rows = np.repeat(np.arange(first, last), np.diff(starts[first : last + 1]))
         yield rows[nonzero[span]], indices[span][nonzero[span]]

@@ -14,9 +14,7 @@ import numpy as np
 from results.bad_input import BadInput
 from workloads import memory
 from workloads.datasets import array_records
-from workloads.factorization import pairs
-from workloads.factorization.links import Links
-from workloads.factorization.pairs import Pairs
+from workloads.factorization.links import BYTES_PER_LINK, Links, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows
 
 VERSION = "0.1.1"  # of TFDS
@@ -85,7 +83,7 @@ def check(size: str) -> None:
     """Raises BadInput where the files are not there, or memory does not suffice."""
     check_files(size)
     ratings = SIZES[size].ratings
-    memory.require(ratings * (pairs.BYTES_PER_LINK + 8), f"reading movielens/{size}", "choose a smaller one")
+    memory.require(ratings * (BYTES_PER_LINK + 8), f"reading movielens/{size}", "choose a smaller one")
 
 
 def build(size: str, seed: int) -> Ratings:

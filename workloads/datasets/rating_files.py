@@ -19,9 +19,7 @@ from results.bad_input import BadInput
 from workloads import memory
 from workloads.datasets import link_files
 from workloads.datasets.link_files import HOW, LinkFileHeader, MatrixShape, size_text
-from workloads.factorization import pairs
-from workloads.factorization.links import Links
-from workloads.factorization.pairs import Pairs
+from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Links, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, file_digest, left_out, short
 
 READER = 1  # counts the versions of what follows and of link_files; part of the data's identity
@@ -60,7 +58,7 @@ def check(files: Files) -> None:
     shape, _ = _common_shape(headers)
     links = sum(one.links for one in headers.values())
     rows = shape[0] if shape else 0  # unknown for parquet until it is read
-    needed = links * pairs.BYTES_PER_LINK + max(one.bytes for one in headers.values()) + rows * pairs.BYTES_PER_ROW
+    needed = links * BYTES_PER_LINK + max(one.bytes for one in headers.values()) + rows * BYTES_PER_ROW
     memory.require(needed, f"reading {links:,} links from {files.path} and the others", "use a machine with more")
 
 
@@ -86,7 +84,7 @@ def build(files: Files) -> Ratings:
             max(file_pairs.columns for file_pairs in by_file_pairs.values()),
         )
         memory.require(
-            len(by_file_pairs) * shape[0] * pairs.BYTES_PER_ROW,
+            len(by_file_pairs) * shape[0] * BYTES_PER_ROW,
             f"a matrix of {size_text(shape)}",
             "number ids without gaps",
         )

@@ -1,23 +1,31 @@
 """ImageNet, halves of it, and Open Images from TFDS's array_record files, streamed: they do not fit in memory.
 
-``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files.
+``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files. Photographs are decoded,
+cropped, resized and, in training, augmented, without TensorFlow.
 """
 
 import functools
 import io
+import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from results import durable
 from results.bad_input import BadInput
 from workloads import streams, workload
-from workloads.datasets import array_records, jpeg, tfds_records
+from workloads.datasets import array_records
 from workloads.streams import Draws, Source, Stream
 from workloads.workload import ArrayShape, Examples, Splits
 
 POSITIVE = 5  # tenths of confidence from which an object of Open Images is there
+SIDE = 224  # pixels of an example
+KEPT = 0.875  # of the shorter side of a photograph, in an evaluation
+AREA = (0.08, 1.0)  # of a photograph that is seen in training
+RATIO = (3 / 4, 4 / 3)  # of its width to its height
+TRIES = 10  # to find such a box
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 class StreamedImages(NamedTuple):
@@ -74,14 +82,14 @@ def version(name: str) -> str:
     """The version of the data, and what of them this is."""
     of = SOURCES[name]
     classes = "" if of.every == 1 else f" classes[::{of.every}]"
-    return f"tfds:{of.version} {jpeg.SIDE}×{jpeg.SIDE} train[:{of.train_examples}]{classes}"
+    return f"tfds:{of.version} {SIDE}×{SIDE} train[:{of.train_examples}]{classes}"
 
 
 def shapes(name: str) -> Splits:
     """The shapes of what is fed and of what ``load`` gives; reads nothing."""
     of = SOURCES[name]
     label = ArrayShape((of.classes,), np.dtype(np.uint8)) if of.many else ArrayShape((), np.dtype(np.int32))
-    image = ArrayShape((jpeg.SIDE, jpeg.SIDE, 3), np.dtype(np.uint8))
+    image = ArrayShape((SIDE, SIDE, 3), np.dtype(np.uint8))
     return workload.shapes((of.train_examples, of.validation_examples, None), image, label)
 
 
@@ -103,9 +111,9 @@ def source(name: str, place: Path, split: str) -> Source:
     of = SOURCES[name]
     count = of.train_examples if split == "train" else of.validation_examples
     rows = None if of.every == 1 else str(rows_file(place, of.every, split))
-    records = functools.partial(tfds_records.open_records, str(place), of.files.split("/")[0], split, rows, count)
+    records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], split, rows, count)
     decode = _several_labels if of.many else functools.partial(_one_label, of.every)
-    return Source(records, decode, 3 * jpeg.SIDE**2 + (of.classes if of.many else 4))
+    return Source(records, decode, 3 * SIDE**2 + (of.classes if of.many else 4))
 
 
 def rows_file(place: Path, every: int, split: str) -> Path:
@@ -119,8 +127,8 @@ def write_rows(place: Path, name: str) -> None:
         for split in SPLITS if of.files == name and of.every > 1 else ():
             if (file := rows_file(place, of.every, split)).exists():
                 continue
-            records = tfds_records.open_records(str(place), name, split)
-            labels = (tfds_records.features(records[row])["label"].int64_list.value[0] for row in range(len(records)))
+            records = array_records.open_records(str(place), name, split)
+            labels = (array_records.features(records[row])["label"].int64_list.value[0] for row in range(len(records)))
             rows = [row for row, label in enumerate(labels) if label % of.every == 0]
             durable.replace(file, _npy(np.asarray(rows, np.int64)))
 
@@ -150,16 +158,68 @@ def _stream(name: str, place: Path) -> Stream:
 
 
 def _one_label(every: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
-    features = tfds_records.features(record)
+    features = array_records.features(record)
     label = features["label"].int64_list.value[0] // every
-    return jpeg.example(features["image"].bytes_list.value[0], draws), np.asarray(label, np.int32)
+    return example(features["image"].bytes_list.value[0], draws), np.asarray(label, np.int32)
 
 
 def _several_labels(record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
     """An image of Open Images, and 1 for each trainable class that people or, surely enough, machines saw in it."""
-    features = tfds_records.features(record)
+    features = array_records.features(record)
     labels = np.asarray(features["objects_trainable/label"].int64_list.value, np.int64)
     confidence = np.asarray(features["objects_trainable/confidence"].int64_list.value, np.int64)
     there = np.zeros(SOURCES["open_images_v4"].classes, np.uint8)
     there[labels[confidence >= POSITIVE]] = 1
-    return jpeg.example(features["image"].bytes_list.value[0], draws), there
+    return example(features["image"].bytes_list.value[0], draws), there
+
+
+def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray:
+    """A photograph as uint8[side, side, 3].
+
+    In training a random box of it, flipped or not (Szegedy et al. 2015, arXiv 1409.4842); in an evaluation a square
+    in its middle. JPEG is decoded at the smallest of libjpeg's scales that has as many pixels as are needed.
+
+    Args:
+      encoded: in any format of Pillow's; read as RGB.
+      draws: of the example; None in an evaluation.
+    """
+    from PIL import Image
+
+    with Image.open(io.BytesIO(encoded)) as photograph:
+        box = middle(*photograph.size) if draws is None else random_box(*photograph.size, draws)
+        flipped = draws is not None and draws.uniform() < 0.5
+        scaled, box = _drafted(photograph, box, side)
+        resized = scaled.convert("RGB").resize((side, side), Image.Resampling.BILINEAR, box)
+    pixels = np.asarray(resized)
+    return np.ascontiguousarray(pixels[:, ::-1]) if flipped else pixels
+
+
+def middle(width: int, height: int) -> Box:
+    """The square in the middle of an image, of ``KEPT`` of its shorter side."""
+    size = KEPT * min(width, height)
+    left, top = (width - size) / 2, (height - size) / 2
+    return left, top, left + size, top + size
+
+
+def random_box(width: int, height: int, draws: Draws) -> Box:
+    """A box of an image of a random area, ratio and place; the middle of the image if ``TRIES`` of them do not fit."""
+    for _ in range(TRIES):
+        area = width * height * (AREA[0] + (AREA[1] - AREA[0]) * draws.uniform())
+        ratio = math.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * draws.uniform())
+        own_width, own_height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        across, down = draws.uniform(), draws.uniform()
+        if 0 < own_width <= width and 0 < own_height <= height:
+            left = math.floor(across * (width - own_width + 1))
+            top = math.floor(down * (height - own_height + 1))
+            return left, top, left + own_width, top + own_height
+    return middle(width, height)
+
+
+def _drafted(photograph: Any, box: Box, side: int) -> tuple[Any, Box]:
+    """A photograph to be decoded at a fraction of its size, if it is JPEG, and the box in it."""
+    width, height = photograph.size
+    across, down = side / (box[2] - box[0]), side / (box[3] - box[1])
+    photograph.draft("RGB", (math.ceil(width * across), math.ceil(height * down)))
+    scaled_width, scaled_height = photograph.size
+    x, y = scaled_width / width, scaled_height / height
+    return photograph, (box[0] * x, box[1] * y, box[2] * x, box[3] * y)

@@ -14,7 +14,7 @@ import numpy as np
 from results import durable
 from results.bad_input import BadInput
 from workloads import streams, workload
-from workloads.datasets import array_records, tfds_records
+from workloads.datasets import array_records
 from workloads.streams import Draws, Source, Stream
 from workloads.workload import ArrayShape, Examples, Splits
 
@@ -98,7 +98,7 @@ def source(name: str, place: Path, split: str) -> Source:
     """The records of a split, which are in a folder, and how they become tokens."""
     of = SOURCES[name]
     count = of.train_examples if split == "train" else of.validation_examples
-    records = functools.partial(tfds_records.open_records, str(place), of.files.split("/")[0], split, None, count)
+    records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], split, None, count)
     return Source(records, functools.partial(_tokens, str(subwords_file(name, place)), of.length), 8 * of.length)
 
 
@@ -111,7 +111,7 @@ def write_subwords(name: str, place: Path) -> None:
     """Learns the subwords of a data set from its training texts, unless they are there."""
     of, file = SOURCES[name], subwords_file(name, place)
     if not file.exists():
-        records = tfds_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
+        records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
         texts = (_text(records[row]) for row in range(len(records)))
         durable.replace(file, learned(texts, of.vocabulary))
 
@@ -166,7 +166,7 @@ def _subwords(file: str) -> Any:
 
 
 def _text(record: bytes) -> str:
-    return str(tfds_records.features(record)["text"].bytes_list.value[0].decode())
+    return str(array_records.features(record)["text"].bytes_list.value[0].decode())
 
 
 def _tokens(subwords: str, length: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:

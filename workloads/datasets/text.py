@@ -5,8 +5,7 @@ import functools
 import numpy as np
 
 from workloads import workload
-from workloads.datasets.content import content
-from workloads.workload import ArrayShape, Examples, Splits
+from workloads.workload import ArrayShape, Examples, Splits, content
 
 LENGTH = 32  # bytes of context, each of which predicts the next
 VALIDATION_EXAMPLES = 256

@@ -16,8 +16,7 @@ import numpy as np
 from results.bad_input import BadInput
 from workloads import memory
 from workloads.datasets import array_records
-from workloads.factorization import pairs
-from workloads.factorization.pairs import Pairs
+from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, evaluation, left_out, short
 
 VERSION = "1.0.0"  # of TFDS
@@ -92,7 +91,7 @@ def size(variant: str) -> Size:
 
 def needed_bytes(links: int, rows: int) -> int:
     """Memory that reading takes at its peak, about."""
-    return links * pairs.BYTES_PER_LINK + 2 * rows * pairs.BYTES_PER_ROW
+    return links * BYTES_PER_LINK + 2 * rows * BYTES_PER_ROW
 
 
 def study_bytes(variant: str, dim: int = 128) -> int:

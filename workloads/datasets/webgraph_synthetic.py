@@ -19,8 +19,7 @@ import numpy as np
 
 from results.bad_input import BadInput
 from workloads import memory
-from workloads.factorization.links import Links
-from workloads.factorization.pairs import MOST_IDS
+from workloads.factorization.links import MOST_IDS, Links
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, random_bits, short, split_rows
 
 GENERATOR = 1  # counts the versions of what follows; part of the data's identity

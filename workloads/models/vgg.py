@@ -42,7 +42,7 @@ def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dr
         from jax import numpy as jnp
 
         from workloads.models.convolution import convolution, max_pool
-        from workloads.models.dropout import dropout as dropped
+        from workloads.models.layers import dropout as dropped
 
         he_normal = nn.initializers.he_normal()
 

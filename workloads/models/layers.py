@@ -1,9 +1,12 @@
-"""Normalization of activations: over neighbours in a batch, over groups of channels, over the channels of a place."""
+"""Layers that models share: normalization of activations, dropout, and causal attention."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jax import lax
 
@@ -164,3 +167,71 @@ def _normalized(x: Array, mean: Array, variance: Array, scale: Array, bias: Arra
     scale, bias = (parameter.astype(jnp.float32) for parameter in (scale, bias))
     factor = lax.rsqrt(variance + epsilon) * scale
     return ((x.astype(jnp.float32) - mean) * factor + bias).astype(x.dtype)
+
+
+def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> Array:
+    """Sets a share of all values to 0 and divides the others by what is kept (Srivastava et al. 2014).
+
+    The mask of an example depends on its own key and on the layer alone, so it is the same on whatever shard or in
+    whatever microbatch the example is.
+
+    Args:
+      x: [B, ...], in any dtype of floats.
+      keys_B: one key for each example; None in an evaluation, where nothing is dropped.
+      rate: probability to be dropped, in [0, 1).
+      layer: int32[], which place in the network this is; two places with the same number have the same masks.
+
+    Returns:
+      [B, ...], of the dtype of ``x``.
+    """
+    if keys_B is None or rate == 0:
+        return x
+
+    def kept(key: Array) -> Array:
+        return jax.random.bernoulli(jax.random.fold_in(key, layer), 1.0 - rate, x.shape[1:])
+
+    # bfloat16 would round the divisor itself, and make every value too large or too small by the same share.
+    scaled = (x.astype(jnp.float32) / (1.0 - rate)).astype(x.dtype)
+    return jnp.where(jax.vmap(kept)(keys_B), scaled, jnp.zeros_like(x))
+
+
+def causal_attention(q_BxTxHxK: Array, k_BxTxHxK: Array, v_BxTxHxK: Array) -> Array:
+    """The mean of values at and before each place, weighted by softmax(q · k / √K) (Vaswani et al. 2017).
+
+    Written out, as the gradient of ``jax.nn.dot_product_attention`` in bfloat16 cannot be lowered under strict dtype
+    promotion (JAX 0.10).
+
+    Args:
+      q_BxTxHxK, k_BxTxHxK, v_BxTxHxK: queries, keys and values of H heads, all in the same dtype of floats.
+
+    Returns:
+      [B, T, H, K], of the dtype of the inputs.
+    """
+    T, K = q_BxTxHxK.shape[1], q_BxTxHxK.shape[3]
+    scores_BxHxTxS = _products(q_BxTxHxK, k_BxTxHxK) / math.sqrt(K)
+    scores_BxHxTxS = jnp.where(np.tri(T, dtype=bool), scores_BxHxTxS, -jnp.inf)
+    weights_BxHxTxS = jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype)
+    return jnp.einsum("bhts,bshk->bthk", weights_BxHxTxS, v_BxTxHxK)
+
+
+@jax.custom_vjp
+def _products(q_BxTxHxK: Array, k_BxSxHxK: Array) -> Array:
+    """q · k, float32[B, H, T, S]."""
+    return jnp.einsum("bthk,bshk->bhts", q_BxTxHxK, k_BxSxHxK, preferred_element_type=jnp.float32)
+
+
+def _forward(q_BxTxHxK: Array, k_BxSxHxK: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _products(q_BxTxHxK, k_BxSxHxK), (q_BxTxHxK, k_BxSxHxK)
+
+
+def _backward(inputs: tuple[Array, Array], gradient_BxHxTxS: Array) -> tuple[Array, Array]:
+    # Of two bfloat16, as forward: JAX would multiply float32 by bfloat16, which is done at the speed of float32.
+    q_BxTxHxK, k_BxSxHxK = inputs
+    gradient_BxHxTxS = gradient_BxHxTxS.astype(q_BxTxHxK.dtype)
+    return (
+        jnp.einsum("bhts,bshk->bthk", gradient_BxHxTxS, k_BxSxHxK),
+        jnp.einsum("bhts,bthk->bshk", gradient_BxHxTxS, q_BxTxHxK),
+    )
+
+
+_products.defvjp(_forward, _backward)

@@ -1,3 +1,5 @@
+"""Where caches lie, and the one of compiled programs, which processes share."""
+
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import jax
 import pytest
 
 from harness import compile_cache
+from workloads import caches
 
 
 @pytest.fixture
@@ -65,3 +68,13 @@ def test_of_processes_that_need_a_program_at_once_one_compiles_it(tmp_path: Path
         process.stdin.flush()
     counts = [int(process.communicate()[0]) for process in processes]
     assert sorted(counts) == [0, 0, 1]
+
+
+def test_where_caches_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", "~/own")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert caches.folder("ratings") == Path.home() / "own/ratings"
+    monkeypatch.delenv("SCALING_LIMITS_CACHE")
+    assert caches.folder("ratings") == Path("/somewhere/scaling-limits/ratings")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert caches.folder("ratings") == Path.home() / ".cache/scaling-limits/ratings"
