@@ -137,19 +137,19 @@ def _coverage(options: argparse.Namespace) -> None:
 
 
 def _epochs(options: argparse.Namespace) -> None:
-    from analysis.cores import core_counts, epochs, factorizations
+    from analysis.cores import core_counts, factorizations
 
     measured = factorizations.load(options.store)
     if not measured:
         raise factorizations.no_factorization(options.store)
-    table = epochs.table(measured)
-    for note in epochs.notes(measured, factorizations.waiting_names(options.store, measured)):
+    table = factorizations.table(measured)
+    for note in factorizations.notes(measured, factorizations.waiting_names(options.store, measured)):
         say(f"note: {note}")
     core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measured)] if options.fit else []
     folder = quoted(options.store)
     then = f"figures --store {folder} --out figures" if options.fit else f"epochs --store {folder} --fit"
     shown_table = core_counts.table(core_fits) if options.fit else table
-    words = core_counts.as_text(core_fits) if options.fit else epochs.as_text(table)
+    words = core_counts.as_text(core_fits) if options.fit else factorizations.as_text(table)
     _print(shown_table, lambda: f"{words}\n\nnext: python -m analysis {then}")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.cores import epochs, factorizations
+from analysis.cores import factorizations
 from analysis.fitting import by_k, curve_fits, fits, luck
 from analysis.fitting.curve_fits import CurveFits
 from results import store
@@ -114,7 +114,7 @@ def test_points_of_the_searches_are_one_curve_of_each_workload() -> None:
 
 
 def test_the_gain_of_the_second_core_is_told_as_it_is() -> None:
-    table = epochs.table(factorizations.load(RELEASE))
+    table = factorizations.table(factorizations.load(RELEASE))
     seconds = table[table["data"].str.contains("links=10000000")].set_index("cores")["seconds_per_epoch"]
     assert sorted(seconds.index) == [1, 2]
     assert f"10 million links: two cores are {seconds[1] / seconds[2]:.2f} times as fast as one" in text("README.md")

@@ -29,7 +29,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import releases
-from analysis.cores import core_counts, epochs, factorizations, scaling
+from analysis.cores import core_counts, factorizations, scaling
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import gallery
 from results.papers import published_points
@@ -48,12 +48,12 @@ STORE = releases.release()
 
 # %%
 measured = factorizations.load(STORE)
-table = epochs.table(measured).assign(links=[one.study.dataset_options.get("links") for one in measured])
+table = factorizations.table(measured).assign(links=[one.study.dataset_options.get("links") for one in measured])
 named = table.set_index(["links", "dim", "solver", "table_dtype", "solver_dtype", "cores"])
 named.filter(["seconds_per_epoch", "recall_20", "recall_50", "complete", "infeasible"])
 
 # %%
-print(*(epochs.notes(measured) or ["nothing more has to be known of these"]), sep="\n")
+print(*(factorizations.notes(measured) or ["nothing more has to be known of these"]), sep="\n")
 
 # %% [markdown]
 # ## Two cores: a gain, and no law
@@ -167,7 +167,7 @@ gallery.show(recall_figures.precision(measured))
 
 # %%
 ways = [one for one in measured if one.study.dim == 128 and one.study.solver == "cholesky"]
-formats = epochs.table(ways).assign(norm_penalty=[one.trials["norm_penalty"].iloc[0] for one in ways])
+formats = factorizations.table(ways).assign(norm_penalty=[one.trials["norm_penalty"].iloc[0] for one in ways])
 formats = formats.set_index(["norm_penalty", "table_dtype", "solver_dtype"]).sort_index()
 formats.filter(["recall_20", "objective", "seconds_per_epoch", "bytes_per_core", "complete", "infeasible"])
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis import text
-from analysis.cores import core_counts, epochs
+from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurveFit
 from analysis.cores.factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
@@ -45,7 +45,7 @@ def core_charts(studies: Sequence[MeasuredFactorization]) -> list[CoreChart]:
 
 def notes(studies: Sequence[MeasuredFactorization]) -> list[str]:
     """Notes for a reader of all charts, a sentence each."""
-    words = epochs.notes(studies)
+    words = factorizations.notes(studies)
     if studies and not any(len(curve.members) >= scaling_figures.FEWEST for curve in core_counts.curves(studies)):
         words.append("no factorization was timed on two numbers of real cores, so nothing is said of more of them")
     return [f"{note[0].upper()}{note[1:]}." for note in words]
