@@ -154,17 +154,19 @@ def _epochs(options: argparse.Namespace) -> None:
 
 
 def _layouts(options: argparse.Namespace) -> None:
-    from analysis.layouts import measured
+    from analysis import measured_layouts
 
-    found = measured.load(options.store)
+    found = measured_layouts.load(options.store)
     if not found:
-        raise measured.no_layout(options.store)
-    for note in measured.notes(found):
+        raise measured_layouts.no_layout(options.store)
+    for note in measured_layouts.notes(found):
         say(f"note: {note}")
     then = f"figures --store {quoted(options.store)} --out figures"
     if any(one.refused for one in found):
         say("note: --csv has the explanation of each refusal")
-    _print(measured.table(found), lambda: f"{measured.as_text(found)}\n\nnext: python -m analysis {then}")
+    _print(
+        measured_layouts.table(found), lambda: f"{measured_layouts.as_text(found)}\n\nnext: python -m analysis {then}"
+    )
 
 
 def _payoff(options: argparse.Namespace) -> None:

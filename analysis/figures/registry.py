@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.figures.requests import FigureRequest
     from analysis.figures.shallue2018 import PaperWorkloads
     from analysis.fitting.curve_fits import CurveFits
-    from analysis.layouts.measured import MeasuredLayout
+    from analysis.measured_layouts import MeasuredLayout
     from analysis.plotting.picture import Pictures, Skipped
     from analysis.workload_studies import WorkloadStudies
     from results.durable import Folder
@@ -275,9 +275,9 @@ def _factorizations(folder: "Folder", target: tuple[str, float] | None) -> Any:
 
 
 def _layouts(folder: "Folder", target: tuple[str, float] | None) -> Any:
-    from analysis.layouts import measured
+    from analysis import measured_layouts
 
-    return measured.load(folder)
+    return measured_layouts.load(folder)
 
 
 def _paper(folder: "Folder", target: tuple[str, float] | None) -> Any:

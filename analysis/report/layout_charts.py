@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from analysis.figures import layout_figures
-from analysis.layouts.measured import MeasuredLayout
+from analysis.measured_layouts import MeasuredLayout
 from analysis.report import charts, marks
 from analysis.report.marks import Mark
 

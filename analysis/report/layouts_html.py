@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from analysis.layouts import measured
-from analysis.layouts.measured import MeasuredLayout
+from analysis import measured_layouts
+from analysis.measured_layouts import MeasuredLayout
 from analysis.report import marks
 from analysis.report.layout_charts import LayoutChart
 from analysis.report.markup import Cell, Html, chart_name, number, row, section, table, tag
@@ -39,7 +39,8 @@ def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, c
     group_numbers = {one.study.name: group_number for group_number, one in studies}
     panels = [_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
     notes = [
-        tag("p", f"{note[0].upper()}{note[1:]}.", class_="note") for note in measured.notes([s for _, s in studies])
+        tag("p", f"{note[0].upper()}{note[1:]}.", class_="note")
+        for note in measured_layouts.notes([s for _, s in studies])
     ]
     rows = [_row(group_number, one) for group_number, one in studies]
     content = [tag("div", *panels, class_="panels"), *notes, table("Layouts", LAYOUTS, rows)]
