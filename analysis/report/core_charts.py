@@ -12,8 +12,8 @@ from analysis.cores.core_counts import CoreCurveFit
 from analysis.cores.factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
-from analysis.report import charts, marks
-from analysis.report.marks import Mark
+from analysis.report import charts
+from analysis.report.charts import Mark
 
 APART = 5.0  # courses whose seconds differ by this factor are shown on a logarithmic axis
 
@@ -61,7 +61,7 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
         alike.setdefault((labels.size(curve.representative), device), []).append(core_counts.of_curve(curve))
     for (size, device), core_fits in alike.items():
         names = labels.distinguish([one.curve.representative for one in core_fits], always=2)
-        mark_of = marks.assign_marks(names)
+        mark_of = charts.assign_marks(names)
         points = [row for name, one in zip(names, core_fits, strict=True) for row in _timed(name, one)]
         fits = [row for name, one in zip(names, core_fits, strict=True) for row in _law(name, one)]
         across = ticks.limits([row["x"] for row in points], 0.4, 0.4, least=2)
@@ -153,7 +153,7 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]
 def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence[str], timed: bool) -> CoreChart:
     """The same trial, that which is best in the best of ``group``, in each of them."""
     best = recall_figures.best_of(group)
-    trial, mark_of = recall_figures.trial_of(best), marks.assign_marks(names)
+    trial, mark_of = recall_figures.trial_of(best), charts.assign_marks(names)
     rows: list[dict[str, Any]] = []
     conclusions: list[str] = []
     for one, name in zip(group, names, strict=True):

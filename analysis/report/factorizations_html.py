@@ -9,7 +9,8 @@ from analysis import text
 from analysis.cores import factorizations as of_cores
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import labels
-from analysis.report import core_charts, marks
+from analysis.report import core_charts
+from analysis.report.charts import swatch
 from analysis.report.core_charts import CoreChart
 from analysis.report.markup import Cell, Html, chart_name, number, row, section, table, tag
 
@@ -51,7 +52,7 @@ def factorizations(
 
 
 def _panel(i: int, chart: CoreChart, group_numbers: Mapping[str, int]) -> Html:
-    keys = [tag("span", marks.swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
+    keys = [tag("span", swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
     return tag(
         "article",
         tag("h3", chart.title),
