@@ -37,7 +37,12 @@ def loaded(program: str, *arguments: object) -> set[str]:
 
 def test_no_accelerator_stack_is_ever_imported(swept: Path, tmp_path: Path) -> None:
     modules = loaded(EVERYTHING + DRAWN, swept, tmp_path)
-    assert {"analysis.figures.shallue2018", "analysis.figures.steps_figures", "matplotlib.figure", "polars"} <= modules
+    assert {
+        "analysis.figures.shallue2018",
+        "analysis.figures.workload_figures",
+        "matplotlib.figure",
+        "polars",
+    } <= modules
     assert not modules & ACCELERATORS
     assert "matplotlib.pyplot" not in modules  # which looks for a screen
     assert len(list(tmp_path.iterdir())) == 4
