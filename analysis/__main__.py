@@ -65,8 +65,9 @@ def _rule(options: argparse.Namespace) -> "Rule":
 
 
 def _steps(options: argparse.Namespace) -> None:
+    from analysis import workload_studies
     from analysis.fitting import confirmations
-    from analysis.trials import distinctions, steps
+    from analysis.trials import steps
 
     request, rule = _request(options), _rule(options)
     overview, target = steps.load(options.store, request, rule)
@@ -85,7 +86,7 @@ def _steps(options: argparse.Namespace) -> None:
         table = steps.add_best(table, overview)
         table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
         as_text = functools.partial(steps.as_text, rule=rule)
-    table = distinctions.add(table, overview)
+    table = workload_studies.add_distinctions(table, overview)
     for note in notes:
         say(f"note: {note}")
     asked = f" --metric {options.metric} --value {options.value:g}" if options.metric else ""
@@ -94,7 +95,7 @@ def _steps(options: argparse.Namespace) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    from analysis.fitting import by_k, curve_fits, fits
+    from analysis.fitting import curve_fits, fits
 
     target = _request(options)
     if options.points and target:
@@ -105,8 +106,8 @@ def _fit(options: argparse.Namespace) -> None:
         named_fits = fits.of_file(options.points)
     elif options.best_of:
         fitted = curve_fits.of_store(options.store, target)
-        named_fits = by_k.rows(fitted, options.best_of)
-        for note in by_k.notes(fitted, options.best_of):
+        named_fits = curve_fits.rows_by_k(fitted, options.best_of)
+        for note in curve_fits.notes_by_k(fitted, options.best_of):
             say(f"note: {note}")
     else:
         named_fits = curve_fits.rows(curve_fits.of_store(options.store, target))

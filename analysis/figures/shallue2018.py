@@ -18,7 +18,7 @@ from analysis.plotting import best, grid, steps, tuning
 from analysis.plotting.best import Errors
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
-from analysis.trials import budgets, metaparameters, trials
+from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
@@ -220,7 +220,7 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         for commit in workload.commits:
             own = curves.trials_by_rule(of_study[commit.name], _rule(workload, group[0]), _filter(group[0]))
             steps_looked_at = [_budget(one, commit) for one in group]
-            per_study.append(budgets.best_within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
+            per_study.append(trials.best_within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
         counts += [own.trials for own in per_study if own.trials]
         lowest = best.lowest_errors(per_study, [one.series for one in group])
         errors += lowest

@@ -12,7 +12,7 @@ from analysis.plotting import best, tuning
 from analysis.plotting import steps as lines_of_steps
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Pictures, Skipped
-from analysis.trials import budgets, metaparameters, trials
+from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
@@ -221,7 +221,7 @@ def _errors(
         set(curves.trials_by_rule(of_study[c.name], request.rule, group.kept)["trial"]) for c in workload.commits
     )
     errors = [
-        budgets.best_within(commit, target.metric, ids, [math.inf])
+        trials.best_within(commit, target.metric, ids, [math.inf])
         for commit, ids in zip(workload.commits, ids_by_study, strict=True)
     ]
     return best.lowest_errors(errors, [group.label])
@@ -254,13 +254,13 @@ def _budget_panels(
     workload: WorkloadStudies, metric: str, ids_by_study: Sequence[set[int]], request: FigureRequest
 ) -> list[Panel]:
     sizes = [commit.study.batch_size or 1 for commit in workload.commits]
-    planned = [budgets.planned_steps(commit) for commit in workload.commits]
-    of_steps = list(request.steps) or budgets.series(planned, MOST_BUDGETS)
-    of_examples = budgets.series([own * size for own, size in zip(planned, sizes, strict=True)], MOST_BUDGETS)
+    planned = [trials.planned_steps(commit) for commit in workload.commits]
+    of_steps = list(request.steps) or trials.budget_series(planned, MOST_BUDGETS)
+    of_examples = trials.budget_series([own * size for own, size in zip(planned, sizes, strict=True)], MOST_BUDGETS)
     panels = []
     for noun, all_budgets, per_step in (("steps", of_steps, [1] * len(sizes)), ("examples", of_examples, sizes)):
         errors = [
-            budgets.best_within(commit, metric, own, [budget / each for budget in all_budgets])
+            trials.best_within(commit, metric, own, [budget / each for budget in all_budgets])
             for commit, own, each in zip(workload.commits, ids_by_study, per_step, strict=True)
         ]
         members = best.lowest_errors(errors, [f"{budget:,} {noun}" for budget in all_budgets])

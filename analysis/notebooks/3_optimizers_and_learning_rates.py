@@ -28,7 +28,7 @@ from IPython.display import Markdown
 from analysis import contradictions, releases, workload_studies
 from analysis.figures import batch_figures, best_of_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import by_k, curve_fits, fits, growth, luck
+from analysis.fitting import curve_fits, fits, growth, luck
 from analysis.plotting import picture
 from analysis.trials import medians, steps
 
@@ -264,7 +264,7 @@ picture.show(best_of_figures.knees(fitted))
 # In numbers, as `python -m analysis fit --best-of 8,16,32,64,1024` prints them:
 
 # %%
-by_number = by_k.table(by_k.refit(fitted, [8, 16, 32, 64, 1024]))
+by_number = curve_fits.table_by_k(curve_fits.refit_by_k(fitted, [8, 16, 32, 64, 1024]))
 by_number.fillna("")
 
 # %% [markdown]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.figures import batch_figures, best_of_figures
-from analysis.fitting import by_k, curve_fits, fits, luck
+from analysis.fitting import curve_fits, fits, luck
 from analysis.plotting.picture import Picture
 from results.rules.confirmation import APART
 
@@ -65,14 +65,14 @@ def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> Non
 def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24)
     found = curve_fits.of_store(folder)
-    assert [by_k.numbers(one) for one in found] == [[8, 16, 24]] * 3
-    told = by_k.refit(found)
+    assert [curve_fits.trial_numbers(one) for one in found] == [[8, 16, 24]] * 3
+    told = curve_fits.refit_by_k(found)
     assert [(at.one.curve.optimizer, at.k) for at in told][:4] == [
         *(("momentum", 8), ("momentum", 16), ("momentum", 24), ("nesterov", 8))
     ]
     assert [at.selected.points.trials for at in told] == [8, 16, 24] * 3
     assert told[2].selected is found[0].selected
-    words = by_k.table(told)
+    words = curve_fits.table_by_k(told)
     assert list(words.columns) == [8, 16, 24] and len(words) == 3
     assert words.iloc[0, 2] == fits.critical_in_words(found[0].selected)
     steps = np.array([at.selected.points.high for at in told[:3] if len(at.selected.points.high) == len(BATCH_SIZES)])
@@ -84,7 +84,7 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
 
 def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24, pruning="exact")
-    assert [by_k.numbers(one) for one in curve_fits.of_store(folder)] == [[24]] * 3
+    assert [curve_fits.trial_numbers(one) for one in curve_fits.of_store(folder)] == [[24]] * 3
     _, out, err = cli("fit", "--store", folder, "--best-of", "8,24,9999", "--csv")
     assert err == "note: no curve can be fitted at the best of 8, 9999 trials\n"
     assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [24] * 3
@@ -119,6 +119,6 @@ def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_r
     assert len(pictures) == len(set(pictures)) == 2
     assert len({made.names for made in batch_figures.steps_to_target(found) if isinstance(made, Picture)}) == 5
     assert {made.names for made in best_of_figures.knees(found) if isinstance(made, Picture)} == set(names)
-    words = by_k.table(by_k.refit(found))
+    words = curve_fits.table_by_k(curve_fits.refit_by_k(found))
     assert len(words) == 4
     assert set(words.index.get_level_values("of")) == {"stop=target", "stop=budget"}
