@@ -1,4 +1,4 @@
-"""Workloads: the visible studies of a store that differ in batch size alone, and what tells those that look alike apart."""
+"""Workloads: visible studies of a store that differ in batch size alone, and what tells apart any that look alike."""
 
 import fnmatch
 import json
