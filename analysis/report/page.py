@@ -86,12 +86,12 @@ def render(contents: PageContents, bundle: str) -> str:
     ]
     there = {"factorizations": contents.factorizations, "layouts": contents.layouts, "payoff": of_payoff}
     links = [(name, words) for name, words in SECTIONS.items() if there.get(name, True)]
-    main = tag("main", no_match(), *body, id="main")
+    main = tag("main", _no_match(), *body, id="main")
     parts = [
-        header(contents),
-        noscript(),
-        navigation(links),
-        filters(contents.groups),
+        _header(contents),
+        _noscript(),
+        _navigation(links),
+        _filters(contents.groups),
         main,
         _footer(),
     ]
@@ -161,7 +161,7 @@ def _own(name: str) -> str:
     return resources.files("analysis.report").joinpath(name).read_text("utf-8")
 
 
-def header(contents: PageContents) -> Html:
+def _header(contents: PageContents) -> Html:
     """The title with a summary of all measurements."""
     trials, measurements = (
         sum(commit.files[name].rows for commit in contents.commits) for name in ("trials", "measurements")
@@ -198,12 +198,12 @@ def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> st
     return words
 
 
-def navigation(sections: Sequence[tuple[str, str]]) -> Html:
+def _navigation(sections: Sequence[tuple[str, str]]) -> Html:
     """Links to the sections."""
     return tag("nav", *(tag("a", words, href=f"#{name}") for name, words in sections), aria_label="Sections")
 
 
-def filters(groups: Sequence[FilterGroup]) -> Html:
+def _filters(groups: Sequence[FilterGroup]) -> Html:
     """The form that filters what the page shows."""
     fields = []
     for name in FILTERS:
@@ -223,12 +223,12 @@ def filters(groups: Sequence[FilterGroup]) -> Html:
     return tag("form", *fields, tag("div", count, reset, class_="outcome"), id="filter", aria_label="Filter")
 
 
-def no_match() -> Html:
+def _no_match() -> Html:
     """A place for the words of a search that finds nothing, which page.js fills."""
     return tag("p", id="nothing", hidden="")
 
 
-def noscript() -> Html:
+def _noscript() -> Html:
     """A note on what is missing without scripts."""
     words = (
         "Scripts are off, so the charts, the filters and sorting are missing. All tables are here: workloads with "
