@@ -65,8 +65,9 @@ def _rule(options: argparse.Namespace) -> "Rule":
 
 
 def _steps(options: argparse.Namespace) -> None:
+    from analysis import workload_studies
     from analysis.fitting import confirmations
-    from analysis.trials import distinctions, steps
+    from analysis.trials import steps
 
     request, rule = _request(options), _rule(options)
     overview, target = steps.load(options.store, request, rule)
@@ -85,7 +86,7 @@ def _steps(options: argparse.Namespace) -> None:
         table = steps.add_best(table, overview)
         table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
         as_text = functools.partial(steps.as_text, rule=rule)
-    table = distinctions.add(table, overview)
+    table = workload_studies.add_distinctions(table, overview)
     for note in notes:
         say(f"note: {note}")
     asked = f" --metric {options.metric} --value {options.value:g}" if options.metric else ""
@@ -94,7 +95,7 @@ def _steps(options: argparse.Namespace) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    from analysis.fitting import by_k, curve_fits, fits
+    from analysis.fitting import curve_fits, fits
 
     target = _request(options)
     if options.points and target:
@@ -105,8 +106,8 @@ def _fit(options: argparse.Namespace) -> None:
         named_fits = fits.of_file(options.points)
     elif options.best_of:
         fitted = curve_fits.of_store(options.store, target)
-        named_fits = by_k.rows(fitted, options.best_of)
-        for note in by_k.notes(fitted, options.best_of):
+        named_fits = curve_fits.rows_by_k(fitted, options.best_of)
+        for note in curve_fits.notes_by_k(fitted, options.best_of):
             say(f"note: {note}")
     else:
         named_fits = curve_fits.rows(curve_fits.of_store(options.store, target))
@@ -137,34 +138,36 @@ def _coverage(options: argparse.Namespace) -> None:
 
 
 def _epochs(options: argparse.Namespace) -> None:
-    from analysis.cores import core_counts, epochs, factorizations
+    from analysis.cores import core_counts, factorizations
 
     measured = factorizations.load(options.store)
     if not measured:
         raise factorizations.no_factorization(options.store)
-    table = epochs.table(measured)
-    for note in epochs.notes(measured, factorizations.waiting_names(options.store, measured)):
+    table = factorizations.table(measured)
+    for note in factorizations.notes(measured, factorizations.waiting_names(options.store, measured)):
         say(f"note: {note}")
     core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measured)] if options.fit else []
     folder = quoted(options.store)
     then = f"figures --store {folder} --out figures" if options.fit else f"epochs --store {folder} --fit"
     shown_table = core_counts.table(core_fits) if options.fit else table
-    words = core_counts.as_text(core_fits) if options.fit else epochs.as_text(table)
+    words = core_counts.as_text(core_fits) if options.fit else factorizations.as_text(table)
     _print(shown_table, lambda: f"{words}\n\nnext: python -m analysis {then}")
 
 
 def _layouts(options: argparse.Namespace) -> None:
-    from analysis.layouts import measured
+    from analysis import measured_layouts
 
-    found = measured.load(options.store)
+    found = measured_layouts.load(options.store)
     if not found:
-        raise measured.no_layout(options.store)
-    for note in measured.notes(found):
+        raise measured_layouts.no_layout(options.store)
+    for note in measured_layouts.notes(found):
         say(f"note: {note}")
     then = f"figures --store {quoted(options.store)} --out figures"
     if any(one.refused for one in found):
         say("note: --csv has the explanation of each refusal")
-    _print(measured.table(found), lambda: f"{measured.as_text(found)}\n\nnext: python -m analysis {then}")
+    _print(
+        measured_layouts.table(found), lambda: f"{measured_layouts.as_text(found)}\n\nnext: python -m analysis {then}"
+    )
 
 
 def _payoff(options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from analysis.cores import epochs
+from analysis.cores import factorizations
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.curves import Curve
@@ -142,7 +142,7 @@ def comparison_key(one: MeasuredFactorization) -> Hashable:
     """Everything that must agree for two factorizations to be compared, whatever search they belong to."""
     study = one.study
     shared = (*COMPUTATION, "cores", "evaluation_rows")
-    return study.dataset, epochs.data(one), *(getattr(study, field) for field in shared)
+    return study.dataset, factorizations.data_label(one), *(getattr(study, field) for field in shared)
 
 
 def curve_names(curve: Curve) -> tuple[Any, ...]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.cores import epochs, factorizations
-from analysis.fitting import by_k, curve_fits, fits, luck
+from analysis.cores import factorizations
+from analysis.fitting import curve_fits, fits, luck
 from analysis.fitting.curve_fits import CurveFits
 from results import store
 from results.plans.batch_study import BatchStudy
@@ -114,7 +114,7 @@ def test_points_of_the_searches_are_one_curve_of_each_workload() -> None:
 
 
 def test_the_gain_of_the_second_core_is_told_as_it_is() -> None:
-    table = epochs.table(factorizations.load(RELEASE))
+    table = factorizations.table(factorizations.load(RELEASE))
     seconds = table[table["data"].str.contains("links=10000000")].set_index("cores")["seconds_per_epoch"]
     assert sorted(seconds.index) == [1, 2]
     assert f"10 million links: two cores are {seconds[1] / seconds[2]:.2f} times as fast as one" in text("README.md")
@@ -135,7 +135,7 @@ def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fit
         one.curve.optimizer: one.selected for one in fitted if sweep(one.curve.workload.commits[0].study) == "many"
     }
     for one in of_search:
-        by_count = [at.selected for at in by_k.refit([one], [8, 16, 32])]
+        by_count = [at.selected for at in curve_fits.refit_by_k([one], [8, 16, 32])]
         points_fits = [one.selected, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
         cells = [fits.critical_in_words(each) if each else "" for each in points_fits]
         assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in (ROOT / "README.md").read_text().splitlines()

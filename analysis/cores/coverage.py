@@ -1,16 +1,19 @@
-"""Coverage: how often what `analysis epochs --fit` says of simulated times holds, and a misfit is named."""
+"""Coverage: simulated seconds per epoch of known laws, and how often what `analysis epochs --fit` says holds."""
 
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 
 from analysis import coverage_tables, text
 from analysis.columns import COVERAGE_OF_CORES as COLUMNS
 from analysis.columns import TIMES
-from analysis.cores import scaling, simulation
-from analysis.cores.simulation import CoreScenario, Times
+from analysis.cores import scaling
+from analysis.cores.regions import MOST
 from analysis.text import VERDICTS
 from results import command_line
 
@@ -20,6 +23,125 @@ FALSELY = 0.05  # of data sets whose law is fitted, the most of which a misfit m
 
 ROOTS = 1e-6  # relative; ends and truth may lie on the same step, and are found to about as much
 HOLDING = ["covered", *(f"{name}_covered" for name in TIMES)]
+
+
+class Law(NamedTuple):
+    """Seconds of an epoch whose terms are those of the fit, and others.
+
+    Attributes:
+      serial, parallel, communication: as in ``scaling``.
+      rounds: for each of log2 c rounds.
+      exchange: times (c − 1) / c: what moves all but its own part of a table into every core.
+      slower: by this factor an epoch takes longer beyond half of the cores, on a second memory.
+      step: seconds that are added there.
+    """
+
+    serial: float
+    parallel: float
+    communication: float = 0.0
+    rounds: float = 0.0
+    exchange: float = 0.0
+    slower: float = 0.0
+    step: float = 0.0
+
+    @property
+    def is_inside(self) -> bool:
+        """True if it is one of the laws that are fitted, as it is written."""
+        return not any(self[3:])
+
+    @property
+    def times(self) -> tuple[float, float, float]:
+        """Serial, parallel and communication as they are counted: exchange is serial, taken off parallel.
+
+        Of two memories they are the times of the first, and rounds are none of them.
+        """
+        return self.serial + self.exchange, self.parallel - self.exchange, self.communication
+
+    def seconds(self, cores: np.ndarray, most: float) -> np.ndarray:
+        """Seconds of an epoch on ``cores`` [n] of a machine that has ``most``, float64[n]."""
+        smooth = self.serial + self.parallel / cores + self.communication * (cores - 1)
+        smooth = smooth + self.rounds * np.log2(cores) + self.exchange * (cores - 1) / cores
+        return np.where(cores > most / 2, smooth * (1 + self.slower) + self.step, smooth)
+
+    def critical(self, most: float) -> float:
+        """Cores by which half of their time is lost; infinite where it never is. Of a step, where that is."""
+
+        def lost(ln_cores: float) -> float:
+            cores = np.array([1.0, math.exp(ln_cores)])
+            alone, own = self.seconds(cores, most).tolist()
+            return float(cores[1] * own - 2 * alone)
+
+        farthest = math.log(MOST)
+        return math.exp(brentq(lost, 0.0, farthest)) if lost(farthest) > 0 else math.inf
+
+
+LAWS: Mapping[str, Law] = {
+    "parallel alone": Law(0.0, 1.0),
+    "serial alone": Law(1.0, 0.0),
+    "4 % serial": Law(0.04, 0.96),
+    "25 % serial": Law(0.25, 0.75),
+    "with communication 0.3 %": Law(0.0, 1.0, 0.003),
+    "with communication 3 %": Law(0.0, 1.0, 0.03),
+    "all three": Law(0.08, 0.92, 0.004),
+    "log2 c, 2 %": Law(0.0, 1.0, rounds=0.02),
+    "log2 c, 6 %, 10 % serial": Law(0.1, 0.9, rounds=0.06),
+    "two nodes, 20 % slower": Law(0.1, 0.9, slower=0.2),
+    "two nodes, 50 % slower": Law(0.04, 0.96, 0.001, slower=0.5),
+    "two nodes, twice as slow": Law(0.15, 0.85, slower=1.0),
+    "two nodes, 2 % added": Law(0.02, 0.98, step=0.02),
+    "(c − 1) / c, 5 %": Law(0.02, 0.98, exchange=0.05),
+    "(c − 1) / c, 30 %": Law(0.05, 0.95, exchange=0.3),
+}
+COUNTS: Mapping[str, tuple[int, ...]] = {
+    "1, 2, 4": (1, 2, 4),
+    "1 … 8": (1, 2, 4, 8),
+    "1 … 64": (1, 2, 4, 8, 16, 32, 64),
+}
+SPREADS = (0.01, 0.04, 0.10)  # of epochs
+EPOCHS = 8  # that were timed on each number of cores
+
+
+class CoreScenario(NamedTuple):
+    """A simulated case: keys of the tables above, and a spread of epochs."""
+
+    law: str
+    core_counts: str
+    spread: float
+
+    @property
+    def cores(self) -> np.ndarray:
+        """float64[n], sorted; the machine has no more than the most of them."""
+        return np.array(COUNTS[self.core_counts], np.float64)
+
+    @property
+    def most(self) -> float:
+        return float(COUNTS[self.core_counts][-1])
+
+
+class Times(NamedTuple):
+    """Data sets of a scenario: median seconds per epoch, float64[d, n], and how far epochs scattered, float64[d]."""
+
+    seconds: np.ndarray
+    spread: np.ndarray
+
+
+def all_scenarios() -> list[CoreScenario]:
+    """All of them."""
+    return [CoreScenario(*one) for one in itertools.product(LAWS, COUNTS, SPREADS)]
+
+
+def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Times:
+    """Simulates ``datasets`` curves with the noise that the fit assumes.
+
+    What slows an epoch down lasts for all epochs on a number of cores, so that their median is off by as much as a
+    single one, and by ``BETWEEN_RUNS``. The fit is told how far the epochs around it scatter, as it is of real ones.
+    """
+    cores = scenario.cores
+    noise = math.hypot(scenario.spread, scaling.BETWEEN_RUNS)
+    lasting = noise * rng.standard_normal((datasets, len(cores)))
+    each = np.exp(scenario.spread * rng.standard_normal((datasets, len(cores), EPOCHS)))
+    seconds = LAWS[scenario.law].seconds(cores, scenario.most) * np.exp(lasting)
+    return Times(seconds, np.array([scaling.spread(list(epochs)) for epochs in each]))
 
 
 def run(
@@ -35,9 +157,9 @@ def run(
     """
 
     def one(scenario: CoreScenario, rng: np.random.Generator) -> dict[str, object]:
-        return row(scenario, fit(scenario, simulation.draw(scenario, datasets, rng)))
+        return row(scenario, fit(scenario, draw(scenario, datasets, rng)))
 
-    every = simulation.scenarios()
+    every = all_scenarios()
     return coverage_tables.table("coverage of cores", every, scenarios, one, seed, datasets, report)[list(COLUMNS)]
 
 
@@ -48,7 +170,7 @@ def fit(scenario: CoreScenario, times: Times) -> list[scaling.LawFit]:
 
 def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, object]:
     """Results of a scenario: a row of ``COLUMNS``."""
-    law = simulation.LAWS[scenario.law]
+    law = LAWS[scenario.law]
     critical = law.critical(scenario.most)
     low, high = np.array([one.critical_cores[1:] for one in fitted]).T
     _, rates = coverage_tables.rates([one.verdict for one in fitted], low, high, critical, ROOTS)
@@ -98,14 +220,14 @@ def met(row: Mapping[Any, Any]) -> bool:
     A law that is fitted has no misfit to name.
     """
     holds = all(np.isnan(row[column]) or row[column] >= LEAST for column in HOLDING)
-    if simulation.LAWS[row["law"]].is_inside:
+    if LAWS[row["law"]].is_inside:
         return holds and row["misfit"] <= FALSELY
     return holds or row["misfit"] >= NAMED
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     """The rates for a reader: by law, inside the fitted one and outside, by numbers of cores and by spread."""
-    inside = table["law"].map(lambda name: simulation.LAWS[name].is_inside)
+    inside = table["law"].map(lambda name: LAWS[name].is_inside)
     spread = table["spread"].map("{:.0%}".format)
     parts = [
         ("all laws", table.assign(all=np.where(inside, "that are fitted", "that are not")), "all"),

@@ -7,9 +7,8 @@ from matplotlib.axes import Axes
 
 from analysis.figures import requests
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import by_k, curve_fits, regimes
-from analysis.fitting.by_k import AtK
-from analysis.fitting.curve_fits import CurveFits
+from analysis.fitting import curve_fits, regimes
+from analysis.fitting.curve_fits import AtK, CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, grid, ticks, verdicts
 from analysis.plotting.draw import INK, Style
@@ -71,7 +70,7 @@ def knees(curves: Sequence[CurveFits]) -> Pictures:
         group: dict[str, list[CurveFits]] = {}
         for one in members:
             group.setdefault(one.curve.optimizer, []).append(one)
-        at_every_k = {optimizer: (own, by_k.refit(own)) for optimizer, own in group.items()}
+        at_every_k = {optimizer: (own, curve_fits.refit_by_k(own)) for optimizer, own in group.items()}
         fitted = {optimizer: pair for optimizer, pair in at_every_k.items() if any(at.selected.fit for at in pair[1])}
         title, goal = " · ".join(key[:2]), " · ".join([" ≤ ".join(key[2:4]), *key[4:]])
         if len({at.k for _, own in fitted.values() for at in own}) < 2:

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from analysis.layouts.measured import MeasuredLayout
+from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.figures.requests import FigureRequest
     from analysis.figures.shallue2018 import PaperWorkloads
     from analysis.fitting.curve_fits import CurveFits
-    from analysis.layouts.measured import MeasuredLayout
+    from analysis.measured_layouts import MeasuredLayout
     from analysis.plotting.picture import Pictures, Skipped
     from analysis.workload_studies import WorkloadStudies
     from results.durable import Folder
@@ -175,51 +175,51 @@ def layout_published(layouts: "Sequence[MeasuredLayout]") -> "Pictures":
 
 @_figure(WORKLOADS, "steps to target against batch size, a panel per workload")
 def steps(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import steps_figures
+    from analysis.figures import workload_figures
 
-    return steps_figures.steps(workloads, request)
+    return workload_figures.steps(workloads, request)
 
 
 @_figure(WORKLOADS, "steps to several targets, a panel per workload")
 def targets(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import steps_figures
+    from analysis.figures import workload_figures
 
-    return steps_figures.targets(workloads, request)
+    return workload_figures.targets(workloads, request)
 
 
 @_figure(WORKLOADS, "optimizers of a workload; with --by model or --by dataset, those")
 def compare(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import steps_figures
+    from analysis.figures import workload_figures
 
-    return steps_figures.compare(workloads, request)
+    return workload_figures.compare(workloads, request)
 
 
 @_figure(WORKLOADS, "metaparameters of the best trial against batch size, with linear and square-root rules")
 def metaparameters(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import trial_figures
+    from analysis.figures import workload_figures
 
-    return trial_figures.best_trials(workloads, request)
+    return workload_figures.best_trials(workloads, request)
 
 
 @_figure(WORKLOADS, "trials over learning rate and 1 - momentum, or --by another: goal reached, not, infeasible")
 def scatter(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import trial_figures
+    from analysis.figures import workload_figures
 
-    return trial_figures.scatter(workloads, request)
+    return workload_figures.scatter(workloads, request)
 
 
 @_figure(WORKLOADS, "trials split --by a metaparameter, such as label_smoothing")
 def split(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import trial_figures
+    from analysis.figures import workload_figures
 
-    return trial_figures.split(workloads, request)
+    return workload_figures.split(workloads, request)
 
 
 @_figure(WORKLOADS, "best error within budgets of steps and of examples")
 def budget(workloads: "Sequence[WorkloadStudies]", request: "FigureRequest") -> "Pictures":
-    from analysis.figures import trial_figures
+    from analysis.figures import workload_figures
 
-    return trial_figures.budget(workloads, request)
+    return workload_figures.budget(workloads, request)
 
 
 @_figure(WORKLOADS, "every trial of each study, the best so far, and when it crosses the target")
@@ -275,9 +275,9 @@ def _factorizations(folder: "Folder", target: tuple[str, float] | None) -> Any:
 
 
 def _layouts(folder: "Folder", target: tuple[str, float] | None) -> Any:
-    from analysis.layouts import measured
+    from analysis import measured_layouts
 
-    return measured.load(folder)
+    return measured_layouts.load(folder)
 
 
 def _paper(folder: "Folder", target: tuple[str, float] | None) -> Any:

@@ -14,11 +14,11 @@ from analysis.figures.definitions import PaperLine
 from analysis.fitting import curve_fits, curves
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.curves import TrialFilter
-from analysis.plotting import best, grid, plane, steps, tuning
+from analysis.plotting import best, grid, steps, tuning
 from analysis.plotting.best import Errors
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
-from analysis.trials import budgets, metaparameters, trials
+from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
@@ -220,7 +220,7 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         for commit in workload.commits:
             own = curves.trials_by_rule(of_study[commit.name], _rule(workload, group[0]), _filter(group[0]))
             steps_looked_at = [_budget(one, commit) for one in group]
-            per_study.append(budgets.best_within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
+            per_study.append(trials.best_within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
         counts += [own.trials for own in per_study if own.trials]
         lowest = best.lowest_errors(per_study, [one.series for one in group])
         errors += lowest
@@ -237,7 +237,7 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
     """Trials at one batch size each, all in the same plane."""
     across = metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)
     up = metaparameters.complement(metaparameters.MOMENTUM)
-    planes: dict[GridPlace, plane.TrialPoints] = {}
+    planes: dict[GridPlace, tuning.TrialPoints] = {}
     built: dict[GridPlace, BuiltPanel] = {}
     for position, (one, *_) in panels.items():
         workload = _workload(paper, one)
@@ -249,14 +249,14 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
             continue
         strict = _rule(workload, one).strict
         (own, *_) = trials.of_commits(commits, one.target, strict=strict).values()
-        points = plane.place_trials(own.rows_in_k, across, up, _budget(one, commits[0]))
+        points = tuning.place_trials(own.rows_in_k, across, up, _budget(one, commits[0]))
         if len(points.x):
             planes[position] = points
         else:
             built[position] = BuiltPanel(None, ["no trial has both a learning rate and a momentum"])
-    limits = plane.limits(list(planes.values()), across, up) if planes else []
+    limits = tuning.plane_limits(list(planes.values()), across, up) if planes else []
     return built | {
-        position: BuiltPanel(plane.panel(panels[position][0].title, points, across, up, limits, contours=True))
+        position: BuiltPanel(tuning.plane_panel(panels[position][0].title, points, across, up, limits, contours=True))
         for position, points in planes.items()
     }
 
@@ -318,7 +318,7 @@ def _symbols(panels: PanelLines, built: Mapping[GridPlace, BuiltPanel]) -> list[
     lines = [one for panel in built.values() for one in panel.lines]
     draws = {one.draws for one in _flatten(panels)}
     if definitions.TRIALS in draws:
-        return plane.symbols(contours=True)
+        return tuning.plane_symbols(contours=True)
     if definitions.METAPARAMETERS in draws:
         return tuning.symbols(rates=True, critical=any(one.selected.verdict == "identified" for one in lines))
     if definitions.STEPS in draws:

@@ -1,4 +1,10 @@
-"""Pairs: the curves of a store, each fitted as it was selected and, where repeats report, as it was confirmed."""
+"""Pairs: the curves of a store, each fitted as it was selected and, where repeats report, as it was confirmed.
+
+By k, they tell how the critical batch size moves with the number of trials that every point is the best of. A minimum
+falls as the search grows, and more where fewer trials reach the target. The first k trials of each study are a search
+of k of their own, so that studies whose losing trials were not cut short tell of every k up to their number; pruned
+ones tell of that number alone.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,6 +22,7 @@ from analysis.fitting.curves import Curve, Points, TrialFilter
 from analysis.fitting.fits import PointsFit
 from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
+from results.bad_input import BadInput
 from results.durable import Folder, located
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
@@ -30,6 +37,7 @@ MOVED = {
     "octaves": "from the one to the other, in factors of two",
     "inside": "whether the confirmed one is in the 90 % interval of the selected one",
 }
+FEWEST_TRIALS = 8  # trials; fewer are hardly a search
 
 
 class CurveFits(NamedTuple):
@@ -189,3 +197,76 @@ def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
 def critical_batch_size(points_fit: PointsFit) -> float:
     """The critical batch size, examples; NaN unless it is identified."""
     return points_fit.fit.critical_batch_size if points_fit.fit and points_fit.verdict == "identified" else float("nan")
+
+
+class AtK(NamedTuple):
+    """The fit of a curve whose points are the best of k trials each."""
+
+    one: CurveFits
+    k: int
+    selected: PointsFit
+
+
+def trial_numbers(one: CurveFits) -> list[int]:
+    """Powers of two that a curve tells of, from ``FEWEST`` on, and how many trials it has."""
+    count = one.selected.points.trials or 0
+    if one.curve.pruned or count < FEWEST_TRIALS:
+        return [count] if count else []
+    powers = [2**i for i in range(FEWEST_TRIALS.bit_length() - 1, count.bit_length()) if 2**i < count]
+    return [*powers, count]
+
+
+def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = ()) -> list[AtK]:
+    """Every curve by k, sorted by k within a curve.
+
+    Args:
+      curves: curves.
+      ks: numbers of trials; those at which a curve cannot be fitted are left out. Empty: those of ``numbers``.
+    """
+    return [
+        AtK(one, k, one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k)))
+        for one in curves
+        for k in sorted(set(ks or trial_numbers(one)))
+        if _tells_of(one, k)
+    ]
+
+
+def rows_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> tuple[pd.DataFrame, list[PointsFit]]:
+    """Names of curves and numbers of trials, a row for every k of each curve, with the fits.
+
+    Raises:
+      BadInput: no curve tells of any number of trials that is asked for.
+    """
+    refits = refit_by_k(curves, ks)
+    if not refits:
+        available = sorted({k for one in curves for k in trial_numbers(one)})
+        wanted, there_are = (", ".join(map(str, each)) for each in (ks, available))
+        raise BadInput(f"no curve can be fitted at the best of {wanted} trials; available: {there_are or 'none'}")
+    return naming([(at.one.curve, SELECTED, at.k) for at in refits]), [at.selected for at in refits]
+
+
+def notes_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> list[str]:
+    """A note that names the requested numbers of trials that no curve has."""
+    missing = [k for k in sorted(set(ks)) if not any(_tells_of(one, k) for one in curves)]
+    return [f"no curve can be fitted at the best of {', '.join(map(str, missing))} trials"] if missing else []
+
+
+def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
+    """Critical batch sizes in words: a row for every curve, a column for every k."""
+    groups = comparable_groups([at.one for at in refits], "optimizer", "targets", "pruning")
+    apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
+    names = naming([(at.one.curve, SELECTED, at.k) for at in refits])
+    names["words"] = [fits.critical_in_words(at.selected) for at in refits]
+    names["of"] = [apart[at.one.curve.key] for at in refits]
+    keys = ["dataset", "model", "optimizer", "target_value", *(["of"] if names["of"].any() else [])]
+    return names.pivot_table(index=keys, columns="best_of", values="words", aggfunc=", ".join, sort=False)
+
+
+def first_trials(curve: Curve, k: int) -> Curve:
+    """The curve of the first k trials of each study, of those that count."""
+    return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
+
+
+def _tells_of(one: CurveFits, k: int) -> bool:
+    count = one.selected.points.trials or 0
+    return k == count or (k < count and not one.curve.pruned)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import presentations, text, workload_studies
-from analysis.fitting import outcomes, samples
+from analysis.fitting import samples
 from analysis.fitting.samples import Sample
 from analysis.trials import steps, trials
 from analysis.trials.edges import Edge
@@ -147,7 +147,7 @@ def of_workload(
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
     sized = [(commit.study.batch_size, commit.name) for commit in workload.commits if commit.study.batch_size]
     by_rule = [(trials_of_study[name], trials_by_rule(trials_of_study[name], rule, kept)) for _, name in sorted(sized)]
-    whole = outcomes.collect(trials_of_study.values()) if kept is None and not rule.strict else None
+    whole = samples.collect(trials_of_study.values()) if kept is None and not rule.strict else None
     return Curve(
         workload=workload,
         target=target,

@@ -33,7 +33,7 @@ from IPython.display import Markdown
 
 from analysis import releases
 from analysis.figures import learning_curves
-from analysis.plotting import gallery
+from analysis.plotting import picture
 from analysis.trials import steps
 from results import store
 from results.checks import verify
@@ -171,7 +171,7 @@ print(json.dumps(dict(commit.plan), indent=1)[:1400])
 
 # %%
 (target, *_) = study.targets
-gallery.show(learning_curves.draw_study(commit, target))
+picture.show(learning_curves.draw_study(commit, target))
 
 # %% [markdown]
 # Orange lines are the same best trial, run again with other seeds. It was chosen because it was quick *and lucky*;

@@ -30,7 +30,7 @@ from IPython.display import Markdown
 from analysis import releases
 from analysis.figures import batch_figures, best_of_figures
 from analysis.fitting import assumptions, coverage, curve_fits, fits, noisy_quadratic, regimes, simulation
-from analysis.plotting import gallery
+from analysis.plotting import picture
 from analysis.trials import medians, trials
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None)
@@ -57,7 +57,7 @@ print(f"{len(fitted)} curves")
 
 # %%
 (one, *_) = [each for each in fitted if (each.curve.dataset, each.curve.optimizer) == ("digits", "momentum")]
-gallery.show(batch_figures.steps_to_target([one]))
+picture.show(batch_figures.steps_to_target([one]))
 
 # %% [markdown]
 # What the picture is drawn from, and how probable each regime is at every batch size. Perfect scaling here means
@@ -167,7 +167,7 @@ known = pd.DataFrame(
 known.round(0).astype(int)
 
 # %%
-gallery.show(batch_figures.steps_to_target([quadratic]))
+picture.show(batch_figures.steps_to_target([quadratic]))
 
 # %% [markdown]
 # Open points far above the measured ones are the winner's curse made visible: the same learning rate with other seeds
@@ -199,7 +199,7 @@ pd.DataFrame(
 # is free of any assumption about how steps are distributed (`analysis/trials/best_of.py`).
 
 # %%
-gallery.show(best_of_figures.draw_searches([quadratic, one], [2, 5, 14]))
+picture.show(best_of_figures.draw_searches([quadratic, one], [2, 5, 14]))
 
 # %% [markdown]
 # Bands are 90 %, each end alone is a 95 % bound. Where a band leaves the picture, that end is open: too few trials
@@ -253,7 +253,7 @@ pd.DataFrame(
 # %%
 bounded = [largest for largest, points_fit in cut.items() if points_fit.verdict == "at_least"] or list(cut)
 chosen = bounded[-1]
-gallery.show(batch_figures.steps_to_target([fewer[chosen]]))
+picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 
 # %% [markdown]
 # ## How often such statements hold

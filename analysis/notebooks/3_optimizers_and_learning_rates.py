@@ -28,8 +28,8 @@ from IPython.display import Markdown
 from analysis import contradictions, releases, workload_studies
 from analysis.figures import batch_figures, best_of_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import by_k, curve_fits, fits, growth, luck
-from analysis.plotting import gallery
+from analysis.fitting import curve_fits, fits, growth, luck
+from analysis.plotting import picture
 from analysis.trials import medians, steps
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
@@ -50,7 +50,7 @@ digits = [one for one in constant if not one.curve.pruned]  # the learning rate 
 # larger batch pays off, and *how low* the curve is, which is what an optimizer needs at all.
 
 # %%
-gallery.show(batch_figures.optimizers(digits))
+picture.show(batch_figures.optimizers(digits))
 
 # %% [markdown]
 # In numbers. `E_min` is the fewest examples that reach the target, where scaling is perfect; `S_min` the fewest
@@ -92,7 +92,7 @@ against["than sgd's"].unstack("model")
 # sizes, too, so that a verdict is sooner one-sided: read *at least* as what it is.
 
 # %%
-gallery.show(batch_figures.optimizers([one for one in fitted if one.curve.dataset == "pydoc"]))
+picture.show(batch_figures.optimizers([one for one in fitted if one.curve.dataset == "pydoc"]))
 
 # %% [markdown]
 # ## With decay and label smoothing
@@ -102,14 +102,14 @@ gallery.show(batch_figures.optimizers([one for one in fitted if one.curve.datase
 # reaches the target at a batch size, the curve has no point there, and with too few points nothing is identified.
 
 # %%
-gallery.show(batch_figures.optimizers([one for one in written if one.curve.shared["schedule"] != "constant"]))
+picture.show(batch_figures.optimizers([one for one in written if one.curve.shared["schedule"] != "constant"]))
 
 # %% [markdown]
 # Trials by thirds of the label smoothing that was tried:
 
 # %%
 decayed = "dataset=digits,model=fully_connected*,optimizer=adam,schedule=linear"
-gallery.show(registry.draw_kind(STORE, FigureRequest("split", where=(decayed,), by="label_smoothing")))
+picture.show(registry.draw_kind(STORE, FigureRequest("split", where=(decayed,), by="label_smoothing")))
 
 # %% [markdown]
 # ## The best learning rate against batch size
@@ -121,7 +121,7 @@ gallery.show(registry.draw_kind(STORE, FigureRequest("split", where=(decayed,), 
 
 # %%
 conditions = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" for name in ("sgd", "momentum", "adam")]
-gallery.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tuple(conditions))))
+picture.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tuple(conditions))))
 
 # %% [markdown]
 # Does it grow linearly? The power of the batch size by which the rate grows: 1 is the linear rule, 0.5 that of the
@@ -162,7 +162,7 @@ pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every
 # pulled down.
 
 # %%
-gallery.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(conditions[1],))))
+picture.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(conditions[1],))))
 
 # %% [markdown]
 # The share of trials that reached the target says the same in a number, for all optimizers:
@@ -258,13 +258,13 @@ Markdown(
 # stand at their own k alone. Blue is selected, with 90 % intervals; orange is confirmed.
 
 # %%
-gallery.show(best_of_figures.knees(fitted))
+picture.show(best_of_figures.knees(fitted))
 
 # %% [markdown]
 # In numbers, as `python -m analysis fit --best-of 8,16,32,64,1024` prints them:
 
 # %%
-by_number = by_k.table(by_k.refit(fitted, [8, 16, 32, 64, 1024]))
+by_number = curve_fits.table_by_k(curve_fits.refit_by_k(fitted, [8, 16, 32, 64, 1024]))
 by_number.fillna("")
 
 # %% [markdown]
@@ -275,7 +275,7 @@ by_number.fillna("")
 
 # %%
 (momentum, *_) = [one for one in digits if one.curve.optimizer == "momentum" and not one.curve.pruned]
-gallery.show(summaries.summary([momentum]))
+picture.show(summaries.summary([momentum]))
 
 # %% [markdown]
 # ## What this does not show

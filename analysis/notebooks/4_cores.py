@@ -29,9 +29,9 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import releases
-from analysis.cores import core_counts, epochs, factorizations, scaling
+from analysis.cores import core_counts, factorizations, scaling
 from analysis.figures import recall_figures, scaling_figures
-from analysis.plotting import gallery
+from analysis.plotting import picture
 from results.papers import published_points
 
 pd.set_option("display.precision", 4, "display.max_colwidth", None, "display.max_rows", 200)
@@ -48,12 +48,12 @@ STORE = releases.release()
 
 # %%
 measured = factorizations.load(STORE)
-table = epochs.table(measured).assign(links=[one.study.dataset_options.get("links") for one in measured])
+table = factorizations.table(measured).assign(links=[one.study.dataset_options.get("links") for one in measured])
 named = table.set_index(["links", "dim", "solver", "table_dtype", "solver_dtype", "cores"])
 named.filter(["seconds_per_epoch", "recall_20", "recall_50", "complete", "infeasible"])
 
 # %%
-print(*(epochs.notes(measured) or ["nothing more has to be known of these"]), sep="\n")
+print(*(factorizations.notes(measured) or ["nothing more has to be known of these"]), sep="\n")
 
 # %% [markdown]
 # ## Two cores: a gain, and no law
@@ -63,7 +63,7 @@ print(*(epochs.notes(measured) or ["nothing more has to be known of these"]), se
 # shape of the question, not for comparison.
 
 # %%
-gallery.show(scaling_figures.epochs_against_cores(measured))
+picture.show(scaling_figures.epochs_against_cores(measured))
 
 # %%
 core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measured)]
@@ -77,7 +77,7 @@ print(core_counts.as_text([several]))
 # it was measured. Two numbers do not tell these apart.
 
 # %%
-gallery.show(scaling_figures.speedup(measured))
+picture.show(scaling_figures.speedup(measured))
 
 # %% [markdown]
 # Why does the verdict refuse to say what more cores would bring? An epoch has time that every core spends (*serial*),
@@ -131,7 +131,7 @@ Markdown(
 
 # %%
 ways = table.groupby("data")["study"].transform("size")
-gallery.show(recall_figures.recall([one for one, count in zip(measured, ways, strict=True) if count > 2]))
+picture.show(recall_figures.recall([one for one, count in zip(measured, ways, strict=True) if count > 2]))
 
 # %% [markdown]
 # Sharding must not change what is learnt. By number of cores, from the same seed, metaparameters and initial tables;
@@ -153,7 +153,7 @@ pd.DataFrame(
 # curves end at one height, the solver does not matter for what is learnt, and only the seconds do.
 
 # %%
-gallery.show(recall_figures.solvers(measured))
+picture.show(recall_figures.solvers(measured))
 
 # %% [markdown]
 # ## Number formats
@@ -163,11 +163,11 @@ gallery.show(recall_figures.solvers(measured))
 # one and of a weak one. A line that ends in a cross *diverged*: a table or the objective was not a number any more.
 
 # %%
-gallery.show(recall_figures.precision(measured))
+picture.show(recall_figures.precision(measured))
 
 # %%
 ways = [one for one in measured if one.study.dim == 128 and one.study.solver == "cholesky"]
-formats = epochs.table(ways).assign(norm_penalty=[one.trials["norm_penalty"].iloc[0] for one in ways])
+formats = factorizations.table(ways).assign(norm_penalty=[one.trials["norm_penalty"].iloc[0] for one in ways])
 formats = formats.set_index(["norm_penalty", "table_dtype", "solver_dtype"]).sort_index()
 formats.filter(["recall_20", "objective", "seconds_per_epoch", "bytes_per_core", "complete", "infeasible"])
 
@@ -178,7 +178,7 @@ formats.filter(["recall_20", "objective", "seconds_per_epoch", "bytes_per_core",
 # penalty λ. A search over both, each trial a point, the Recall@20 that chooses the best of them as colour:
 
 # %%
-gallery.show(recall_figures.tuning(measured))
+picture.show(recall_figures.tuning(measured))
 
 # %%
 (tuned, *_) = [one for one in measured if len(one.trials) > 1]

@@ -35,7 +35,7 @@ from IPython.display import Markdown
 from analysis import contradictions, releases, workload_studies
 from analysis.figures import batch_figures, definitions, shallue2018
 from analysis.fitting import curve_fits, fits
-from analysis.plotting import gallery
+from analysis.plotting import picture
 from results import store
 from results.papers import published_points
 
@@ -118,7 +118,7 @@ refused.assign(reason=[reference[i].selected.reason for i in refused.index]).set
 # critical batch sizes are of another kind than those of the notebooks before.
 
 # %%
-gallery.show(batch_figures.steps_to_target([reference[i] for i in fittable.index]))
+picture.show(batch_figures.steps_to_target([reference[i] for i in fittable.index]))
 
 # %% [markdown]
 # ## The archive of Shallue et al.
@@ -169,16 +169,16 @@ pd.DataFrame(
 
 # %%
 studies = shallue2018.name_workloads(workload_studies.of_store(folder))
-gallery.show(shallue2018.figure(studies, 1))
+picture.show(shallue2018.figure(studies, 1))
 
 # %% [markdown]
 # ### Figures 4 and 8: optimizers, and effective learning rates
 
 # %%
-gallery.show(shallue2018.figure(studies, 4))
+picture.show(shallue2018.figure(studies, 4))
 
 # %%
-gallery.show(shallue2018.figure(studies, 8))
+picture.show(shallue2018.figure(studies, 8))
 
 # %% [markdown]
 # All of them, and what each shows:

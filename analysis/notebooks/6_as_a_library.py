@@ -24,7 +24,7 @@ import tempfile
 import sweeps
 from analysis.figures import batch_figures
 from analysis.fitting import curve_fits
-from analysis.plotting import gallery
+from analysis.plotting import picture
 from analysis.trials import steps
 
 FOLDER = tempfile.TemporaryDirectory()
@@ -90,4 +90,4 @@ curve_fits.table(STORE)[["optimizer", "critical_batch_size", "verdict", "reason"
 # A figure is drawn from the same fits.
 
 # %%
-gallery.show(batch_figures.steps_to_target(curve_fits.of_store(STORE)))
+picture.show(batch_figures.steps_to_target(curve_fits.of_store(STORE)))

@@ -22,10 +22,9 @@
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import releases
+from analysis import measured_layouts, releases
 from analysis.figures import layout_figures
-from analysis.layouts import measured
-from analysis.plotting import gallery
+from analysis.plotting import picture
 from results.papers import published_layouts
 from results.plans.layout import AHEAD, EMULATED
 
@@ -38,11 +37,11 @@ STORE = releases.release()
 # A row for every mesh and layout, of eight emulated devices first. One that cannot be is a result, too: here is why.
 
 # %%
-layouts = measured.load(STORE)
+layouts = measured_layouts.load(STORE)
 emulated = [one for one in layouts if one.study.engine == EMULATED]
-table = measured.table(emulated)
+table = measured_layouts.table(emulated)
 refused = table["refusal"].notna()
-print(*measured.notes(emulated), sep="\n")
+print(*measured_layouts.notes(emulated), sep="\n")
 table[refused].groupby("refusal")["explanation"].agg(["size", "first"])
 
 # %% [markdown]
@@ -82,10 +81,10 @@ shown.sort_values(["redundancy", "MB sent"])
 # the layout that exchanges nothing is the fastest and holds the most.
 
 # %%
-gallery.show(layout_figures.cost(emulated))
+picture.show(layout_figures.cost(emulated))
 
 # %%
-gallery.show(layout_figures.pareto(emulated))
+picture.show(layout_figures.pareto(emulated))
 
 # %% [markdown]
 # ## Predicted and measured
@@ -94,7 +93,7 @@ gallery.show(layout_figures.pareto(emulated))
 # differ by is noise, and a prediction is at fault only beyond it.
 
 # %%
-gallery.show(layout_figures.predicted(layouts))
+picture.show(layout_figures.predicted(layouts))
 
 # %% [markdown]
 # ## Compiled for TPUs that are not there
@@ -103,7 +102,7 @@ gallery.show(layout_figures.predicted(layouts))
 # would hold and send, and what does not fit.
 
 # %%
-ahead = measured.table([one for one in layouts if one.study.engine_name == AHEAD])
+ahead = measured_layouts.table([one for one in layouts if one.study.engine_name == AHEAD])
 shown = ahead.assign(**{"GB held": ahead["peak_bytes"] / 1e9, "MB sent": ahead["wire_bytes"] / 1e6})
 shown.set_index(["model", "mesh"])[["layout", "GB held", "MB sent", "redundancy", "refusal"]]
 
@@ -118,7 +117,7 @@ published = published_layouts.layouts()
 published.loc[published["doubt"].notna(), ["source", "model", "hardware", "chips", "doubt"]]
 
 # %%
-gallery.show(layout_figures.published([]))
+picture.show(layout_figures.published([]))
 
 # %%
 published.drop_duplicates("source")[["source", "citation", "url", "terms"]].set_index("source")

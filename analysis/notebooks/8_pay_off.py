@@ -26,7 +26,7 @@ from analysis.cores import core_counts, factorizations
 from analysis.figures import payoff_figures
 from analysis.fitting import curve_fits
 from analysis.payoff import answers
-from analysis.plotting import gallery
+from analysis.plotting import picture
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
 STORE = releases.release()
@@ -63,7 +63,7 @@ pd.DataFrame({"B over B*": batch / critical, "gain of the next doubling": gain})
 # %%
 fitted = [one for one in curve_fits.of_store(STORE) if one.curve.model.startswith("simple_cnn")]
 chosen = [one for one in fitted if one.curve.optimizer in ("sgd", "adam")]
-gallery.show(payoff_figures.of_curves(chosen))
+picture.show(payoff_figures.of_curves(chosen))
 
 # %%
 found = answers.answers(answers.of_curves(chosen))
@@ -76,7 +76,7 @@ answers.table(found)[columns]
 
 # %%
 measured = factorizations.load(STORE)
-gallery.show(payoff_figures.of_factorizations(measured))
+picture.show(payoff_figures.of_factorizations(measured))
 
 # %%
 cores = answers.answers(answers.of_core_curves(core_counts.curves(measured)))

@@ -15,10 +15,9 @@ from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, curves, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
-from analysis.payoff import step_curves, step_times, time_to_target
-from analysis.payoff.step_curves import NOTHING, LastDoubling
+from analysis.payoff import step_times, time_to_target
 from analysis.payoff.step_times import MEASURED, NAMES, PREDICTED, SAYS, StepTimes
-from analysis.payoff.time_to_target import PayOff
+from analysis.payoff.time_to_target import NOTHING, LastDoubling, PayOff
 from analysis.trials import steps
 from results import command_line, store
 from results.bad_input import BadInput, check_choice
@@ -250,7 +249,7 @@ def _answer(
     one: Subject, kind: str, gain: float, measured: Sequence[StepTimes], predicted: Sequence[StepTimes]
 ) -> Answer:
     fit = one.steps.fit if isinstance(one.steps, PointsFit) else None
-    batch = step_curves.last_batch_size(fit, gain) if fit else NOTHING
+    batch = time_to_target.last_batch_size(fit, gain) if fit else NOTHING
     notes = list(one.notes)
     if isinstance(one.steps, PointsFit) and one.verdict != "identified":
         notes = [one.steps.reason]  # which begins with what tells the curve apart
@@ -277,7 +276,7 @@ def _answer(
 
 def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
     """Why an end is not stated that the curve itself would allow: numbers [k], rising, do not go far enough."""
-    ends = ((step_curves.LOWER, "smallest", numbers[0]), (step_curves.UPPER, "largest", numbers[-1]))
+    ends = ((time_to_target.LOWER, "smallest", numbers[0]), (time_to_target.UPPER, "largest", numbers[-1]))
     return [
         f"{what}: the interval of the last doubling reaches the {which} that there is, {end:,.10g}"
         for stating, which, end in ends
@@ -303,7 +302,7 @@ def _pay_off(one: Subject, times: StepTimes, gain: float) -> PayOff | None:
     inside = times.within(fit.batch_size[0], fit.batch_size[-1])
     if not len(inside.devices):
         return None
-    return time_to_target.pay_off(inside, step_curves.of_fit(fit), gain, fit.verdict)
+    return time_to_target.pay_off(inside, time_to_target.step_curves(fit), gain, fit.verdict)
 
 
 def table(found: Sequence[Answer]) -> pd.DataFrame:

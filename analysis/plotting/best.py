@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from analysis.plotting import draw, ticks
 from analysis.plotting.grid import Panel
 from analysis.text import as_quality
-from analysis.trials.budgets import BestErrors
+from analysis.trials.trials import BestErrors
 
 SHADE, HATCH = "#BBBBBB", "////"
 LOGARITHMIC = 4.0  # a panel that spans a larger factor than this has a logarithmic scale

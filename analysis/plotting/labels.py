@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from analysis import text
-from analysis.cores import epochs
+from analysis.cores import factorizations
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting.picture import Skipped
 
@@ -25,7 +25,7 @@ def names(one: MeasuredFactorization, *, with_solver: bool = True) -> tuple[str,
 def solver(one: MeasuredFactorization) -> str:
     """The solver with its steps, such as ``rotated_cg (2 steps)``."""
     name, steps = one.study.solver, one.study.cg_steps
-    return f"{name} ({steps} step{'s' * (steps > 1)})" if name in epochs.CONJUGATE else name
+    return f"{name} ({steps} step{'s' * (steps > 1)})" if name in factorizations.CONJUGATE else name
 
 
 def formats(one: MeasuredFactorization) -> str:
@@ -84,7 +84,7 @@ def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> li
 
 def skip_emulated(what: str, studies: Sequence[MeasuredFactorization]) -> Skipped:
     """A line about a picture that leaves out studies of emulated cores."""
-    emulated = text.first_few(list(map(epochs.emulated_label, studies)))
+    emulated = text.first_few(list(map(factorizations.emulated_label, studies)))
     return Skipped(
         f"{what} on emulated cores", f"times of more cores than there are say nothing about speed: {emulated}"
     )

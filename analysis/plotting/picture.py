@@ -1,12 +1,13 @@
-"""A picture: a figure with axes under two lines of title, and how it becomes files."""
+"""A picture: a figure with axes under two lines of title, how it becomes files, and how a notebook shows it."""
 
 import io
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -30,6 +31,8 @@ SETTINGS: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
+NOTEBOOK_DPI = 150  # of the pixels,
+ACROSS = 100  # and so many of a page to the inch
 
 
 class Picture(NamedTuple):
@@ -142,3 +145,22 @@ def write(path: Path, figure: Figure) -> Path:
         figure.savefig(picture, format="png", dpi=PNG_DPI)
     output.write(path, picture.getvalue(), "DIR")
     return path
+
+
+def show(pictures: Iterable[Picture | Skipped]) -> None:
+    """Shows pictures below the cell of a notebook, and a line about each that could not be drawn.
+
+    Args:
+      pictures: drawn here if they are yielded, in the look they have in files.
+    """
+    from IPython.display import display  # installed wherever there are notebooks, and nowhere else
+
+    with matplotlib.rc_context(SETTINGS):
+        for item in pictures:
+            if isinstance(item, Skipped):
+                print(f"not drawn: {item}")
+                continue
+            png = io.BytesIO()
+            item.figure.savefig(png, format="png", dpi=NOTEBOOK_DPI)
+            data = {"image/png": png.getvalue(), "text/plain": " · ".join(item.names)}
+            display(data, raw=True, metadata={"image/png": {"width": round(item.figure.get_figwidth() * ACROSS)}})

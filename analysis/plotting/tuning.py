@@ -1,9 +1,10 @@
-"""Metaparameters of the best trial against batch size, beside rules of thumb."""
+"""Tuning: metaparameters of the best trial against batch size, and all trials in a plane of two of them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -13,11 +14,40 @@ from analysis.fitting.growth import NEARLY, POWERS
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import INK
 from analysis.plotting.grid import Panel
+from analysis.trials import trials
 from analysis.trials.metaparameters import Quantity
 
 DASHES: dict[str, Any] = {"linear rule": (0, (5, 2)), "square-root rule": (0, (1.5, 1.5))}
 CRITICAL: dict[str, Any] = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (0, (8, 2, 1, 2))}
 STYLE = draw.STYLES[0]
+LOOKS: dict[str, dict[str, Any]] = {
+    "infeasible": {"marker": "x", "color": "#D55E00", "markersize": 3.4, "markeredgewidth": 0.9, "zorder": 2},
+    "goal not reached": {
+        "marker": "o",
+        "markerfacecolor": "none",
+        "markeredgecolor": "#8A8A8A",
+        "markersize": 3.4,
+        "markeredgewidth": 0.7,
+        "zorder": 3,
+    },
+    "goal reached": {
+        "marker": "o",
+        "color": "#0072B2",
+        "markersize": 4.2,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.3,
+        "zorder": 4,
+    },
+    "fewest steps": {
+        "marker": "*",
+        "color": "#000000",
+        "markersize": 10,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.7,
+        "zorder": 5,
+    },
+}
+CONTOUR: dict[str, Any] = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)), "zorder": 1}
 
 
 def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
@@ -82,3 +112,108 @@ def shared_quantities(one: CurveFits, quantities: Sequence[Quantity]) -> list[Qu
     """The ``quantities`` that every best trial has."""
     best = list(one.best.values())
     return [q for q in quantities if best and all(np.isfinite(q.values(row.to_frame().T)[0]) for row in best)]
+
+
+class TrialPoints(NamedTuple):
+    """Trials of one study in the plane, and how they ended within a budget of steps.
+
+    Attributes:
+      x, y: float64[n], their place.
+      kind: [n], of ``LOOKS``; one at most is the trial with the fewest steps.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    kind: np.ndarray
+
+
+def place_trials(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: float) -> TrialPoints:
+    """Places the trials that were COMPLETE or INFEASIBLE, or reached the target.
+
+    Args:
+      rows: of ``analysis.trials.trials``.
+      across, up: quantities on the axes; trials that lack either are left out.
+      budget: the most steps.
+    """
+    reached = ((rows["outcome"] == trials.REACHED) & (rows["steps_high"] <= budget)).to_numpy()
+    infeasible = (rows["status"] == "INFEASIBLE").to_numpy()
+    over = infeasible | reached | (rows["status"] == "COMPLETE").to_numpy()
+    kind = np.where(infeasible, "infeasible", np.where(reached, "goal reached", "goal not reached")).astype(object)
+    # One star at most, also where several took equally few steps.
+    candidates = np.flatnonzero(reached & ~infeasible)
+    if len(candidates):
+        kind[candidates[np.argmin(rows["steps_high"].to_numpy()[candidates])]] = "fewest steps"
+    x, y = across.values(rows), up.values(rows)
+    shown = over & np.isfinite(x) & np.isfinite(y)
+    return TrialPoints(x[shown], y[shown], kind[shown])
+
+
+def plane_panel(
+    title: str,
+    points: TrialPoints,
+    across: Quantity,
+    up: Quantity,
+    limits: Sequence[tuple[float, float]],
+    contours: bool,
+) -> Panel:
+    """The trials with contours of the effective learning rate, within ``limits`` of both axes."""
+
+    def onto(ax: Axes) -> None:
+        for axis, quantity, (low, high) in ((ax.xaxis, across, limits[0]), (ax.yaxis, up, limits[1])):
+            getattr(ax, f"set_{axis.axis_name}scale")("log" if quantity.log else "linear")
+            getattr(ax, f"set_{axis.axis_name}lim")(low, high)
+            getattr(ax, f"set_{axis.axis_name}label")(quantity.label)
+            if quantity.log:
+                ticks.in_decades(axis, (low, high))
+        if contours:
+            _plane_contours(ax)
+        for kind, look in LOOKS.items():
+            rows = points.kind == kind
+            ax.plot(points.x[rows], points.y[rows], linestyle="none", **look)
+
+    return Panel(title, onto)
+
+
+def plane_symbols(contours: bool) -> list[Artist]:
+    """The legend of all panels."""
+    contour = [Line2D([], [], label="equal effective learning rate", **CONTOUR)] if contours else []
+    return [*(Line2D([], [], linestyle="none", label=kind, **look) for kind, look in LOOKS.items()), *contour]
+
+
+def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity) -> list[tuple[float, float]]:
+    """Limits of both axes that hold all trials, with room around them."""
+    ends = []
+    for quantity, values in ((across, [one.x for one in several]), (up, [one.y for one in several])):
+        low, high = float(np.min(np.concatenate(values))), float(np.max(np.concatenate(values)))
+        if quantity.log:
+            room = (high / low) ** 0.06 * 1.15
+            ends.append((low / room, high * room))
+        else:
+            room = 0.06 * (high - low) or 0.5
+            ends.append((low - room, high + room))
+    return ends
+
+
+def _plane_contours(ax: Axes) -> None:
+    """Lines x / y = 10^k, each with its number inside the axes where it leaves at the top or on the right."""
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    for power in np.arange(np.ceil(np.log10(left / top)), np.floor(np.log10(right / bottom)) + 1):
+        rate = 10.0**power
+        # Where the line enters and leaves the axes.
+        ends = np.array([max(left, bottom * rate), min(right, top * rate)])
+        ax.plot(ends, ends / rate, **CONTOUR)
+        at_top = ends[1] < right
+        if ends[1] / ends[0] < 1.6:
+            continue  # a corner has no room for a number
+        ax.annotate(
+            f"{rate:g}" if 1e-3 <= rate <= 1e3 else f"10{ticks.raised(power)}",
+            (ends[1], ends[1] / rate),
+            xytext=(-3, -2) if at_top else (-2, -4),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=6.5,
+            color="#777777",
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.4},
+            zorder=1.5,
+        )

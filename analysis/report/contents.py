@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from analysis import measured_layouts as layouts
 from analysis import presentations
 from analysis.cores import factorizations
 from analysis.cores.factorizations import MeasuredFactorization
-from analysis.layouts import measured as layouts
-from analysis.layouts.measured import MeasuredLayout
+from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import labels, picture
 from analysis.report import workload_rows
 from analysis.report.workload_rows import WorkloadRow

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from analysis import text
-from analysis.cores import core_counts, epochs
+from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurveFit
 from analysis.cores.factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
-from analysis.report import charts, marks
-from analysis.report.marks import Mark
+from analysis.report import charts
+from analysis.report.charts import Mark
 
 APART = 5.0  # courses whose seconds differ by this factor are shown on a logarithmic axis
 
@@ -45,7 +45,7 @@ def core_charts(studies: Sequence[MeasuredFactorization]) -> list[CoreChart]:
 
 def notes(studies: Sequence[MeasuredFactorization]) -> list[str]:
     """Notes for a reader of all charts, a sentence each."""
-    words = epochs.notes(studies)
+    words = factorizations.notes(studies)
     if studies and not any(len(curve.members) >= scaling_figures.FEWEST for curve in core_counts.curves(studies)):
         words.append("no factorization was timed on two numbers of real cores, so nothing is said of more of them")
     return [f"{note[0].upper()}{note[1:]}." for note in words]
@@ -61,7 +61,7 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]:
         alike.setdefault((labels.size(curve.representative), device), []).append(core_counts.of_curve(curve))
     for (size, device), core_fits in alike.items():
         names = labels.distinguish([one.curve.representative for one in core_fits], always=2)
-        mark_of = marks.assign_marks(names)
+        mark_of = charts.assign_marks(names)
         points = [row for name, one in zip(names, core_fits, strict=True) for row in _timed(name, one)]
         fits = [row for name, one in zip(names, core_fits, strict=True) for row in _law(name, one)]
         across = ticks.limits([row["x"] for row in points], 0.4, 0.4, least=2)
@@ -153,7 +153,7 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[CoreChart]
 def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence[str], timed: bool) -> CoreChart:
     """The same trial, that which is best in the best of ``group``, in each of them."""
     best = recall_figures.best_of(group)
-    trial, mark_of = recall_figures.trial_of(best), marks.assign_marks(names)
+    trial, mark_of = recall_figures.trial_of(best), charts.assign_marks(names)
     rows: list[dict[str, Any]] = []
     conclusions: list[str] = []
     for one, name in zip(group, names, strict=True):

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from analysis.fitting import assumptions, curve_fits, fits, regimes
 from analysis.fitting.fits import PointsFit
 from analysis.fitting.shapes import Check, CheckOutcome
-from analysis.report import marks, workload_rows
+from analysis.report import workload_rows
+from analysis.report.charts import swatch
 from analysis.report.markup import Cell, Html, chart_name, join, number, row, section, table, tag
 from analysis.report.steps_charts import StepsChart
 from analysis.report.workload_rows import WorkloadRow
@@ -89,7 +90,7 @@ def _panel(i: int, one: StepsChart) -> Html:
     chips = [
         tag(
             "button",
-            marks.swatch(mark),
+            swatch(mark),
             tag("span", goal.series),
             tag("small", workload_rows.critical(goal)),
             type="button",

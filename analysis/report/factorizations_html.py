@@ -6,10 +6,11 @@ from typing import Any
 import pandas as pd
 
 from analysis import text
-from analysis.cores import epochs
+from analysis.cores import factorizations as of_cores
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import labels
-from analysis.report import core_charts, marks
+from analysis.report import core_charts
+from analysis.report.charts import swatch
 from analysis.report.core_charts import CoreChart
 from analysis.report.markup import Cell, Html, chart_name, number, row, section, table, tag
 
@@ -43,7 +44,7 @@ def factorizations(
     group_numbers = {one.study.name: group_number for group_number, one in studies}
     panels = [_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
     measured = [one for _, one in studies]
-    values = epochs.table(measured).to_dict("records")
+    values = of_cores.table(measured).to_dict("records")
     rows = [_row(group_number, one, own) for (group_number, one), own in zip(studies, values, strict=True)]
     notes = [tag("p", words, class_="note") for words in core_charts.notes(measured)]
     content = [tag("div", *panels, class_="panels"), *notes, table("Factorizations", FACTORIZATIONS, rows)]
@@ -51,7 +52,7 @@ def factorizations(
 
 
 def _panel(i: int, chart: CoreChart, group_numbers: Mapping[str, int]) -> Html:
-    keys = [tag("span", marks.swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
+    keys = [tag("span", swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
     return tag(
         "article",
         tag("h3", chart.title),
@@ -67,7 +68,7 @@ def _panel(i: int, chart: CoreChart, group_numbers: Mapping[str, int]) -> Html:
 
 
 def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
-    """The row of a factorization with its values in the table of ``analysis.cores.epochs``."""
+    """The row of a factorization with its values in the table of ``analysis.cores.factorizations``."""
 
     def value(name: str) -> float | None:
         return None if pd.isna(values[name]) else float(values[name])

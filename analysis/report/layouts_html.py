@@ -1,12 +1,14 @@
-"""The section on layouts, their charts and their table, as HTML."""
+"""The section on layouts, as HTML: charts of seconds of a step against bytes sent, and their table."""
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from analysis.layouts import measured
-from analysis.layouts.measured import MeasuredLayout
-from analysis.report import marks
-from analysis.report.layout_charts import LayoutChart
+from analysis import measured_layouts
+from analysis.figures import layout_figures
+from analysis.measured_layouts import MeasuredLayout
+from analysis.report import charts
+from analysis.report.charts import Mark, swatch
 from analysis.report.markup import Cell, Html, chart_name, number, row, section, table, tag
 
 TITLE = "Layouts on meshes"
@@ -32,14 +34,62 @@ OF_LAYOUTS = (
 )
 
 
-def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, charts: Sequence[LayoutChart]) -> Html:
+class LayoutChart(NamedTuple):
+    """A chart of layouts.
+
+    Attributes:
+      title: model, batch, devices and engine.
+      goal: which seconds are drawn, measured or predicted.
+      marks: by their name in the legend.
+      chart: the data that page.js draws, ``spec`` and the rows of ``always``.
+      members: the layouts in it.
+    """
+
+    title: str
+    goal: str
+    marks: dict[str, Mark]
+    chart: dict[str, Any]
+    members: Sequence[MeasuredLayout]
+
+
+def layout_charts(layouts: Sequence[MeasuredLayout]) -> list[LayoutChart]:
+    """A chart for each model, engine and number of devices; emulated devices have no seconds but predicted ones."""
+    made = []
+    for title, _, members in layout_figures.groups(layouts):
+        seconds, how = layout_figures.seconds_of(members)
+        rows = [_point(one, float(own), how) for one, own in zip(members, seconds, strict=True) if math.isfinite(own)]
+        if rows:
+            own = charts.assign_marks(name for _, _, name in layout_figures.SPLITS)
+            least = min((row["x"] for row in rows if row["x"] > 0), default=1.0)
+            chart = {"spec": charts.costs(own, f"{how}, ms", least), "always": {"points": rows}}
+            made.append(LayoutChart(title, f"{how} against bytes sent, by redundancy", own, chart, members))
+    return made
+
+
+def _point(one: MeasuredLayout, seconds: float, how: str) -> dict[str, Any]:
+    sent = one.number("wire_bytes") / 1e6
+    lines = [
+        one.study.mesh,
+        one.study.layout or "replicated",
+        f"{how}: {seconds * 1e3:.4g} ms",
+        f"sent: {sent:,.4g} MB",
+        f"redundancy: {one.number('redundancy'):.3g}",
+        f"held at most: {one.number('peak_bytes') / 1e6:,.4g} MB",
+        f"study: {one.study.name}",
+    ]
+    point = {"x": float(f"{sent:.5g}"), "y": float(f"{seconds * 1e3:.5g}")}
+    return point | {"series": layout_figures.split_of(one), "told": "\n".join(lines)}
+
+
+def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, drawn: Sequence[LayoutChart]) -> Html:
     """Charts and the table of layouts; ``charts_before`` are on the page already."""
     if not studies:
         return Html("")
     group_numbers = {one.study.name: group_number for group_number, one in studies}
-    panels = [_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
+    panels = [_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(drawn)]
     notes = [
-        tag("p", f"{note[0].upper()}{note[1:]}.", class_="note") for note in measured.notes([s for _, s in studies])
+        tag("p", f"{note[0].upper()}{note[1:]}.", class_="note")
+        for note in measured_layouts.notes([s for _, s in studies])
     ]
     rows = [_row(group_number, one) for group_number, one in studies]
     content = [tag("div", *panels, class_="panels"), *notes, table("Layouts", LAYOUTS, rows)]
@@ -47,7 +97,7 @@ def layouts(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int, c
 
 
 def _panel(i: int, chart: LayoutChart, group_numbers: Mapping[str, int]) -> Html:
-    keys = [tag("span", marks.swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
+    keys = [tag("span", swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
     name = chart_name(chart.title, chart.goal)
     return tag(
         "article",

@@ -1,4 +1,4 @@
-"""The page: all sections, styles, scripts and data in one file that asks the network for nothing."""
+"""The page: its head and all sections, styles, scripts and data in one file that asks the network for nothing."""
 
 import base64
 import hashlib
@@ -6,25 +6,23 @@ import html
 import importlib.metadata
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from analysis import output
+from analysis import output, presentations
 from analysis.report import (
     charts,
     core_charts,
     curves_html,
     factorizations_html,
-    header_html,
-    layout_charts,
     layouts_html,
     ledger_html,
     payoff_html,
     steps_charts,
 )
-from analysis.report.contents import PageContents, gather
+from analysis.report.contents import FilterGroup, PageContents, gather
 from analysis.report.markup import Html, join, tag
 from results.bad_input import BadInput
 from results.durable import Location, local
@@ -43,6 +41,9 @@ SECTIONS = {
     "licences": "Licences",
 }
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+TITLE = "How far does more parallelism pay off?"
+FILTERS = ("kind", "dataset", "model", "optimizer")
+WORDS = {"kind": "kind of study", "dataset": "data set"}
 
 
 def write(folder: Location, out: str | Path, target: tuple[str, float] | None, report: Callable[[str], None]) -> int:
@@ -71,7 +72,7 @@ def render(contents: PageContents, bundle: str) -> str:
     curves = steps_charts.steps_charts(contents.goals)
     of_payoff = payoff_html.payoff(contents.goals, contents.factorizations)
     of_cores = core_charts.core_charts([one for _, one in contents.factorizations])
-    of_layouts = layout_charts.layout_charts([one for _, one in contents.layouts])
+    of_layouts = layouts_html.layout_charts([one for _, one in contents.layouts])
     before = sum(len(one.charts) for one in curves)
     body = [
         curves_html.curves(curves),
@@ -85,12 +86,12 @@ def render(contents: PageContents, bundle: str) -> str:
     ]
     there = {"factorizations": contents.factorizations, "layouts": contents.layouts, "payoff": of_payoff}
     links = [(name, words) for name, words in SECTIONS.items() if there.get(name, True)]
-    main = tag("main", header_html.no_match(), *body, id="main")
+    main = tag("main", _no_match(), *body, id="main")
     parts = [
-        header_html.header(contents),
-        header_html.noscript(),
-        header_html.navigation(links),
-        header_html.filters(contents.groups),
+        _header(contents),
+        _noscript(),
+        _navigation(links),
+        _filters(contents.groups),
         main,
         _footer(),
     ]
@@ -110,7 +111,7 @@ def render(contents: PageContents, bundle: str) -> str:
     filled = {
         "policy": html.escape(_policy(bundle, script)),
         "version": importlib.metadata.version("scaling-limits"),
-        "title": f"{header_html.TITLE} · scaling-limits",
+        "title": f"{TITLE} · scaling-limits",
         "style": _own("page.css"),
         "body": join(parts),
         "data": embed_json(data),
@@ -158,3 +159,79 @@ def _bundle() -> str:
 
 def _own(name: str) -> str:
     return resources.files("analysis.report").joinpath(name).read_text("utf-8")
+
+
+def _header(contents: PageContents) -> Html:
+    """The title with a summary of all measurements."""
+    trials, measurements = (
+        sum(commit.files[name].rows for commit in contents.commits) for name in ("trials", "measurements")
+    )
+    facts = [
+        (f"{len(contents.commits):,}", "study" if len(contents.commits) == 1 else "studies"),
+        (f"{len(contents.groups):,}", "workloads"),
+        (f"{trials:,}", "trials"),
+        (f"{measurements:,}", "measurements"),
+    ]
+    cards = [tag("div", tag("dt", noun), tag("dd", count)) for count, noun in facts]
+    theme = tag("button", "Dark theme", type="button", id="theme")
+    return tag(
+        "header",
+        tag("div", tag("p", "scaling-limits", class_="brand"), theme, class_="top"),
+        tag("h1", TITLE),
+        tag("p", _circumstances(contents.runs, {group.kind for group in contents.groups}), class_="lede"),
+        tag("dl", *cards, class_="facts"),
+    )
+
+
+def _circumstances(runs: Sequence[dict[str, Any]], kinds: Collection[str]) -> str:
+    """The questions of the page, and when and with what it was measured, in a few sentences."""
+    own = [run for run in runs if run["started_at"]]
+    days = sorted(str(run["started_at"])[:10] for run in own)
+    devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})
+    versions = sorted({str(run["code_version"]) for run in own if run["code_version"]})
+    words = " ".join(row.question for kind, row in presentations.PRESENTATIONS.items() if kind in kinds)
+    if days:
+        when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"
+        where = f" on {', '.join(devices)}" if devices else ""
+        what = f" with scaling-limits {', '.join(versions)}" if versions else ""
+        words += f" Measured {when}{where}{what}."
+    return words
+
+
+def _navigation(sections: Sequence[tuple[str, str]]) -> Html:
+    """Links to the sections."""
+    return tag("nav", *(tag("a", words, href=f"#{name}") for name, words in sections), aria_label="Sections")
+
+
+def _filters(groups: Sequence[FilterGroup]) -> Html:
+    """The form that filters what the page shows."""
+    fields = []
+    for name in FILTERS:
+        values = (
+            ledger_html.kinds(groups)
+            if name == "kind"
+            else [(v, v) for v in sorted({getattr(g, name) for g in groups})]
+        )
+        options = [tag("option", "all", value=""), *(tag("option", words, value=value) for value, words in values)]
+        fields.append(tag("label", tag("span", WORDS.get(name, name)), tag("select", *options, name=name)))
+    search = tag(
+        "input", type="search", name="q", placeholder="muon, at least, …", autocomplete="off", spellcheck="false"
+    )
+    fields.append(tag("label", tag("span", "search"), search))
+    count = tag("output", "", id="count", aria_live="polite")
+    reset = tag("button", "Reset", type="reset")
+    return tag("form", *fields, tag("div", count, reset, class_="outcome"), id="filter", aria_label="Filter")
+
+
+def _no_match() -> Html:
+    """A place for the words of a search that finds nothing, which page.js fills."""
+    return tag("p", id="nothing", hidden="")
+
+
+def _noscript() -> Html:
+    """A note on what is missing without scripts."""
+    words = (
+        "Scripts are off, so the charts, the filters and sorting are missing. All tables are here: workloads with "
+        "critical batch sizes and verdicts, factorizations, ledger, provenance and licences."
+    )
+    return tag("noscript", tag("p", words, class_="noscript"))

@@ -7,7 +7,7 @@ from analysis.cores import core_counts
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.payoff import answers
 from analysis.payoff.answers import GAIN, Answer
-from analysis.payoff.step_curves import LastDoubling
+from analysis.payoff.time_to_target import LastDoubling
 from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 

@@ -12,8 +12,8 @@ from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks, verdicts
-from analysis.report import charts, marks, workload_rows
-from analysis.report.marks import Mark
+from analysis.report import charts, workload_rows
+from analysis.report.charts import Mark
 from analysis.report.workload_rows import WorkloadRow
 
 ACROSS = 41  # points of a fitted curve
@@ -57,7 +57,7 @@ class StepsChart(NamedTuple):
 
 def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
     """The charts of goals, each with the place of its group, that have a target and anything to show."""
-    mark_of = marks.assign_marks(sorted({goal.series for _, goal in goals}))
+    mark_of = charts.assign_marks(sorted({goal.series for _, goal in goals}))
     groups: dict[tuple[object, ...], list[Member]] = {}
     for group_number, goal in goals:
         if goal.fitted:

@@ -15,7 +15,7 @@ from analysis.fitting import curve_fits, fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
-from analysis.trials import budgets, trials
+from analysis.trials import trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
 from results.plans.study import METRICS, Target
@@ -226,7 +226,7 @@ def _precedence(metric: str) -> tuple[int, bool, int]:
 
 def _lowest(best: dict[int, float], commit: Commit, metric: str, trial_ids: Sequence[int]) -> None:
     size = commit.study.batch_size or 0
-    error = float(budgets.best_within(commit, metric, trial_ids, [math.inf]).errors[0])
+    error = float(trials.best_within(commit, metric, trial_ids, [math.inf]).errors[0])
     if math.isfinite(error):
         best[size] = min(error, best.get(size, math.inf))
 

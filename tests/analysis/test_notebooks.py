@@ -1,12 +1,21 @@
-"""The notebooks: prose and calls, and every one of them runs on the data that ship, without a word on stderr."""
+"""The notebooks: prose and calls, each of which runs without a word on stderr; the data and the pictures they show."""
 
 import ast
+import io
 from pathlib import Path
 from typing import Any
 
+import IPython.display
 import jupytext
+import matplotlib
 import nbclient
 import pytest
+from PIL import Image
+
+from analysis import releases
+from analysis.plotting import picture
+from analysis.plotting.picture import Picture, Skipped, axes
+from results.bad_input import BadInput
 
 FOLDER = Path(__file__).parents[2] / "analysis" / "notebooks"
 NAMES = sorted(path.name for path in FOLDER.glob("*.py"))
@@ -84,3 +93,53 @@ def test_it_runs_and_says_nothing_on_stderr(name: str, tmp_path: Path) -> None:
     pictures = [output for output in found if "image/png" in output.get("data", {})]
     assert pictures
     assert not list(tmp_path.iterdir())
+
+
+def test_a_variable_names_another_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(releases.VARIABLE, str(tmp_path))
+    assert releases.release() == tmp_path
+
+
+def test_releases_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(releases.VARIABLE, raising=False)
+    monkeypatch.setattr(releases, "ROOT", tmp_path)
+    for name, find in (("published", releases.release), ("mlperf", releases.mlperf)):
+        with pytest.raises(BadInput, match=f"no release at {tmp_path}/results/{name}"):
+            find()
+        (tmp_path / "results" / name).mkdir(parents=True)
+        assert find() == tmp_path / "results" / name
+
+
+def test_the_points_of_mlperf_are_there() -> None:
+    assert (releases.mlperf() / "manifest.json").is_file()
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """What was handed to the notebook, with what goes beside it."""
+    found: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(IPython.display, "display", lambda data, raw, metadata: found.append((data, metadata)))
+    return found
+
+
+def test_pictures_are_shown_and_what_is_missing_is_named(
+    shown: list[tuple[Any, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure, _ = axes("title", "goal")
+    picture.show([Picture(("digits", "sgd"), figure), Skipped("another", "nothing reached")])
+    ((data, metadata),) = shown
+    assert data["text/plain"] == "digits · sgd"
+    assert Image.open(io.BytesIO(data["image/png"])).size == (960, 690)
+    assert metadata == {"image/png": {"width": 640}}
+    assert capsys.readouterr().out == "not drawn: another: nothing reached\n"
+
+
+def test_what_is_yielded_is_drawn_in_the_look_of_files(shown: list[tuple[Any, Any]]) -> None:
+    def pictures() -> Any:
+        assert matplotlib.rcParams["axes.spines.top"] is False
+        yield Picture(("one",), axes("title", "goal")[0])
+
+    before = matplotlib.rcParams["axes.spines.top"]
+    picture.show(pictures())
+    assert len(shown) == 1
+    assert matplotlib.rcParams["axes.spines.top"] == before

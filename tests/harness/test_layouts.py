@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from analysis.layouts import measured
-from analysis.layouts.measured import MeasuredLayout
+from analysis import measured_layouts
+from analysis.measured_layouts import MeasuredLayout
 from harness import compiled, layouts
 from workloads.layouts.notation import REFUSALS
 from workloads.layouts.shapes import SHAPES
@@ -117,7 +117,7 @@ def ahead(folder: Path, *words: str) -> list[MeasuredLayout]:
     command = [sys.executable, "-m", "sweeps", *words, f"store={folder}", "-m"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
-    found = measured.load(folder)
+    found = measured_layouts.load(folder)
     for one in found:
         assert one.refused or (one.number("unknown_loops"), one.number("wire_bytes") > 0) == (0, True)
         assert not len(one.losses) and one.row.get("step_seconds") is None

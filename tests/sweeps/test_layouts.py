@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from analysis import __main__ as analysis_cli
+from analysis import measured_layouts
 from analysis.figures import layout_figures
-from analysis.layouts import measured
-from analysis.layouts.measured import MeasuredLayout
+from analysis.measured_layouts import MeasuredLayout
 from results import store
 from results.checks import verify
 from results.plans.layout import LayoutStudy
@@ -66,7 +66,7 @@ def of(layouts: list[MeasuredLayout], engine: str) -> list[MeasuredLayout]:
 
 
 def test_every_layout_has_a_row_and_all_that_ran_lose_alike(filled: Path) -> None:
-    layouts = measured.load(filled)
+    layouts = measured_layouts.load(filled)
     emulated = of(layouts, "cpu-emulated")
     assert len(emulated) == 8 and len(of(layouts, "device")) == 3
     refused = {(one.study.mesh, one.study.layout): one.row["refusal"] for one in emulated if one.refused}
@@ -76,13 +76,13 @@ def test_every_layout_has_a_row_and_all_that_ran_lose_alike(filled: Path) -> Non
         ("model:8", "batch:data"): "unknown_mesh_axis",
     }
     assert set(refused.values()) <= REFUSALS.keys()
-    table = measured.table(layouts)
+    table = measured_layouts.table(layouts)
     assert table.loc[table["refusal"].isna(), "same_loss"].all() and not table["same_loss"].isin([False]).any()
     assert table.loc[table["refusal"].notna(), "explanation"].str.contains("has no axis 'data'").all()
 
 
 def test_emulated_devices_have_no_time_and_devices_have_one(filled: Path) -> None:
-    layouts = measured.load(filled)
+    layouts = measured_layouts.load(filled)
     assert all(one.row.get("step_seconds") is None for one in of(layouts, "cpu-emulated"))
     for one in of(layouts, "device"):
         low, middle, high = (one.number(f"step_seconds{end}") for end in ("_low", "", "_high"))
@@ -105,7 +105,7 @@ def test_a_store_with_layouts_verifies_exports_and_says_the_same_from_its_releas
     assert release.export(filled, tmp_path / "release", lambda line: None) == 0
     assert verify.run(tmp_path / "release", lambda progress: None) == 0
     assert capsys.readouterr().out.count("; no faults") == 2
-    here, there = (measured.table(measured.load(place)) for place in (filled, tmp_path / "release"))
+    here, there = (measured_layouts.table(measured_layouts.load(place)) for place in (filled, tmp_path / "release"))
     pd.testing.assert_frame_equal(here, there)
     described = json.loads((tmp_path / "release" / "croissant.json").read_text())
     assert '"redundancy"' in json.dumps(described) and '"refusal"' in json.dumps(described)
@@ -204,7 +204,7 @@ def test_costs_are_predicted_for_the_tpu_that_is_compiled_for() -> None:
 
 
 def test_steps_of_another_shape_precision_or_rematerialization_are_in_pictures_of_their_own(filled: Path) -> None:
-    layouts = of(measured.load(filled), "cpu-emulated")
+    layouts = of(measured_layouts.load(filled), "cpu-emulated")
     usual = next(one for one in layouts if not one.refused)
     others = [
         dataclasses.replace(usual, study=dataclasses.replace(usual.study, **change))
@@ -221,8 +221,8 @@ def test_steps_of_another_shape_precision_or_rematerialization_are_in_pictures_o
     assert {one.study.model_label for one in others} >= {"tiny_8x8_bfloat16", "tiny_8x8_rematerialized"}
     off = usual.losses * (1 + 2e-3)
     rounded = [dataclasses.replace(one, losses=one.losses * (1 + i * 2e-3)) for i, one in enumerate([others[0]] * 2)]
-    assert measured.table(rounded)["same_loss"].all(), "bfloat16 has eight bits"
-    assert not measured.table([usual, dataclasses.replace(usual, losses=off)])["same_loss"].any()
+    assert measured_layouts.table(rounded)["same_loss"].all(), "bfloat16 has eight bits"
+    assert not measured_layouts.table([usual, dataclasses.replace(usual, losses=off)])["same_loss"].any()
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,47 @@
-"""Figures of studies of batch sizes, of the release: nothing that is written leaves the picture."""
+"""Figures of studies of batch sizes: curves, medians best of k, learning curves, and all of a curve on one page."""
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 
-from analysis.figures import batch_figures
+from analysis.figures import batch_figures, best_of_figures, learning_curves, summaries
 from analysis.fitting import curve_fits
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting.picture import SETTINGS, Picture
+from analysis.plotting import draw
+from analysis.plotting.picture import SETTINGS, Picture, Skipped
+from analysis.trials import medians, trials
+from results import store
+from results.plans.study import Target
+from results.rules.confirmation import APART
+
+from ...results import by_hand
+from ..conftest import BATCH_SIZES, ERROR, Ran, plan, publish, sweep
 
 RELEASE = Path(__file__).parents[3] / "results" / "published"
+TRIALS = {
+    0: Ran([(1, 0.9), (2, 0.6), (4, 0.3), (8, 0.05)]),
+    1: Ran([(1, 0.8), (2, 0.7), (4, 0.08)]),
+    2: Ran([(1, 0.5), (2, np.nan)], "INFEASIBLE"),
+    APART + 1: Ran([(1, 0.01)]),
+}
 
 
 @pytest.fixture(scope="module")
-def fitted() -> list[CurveFits]:
+def of_release() -> list[CurveFits]:
     return curve_fits.of_store(RELEASE)
 
 
 @pytest.mark.slow
-def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apart(fitted: list[CurveFits]) -> None:
+def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apart(of_release: list[CurveFits]) -> None:
     with mpl.rc_context(SETTINGS):
-        drawn = [*batch_figures.steps_to_target(fitted), *batch_figures.optimizers(fitted)]
+        drawn = [*batch_figures.steps_to_target(of_release), *batch_figures.optimizers(of_release)]
     pictures = [each for each in drawn if isinstance(each, Picture)]
     assert len(pictures) > 30
     for names, figure in pictures:
@@ -37,9 +56,220 @@ def test_legends_and_titles_lie_within_the_picture_and_critical_batch_sizes_apar
 
 
 @pytest.mark.slow
-def test_bars_from_the_start_of_training_do_not_stretch_the_axes(fitted: list[CurveFits]) -> None:
-    cnn = [one for one in fitted if one.curve.model.startswith("simple_cnn")]
+def test_bars_from_the_start_of_training_do_not_stretch_the_axes(of_release: list[CurveFits]) -> None:
+    cnn = [one for one in of_release if one.curve.model.startswith("simple_cnn")]
     assert any((one.selected.points.low == 0).any() for one in cnn)
     for picture in batch_figures.optimizers(cnn):
         assert isinstance(picture, Picture)
         assert all(ax.get_ylim()[0] > 4 for ax in picture.figure.axes)
+
+
+@pytest.fixture(scope="module")
+def fitted(swept: Path) -> list[CurveFits]:
+    return curve_fits.of_store(swept)
+
+
+def legend(made: Picture | Skipped) -> list[str]:
+    assert isinstance(made, Picture)
+    found = made.figure.axes[0].get_legend()
+    assert found
+    return [text.get_text() for text in found.get_texts()]
+
+
+def test_every_search_with_a_band_has_a_line(fitted: list[CurveFits]) -> None:
+    made = list(best_of_figures.draw_searches(fitted, [2, 5, 6]))
+    assert len(made) == len(fitted) == 3
+    assert legend(made[0]) == [
+        "median best of 2, with its 90 % band",
+        "median best of 5, with its 90 % band",
+        "best of all 24",
+    ], "of 24 trials the best of 6 has a band without a lower end"
+
+
+def test_lines_are_the_medians_of_the_table(fitted: list[CurveFits]) -> None:
+    one = fitted[0]
+    (made,) = best_of_figures.draw_searches([one], [5])
+    assert isinstance(made, Picture)
+    studies: list[Any] = list(trials.of_commits(one.curve.workload.commits, ERROR).values())
+    told = {each.study.batch_size: medians.summarize(each, 24, 5).median for each in studies}
+    (line,) = [each for each in made.figure.axes[0].get_lines() if str(each.get_label()).startswith("median")]
+    assert np.allclose(line.get_xdata(), BATCH_SIZES)
+    middles = np.array([(told[size].low + told[size].high) / 2 for size in BATCH_SIZES])
+    assert np.isinf(middles[0]), "half of such searches miss the target at batch size 1: the line begins later"
+    assert np.allclose(line.get_ydata(), np.where(np.isinf(middles), np.nan, middles), equal_nan=True)
+
+
+def test_pruned_curves_are_named(folder: Path) -> None:
+    sweep(folder, trials=6, pruning="exact")
+    made = list(best_of_figures.draw_searches(curve_fits.of_store(folder), [2]))
+    assert [type(each) for each in made] == [Skipped] * 3
+    assert "pruning=off" in str(made[0])
+
+
+def drawn(folder: Path, trials: dict[int, Ran] = TRIALS, target: Target = ERROR) -> Picture | Skipped:
+    publish(folder, plan(trials=3, confirm=1), trials)
+    (commit,) = store.catalogue(folder)
+    (made,) = learning_curves.draw_study(commit, target)
+    return made
+
+
+def axes_of(made: Picture | Skipped) -> Axes:
+    assert isinstance(made, Picture)
+    return made.figure.axes[0]
+
+
+def lines(ax: Axes, color: str) -> list[Any]:
+    return [line for line in ax.get_lines() if line.get_color() == color and line.get_linestyle() == "-"]
+
+
+def test_the_best_so_far_is_of_the_search_alone() -> None:
+    rows = pd.DataFrame({"step": [1, 2, 4, 1, 2, 4], "error": [0.9, 0.6, 0.7, 0.8, np.nan, 0.5]})
+    assert learning_curves.best_so_far(rows, "error").to_dict("list") == {"step": [1, 2, 4], "error": [0.8, 0.6, 0.5]}
+
+
+def test_every_trial_is_a_line_and_repeats_are_another_colour(folder: Path) -> None:
+    ax = axes_of(drawn(folder))
+    (best,) = lines(ax, learning_curves.BEST)
+    assert np.allclose(best.get_xdata(), [1, 2, 4, 8])
+    assert np.allclose(best.get_ydata(), [0.5, 0.5, 0.08, 0.05])
+    assert len(lines(ax, learning_curves.TRIAL["color"])) == 3
+    (repeat,) = lines(ax, learning_curves.AGAIN)
+    assert np.allclose(repeat.get_ydata(), [0.01])
+
+
+def test_the_strip_is_the_interval_of_the_answer(folder: Path) -> None:
+    made = drawn(folder)
+    legend = axes_of(made).get_legend()
+    assert legend
+    named = [text.get_text() for text in legend.get_texts()]
+    assert "trial 1 was first: (2, 4]" in named
+    assert "diverged soon after (1)" in named
+    (strip,) = axes_of(made).patches
+    assert np.allclose(strip.get_extents().transformed(axes_of(made).transData.inverted()).intervalx, [2, 4])
+    (cross,) = [line for line in axes_of(made).get_lines() if line.get_marker() == "x"]
+    assert np.allclose(cross.get_xydata(), [[1, 0.5]])
+
+
+def test_a_target_that_nobody_reached_has_no_strip(folder: Path) -> None:
+    ax = axes_of(drawn(folder, target=Target("test_error", 0.001)))
+    assert not ax.patches
+    assert np.allclose([line.get_ydata()[0] for line in ax.get_lines() if line.get_color() == draw.INK], 0.001)
+
+
+def test_what_was_not_measured_is_named(folder: Path) -> None:
+    made = drawn(folder, target=Target("test_loss", 1.0))
+    assert isinstance(made, Skipped)
+    assert "did not measure test_loss" in str(made)
+
+
+def test_a_study_without_a_number_is_named(folder: Path) -> None:
+    made = drawn(folder, {0: Ran([(1, np.nan)], "INFEASIBLE")})
+    assert isinstance(made, Skipped)
+    assert "no trial measured anything" in str(made)
+
+
+def test_curves_that_begin_at_step_0(folder: Path) -> None:
+    study = by_hand.study()
+    by_hand.publish(folder, study, {1: by_hand.Ran("COMPLETE", [(0, 0.9), (4, 0.5), (16, 0.1)])})
+    (commit,) = store.catalogue(folder)
+    (made,) = learning_curves.draw_study(commit, Target(by_hand.METRIC, 0.5))
+    ax = axes_of(made)
+    assert ax.get_xlim() == (4 / 1.25, 16 * 1.25)
+    (made,) = learning_curves.draw_study(commit, Target(by_hand.METRIC, 0.95))
+    legend = axes_of(made).get_legend()
+    assert legend
+    assert "trial 1 was first: [0, 0]" in [text.get_text() for text in legend.get_texts()]
+    axes_of(made).figure.canvas.draw()
+
+
+def pages(folder: Path) -> list[Picture | Skipped]:
+    return list(summaries.summary(curve_fits.of_store(folder)))
+
+
+def panels(made: Picture | Skipped) -> dict[str, Axes]:
+    assert isinstance(made, Picture)
+    return {ax.get_title(loc="left"): ax for ax in made.figure.axes}
+
+
+def words(made: Picture | Skipped) -> str:
+    assert isinstance(made, Picture)
+    return "\n".join(text.get_text() for text in made.figure.texts)
+
+
+@pytest.fixture
+def confirmed(folder: Path) -> Path:
+    """A store of a curve whose best trials take twice as long when they are run again, and never at batch size 2."""
+    for i, batch_size in enumerate(BATCH_SIZES):
+        best = max(8, 512 // batch_size)
+        search = {0: Ran([(best - 1, 0.5), (best, 0.05)]), 1: Ran([(best, 0.5), (3 * best, 0.05)])}
+        again = Ran([(2 * best - 1, 0.5), (2 * best, 0.05)]) if i != 1 else Ran([(2 * best, 0.5), (4096, 0.5)])
+        diverged = {2: Ran([(2, np.nan)], "INFEASIBLE")}
+        publish(folder, plan(trials=4, batch_size=batch_size, confirm=1), search | diverged | {APART: again})
+    return folder
+
+
+def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confirmed: Path) -> None:
+    (page,) = pages(confirmed)
+    assert isinstance(page, Picture)
+    assert page.names == ("digits", "fully_connected_64", "sgd", "test_error", "0.1")
+    found = panels(page)
+    assert list(found) == [
+        *("", "share of trials that reached (90 %)", "how 55 planned trials ended"),
+        "confirmed over selected steps",
+    ]
+    share = found["share of trials that reached (90 %)"].lines[0].get_ydata()
+    assert np.allclose(share, 2 / 3)
+    legend = found["how 55 planned trials ended"].get_legend()
+    assert legend and [text.get_text() for text in legend.get_texts()] == ["complete", "infeasible", "missing"]
+    tops = {round(bar.get_y() + bar.get_height()) for bar in found["how 55 planned trials ended"].patches}
+    assert max(tops) == 5, "two complete and one repeat, one infeasible, one missing"
+    again = found["confirmed over selected steps"]
+    ratios = [float(line.get_ydata()[0]) for line in again.lines if line.get_marker() == "s"]
+    assert len(ratios) == len(BATCH_SIZES) - 1
+    assert 2 < min(ratios) <= max(ratios) < 2.1, "(2 n - 1, 2 n] over (n - 1, n]"
+    assert [line.get_marker() for line in again.lines].count("^") == 1
+    labels = [text.get_text() for text in found[""].get_legend().get_texts()]
+    assert labels[:3] == [
+        *("selected, and fit", "confirmed: median, range, and fit", "confirmed: median never reached")
+    ]
+    assert words(page).count("verdict: ") == words(page).count("assumed: ") == 2
+    assert "best of 3 trials · not pruned" in words(page)
+
+
+def test_a_pruned_curve_says_what_it_does_not_know(folder: Path) -> None:
+    sweep(folder, trials=6, pruning="exact")
+    made = pages(folder)
+    assert len(made) == 3
+    for page in made:
+        found = panels(page)
+        (unknown,) = found["share of trials that reached"].texts
+        assert "pruned" in unknown.get_text()
+        (unconfirmed,) = found["confirmed over selected steps"].texts
+        assert "confirm=6" in unconfirmed.get_text()
+        labels = [text.get_text() for text in found[""].get_legend().get_texts()]
+        assert labels[0] == "measured, and fit" and not [label for label in labels if "confirmed" in label]
+
+
+def test_nothing_is_drawn_of_nothing(folder: Path) -> None:
+    publish(folder, plan(trials=1), {0: Ran([(4096, 0.5)])})
+    (skipped,) = pages(folder)
+    assert isinstance(skipped, Skipped)
+    assert "no trial reached the target" in skipped.why
+
+
+def test_words_beside_the_curve_make_room_for_themselves(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = curve_fits.of_store(swept)[0]
+    (page,) = summaries.summary([one])
+    long = one._replace(selected=one.selected._replace(reason="a reason that goes on and on; " * 40))
+    (longer,) = summaries.summary([long])
+    assert isinstance(page, Picture) and isinstance(longer, Picture)
+    assert longer.figure.get_figheight() > page.figure.get_figheight() + 1
+    beside, first = longer.figure.texts[2], longer.figure.axes[1]
+    box = beside.get_window_extent(longer.figure.canvas.get_renderer())  # type: ignore[attr-defined]
+    assert box.y0 > first.get_position().y1 * longer.figure.bbox.height
+
+
+def test_the_command_writes_pages(swept: Path, tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = cli("figures", "--store", swept, "--out", tmp_path, "--name", "summary")
+    assert (code, err) == (0, "")
+    assert sorted(Path(line).suffix for line in out.split()) == [".png"] * 3 + [".svg"] * 3

@@ -1,6 +1,7 @@
-"""Both answers of a curve, and how its knee moves with the number of trials."""
+"""Both answers of a curve, how its knee moves with the number of trials, and how its learning rate grows."""
 
 import io
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,14 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import workload_studies
 from analysis.figures import batch_figures, best_of_figures
-from analysis.fitting import by_k, curve_fits, fits, luck
+from analysis.fitting import curve_fits, fits, growth, luck
+from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting.picture import Picture
+from analysis.trials import metaparameters
+from results.plans.search_space import Range, SearchSpace
 from results.rules.confirmation import APART
 
-from ..conftest import BATCH_SIZES, Ran, plan, publish, sweep
+from ..conftest import BATCH_SIZES, ERROR, Ran, plan, publish, sweep
 
 Cli = Callable[..., tuple[int, str, str]]
+RATE = metaparameters.metaparameter("learning_rate", log=True)
+SPACE = SearchSpace({"learning_rate": Range("LOG", 1e-6, 1e6), "momentum": Range("REVERSE_LOG", 0.0, 0.99)})
 
 
 def again(folder: Path, times: float = 1.0, **changes: object) -> None:
@@ -65,14 +72,14 @@ def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> Non
 def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24)
     found = curve_fits.of_store(folder)
-    assert [by_k.numbers(one) for one in found] == [[8, 16, 24]] * 3
-    told = by_k.refit(found)
+    assert [curve_fits.trial_numbers(one) for one in found] == [[8, 16, 24]] * 3
+    told = curve_fits.refit_by_k(found)
     assert [(at.one.curve.optimizer, at.k) for at in told][:4] == [
         *(("momentum", 8), ("momentum", 16), ("momentum", 24), ("nesterov", 8))
     ]
     assert [at.selected.points.trials for at in told] == [8, 16, 24] * 3
     assert told[2].selected is found[0].selected
-    words = by_k.table(told)
+    words = curve_fits.table_by_k(told)
     assert list(words.columns) == [8, 16, 24] and len(words) == 3
     assert words.iloc[0, 2] == fits.critical_in_words(found[0].selected)
     steps = np.array([at.selected.points.high for at in told[:3] if len(at.selected.points.high) == len(BATCH_SIZES)])
@@ -84,7 +91,7 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
 
 def test_pruned_studies_tell_of_their_own_number_alone(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24, pruning="exact")
-    assert [by_k.numbers(one) for one in curve_fits.of_store(folder)] == [[24]] * 3
+    assert [curve_fits.trial_numbers(one) for one in curve_fits.of_store(folder)] == [[24]] * 3
     _, out, err = cli("fit", "--store", folder, "--best-of", "8,24,9999", "--csv")
     assert err == "note: no curve can be fitted at the best of 8, 9999 trials\n"
     assert pd.read_csv(io.StringIO(out))["best_of"].tolist() == [24] * 3
@@ -119,6 +126,61 @@ def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_r
     assert len(pictures) == len(set(pictures)) == 2
     assert len({made.names for made in batch_figures.steps_to_target(found) if isinstance(made, Picture)}) == 5
     assert {made.names for made in best_of_figures.knees(found) if isinstance(made, Picture)} == set(names)
-    words = by_k.table(by_k.refit(found))
+    words = curve_fits.table_by_k(curve_fits.refit_by_k(found))
     assert len(words) == 4
     assert set(words.index.get_level_values("of")) == {"stop=target", "stop=budget"}
+
+
+def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATCH_SIZES)) -> CurveFits:
+    """A workload whose quickest trials have rates around 0.1 times this power of the batch size; momentum is 0.9."""
+    rng = np.random.default_rng(0)
+    for place, batch_size in enumerate(BATCH_SIZES):
+        best, steps = 0.1 * batch_size**power * math.exp(noise * rng.standard_normal()), max(64, 4096 // batch_size)
+        crossing = 0.05 if place < reached else 0.5
+        ran = {i: Ran([(at - 4, 0.5), (at, crossing)]) for i, at in enumerate((steps, steps + 1, 2 * steps))}
+        drawn = {"learning_rate": [best / 2, best * 2, 1e-6], "momentum": [0.9] * 3}
+        publish(folder, plan(batch_size=batch_size, trials=3, space=SPACE, optimizer="momentum"), ran, drawn=drawn)
+    (workload,) = workload_studies.of_store(folder)
+    return curve_fits.of_workload(workload, ERROR)
+
+
+@pytest.mark.parametrize(("power", "rule"), [(1.0, ["linear rule"]), (0.5, ["square-root rule"]), (0.0, [])])
+def test_the_power_that_was_put_in_is_found(folder: Path, power: float, rule: list[str]) -> None:
+    found = growth.estimate(line(folder, power, noise=0.1), RATE)
+    assert found
+    assert found.low <= power <= found.high
+    assert 0 < found.high - found.low < 0.2
+    assert found.agrees_with == rule
+    assert found.batch_size.tolist() == list(BATCH_SIZES)
+
+
+def test_only_batch_sizes_that_count_and_reached_are_taken(folder: Path) -> None:
+    one = line(folder, 1.0, reached=6)
+    found, few = growth.estimate(one, RATE), growth.estimate(one, RATE, up_to=4)
+    assert found
+    assert found.batch_size.tolist() == list(BATCH_SIZES[:6])
+    assert few is None, "three batch sizes have no slope to speak of"
+
+
+def test_the_table_has_both_rates_of_momentum(folder: Path) -> None:
+    one = line(folder, 0.5, noise=0.01)
+    critical = one.selected.fit and one.selected.fit.critical_batch_size
+    assert critical
+    assert one.selected.verdict == "identified"
+    assert 32 < critical < 128
+    table = growth.table([one])
+    assert list(table) == list(growth.COLUMNS)
+    assert table["rate"].tolist() == ["learning rate"], "momentum was not tuned"
+    with_momentum = [(study, rows.assign(momentum=[0.9, 0.8, 0.9])) for study, rows in one.curve.trials_by_rule]
+    varied = one._replace(curve=one.curve._replace(trials_by_rule=with_momentum))
+    assert growth.table([varied])["rate"].tolist() == ["learning rate", "effective learning rate"]
+    assert table["batch_sizes"].tolist() == [11]
+    below = growth.table([one], up_to_critical=True)["batch_sizes"].tolist()
+    assert below == [sum(size <= critical for size in BATCH_SIZES)]
+
+
+def test_too_little_to_tell_is_empty(folder: Path) -> None:
+    (row,) = growth.table([line(folder, 1.0, reached=2)]).to_dict("records")
+    assert row["batch_sizes"] == 0
+    assert math.isnan(row["power"])
+    assert row["agrees_with"] == ""

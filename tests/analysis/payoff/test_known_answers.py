@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.fitting import fits, regimes
-from analysis.payoff import step_curves, time_to_target
+from analysis.payoff import time_to_target
 from analysis.payoff.step_times import MEASURED, StepTimes
 
 SIZES = 2.0 ** np.arange(13)
@@ -150,7 +150,9 @@ def test_both_uncertainties_are_in_the_bands():
     fit = regimes.fit(SIZES, steps, steps)
 
     def bands(width):
-        return time_to_target.pay_off(times(np.full(len(SIZES), 0.1), width), step_curves.of_fit(fit), 0.2, fit.verdict)
+        return time_to_target.pay_off(
+            times(np.full(len(SIZES), 0.1), width), time_to_target.step_curves(fit), 0.2, fit.verdict
+        )
 
     def octaves(found):
         return np.log2(found.high / found.low)
@@ -176,7 +178,7 @@ def test_statements_hold_as_often_as_they_say():
         steps = true_steps * np.exp(rng.normal(0, 0.1, len(SIZES)))
         fit = regimes.fit(SIZES, steps, steps)
         seconds = true_seconds * np.exp(rng.normal(0, width, len(SIZES)))
-        found = time_to_target.pay_off(times(seconds, 1.645 * width), step_curves.of_fit(fit), 0.2, fit.verdict)
+        found = time_to_target.pay_off(times(seconds, 1.645 * width), time_to_target.step_curves(fit), 0.2, fit.verdict)
         inside.append((found.low <= truth) & (truth <= found.high))
         stated += found.last.verdict != "not_identified"
         held += not (found.last.low > last or found.last.high < last)  # an end that is not stated is never wrong
@@ -202,10 +204,10 @@ def test_a_curve_of_one_side_has_an_answer_of_one_side():
         fit = regimes.fit(SIZES, steps, steps)
         assert fit.verdict == {"low": "at_least", "high": "at_most"}[ends[0]]
         for gain in (0.05, 0.2, 0.5, 0.9):
-            found = [step_curves.last_batch_size(fit, gain)]
+            found = [time_to_target.last_batch_size(fit, gain)]
             same = times(np.full(len(SIZES), 0.1), 0.02)
             for verdict in (fit.verdict, "not_identified"):
-                found.append(time_to_target.pay_off(same, step_curves.of_fit(fit), gain, verdict).last)
+                found.append(time_to_target.pay_off(same, time_to_target.step_curves(fit), gain, verdict).last)
             for one in found:
                 stated = {end for end in ("low", "high") if np.isfinite(getattr(one, end))}
                 assert stated <= set(ends) and np.isnan(one.best)
@@ -217,4 +219,4 @@ def test_where_the_shape_is_refused_nothing_two_sided_is_said():
     noisy = steps * np.exp(np.random.default_rng(0).normal(0, 0.01, len(SIZES)))
     points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(noisy))
     assert points_fit.verdict in ("at_least", "not_identified")
-    assert step_curves.last_batch_size(points_fit.fit, 0.2).verdict in ("at_least", "not_identified")
+    assert time_to_target.last_batch_size(points_fit.fit, 0.2).verdict in ("at_least", "not_identified")

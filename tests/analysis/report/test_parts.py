@@ -10,7 +10,7 @@ from analysis.cores import factorizations
 from analysis.fitting import assumptions
 from analysis.fitting.shapes import Check
 from analysis.plotting import ticks
-from analysis.report import charts, core_charts, curves_html, ledger_html, marks, workload_rows
+from analysis.report import charts, core_charts, curves_html, ledger_html, workload_rows
 from analysis.report.markup import Html, join, number, row, table, tag
 
 
@@ -52,7 +52,7 @@ def test_versions_of_packages_that_are_not_told_are_left_out(packages: str) -> N
 
 
 def test_thirty_series_look_different() -> None:
-    made = marks.assign_marks(f"series {i}" for i in range(30))
+    made = charts.assign_marks(f"series {i}" for i in range(30))
     assert len(set(made.values())) == 30
     assert len({mark.color for mark in list(made.values())[:9]}) == 9
     assert len({mark.shape for mark in list(made.values())[:9]}) == 9
@@ -78,7 +78,7 @@ def test_an_axis_has_room_and_a_flat_curve_looks_flat() -> None:
 
 
 def test_every_layer_of_every_chart_has_named_data() -> None:
-    looks = marks.assign_marks(["a", "b"])
+    looks = charts.assign_marks(["a", "b"])
     made = [
         charts.steps(looks, (1, 8), (1, 8)),
         charts.cores(looks, (1, 8), (1, 8)),

@@ -1,7 +1,8 @@
-"""What analysis imports: nothing that computes on accelerators, and next to nothing to list its figures."""
+"""The commands as a whole: what they import, what can be drawn, and `all`, which is four of them in one go."""
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,12 @@ def loaded(program: str, *arguments: object) -> set[str]:
 
 def test_no_accelerator_stack_is_ever_imported(swept: Path, tmp_path: Path) -> None:
     modules = loaded(EVERYTHING + DRAWN, swept, tmp_path)
-    assert {"analysis.figures.shallue2018", "analysis.figures.steps_figures", "matplotlib.figure", "polars"} <= modules
+    assert {
+        "analysis.figures.shallue2018",
+        "analysis.figures.workload_figures",
+        "matplotlib.figure",
+        "polars",
+    } <= modules
     assert not modules & ACCELERATORS
     assert "matplotlib.pyplot" not in modules  # which looks for a screen
     assert len(list(tmp_path.iterdir())) == 4
@@ -59,3 +65,25 @@ def test_the_list_names_figures_and_kinds(cli: Any) -> None:
     assert names == [*registry.store_figures(), *kinds]
     of_paper = [name for name in names if name.startswith("shallue2018/")]
     assert of_paper == [f"shallue2018/figure{number}" for number in range(1, 12)]
+
+
+def test_all_is_its_commands_one_after_the_other(
+    swept: Path, tmp_path: Path, cli: Callable[..., tuple[int, str, str]]
+) -> None:
+    one, several = tmp_path / "one", tmp_path / "several"
+    code, out, _ = cli("all", "--store", swept, "--out", one)
+    assert code == 0
+    parts = [cli(name, "--store", swept) for name in ("steps", "fit")]
+    parts.append(cli("figures", "--store", swept, "--out", several))
+    assert out.replace(str(one), str(several)) == "".join(text for _, text, _ in parts)
+    pictures = {path.name: path.read_bytes() for path in several.iterdir()}
+    assert pictures
+    assert {path.name: path.read_bytes() for path in one.iterdir()} == pictures
+
+
+def test_all_of_a_store_that_is_empty_is_one_line(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = cli("all", "--store", tmp_path, "--out", tmp_path / "figures")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "figures").exists()

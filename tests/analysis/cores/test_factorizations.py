@@ -6,7 +6,7 @@ import io
 import pandas as pd
 import pytest
 
-from analysis.cores import core_counts, epochs, factorizations
+from analysis.cores import core_counts, factorizations
 from analysis.figures import scaling_figures
 from results import store
 
@@ -33,7 +33,7 @@ def test_csv_is_exact(put, folder, cli):
     assert lines[2].startswith("webgraph_synthetic,16,rotated_cg,float32,2,1.0,0.5,0.25,333.33334,False,cpu,")
     assert "qr-d8-c4" in err and "(4 cores on 2 physical)" in err and len(err.splitlines()) == 1
     table = pd.read_csv(io.StringIO(out))
-    assert list(table) == list(epochs.COLUMNS)
+    assert list(table) == list(factorizations.COLUMNS)
     assert table["trial"].tolist() == [0, 1]
     assert table["cg_steps"].isna().tolist() == [True, False]
     assert table[["epochs", "bytes_per_core", "physical_cores"]].iloc[0].tolist() == [3, 4096, 2]
@@ -66,22 +66,22 @@ def test_the_best_recall_at_the_last_epoch_is_chosen_and_of_equals_the_smallest_
     put({"diverged": (0, 1, 2)}, trials=3, dim=19)
     held = factorizations.load(folder)
     assert [one.chosen for one in held] == [0, 2, 1, None]
-    table = epochs.table(held)
+    table = factorizations.table(held)
     assert table["complete"].tolist() == [3, 3, 2, 0]
     assert table["infeasible"].tolist() == [0, 0, 1, 3]
     assert table["trial"].isna().tolist() == [False, False, False, True]
     assert table["recall_20"].isna().tolist() == [False, False, False, True]
     assert table["device_kind"].tolist() == ["cpu"] * 4
-    (note,) = epochs.notes(held)
+    (note,) = factorizations.notes(held)
     assert note.startswith("every trial that ended diverged") and "-d19-" in note
-    assert "3" in epochs.as_text(table).splitlines()[4]
+    assert "3" in factorizations.as_text(table).splitlines()[4]
 
 
 def test_rows_are_in_order_of_what_they_are_and_of_cores(put, folder):
     for cores in (16, 2, 8):
         for solver in ("qr", "cg"):
             put(cores=cores, solver=solver)
-    table = epochs.table(factorizations.load(folder))
+    table = factorizations.table(factorizations.load(folder))
     assert list(zip(table["solver"], table["cores"], strict=True)) == [
         (solver, cores) for solver in ("cg", "qr") for cores in (2, 8, 16)
     ]
@@ -191,10 +191,10 @@ def test_validation_chooses_and_test_is_reported(put, folder):
     assert (against.chosen_by, along.chosen_by) == ("validation_recall_20", "validation_recall_20")
     assert (against.chosen, along.chosen) == (0, 2)
     assert (against.result("recall_20"), against.result("validation_recall_20")) == (0.25, 0.25)
-    table = epochs.table([against, along])
+    table = factorizations.table([against, along])
     assert table["chosen_by"].tolist() == ["validation", "validation"]
     assert table["recall_20"].tolist() == [0.25, pytest.approx(0.25 * 5 / 3)]
-    assert not [note for note in epochs.notes([against, along]) if "0.1" in note]
+    assert not [note for note in factorizations.notes([against, along]) if "0.1" in note]
 
 
 def test_of_0_1_test_chooses_and_it_is_said(put, folder):
@@ -202,10 +202,10 @@ def test_of_0_1_test_chooses_and_it_is_said(put, folder):
     put({"validation": None}, trials=1, dim=17)
     searched, single = factorizations.load(folder)
     assert (searched.chosen_by, searched.chosen) == ("recall_20", 2)
-    table = epochs.table([searched, single])
+    table = factorizations.table([searched, single])
     assert table["chosen_by"].tolist() == ["test", "test"]
     assert table["validation_recall_20"].isna().all()
-    (note,) = epochs.notes([searched, single])
+    (note,) = factorizations.notes([searched, single])
     assert "chosen by test" in note and searched.study.name in note and single.study.name not in note
 
 

@@ -1,1 +1,0 @@
-"""Layouts of a step on meshes: what each costs, as counted, predicted and measured, and what others published."""
