@@ -10,7 +10,7 @@ from results.plans.batch_study import SCHEDULES, BatchStudy
 from results.plans.kinds import reserved
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
-from results.rules.choice import check_chooses
+from results.rules.answers import check_chooses
 from sweeps import ranges
 from sweeps.configured_study import ConfiguredStudy
 from workloads import registry

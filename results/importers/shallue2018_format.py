@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from results.bad_input import BadInput
@@ -30,7 +31,6 @@ from results.importers.untrusted import (
 from results.plans import kinds
 from results.plans.recorded import Recorded
 from results.plans.search_space import Range, Scale, SearchSpace
-from results.rules.complement import complement
 
 SOURCE = "shallue2018"
 TOP = "batch_science"
@@ -51,6 +51,7 @@ _KINDS = {
     "average_precision": "average_precision_error",
 }
 _METRICS = {f"{s}/{k}": f"{split}_{kind}" for s, split in _SPLITS.items() for k, kind in _KINDS.items()}
+_DECIMALS = 1e12  # more than anybody writes on purpose, and few enough that hardly a binary fraction is one by chance
 _SCALES: dict[Any, Scale] = {
     "": "LINEAR",
     "LINEAR_SCALE": "LINEAR",
@@ -184,3 +185,20 @@ def _range(config: Mapping[str, Any]) -> Range | None:
         return Range(_SCALES[scale], low, high) if kind == "DOUBLE" else None
     except (BadInput, KeyError, TypeError):
         return None
+
+
+def complement(values: np.ndarray) -> np.ndarray:
+    """The decimal complement 1 − q of a quality q in [0, 1]: it keeps comparisons, and gives q again of 1 − q.
+
+    In binary, 1 − 0.9 is not the double nearest to 0.1, so that strict comparisons would come out differently. Values
+    of up to 12 decimals are therefore subtracted as decimals: q > t says the same as 1 − q < 1 − t, for every such t.
+    Any other value is subtracted as it is, which is exact for a float32 written with all the digits of a double.
+
+    Args:
+      values: float64 of any shape.
+
+    Returns:
+      float64 of the same shape; NaN stays NaN.
+    """
+    whole = np.rint(values * _DECIMALS)
+    return np.where(whole / _DECIMALS == values, (_DECIMALS - whole) / _DECIMALS, 1 - values)

@@ -1,10 +1,11 @@
-"""When trials reached a target: the censoring interval their evaluations leave, and the answer of each study."""
+"""When trials reached a target, as far as evaluations tell; what may choose them, and the answer of each study."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from results.bad_input import BadInput
 from results.plans.study import Target
 
 if TYPE_CHECKING:
@@ -88,3 +89,14 @@ def best(trials: "pd.DataFrame") -> Mapping[str, Answer]:
     lowest = trials.groupby("study", observed=True)["steps_low"].min()
     rows = zip(winners["study"], winners["steps_high"], winners["trial"], strict=True)
     return {study: Answer(int(lowest[study]), int(high), int(trial)) for study, high, trial in rows}
+
+
+def check_chooses(metric: str, measured: Collection[str]) -> None:
+    """Raises BadInput for a metric of test, which a target would choose trials by, where validation has the same.
+
+    Args:
+      measured: names of the metrics that the same study measures.
+    """
+    split, _, kind = metric.partition("_")
+    if split == "test" and f"validation_{kind}" in measured:
+        raise BadInput(f"{metric} is only reported and cannot choose trials; use validation_{kind}")

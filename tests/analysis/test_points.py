@@ -20,7 +20,7 @@ from results import durable, store
 from results.checks import verify
 from results.plans.points import POINTS
 from results.plans.study import Target
-from results.reading import release_lists
+from results.reading import documents
 from results.release import release
 
 ROOT = Path(__file__).parents[2]
@@ -135,7 +135,7 @@ def list_anew(folder: Path) -> None:
         for each in folder.iterdir()
         if each.name != "SHA256SUMS"
     }
-    durable.replace(folder / "SHA256SUMS", release_lists.sums(hashes))
+    durable.replace(folder / "SHA256SUMS", documents.sums(hashes))
 
 
 def first(**values: object) -> Callable[[list[dict]], object]:
