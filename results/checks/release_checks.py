@@ -21,7 +21,7 @@ from results.rules.ledger import TrialEnding
 from results.storage import commits, shared
 from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import TABLES, Piece
-from results.storage.entries import Entry, entries
+from results.storage.folders import Entry, entries
 
 LIST_BYTES = 1 << 30  # no list comes near
 DEEPEST = 12  # folders; a release has six

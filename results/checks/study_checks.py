@@ -17,7 +17,7 @@ from results.plans.trial_request import NO_REPEATS, TrialRequest, largest_reques
 from results.rules import ledger
 from results.storage import compaction, parts
 from results.storage.compaction import TABLES
-from results.storage.entries import Entry, entries
+from results.storage.folders import Entry, entries
 from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number, confirm_file, plan_file
 
 LOCK = ".lock"

@@ -18,8 +18,7 @@ from results.durable import Folder
 from results.reading.contents import POINTS_FILE
 from results.rules.ledger import Ledger
 from results.storage import migrations
-from results.storage.entries import Entry, entries
-from results.storage.places import LAUNCHERS, check_not_above
+from results.storage.folders import LAUNCHERS, Entry, check_not_above, entries
 
 Report = Callable[[str], None]
 T = TypeVar("T")

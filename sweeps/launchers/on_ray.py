@@ -19,7 +19,7 @@ from results.bad_input import BadInput, number_of
 from results.command_line import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
-from results.storage.places import LAUNCHERS
+from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
 from sweeps.launchers.launcher import Launch, Tries, failures

@@ -22,7 +22,7 @@ from results.command_line import Terminated, say
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
-from results.storage.places import LAUNCHERS
+from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
 from sweeps.launchers.launcher import Launch, failures
 from sweeps.launchers.local import cost
