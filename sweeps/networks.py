@@ -11,8 +11,7 @@ from results.plans.kinds import reserved
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from results.rules.answers import check_chooses
-from sweeps import ranges
-from sweeps.configured_study import ConfiguredStudy
+from sweeps.configured_study import ConfiguredStudy, ranges
 from workloads import registry
 from workloads.workload import Dataset
 
@@ -53,7 +52,7 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
         optimizer=optimizer["name"],
         schedule=task["schedule"],
         batch_size=config["batch_size"],
-        space=SearchSpace.from_plan(ranges.plan(space)),
+        space=SearchSpace.from_plan(ranges(space)),
         targets=targets,
         budget_steps=_budget_steps(task, dataset, max(config["batch_size"], 1)),
         evaluation_ratio=task["evaluation_ratio"],

@@ -22,10 +22,9 @@ from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
-from sweeps.launchers.launcher import Launch, Tries, failures
+from sweeps.launchers.launcher import Elsewhere, Launch, Tries, cause, failures
 from sweeps.launchers.local import cost, exit_description
-from sweeps.launchers.remote import Elsewhere, cause
-from sweeps.updates import StudyOutcome
+from sweeps.run import StudyOutcome
 
 if TYPE_CHECKING:
     from harness.settings import Settings
