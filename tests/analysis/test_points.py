@@ -33,7 +33,7 @@ def quiet(line: str) -> None:
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stored")
-    shutil.unpack_archive(ROOT / "tests/results/stored/release-0.1.zip", folder)
+    shutil.unpack_archive(ROOT / "tests/results/stored/releases.zip", folder)
     return folder / "release-0.1"
 
 

@@ -47,13 +47,14 @@ def same_values() -> Callable[[Path | UPath, Path | UPath], None]:
 
 @pytest.fixture(scope="session")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Unpacks a store or release of older software, which nobody is to change, by its name in the folder stored."""
+    """Unpacks a store or release of older software, which nobody is to change, by its name in an archive of the folder stored."""
 
     @functools.cache
     def unpack(name: str) -> Path:
         folder = tmp_path_factory.mktemp("stored")
-        with zipfile.ZipFile(Path(__file__).parent / "stored" / f"{name}.zip") as packed:
-            packed.extractall(folder)
+        archive = "releases.zip" if name.startswith("release-") else "schemas.zip"
+        with zipfile.ZipFile(Path(__file__).parent / "stored" / archive) as packed:
+            packed.extractall(folder, [each for each in packed.namelist() if each.startswith(f"{name}/")])
         return folder / name
 
     return unpack
