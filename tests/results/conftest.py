@@ -47,7 +47,7 @@ def same_values() -> Callable[[Path | UPath, Path | UPath], None]:
 
 @pytest.fixture(scope="session")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Unpacks a store or release of older software, which nobody is to change, by its name in an archive of the folder stored."""
+    """Unpacks a store or release of older software, which nobody is to change, by its name in the folder stored."""
 
     @functools.cache
     def unpack(name: str) -> Path:
