@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from results.bad_input import BadInput
@@ -51,7 +50,6 @@ _KINDS = {
     "average_precision": "average_precision_error",
 }
 _METRICS = {f"{s}/{k}": f"{split}_{kind}" for s, split in _SPLITS.items() for k, kind in _KINDS.items()}
-_DECIMALS = 1e12  # more than anybody writes on purpose, and few enough that hardly a binary fraction is one by chance
 _SCALES: dict[Any, Scale] = {
     "": "LINEAR",
     "LINEAR_SCALE": "LINEAR",
@@ -154,7 +152,7 @@ def as_errors(curves: pa.Table) -> pa.Table:
     for i, name in enumerate(curves.column_names):
         if name.endswith("average_precision_error"):
             precision = curves.column(i)
-            error = pa.array(complement(precision.to_numpy()), mask=precision.is_null().to_numpy())
+            error = pa.array(recording.complement(precision.to_numpy()), mask=precision.is_null().to_numpy())
             curves = curves.set_column(i, name, error)
     return curves
 
@@ -185,20 +183,3 @@ def _range(config: Mapping[str, Any]) -> Range | None:
         return Range(_SCALES[scale], low, high) if kind == "DOUBLE" else None
     except (BadInput, KeyError, TypeError):
         return None
-
-
-def complement(values: np.ndarray) -> np.ndarray:
-    """The decimal complement 1 − q of a quality q in [0, 1]: it keeps comparisons, and gives q again of 1 − q.
-
-    In binary, 1 − 0.9 is not the double nearest to 0.1, so that strict comparisons would come out differently. Values
-    of up to 12 decimals are therefore subtracted as decimals: q > t says the same as 1 − q < 1 − t, for every such t.
-    Any other value is subtracted as it is, which is exact for a float32 written with all the digits of a double.
-
-    Args:
-      values: float64 of any shape.
-
-    Returns:
-      float64 of the same shape; NaN stays NaN.
-    """
-    whole = np.rint(values * _DECIMALS)
-    return np.where(whole / _DECIMALS == values, (_DECIMALS - whole) / _DECIMALS, 1 - values)

@@ -21,7 +21,7 @@ from results import progress, store
 from results.bad_input import BadInput
 from results.checks import verify
 from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
-from results.importers.shallue2018_format import complement
+from results.importers.recording import complement
 from results.plans.recorded import Recorded
 from results.plans.search_space import Range
 from results.plans.study import Target
