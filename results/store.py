@@ -46,8 +46,8 @@ from results.storage.commits import (
     to_frame,
 )
 from results.storage.compaction import TABLES
+from results.storage.folders import advice, check_not_above
 from results.storage.parts import confirm_file, plan_file
-from results.storage.places import advice, check_not_above
 
 T = TypeVar("T", bound=Plan)
 

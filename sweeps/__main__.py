@@ -19,7 +19,7 @@ from sweeps import manual
 if TYPE_CHECKING:
     from results.plans.plan import Plan
     from sweeps.planning import Request
-    from sweeps.updates import StudyOutcome
+    from sweeps.run import StudyOutcome
 
 _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 

@@ -1,14 +1,22 @@
-"""Calibration: seconds of steps as a store measured them, beside what is predicted without any measurement."""
+"""Calibration: seconds of steps as a store measured them, beside those predicted without any, and the ratio of both."""
 
+import bisect
 import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from harness import predictions
+from harness import costs, predictions
+from harness.costs import Question
+from harness.predictions import Calibration, Rates, Seconds
+from harness.run import Settings
+from harness.runners import RUNNERS
 from results import command_line
 from results.bad_input import BadInput, number_of
-from sweeps import costs
-from sweeps.costs import Measured
+from results.plans.kinds import of_kind
+from results.plans.plan import Plan
+from results.storage.commits import Commit, read_table
 
 COLUMNS = (
     "device_kind",
@@ -23,6 +31,202 @@ COLUMNS = (
     "predictor",
 )
 _HEADER = ("study", "trial-steps", "measured s a step", "predicted s a step", "measured / predicted", "in range")
+SAMPLED = 24  # studies of a store that a prediction is scaled by, at most; those of the same model come first
+
+
+class Device(NamedTuple):
+    """The kind of device that a prediction is for, as stores call it, and its backend."""
+
+    kind: str
+    backend: str
+
+
+class Known(NamedTuple):
+    """What a store knows of the device: measured over uncalibrated predicted seconds, of steps and of compiling."""
+
+    steps: Calibration | None = None
+    compiling: Calibration | None = None
+    same_model: bool = False
+
+
+def lanes_of(settings: Settings, device: Device, trials: int) -> int:
+    """Trials that share a step: those that are batched, on accelerators."""
+    if device.backend == "cpu" and settings.lane_strategy != "vmap":
+        return 1
+    return settings.lanes or max(1, min(32, trials))
+
+
+def unscaled(device: Device, precision: str) -> Rates | None:
+    """Rates of a device by tables alone, whatever was measured."""
+    return predictions.rates(device.kind, device.backend, precision)
+
+
+def commits(folder: Path) -> list[Commit]:
+    """What a store, or what is to be one, or a release has of studies that were measured here; whose costs are counted.
+
+    Raises:
+      BadInput: it is no store.
+    """
+    from results import store
+
+    if not folder.is_dir():
+        return []
+    found = store.released_commits(folder)
+    return [
+        commit
+        for commit in (store.committed(folder) if found is None else found)
+        if commit.study.source is None and RUNNERS[commit.study.kind].counts is not None
+    ]
+
+
+class Measured(NamedTuple):
+    """A study of a store as measured on a kind of device, and as predicted without any measurement.
+
+    Attributes:
+      device: of the runs.
+      study: its plan.
+      seconds, compiling: measured, of a step of a trial, and of compiling; the latter None where nothing was compiled.
+      predicted, predicted_compiling: likewise, uncalibrated.
+      trial_steps: that were measured.
+    """
+
+    device: Device
+    study: Plan
+    seconds: float
+    compiling: float | None
+    predicted: Seconds
+    predicted_compiling: float
+    trial_steps: int
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted."""
+        return self.seconds / self.predicted.middle
+
+
+class MeasuredRun(NamedTuple):
+    """What the runs of a study took together."""
+
+    commit: Commit
+    device: Device
+    settings: Settings
+    train_seconds: float
+    trial_steps: int
+    calls: float  # for each step
+    compile_seconds: float | None
+
+
+def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line: None) -> list[Measured]:
+    """What a store has measured, beside what tables alone predict of it, whether or not there is a probe.
+
+    Studies that cannot be counted are left out, and those of devices that are in no table.
+    """
+    runs = [run for commit in commits for run in runs_of(commit)]
+    questions = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
+    found = []
+    for run, answer in zip(runs, costs.ask(questions, say=say, refuses=False), strict=True):
+        if answer is None or costs.REFUSED in answer:
+            continue
+        counts = costs.counts_of(answer)
+        rates = unscaled(run.device, counts.precision)
+        if rates is None:
+            continue
+        lanes = lanes_of(run.settings, run.device, run.settings.lanes or 1)
+        call = predictions.around(rates.call_seconds, rates.factor).times(run.calls / lanes)
+        predicted = predictions.seconds(counts.step, rates, lanes).plus(call)
+        found.append(
+            Measured(
+                run.device,
+                run.commit.study,
+                run.train_seconds / run.trial_steps,
+                run.compile_seconds,
+                predicted,
+                predictions.compiling_seconds(counts.equations, rates),
+                run.trial_steps,
+            )
+        )
+    return found
+
+
+def runs_of(commit: Commit) -> list[MeasuredRun]:
+    """The runs of a study, those on one kind of device with one division together; without emulated devices."""
+    if RUNNERS[commit.study.kind].counts is None:
+        return []
+    calls = _calls(commit)
+    together: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in read_table(commit, "studies").to_pylist():
+        if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
+            continue
+        key = row["device_kind"], row["backend"], row["lanes"], row["lane_strategy"], row["shards"], row["microbatches"]
+        together.setdefault(key, []).append(row)
+    found = []
+    for (kind, backend, lanes, strategy, shards, microbatches), rows in together.items():
+        compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
+        settings = Settings(
+            lanes=lanes, lane_strategy=strategy or "auto", shards=shards or None, microbatches=microbatches or None
+        )
+        found.append(
+            MeasuredRun(
+                commit,
+                Device(kind or "unknown", backend or "cpu"),
+                settings if commit.study.batch_size else Settings(),
+                sum(row["train_seconds"] for row in rows),
+                sum(row["trial_steps"] for row in rows),
+                calls,
+                statistics.median(compiled) if compiled else None,
+            )
+        )
+    return found
+
+
+def _calls(commit: Commit) -> float:
+    """Calls of programs for each step of a study: one for each evaluation."""
+    grid = RUNNERS[commit.study.kind].evaluations(commit.study)
+    taken = [steps for steps in read_table(commit, "trials")["steps"].to_pylist() if steps] or [
+        commit.study.budget_steps
+    ]
+    return sum(bisect.bisect_right(grid, steps) for steps in taken) / sum(taken)
+
+
+class StoreRatios:
+    """The runs of a store, by which predictions are scaled."""
+
+    def __init__(self, commits: Sequence[Commit], say: Callable[[str], None]):
+        self._commits = commits
+        self._say = say
+        self._known: dict[tuple[Any, ...], Known] = {}
+
+    def of(self, device: Device, study: Plan) -> Known:
+        """What runs on the same kind of device say of a study: those of its model where there are enough, else all."""
+        key = device, study.kind, study.dataset, study.model_label
+        if key not in self._known:
+            self._known[key] = self._find(device, study)
+        return self._known[key]
+
+    def _find(self, device: Device, study: Plan) -> Known:
+        if not self._commits:
+            return Known()
+        alike = of_kind(self._commits, study.kind)
+        own = [commit for commit in alike if _model(commit.study) == _model(study)]
+        for commits, same in ((own, True), (alike, False)):
+            there = [one for one in measured(_spread(commits, device), self._say) if one.device == device]
+            if len(there) >= (predictions.FEWEST if same else 1):
+                compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
+                return Known(
+                    predictions.calibration([one.ratio for one in there]), predictions.calibration(compiled), same
+                )
+        return Known()
+
+
+def _model(study: Plan) -> tuple[str, str]:
+    return study.dataset, study.model_label
+
+
+def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
+    """Some studies that were measured on a device, evenly spread."""
+    there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
+    apart = math.ceil(len(there) / SAMPLED)
+    return there[::apart] if apart else []
 
 
 def show(store: Path) -> int:
@@ -31,7 +235,7 @@ def show(store: Path) -> int:
     Raises:
       BadInput: it has no runs to compare with.
     """
-    found = sorted(costs.measured(costs.commits(store), command_line.say), key=_order)
+    found = sorted(measured(commits(store), command_line.say), key=_order)
     if not found:
         raise BadInput(f"store={store} has no runs whose time says anything; run a sweep into it first")
     command_line.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))

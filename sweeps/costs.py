@@ -4,54 +4,33 @@ Counting is for a process of its own (``harness.costs``). Predictions for a kind
 are scaled by these. Of measured seconds nothing is put in a column of predicted ones, nor the other way round.
 """
 
-import bisect
-import collections
 import dataclasses
 import functools
 import math
 import os
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from harness import costs, predictions, probes, processors
 from harness.compiled import Collective
 from harness.costs import Counts, Question, Verdict
 from harness.layout_costs import HARDWARE, exchange_seconds
-from harness.predictions import NOTHING, Calibration, Rates, Seconds
-from harness.run import RunProgress, Settings
+from harness.predictions import NOTHING, Rates, Seconds
+from harness.run import Settings
 from harness.runners import RUNNERS
 from results.bad_input import BadInput, number_of
-from results.plans.kinds import of_kind
 from results.plans.plan import Plan
-from results.storage.commits import Commit, read_table
+from sweeps.calibration import Device, Known, StoreRatios, commits, lanes_of, unscaled
 from sweeps.configured_study import ConfiguredStudy
 from sweeps.planning import Request
 from sweeps.readers import READERS
-from sweeps.speeds import LifeTable, Rest
+from sweeps.speeds import Lengths
 
-SAMPLED = 24  # studies of a store that a prediction is scaled by, at most; those of the same model come first
 FEW_EXAMPLES = 1e7  # in all trials of a sweep, of which none takes hours but with the largest networks
 TIMEOUT_SECONDS = 3600.0  # that compiling for a topology may take
 ENDED = "the compiler did not end"
 # Cycles a second of cores, by Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
 CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
-
-
-class Device(NamedTuple):
-    """The kind of device that a prediction is for, as stores call it, and its backend."""
-
-    kind: str
-    backend: str
-
-
-class Known(NamedTuple):
-    """What a store knows of the device: measured over uncalibrated predicted seconds, of steps and of compiling."""
-
-    steps: Calibration | None = None
-    compiling: Calibration | None = None
-    same_model: bool = False
 
 
 class StudyCost(NamedTuple):
@@ -164,8 +143,8 @@ def of_request(
         if not _is_counted(study)
     }
     stored = commits(request.store)
-    steps = _Lengths(stored)
-    known = _Store(stored, say)
+    steps = Lengths(stored)
+    known = StoreRatios(stored, say)
     found: list[StudyCost] = []
     compiling: set[Any] = set()  # programs that were counted already
     for study in request.studies:
@@ -184,7 +163,7 @@ def of_request(
                 known=known,
                 lengths=(expected, evaluations, from_store),
                 compiles=programs not in compiling,
-                lanes=_lanes(request.settings, device, missing[study.name]),
+                lanes=lanes_of(request.settings, device, missing[study.name]),
             )._replace(**({"by": why[study.name]} if study.name in why else {}))
         )
         compiling.add(programs)
@@ -256,13 +235,6 @@ def _asked_settings(settings: Settings) -> Settings:
     return Settings(**{name: getattr(settings, name) for name in names})
 
 
-def _lanes(settings: Settings, device: Device, trials: int) -> int:
-    """Trials that share a step: those that are batched, on accelerators."""
-    if device.backend == "cpu" and settings.lane_strategy != "vmap":
-        return 1
-    return settings.lanes or max(1, min(32, trials))
-
-
 def _cost(
     study: Plan,
     missing: int,
@@ -271,7 +243,7 @@ def _cost(
     *,
     asked: str | None,
     device: Device,
-    known: "_Store",
+    known: StoreRatios,
     lengths: tuple[float, float, bool],
     compiles: bool,
     lanes: int,
@@ -374,222 +346,6 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
 def _rates(device: Device, precision: str, ratios: Known) -> Rates | None:
     """Rates of a device: of tables as a store's runs scale them, if there are any; else of a probe, or of tables."""
     if ratios.steps is not None:
-        tables = _unscaled(device, precision)
+        tables = unscaled(device, precision)
         return None if tables is None else predictions.scaled(tables, ratios.steps)
-    return probes.rates(device.kind, device.backend, precision) or _unscaled(device, precision)
-
-
-def _unscaled(device: Device, precision: str) -> Rates | None:
-    """Rates of a device by tables alone, whatever was measured."""
-    return predictions.rates(device.kind, device.backend, precision)
-
-
-def commits(folder: Path) -> list[Commit]:
-    """What a store, or what is to be one, or a release has of studies that were measured here; whose costs are counted.
-
-    Raises:
-      BadInput: it is no store.
-    """
-    from results import store
-
-    if not folder.is_dir():
-        return []
-    found = store.released_commits(folder)
-    return [
-        commit
-        for commit in (store.committed(folder) if found is None else found)
-        if commit.study.source is None and RUNNERS[commit.study.kind].counts is not None
-    ]
-
-
-class _Lengths:
-    """How many steps and evaluations trials are expected to take, by what those of a store took."""
-
-    def __init__(self, commits: Iterable[Commit]):
-        self._commits = list(commits)
-
-    def of(self, study: Plan) -> tuple[float, float, bool]:
-        """Steps and evaluations of a trial of a study, and whether the store told them."""
-        grid = RUNNERS[study.kind].evaluations(study)
-        life = self._life(_family(study))
-        if life is None:
-            return float(study.budget_steps), float(len(grid)), False
-        import numpy as np
-
-        steps, evaluations = Rest(np.asarray(grid, np.int64).tobytes(), life).after(0)
-        return steps, evaluations, True
-
-    def _life(self, family: tuple[Any, ...]) -> LifeTable | None:
-        return self._tables.get(family)
-
-    @functools.cached_property
-    def _tables(self) -> dict[tuple[Any, ...], LifeTable]:
-        tables: dict[tuple[Any, ...], LifeTable] = {}
-        for commit in self._commits:
-            rows = read_table(commit, "trials")
-            reasons = rows["reason"].to_pylist()
-            ended = collections.Counter(
-                steps
-                for steps, reason in zip(rows["steps"].to_pylist(), reasons, strict=True)
-                if steps and reason in (None, "pruned")
-            )
-            if ended:
-                table = tables.setdefault(_family(commit.study), LifeTable())
-                table.add(commit.study.budget_steps, RunProgress(ended=dict(ended)))
-        return tables
-
-
-def _family(study: Plan) -> tuple[Any, ...]:
-    """What trials have in common whose lengths, as shares of their budgets, are alike."""
-    targets = tuple((target.metric, target.value) for target in study.ends_at)
-    return study.kind, study.dataset, study.model_label, study.optimizer, study.pruning, targets
-
-
-class Measured(NamedTuple):
-    """A study of a store as measured on a kind of device, and as predicted without any measurement.
-
-    Attributes:
-      device: of the runs.
-      study: its plan.
-      seconds, compiling: measured, of a step of a trial, and of compiling; the latter None where nothing was compiled.
-      predicted, predicted_compiling: likewise, uncalibrated.
-      trial_steps: that were measured.
-    """
-
-    device: Device
-    study: Plan
-    seconds: float
-    compiling: float | None
-    predicted: Seconds
-    predicted_compiling: float
-    trial_steps: int
-
-    @property
-    def ratio(self) -> float:
-        """Measured over predicted."""
-        return self.seconds / self.predicted.middle
-
-
-class MeasuredRun(NamedTuple):
-    """What the runs of a study took together."""
-
-    commit: Commit
-    device: Device
-    settings: Settings
-    train_seconds: float
-    trial_steps: int
-    calls: float  # for each step
-    compile_seconds: float | None
-
-
-def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line: None) -> list[Measured]:
-    """What a store has measured, beside what tables alone predict of it, whether or not there is a probe.
-
-    Studies that cannot be counted are left out, and those of devices that are in no table.
-    """
-    runs = [run for commit in commits for run in runs_of(commit)]
-    questions = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
-    found = []
-    for run, answer in zip(runs, costs.ask(questions, say=say, refuses=False), strict=True):
-        if answer is None or costs.REFUSED in answer:
-            continue
-        counts = costs.counts_of(answer)
-        rates = _unscaled(run.device, counts.precision)
-        if rates is None:
-            continue
-        lanes = _lanes(run.settings, run.device, run.settings.lanes or 1)
-        call = predictions.around(rates.call_seconds, rates.factor).times(run.calls / lanes)
-        predicted = predictions.seconds(counts.step, rates, lanes).plus(call)
-        found.append(
-            Measured(
-                run.device,
-                run.commit.study,
-                run.train_seconds / run.trial_steps,
-                run.compile_seconds,
-                predicted,
-                predictions.compiling_seconds(counts.equations, rates),
-                run.trial_steps,
-            )
-        )
-    return found
-
-
-def runs_of(commit: Commit) -> list[MeasuredRun]:
-    """The runs of a study, those on one kind of device with one division together; without emulated devices."""
-    if RUNNERS[commit.study.kind].counts is None:
-        return []
-    calls = _calls(commit)
-    together: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in read_table(commit, "studies").to_pylist():
-        if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
-            continue
-        key = row["device_kind"], row["backend"], row["lanes"], row["lane_strategy"], row["shards"], row["microbatches"]
-        together.setdefault(key, []).append(row)
-    found = []
-    for (kind, backend, lanes, strategy, shards, microbatches), rows in together.items():
-        compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
-        settings = Settings(
-            lanes=lanes, lane_strategy=strategy or "auto", shards=shards or None, microbatches=microbatches or None
-        )
-        found.append(
-            MeasuredRun(
-                commit,
-                Device(kind or "unknown", backend or "cpu"),
-                settings if commit.study.batch_size else Settings(),
-                sum(row["train_seconds"] for row in rows),
-                sum(row["trial_steps"] for row in rows),
-                calls,
-                statistics.median(compiled) if compiled else None,
-            )
-        )
-    return found
-
-
-def _calls(commit: Commit) -> float:
-    """Calls of programs for each step of a study: one for each evaluation."""
-    grid = RUNNERS[commit.study.kind].evaluations(commit.study)
-    taken = [steps for steps in read_table(commit, "trials")["steps"].to_pylist() if steps] or [
-        commit.study.budget_steps
-    ]
-    return sum(bisect.bisect_right(grid, steps) for steps in taken) / sum(taken)
-
-
-class _Store:
-    """The runs of a store, by which predictions are scaled."""
-
-    def __init__(self, commits: Sequence[Commit], say: Callable[[str], None]):
-        self._commits = commits
-        self._say = say
-        self._known: dict[tuple[Any, ...], Known] = {}
-
-    def of(self, device: Device, study: Plan) -> Known:
-        """What runs on the same kind of device say of a study: those of its model where there are enough, else all."""
-        key = device, study.kind, study.dataset, study.model_label
-        if key not in self._known:
-            self._known[key] = self._find(device, study)
-        return self._known[key]
-
-    def _find(self, device: Device, study: Plan) -> Known:
-        if not self._commits:
-            return Known()
-        alike = of_kind(self._commits, study.kind)
-        own = [commit for commit in alike if _model(commit.study) == _model(study)]
-        for commits, same in ((own, True), (alike, False)):
-            there = [one for one in measured(_spread(commits, device), self._say) if one.device == device]
-            if len(there) >= (predictions.FEWEST if same else 1):
-                compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
-                return Known(
-                    predictions.calibration([one.ratio for one in there]), predictions.calibration(compiled), same
-                )
-        return Known()
-
-
-def _model(study: Plan) -> tuple[str, str]:
-    return study.dataset, study.model_label
-
-
-def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
-    """Some studies that were measured on a device, evenly spread."""
-    there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
-    apart = math.ceil(len(there) / SAMPLED)
-    return there[::apart] if apart else []
+    return probes.rates(device.kind, device.backend, precision) or unscaled(device, precision)

@@ -17,7 +17,7 @@ from results.progress import FIRST_SECONDS, SECONDS
 from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
 from sweeps.forecast import Forecast, StudyRun, TimeLeft
-from sweeps.updates import StudyUpdate
+from sweeps.run import StudyUpdate
 
 BAR_SECONDS = 0.25  # between two pictures of the bar
 FORECAST_SECONDS = 1.0  # between forecasts, which take a while in large sweeps

@@ -10,8 +10,7 @@ from harness import hosts, processors
 from results.bad_input import BadInput, check_choice, nearest, number_of
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
-from sweeps import ranges
-from sweeps.configured_study import ABSENT, DATA, DEVICES, ConfiguredStudy
+from sweeps.configured_study import ABSENT, DATA, DEVICES, ConfiguredStudy, ranges
 from workloads import memory, registry
 from workloads.factorization import fused, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
@@ -38,7 +37,7 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[Factorization]:
     if als["kernel"] == "fused" and DEVICES not in absent:
         _check_fused()
     tuned = {name: als[name] for name in ("unobserved_weight", "norm_penalty")}
-    space = SearchSpace.from_plan(ranges.plan(tuned))
+    space = SearchSpace.from_plan(ranges(tuned))
     fixed = all(len(ranged.values) == 1 for ranged in space.values())
     study = Factorization(
         dataset=source.name,

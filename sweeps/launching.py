@@ -12,8 +12,8 @@ from harness.runners import RUNNERS
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
 from sweeps.launchers.launcher import Launch, Launcher
+from sweeps.run import StudyOutcome
 from sweeps.schema import LauncherConfig
-from sweeps.updates import StudyOutcome
 
 
 def _check_local(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:

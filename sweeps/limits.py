@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from results.bad_input import BadInput
-from sweeps.updates import StudyUpdate
+from sweeps.run import StudyUpdate
 
 _HOUR = 3600.0
 

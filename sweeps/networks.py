@@ -10,9 +10,8 @@ from results.plans.batch_study import SCHEDULES, BatchStudy
 from results.plans.kinds import reserved
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
-from results.rules.choice import check_chooses
-from sweeps import ranges
-from sweeps.configured_study import ConfiguredStudy
+from results.rules.answers import check_chooses
+from sweeps.configured_study import ConfiguredStudy, ranges
 from workloads import registry
 from workloads.workload import Dataset
 
@@ -53,7 +52,7 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[BatchStudy]:
         optimizer=optimizer["name"],
         schedule=task["schedule"],
         batch_size=config["batch_size"],
-        space=SearchSpace.from_plan(ranges.plan(space)),
+        space=SearchSpace.from_plan(ranges(space)),
         targets=targets,
         budget_steps=_budget_steps(task, dataset, max(config["batch_size"], 1)),
         evaluation_ratio=task["evaluation_ratio"],

@@ -19,7 +19,7 @@ from sweeps.configured_study import ABSENT, ConfiguredStudy
 from sweeps.launchers.launcher import Launch
 from sweeps.limits import Bounds, Limits
 from sweeps.readers import READERS
-from sweeps.updates import StudyOutcome, StudyUpdate
+from sweeps.run import StudyOutcome, StudyUpdate
 
 # Keys of what is no property of a study.
 OF_RUNS = (

@@ -1,4 +1,4 @@
-"""One study: finds the trials that the store lacks, runs them, and commits them."""
+"""One study: finds the trials that the store lacks, runs them, and commits them; and what is told of it meanwhile."""
 
 import collections
 import datetime
@@ -31,6 +31,22 @@ class RunSummary(NamedTuple):
     infeasible: int
     incomplete: int
     seconds: float
+
+
+class StudyOutcome(NamedTuple):
+    """The outcome of one study: its summary, and if it failed the cause, in one line, and its place in our code."""
+
+    summary: RunSummary
+    failure: str | None = None
+    places: tuple[str, ...] = ()
+
+
+class StudyUpdate(NamedTuple):
+    """An update on a study: its progress, None if it has to wait again; ``outcome`` is set once it has ended."""
+
+    study: Plan
+    progress: RunProgress | None
+    outcome: StudyOutcome | None = None
 
 
 def run_study(

@@ -1,9 +1,10 @@
 """Speeds and lengths of trials, as measured so far: seconds of a step, and how far trials come before they end."""
 
 import collections
+import functools
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from harness.run import RunProgress
 from harness.runners import RUNNERS
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
+from results.storage.commits import Commit, read_table
 
 SHARES = np.geomspace(1e-4, 1.0, 65)  # of a budget: the edges of the life table
 
@@ -155,3 +157,44 @@ class Rest:
         if at == len(self._grid):
             return 0.0, 0.0
         return float(self._steps[at]), float(self._evaluations[at])
+
+
+class Lengths:
+    """How many steps and evaluations trials are expected to take, by what those of a store took."""
+
+    def __init__(self, commits: Iterable[Commit]):
+        self._commits = list(commits)
+
+    def of(self, study: Plan) -> tuple[float, float, bool]:
+        """Steps and evaluations of a trial of a study, and whether the store told them."""
+        grid = RUNNERS[study.kind].evaluations(study)
+        life = self._life(_family(study))
+        if life is None:
+            return float(study.budget_steps), float(len(grid)), False
+        steps, evaluations = Rest(np.asarray(grid, np.int64).tobytes(), life).after(0)
+        return steps, evaluations, True
+
+    def _life(self, family: tuple[Any, ...]) -> LifeTable | None:
+        return self._tables.get(family)
+
+    @functools.cached_property
+    def _tables(self) -> dict[tuple[Any, ...], LifeTable]:
+        tables: dict[tuple[Any, ...], LifeTable] = {}
+        for commit in self._commits:
+            rows = read_table(commit, "trials")
+            reasons = rows["reason"].to_pylist()
+            ended = collections.Counter(
+                steps
+                for steps, reason in zip(rows["steps"].to_pylist(), reasons, strict=True)
+                if steps and reason in (None, "pruned")
+            )
+            if ended:
+                table = tables.setdefault(_family(commit.study), LifeTable())
+                table.add(commit.study.budget_steps, RunProgress(ended=dict(ended)))
+        return tables
+
+
+def _family(study: Plan) -> tuple[Any, ...]:
+    """What trials have in common whose lengths, as shares of their budgets, are alike."""
+    targets = tuple((target.metric, target.value) for target in study.ends_at)
+    return study.kind, study.dataset, study.model_label, study.optimizer, study.pruning, targets

@@ -21,9 +21,10 @@ from results import command_line
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("sweeps.status")
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from results.bad_input import BadInput
 from results.command_line import answer, answer_help
@@ -31,6 +32,9 @@ from results.command_line import answer, answer_help
 if TYPE_CHECKING:
     from results.storage.commits import Commit
     from results.storage.heartbeat import Heartbeat
+
+_MOST = 200  # studies of one slug that are compared, pair by pair
+_SHOWN = 60  # characters of a value
 
 
 @command_line.guarded
@@ -77,8 +81,6 @@ def main(argv: list[str]) -> int:
     whole = [(*row, *runs.get(row[0], nothing)) for row in rows]
     command_line.show((*header, *Activity._fields), whole, lambda: _text(header, rows, runs))
     if not command_line.is_data() and commits is None:
-        from sweeps.neighbours import differences
-
         command_line.report_some(differences(folder, [row[0] for row in rows]), answer)
     return 0
 
@@ -166,3 +168,54 @@ def _row(folder: Path, name: str, beat: "Heartbeat | None") -> tuple:
     elif unfinished and (last := attempts.read(folder / name)[-1:]) and last[0].began is None:
         state = f"queued ({last[0].launcher} {last[0].job})"
     return (name, state, *progress.ledger)
+
+
+def differences(folder: Path, names: Sequence[str]) -> list[str]:
+    """A line for each study that shares its slug with others: which it is nearest to, and how the two differ.
+
+    Args:
+      folder: of the store.
+      names: of its studies.
+    """
+    by_slug: dict[str, list[str]] = {}
+    for name in names:
+        by_slug.setdefault(name.rpartition("-")[0], []).append(name)
+    return [line for own in by_slug.values() if 1 < len(own) <= _MOST for line in _differing(folder, own)]
+
+
+def _differing(folder: Path, names: Sequence[str]) -> Iterator[str]:
+    from results import store
+
+    plans = {name: _fields(planned.plan()) for name in names if (planned := store.stored_plan(folder, name))}
+    told: set[frozenset[str]] = set()
+    for name, own in plans.items():
+        others = [(len(different(own, fields)), other) for other, fields in plans.items() if other != name]
+        nearest = min(others)[1] if others else None
+        if nearest is None or frozenset((name, nearest)) in told:
+            continue
+        told.add(frozenset((name, nearest)))
+        changes = different(plans[nearest], own)
+        words = ", ".join(f"{key} {_brief(before)} → {_brief(now)}" for key, (before, now) in changes.items())
+        yield f"{name} is not {nearest}: {words}"
+
+
+def different(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two plans differ, with the value of each; None where a plan has none."""
+    keys = list(dict.fromkeys(itertools.chain(one, other)))
+    return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
+
+
+def _fields(plan: Any, prefix: str = "") -> dict[str, Any]:
+    """The lone values of a plan, by their keys with dots; lists of lone values are values."""
+    if isinstance(plan, Mapping):
+        items: Any = plan.items()
+    elif isinstance(plan, list) and any(isinstance(each, Mapping | list) for each in plan):
+        items = enumerate(plan)
+    else:
+        return {prefix.removesuffix("."): plan}
+    return {key: value for name, part in items for key, value in _fields(part, f"{prefix}{name}.").items()}
+
+
+def _brief(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -16,7 +16,7 @@ from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
-from results.papers import published_layouts
+from results.papers import published_numbers
 from results.plans.layout import DEVICE
 
 REPEATED = 1.005  # of a redundancy, from which devices repeat each other's work
@@ -131,7 +131,7 @@ def canonical(one: MeasuredLayout) -> tuple[str, ...]:
 
 def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Layouts that others published: utilization against chips, and of those that state it memory against time."""
-    table = published_layouts.layouts()
+    table = published_numbers.layouts()
     goal = "measured model FLOPs utilization against chips; ring: states two that disagree; cross: not compiled"
     figure, ax = axes("Layouts that others published", goal, beside=True)
     _rows(ax, table, table["chips"], table["utilization"] * 100)

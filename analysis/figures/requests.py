@@ -10,8 +10,7 @@ from analysis.workload_studies import WorkloadStudies
 from results.bad_input import BadInput, check_choice
 from results.plans.kinds import KINDS
 from results.plans.study import Target
-from results.rules.answers import MINIMUM, Rule
-from results.rules.choice import check_chooses
+from results.rules.answers import MINIMUM, Rule, check_chooses
 
 PRUNED = "its trials were pruned, so what they would have come to is not known; sweep with pruning=off"
 

@@ -13,7 +13,7 @@ from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
-from results.papers import published_points
+from results.papers import published_numbers
 
 FEWEST = 2  # numbers of cores, for a picture
 WEB = "web"  # data sets called so are web graphs, as those of ALX are
@@ -162,7 +162,7 @@ def _points(
 
 def _published(ax: Axes) -> None:
     """ALX's seconds per epoch, which are of other data and other devices and so on axes of their own."""
-    points = published_points.points(PUBLISHED)
+    points = published_numbers.points(PUBLISHED)
     points = points[points["seconds_per_epoch"].notna() & points["cores"].notna()]
     cores, seconds = points["cores"].to_numpy(float), points["seconds_per_epoch"].to_numpy(float)
     _cores_axes(ax, cores, seconds, "")

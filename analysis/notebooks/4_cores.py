@@ -32,7 +32,7 @@ from analysis import releases
 from analysis.cores import core_counts, factorizations, scaling
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import picture
-from results.papers import published_points
+from results.papers import published_numbers
 
 pd.set_option("display.precision", 4, "display.max_colwidth", None, "display.max_rows", 200)
 STORE = releases.release()
@@ -196,11 +196,11 @@ Markdown(
 # them onto a machine that has room for them; none of the numbers above is of these.
 
 # %%
-variants = published_points.webgraph()
+variants = published_numbers.webgraph()
 variants[["variant", "min_links", "nodes_millions", "edges_billions", "size_gib"]].set_index("variant")
 
 # %%
-published = published_points.points("alx2022")
+published = published_numbers.points("alx2022")
 published[["dataset", "cores", "seconds_per_epoch", "bound", "note"]].set_index("dataset")
 
 # %% [markdown]

@@ -37,7 +37,7 @@ from analysis.figures import batch_figures, definitions, shallue2018
 from analysis.fitting import curve_fits, fits
 from analysis.plotting import picture
 from results import store
-from results.papers import published_points
+from results.papers import published_numbers
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
 SCRATCH = tempfile.TemporaryDirectory()
@@ -50,8 +50,8 @@ SCRATCH = tempfile.TemporaryDirectory()
 # numbers:
 
 # %%
-points = published_points.points("shallue2018")
-published_points.points().drop_duplicates("source").set_index("source")[["citation", "url"]]
+points = published_numbers.points("shallue2018")
+published_numbers.points().drop_duplicates("source").set_index("source")[["citation", "url"]]
 
 # %% [markdown]
 # The fit takes a file of points as well as a store: `python -m analysis fit --points FILE`. Points come without their
@@ -150,7 +150,7 @@ Markdown(
 
 # %%
 ended = pd.DataFrame([one.ledger._asdict() for one in commits]).sum()
-counted = pd.read_csv(published_points.FOLDER / "shallue2018_studies.csv")
+counted = pd.read_csv(published_numbers.FOLDER / "shallue2018_studies.csv")
 kinds = ["complete", "incomplete", "infeasible"]
 pd.DataFrame(
     {

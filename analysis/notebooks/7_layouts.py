@@ -25,7 +25,7 @@ from IPython.display import Markdown
 from analysis import measured_layouts, releases
 from analysis.figures import layout_figures
 from analysis.plotting import picture
-from results.papers import published_layouts
+from results.papers import published_numbers
 from results.plans.layout import AHEAD, EMULATED
 
 pd.set_option("display.precision", 4, "display.max_colwidth", None, "display.max_rows", 200)
@@ -113,7 +113,7 @@ shown.set_index(["model", "mesh"])[["layout", "GB held", "MB sent", "redundancy"
 # kept, and ringed.
 
 # %%
-published = published_layouts.layouts()
+published = published_numbers.layouts()
 published.loc[published["doubt"].notna(), ["source", "model", "hardware", "chips", "doubt"]]
 
 # %%

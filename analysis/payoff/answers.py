@@ -22,7 +22,7 @@ from analysis.trials import steps
 from results import command_line, store
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
-from results.papers import published_points
+from results.papers import published_numbers
 from results.plans.plan import Plan
 
 GAIN = 0.20
@@ -154,7 +154,7 @@ def of_paper(source: str) -> list[Subject]:
     Raises:
       BadInput: there is no such paper, or it has none.
     """
-    every = published_points.points()
+    every = published_numbers.points()
     every = every[every["steps"].notna() & every["batch_size"].notna()]
     check_choice("paper", source, sorted(set(every["source"])))
     points = every[every["source"] == source]

@@ -16,7 +16,7 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.grid import Panel
-from results.papers import published_points
+from results.papers import published_numbers
 
 EACH = "each"  # a line of perfect scaling of its own for every line
 PUBLISHED: dict[str, Any] = {"linestyle": "none", "marker": "D", "markerfacecolor": "none", "markersize": 6.5}
@@ -165,6 +165,6 @@ def published_steps(one: CurveFits) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def _points_of_papers() -> pd.DataFrame:
-    table = published_points.points()
+    table = published_numbers.points()
     rows = table[table["steps"].notna()].astype({"batch_size": float, "steps": float, "target_value": float})
     return rows.reset_index(drop=True)

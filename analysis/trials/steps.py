@@ -15,8 +15,7 @@ from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.study import Target
 from results.reading.overview import Overview, survey
-from results.rules.answers import MINIMUM, Rule
-from results.rules.choice import check_chooses
+from results.rules.answers import MINIMUM, Rule, check_chooses
 from results.rules.descriptions import StudyDescription
 from results.storage.commits import read_table
 

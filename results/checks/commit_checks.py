@@ -25,7 +25,7 @@ from results.rules.ledger import TrialEnding
 from results.storage import envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
-from results.storage.entries import Entry
+from results.storage.folders import Entry
 from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file
 
 IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then

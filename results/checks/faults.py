@@ -16,7 +16,7 @@ from results.plans.trial_request import Repeats
 from results.reading.point_rows import Row
 from results.rules.ledger import Ledger, TrialEnding
 from results.storage.commits import Commit
-from results.storage.entries import Entry
+from results.storage.folders import Entry
 from results.storage.parts import Part
 
 OnBytes = Callable[[int], None]

@@ -1,9 +1,12 @@
-"""Checks of a release: intact lists, every file as listed and no other, tables as planned."""
+"""Checks of a release: intact lists, every file as listed and no other, tables as planned, documents as these give."""
 
-from collections.abc import Iterator, Mapping
+import importlib.metadata
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from results.bad_input import BadInput
 from results.checks import table_checks
@@ -11,13 +14,14 @@ from results.checks.commit_checks import check_commit, check_planned, envelope_f
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
-from results.reading import point_rows, release_lists
-from results.reading.release_lists import SUMS, place
+from results.reading import contents, documents, point_rows
+from results.reading.contents import POINTS_FILE, PointsFile
+from results.reading.documents import SUMS, place
 from results.rules.ledger import TrialEnding
 from results.storage import commits, shared
 from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import TABLES, Piece
-from results.storage.entries import Entry, entries
+from results.storage.folders import Entry, entries
 
 LIST_BYTES = 1 << 30  # no list comes near
 DEEPEST = 12  # folders; a release has six
@@ -56,14 +60,14 @@ def lists(folder: Folder) -> Listed:
         findings.fault(folder / path, "is an unexpected file that no list names")
     if studies is not None:
         try:
-            release_lists.check_lists(folder)
+            documents.check_lists(folder)
         except BadInput as error:
             findings.fault(folder, str(error))
-    study_paths = {MANIFEST} if studies is None else release_lists.places_of_studies(studies)
+    study_paths = {MANIFEST} if studies is None else documents.places_of_studies(studies)
     for path in sorted(hashes.keys() - sizes.keys() - study_paths - {MANIFEST}):
         findings.fault(folder / path, "is listed but missing")
-    documents = {path: hashes[path] for path in sorted(sizes.keys() & hashes.keys() - study_paths)}
-    return Listed(documents, studies or [], sizes, findings)
+    others = {path: hashes[path] for path in sorted(sizes.keys() & hashes.keys() - study_paths)}
+    return Listed(others, studies or [], sizes, findings)
 
 
 def check_file(path: Folder, expected: str, on_bytes: OnBytes) -> Findings:
@@ -176,7 +180,7 @@ def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str
         return None
     lines = [line.partition("  ") for line in data.decode(errors="replace").splitlines()[:-1]]
     hashes = {name: digest for digest, _, name in lines}
-    if release_lists.sums(hashes) != data:
+    if documents.sums(hashes) != data:
         findings.fault(path, TORN)
         return None
     return hashes
@@ -195,3 +199,39 @@ def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list
     except BadInput as error:
         findings.fault(path, str(error))
     return None
+
+
+def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Findings:
+    """Makes the documents again and compares; nothing if another version of this software wrote the release.
+
+    What that version would write nobody knows: of its documents, lists have the hashes.
+
+    Args:
+      folder: of the release, whose files are as they are listed.
+      commits: its studies.
+      hashes: sha256 of its documents, by name.
+    """
+    findings = Findings(folder)
+    try:
+        if documents.software(folder) != importlib.metadata.version("scaling-limits"):
+            return findings
+        differing = list(_differing(folder, commits, hashes))
+        # The manifest has the hashes of all others, and the citation has its: they differ with any.
+        causes = [name for name in differing if name not in (MANIFEST, documents.CITATION)]
+        for name in causes or differing[-1:]:
+            findings.fault(folder / name, "is not what the plans and tables beside it give; export the release again")
+    except Exception as error:  # untrusted files can raise anything in their reader
+        findings.fault(folder, f"has documents that cannot be compared with its tables ({brief(error)})")
+    return findings
+
+
+def _differing(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Iterator[str]:
+    points = None
+    if POINTS_FILE in hashes:
+        with (folder / POINTS_FILE).open("rb") as stream:
+            file = pq.ParquetFile(stream)
+            size, rows = stream.seek(0, os.SEEK_END), file.metadata.num_rows
+            points = PointsFile(file.schema_arrow, hashes[POINTS_FILE], size, rows)
+    for name, content in documents.of_release(contents.of_studies(commits, points)).items():
+        if (folder / name).read_bytes() != content:
+            yield name

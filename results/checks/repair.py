@@ -30,7 +30,7 @@ from results.storage import compaction, envelope, parts
 from results.storage.claims import Claim, claim_bytes
 from results.storage.commits import commit_of, list_study
 from results.storage.compaction import Piece
-from results.storage.entries import entries
+from results.storage.folders import entries
 from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file
 
 MOST_ANEW = 10_000  # files; whoever lacks more of a study has to fetch it again

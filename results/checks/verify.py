@@ -11,15 +11,14 @@ from typing import TypeVar
 
 from results import command_line, durable, progress
 from results.bad_input import BadInput, number_of
-from results.checks import document_checks, point_checks, release_checks, study_checks
+from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.command_line import numbered, quoted
 from results.durable import Folder
 from results.reading.contents import POINTS_FILE
 from results.rules.ledger import Ledger
 from results.storage import migrations
-from results.storage.entries import Entry, entries
-from results.storage.places import LAUNCHERS, check_not_above
+from results.storage.folders import LAUNCHERS, Entry, check_not_above, entries
 
 Report = Callable[[str], None]
 T = TypeVar("T")
@@ -107,7 +106,7 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
     if POINTS_FILE in lists.documents and points not in is_torn:
         everything.append(point_checks.check(points, [row for study in studies for row in study.points]))
     if not lists.around.faults and not is_torn:
-        everything.append(document_checks.check(folder, lists.commits, lists.documents))
+        everything.append(release_checks.check_documents(folder, lists.commits, lists.documents))
     return everything
 
 

@@ -22,8 +22,7 @@ from results import store as stores
 from results.bad_input import BadInput, number_of
 from results.durable import Folder, located_both
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
-from results.importers.algoperf_folders import EXTERNAL, Key, TrialFolder, places
-from results.importers.algoperf_trials import METAPARAMETERS, LoggedTrial
+from results.importers.algoperf_trials import EXTERNAL, METAPARAMETERS, Key, LoggedTrial, TrialFolder, places
 from results.importers.recording import Content
 from results.importers.untrusted import ImportWarnings, Unusable
 from results.plans.recorded import Recorded

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from results import store
 from results.durable import Folder
-from results.importers import batches, shallue2018_format
-from results.importers.batches import Batch, Stored
-from results.importers.partial_study import PartialStudy
+from results.importers import partial_studies, shallue2018_format
+from results.importers.partial_studies import Batch, PartialStudy, Stored
 from results.importers.shallue2018_format import ArchivePath
 from results.importers.tar_stream import ArchiveEntry, Broken
 from results.importers.untrusted import ImportWarnings, Unusable
@@ -269,7 +268,7 @@ def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored
     """Stores a batch once the one before it, which was handed over earlier and so is under way, is stored."""
     if before is not None:
         before.result()
-    return batches.save(folder, batch)
+    return partial_studies.save(folder, batch)
 
 
 def _read(entry: ArchiveEntry, limit: int) -> bytes:

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from results import store as stores
 from results.bad_input import BadInput, number_of
 from results.durable import Folder, located_both
-from results.importers import mlperf_benchmarks, recording, untrusted
+from results.importers import mlperf_records, recording, untrusted
 from results.importers.mlperf_records import ABOUT, ReferencePoint, read
 from results.importers.recording import Content
 from results.importers.untrusted import ImportWarnings
@@ -206,7 +206,7 @@ def _details(
     if record.unit == "epochs" and record.samples:
         rule += "; whether the source drops an epoch's last, smaller batch is not stated: up to a step per epoch"
     return {
-        "benchmark": mlperf_benchmarks.canonical(record.benchmark, record.release),
+        "benchmark": mlperf_records.canonical(record.benchmark, record.release),
         "names": sorted({r.benchmark for r in group}),
         "releases": list(dict.fromkeys(r.release for r in group)),
         "records": [r.place for r in group],

@@ -1,20 +1,150 @@
-"""The records of MLPerf's reference convergence points, as the files of mlcommons/logging hold them."""
+"""Records of MLPerf's reference convergence points, as files of mlcommons/logging hold them, and their benchmarks."""
 
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from results.durable import Folder
-from results.importers import mlperf_benchmarks, untrusted
-from results.importers.mlperf_benchmarks import Benchmark, Unit
+from results.importers import untrusted
 from results.importers.untrusted import ImportWarnings, Unusable
 
+Unit = Literal["epochs", "samples", "tokens", "steps", "unstated"]
+
+RULES = "MLPerf training rules (mlcommons/training_policies), table of epoch reporting"
+HPC_RULES = "MLPerf HPC rules (mlcommons/training_policies); the repository mlcommons/hpc counts epochs"
 ABOUT = ("Creator", "When", "Platform", "Precision")
 MOST_RECORDS = 1000  # in a file
 
 _TO_CONVERGE = re.compile(r"(\w+) to converge", re.IGNORECASE)
 _LONGEST = 2**31 - 1  # steps are int32
+
+
+class Benchmark(NamedTuple):
+    """A benchmark.
+
+    Attributes:
+      dataset, model: names for them; the source has one name for both.
+      unit: of what the source calls "Epochs to converge".
+      unit_source: where that is written.
+      examples: training examples in an epoch; None where the source leaves them open.
+      examples_source: where that is written, or why it is not known.
+      tokens: in an example, where the unit is tokens.
+    """
+
+    dataset: str
+    model: str
+    unit: Unit
+    unit_source: str
+    examples: int | None = None
+    examples_source: str | None = None
+    tokens: int | None = None
+
+
+_COCO = (117_266, "images of COCO 2017 train that are not empty, as the SSD reference counts them")
+_CRITEO = (4_195_197_692, "TOTAL_TRAINING_SAMPLES of the DLRM-DCNv2 reference in mlcommons/training")
+_LISTED = "the benchmark's README in mlcommons/training: the steps it gives are these numbers over the batch size"
+
+BENCHMARKS = {
+    "bert": Benchmark("wikipedia", "bert_large", "samples", RULES),
+    "cosmoflow": Benchmark(
+        "cosmoflow_n_body", "cosmoflow", "epochs", HPC_RULES, 524_288, "n_train of the reference in mlcommons/hpc"
+    ),
+    "deepcam": Benchmark(
+        "cam5_climate", "deepcam", "epochs", HPC_RULES, 121_266, "train_samples in MLPerf's compliance rules"
+    ),
+    "deepseekv3_671b": Benchmark("c4", "deepseek_v3_671b", "samples", RULES),
+    "dlrm": Benchmark("criteo_1tb", "dlrm", "epochs", RULES, *_CRITEO),
+    "dlrm_dcnv2": Benchmark("criteo_1tb_multi_hot", "dlrm_dcnv2", "epochs", RULES, *_CRITEO),
+    "dlrmv4": Benchmark(
+        "yambda_5b",
+        "dlrm_v4_hstu",
+        "samples",
+        "rcp_checker.py in mlcommons/logging counts this benchmark in samples_count",
+        2_290_835_423,
+        "train_samples in MLPerf's compliance rules",
+    ),
+    "flux1": Benchmark("cc12m_subset", "flux1", "samples", RULES),
+    "gpt3": Benchmark("c4", "gpt3_175b", "tokens", RULES, tokens=2048),
+    "gpt_oss_20b": Benchmark("c4", "gpt_oss_20b", "samples", RULES),
+    "llama2_70b_lora": Benchmark("scrolls_govreport", "llama2_70b_lora", "samples", RULES),
+    "llama31_405b": Benchmark("c4", "llama31_405b", "samples", RULES),
+    "llama31_8b": Benchmark("c4", "llama31_8b", "samples", RULES),
+    "maskrcnn": Benchmark("coco_2017", "mask_rcnn", "epochs", RULES, *_COCO),
+    "oc20": Benchmark(
+        "oc20_s2ef_2m", "dimenet_plus_plus", "epochs", HPC_RULES, 2_000_000, "the 2M split the HPC rules name"
+    ),
+    "openfold": Benchmark(
+        "openproteinset",
+        "openfold",
+        "samples",
+        "the numbers are multiples of the batch size times val_every_iters",
+        594_595,
+        "train_samples in MLPerf's compliance rules",
+    ),
+    "qwen35_397b_grpo": Benchmark("swe_tasks", "qwen35_397b", "samples", _LISTED),
+    "resnet": Benchmark(
+        "imagenet", "resnet_50", "epochs", RULES, 1_281_167, "images of ImageNet train in the reference's preprocessing"
+    ),
+    "retinanet": Benchmark(
+        "open_images_mlperf", "retinanet", "epochs", RULES, 1_170_301, "README of the reference in mlcommons/training"
+    ),
+    "rgat": Benchmark(
+        "igbh_full",
+        "rgat",
+        "epochs",
+        RULES,
+        94_605_581,
+        "60 % of 157,675,969 labelled nodes, as the reference in mlcommons/training splits them",
+    ),
+    "rnnt": Benchmark(
+        "librispeech",
+        "rnn_t",
+        "epochs",
+        RULES,
+        None,
+        "depends on the longest utterance trained on, which the rules leave open and no record states",
+    ),
+    "ssd": Benchmark("coco_2017", "ssd_resnet_34", "epochs", RULES, *_COCO),
+    "stable_diffusion": Benchmark("laion_400m_filtered", "stable_diffusion_v2", "samples", RULES),
+    "unet3d": Benchmark("kits19", "unet3d", "epochs", RULES, 168, "train_samples in MLPerf's compliance rules"),
+}
+ALIASES = {"gnn": "rgat", "rnn_t": "rnnt", "sd": "stable_diffusion"}
+
+_FIRST_SSD = re.compile(r"training_1\.[01]\.\d+")
+_LONGEST_UNET3D = 10_000  # epochs; the rules call a longer run one that did not converge
+
+
+def canonical(name: str, release: str) -> str:
+    """The one name of a benchmark that has several, or whose name once meant another."""
+    if name == "ssd" and not _FIRST_SSD.fullmatch(release):
+        return "retinanet"  # the same records are called so from 5.0 on
+    return ALIASES.get(name, name)
+
+
+def benchmark_of(name: str, release: str) -> Benchmark:
+    """The benchmark of a record; an unknown one has neither unit nor examples."""
+    word = re.sub(r"[^A-Za-z0-9_.+-]", "_", canonical(name, release)).lstrip("_.+-")[:80] or "unnamed"
+    unknown = Benchmark(word, word, "unstated", "nothing tells the unit of a benchmark unknown to this software")
+    return BENCHMARKS.get(canonical(name, release), unknown)
+
+
+def unit_of(name: str, release: str, key: str, largest: float) -> tuple[Unit, str]:
+    """The unit of a record's numbers, and where it is written.
+
+    Args:
+      name, release: of the benchmark.
+      key: the record's own word before "to converge".
+      largest: of the numbers.
+    """
+    if key in ("samples", "tokens", "steps"):
+        return key, "the record"  # type: ignore[return-value]
+    known = benchmark_of(name, release)
+    if name == "sd":
+        return "steps", "release 4.0.0 lists the same runs times the batch size, as samples"
+    if known is BENCHMARKS["unet3d"] and largest > _LONGEST_UNET3D:
+        return "samples", f"more than {_LONGEST_UNET3D} epochs is not convergence under MLPerf's training rules"
+    return known.unit, known.unit_source
 
 
 class ReferencePoint(NamedTuple):
@@ -42,7 +172,7 @@ class ReferencePoint(NamedTuple):
 
     @property
     def known(self) -> Benchmark:
-        return mlperf_benchmarks.benchmark(self.benchmark, self.release)
+        return benchmark_of(self.benchmark, self.release)
 
     @property
     def samples(self) -> tuple[Fraction, ...] | None:
@@ -91,7 +221,7 @@ def record(release: str, name: str, fields: object) -> ReferencePoint:
         raise Unusable(f"must say once how far it trained to converge, and says so {len(keys)} times")
     values = _values(fields[keys[0]])
     word = _TO_CONVERGE.fullmatch(keys[0])[1].lower()  # type: ignore[index]
-    unit, source = mlperf_benchmarks.unit(benchmark, release, word, float(max(values)))
+    unit, source = unit_of(benchmark, release, word, float(max(values)))
     texts = {key.lower(): untrusted.text(fields.get(key)) for key in ABOUT}
     about = {key: value for key, value in texts.items() if value and value != "TBD"}
     plain = {key: _plain(value) for key, value in metaparameters.items()}

@@ -1,4 +1,4 @@
-"""Storing studies that others published: each once, whole, and again only if the source holds more of it now.
+"""Storing studies that others published, errors for qualities: once, whole, and again if the source holds more now.
 
 Values that a source has changed since are reported, and taken only on request.
 """
@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from results import store
@@ -20,6 +21,7 @@ from results.storage import commits
 from results.storage.compaction import TABLES, Piece, select_trials
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_DECIMALS = 1e12  # more than anybody writes on purpose, and few enough that hardly a binary fraction is one by chance
 
 
 class Content(NamedTuple):
@@ -59,6 +61,23 @@ class Saved(NamedTuple):
         trial, how = min(self.changed.items())
         further = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
         return f"trial {trial}: {how.told('the store', source)}{further}"
+
+
+def complement(values: np.ndarray) -> np.ndarray:
+    """The decimal complement 1 − q of a quality q in [0, 1]: it keeps comparisons, and gives q again of 1 − q.
+
+    In binary, 1 − 0.9 is not the double nearest to 0.1, so that strict comparisons would come out differently. Values
+    of up to 12 decimals are therefore subtracted as decimals: q > t says the same as 1 − q < 1 − t, for every such t.
+    Any other value is subtracted as it is, which is exact for a float32 written with all the digits of a double.
+
+    Args:
+      values: float64 of any shape.
+
+    Returns:
+      float64 of the same shape; NaN stays NaN.
+    """
+    whole = np.rint(values * _DECIMALS)
+    return np.where(whole / _DECIMALS == values, (_DECIMALS - whole) / _DECIMALS, 1 - values)
 
 
 def may_be_column(name: str) -> bool:

@@ -30,7 +30,6 @@ from results.importers.untrusted import (
 from results.plans import kinds
 from results.plans.recorded import Recorded
 from results.plans.search_space import Range, Scale, SearchSpace
-from results.rules.complement import complement
 
 SOURCE = "shallue2018"
 TOP = "batch_science"
@@ -153,7 +152,7 @@ def as_errors(curves: pa.Table) -> pa.Table:
     for i, name in enumerate(curves.column_names):
         if name.endswith("average_precision_error"):
             precision = curves.column(i)
-            error = pa.array(complement(precision.to_numpy()), mask=precision.is_null().to_numpy())
+            error = pa.array(recording.complement(precision.to_numpy()), mask=precision.is_null().to_numpy())
             curves = curves.set_column(i, name, error)
     return curves
 

@@ -1,12 +1,150 @@
-"""The documents of a release, beside its tables: all of them follow from these and from the plans of the studies."""
+"""Documents of a release, beside its tables: its lists, manifest.json and SHA256SUMS, and what follows from plans."""
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
 
-from results.reading import contents, croissant, dataset_card, licences, release_lists
+from results import durable
+from results.durable import Damaged, Folder
+from results.plans import schema
+from results.reading import contents, croissant, dataset_card, licences
 from results.reading.contents import Contents
-from results.storage.commits import MANIFEST
+from results.storage import commits
+from results.storage.commits import MANIFEST, Commit
+from results.storage.shared import SharedFile
 
+SUMS = "SHA256SUMS"
 CITATION = "CITATION.cff"
+_FOLDERS = ("dataset", "model", "optimizer", "batch_size")  # of releases in which studies have files of their own
+NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what readers of such folders take for null
+_LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
+
+
+def place(commit: Commit, table: str) -> str:
+    """The path of a study's file in a release: one of its own, as in releases up to 0.2, or one that studies share."""
+    if commit.files[table].shared:
+        return commit.files[table].path.name
+    study = commit.study
+    values = zip(_FOLDERS, (study.dataset, study.model_label, study.optimizer, study.batch_size), strict=True)
+    folders = "/".join(f"{name}={NOTHING if value is None else quote(str(value), safe='')}" for name, value in values)
+    return f"{table}/{folders}/{commit.name}{commit.files[table].path.suffix}"
+
+
+def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
+    """manifest.json.
+
+    Args:
+      about: what the release holds; its studies have slices of shared files.
+      documents: sha256 by path of what is neither a file of the studies nor a list; None where that follows from it.
+    """
+    studies = [
+        commits.record_of(commit, schema.SCHEMA_VERSION, {table: place(commit, table) for table in commit.files})
+        for commit in about.commits
+    ]
+    terms = {each.source: each.licence for each in about.sources}
+    return durable.seal(
+        {
+            "documents": dict(sorted(documents.items())),
+            "files": _shared(about.commits),
+            "licences": terms,
+            "software": about.version,
+            "studies": studies,
+        }
+    )
+
+
+def _shared(studies: Sequence[Commit]) -> dict[str, dict[str, Any]]:
+    """The files that studies share, as a manifest lists them, by their names."""
+    files = {file.shared for commit in studies for file in commit.files.values() if file.shared}
+    return {
+        file.path.name: {"sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
+        for file in sorted(files, key=lambda file: file.path.name)
+    }
+
+
+def places_of_studies(studies: Sequence[Commit]) -> set[str]:
+    """Paths of the files that are of one study alone."""
+    return {place(commit, table) for commit in studies for table, file in commit.files.items() if not file.shared}
+
+
+def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
+    """Shared files whose rows are not each those of one study, in order, with what is wrong."""
+    end: dict[SharedFile, int] = {}
+    for commit in studies:
+        for table, file in commit.files.items():
+            if file.shared is None:
+                continue
+            if file.start != end.get(file.shared, 0):
+                yield file.path, f"has rows of {commit.name} that are of another study too, or out of order"
+            end[file.shared] = file.start + (file.bytes if table == "envelope" else file.rows)
+    for whole, count in end.items():
+        if count != (whole.rows or whole.bytes):
+            yield whole.path, "has rows that are of no study"
+
+
+def sums(hashes: Mapping[str, str]) -> bytes:
+    """SHA256SUMS as it must be, as `sha256sum -c` takes it, its last line the sha256 of those before.
+
+    Args:
+      hashes: sha256 by path, of all files of a release but this one.
+    """
+    lines = "".join(f"{digest}  {path}\n" for path, digest in sorted(hashes.items()) if path != SUMS).encode()
+    return lines + f"# sha256 {sha256(lines)}\n".encode()
+
+
+def check_lists(folder: Folder) -> dict[str, str]:
+    """The sha256 of every file of a release but SHA256SUMS, by path, from its two lists.
+
+    Raises:
+      Damaged: SHA256SUMS or manifest.json is not, byte for byte, what would be written, or they contradict each other.
+    """
+    path = folder / SUMS
+    try:
+        data = durable.read(path)
+    except FileNotFoundError:
+        raise Damaged(f"{path} is missing") from None
+    matches = [_LINE.fullmatch(line) for line in data.decode(errors="replace").splitlines()[:-1]]
+    hashes = {match[2]: match[1] for match in matches if match}
+    if sums(hashes) != data or not all(commits.PATH.fullmatch(listed) for listed in hashes):
+        raise Damaged(f"{path} is not what was written")
+    there = (folder / MANIFEST).is_file()
+    content = durable.read_sealed(folder / MANIFEST) if there else {}
+    studies = commits.commits_of(content, folder) if there else []
+    if not there or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
+        raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
+    listed = {MANIFEST: hashes[MANIFEST], **_hashes(content.get("documents")), **_hashes(content.get("files"))}
+    for commit in studies:
+        for table, file in commit.files.items():
+            own = place(commit, table)
+            if file.path != folder / own:
+                raise Damaged(f"{folder / MANIFEST} has the {table} of {commit.name} elsewhere than at {own}")
+            listed[own] = file.sha256
+    for own, digest in sorted(listed.items()):
+        if digest and own in hashes and hashes[own] != digest:
+            raise Damaged(f"{folder / own} is not the file that {MANIFEST} lists: {SUMS} has another sha256 of it")
+    for _, what in uncovered(studies):
+        raise Damaged(f"{folder / MANIFEST} {what}")
+    if listed.keys() != hashes.keys():
+        raise Damaged(f"{path} and {MANIFEST} differ in {min(listed.keys() ^ hashes.keys())}")
+    return hashes
+
+
+def _hashes(listed: Any) -> dict[str, Any]:
+    """sha256 by path, as a manifest lists files or documents; of documents, older ones have the paths alone."""
+    if not isinstance(listed, Mapping):
+        return dict.fromkeys(map(str, listed)) if isinstance(listed, list) else {}
+    return {path: told["sha256"] if isinstance(told, Mapping) else told for path, told in listed.items()}
+
+
+def software(folder: Folder) -> str | None:
+    """The version of the software that wrote a release; None where its manifest does not tell."""
+    return durable.read_sealed(folder / MANIFEST).get("software")
+
+
+def sha256(data: bytes | memoryview) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def of_release(about: Contents) -> Mapping[str, bytes]:
@@ -15,16 +153,16 @@ def of_release(about: Contents) -> Mapping[str, bytes]:
     Args:
       about: what the release holds; its studies have slices of shared files.
     """
-    documents = {
+    found = {
         "README.md": dataset_card.readme(about),
         "DICTIONARY.md": dataset_card.dictionary(about),
         "LICENCES.md": dataset_card.licence_list(about),
         "croissant.json": croissant.document(about, dataset_card.bibtex(about)),
     }
     if any(each.licence == "Apache-2.0" for each in about.licences):
-        documents["LICENCE-Apache-2.0.txt"] = licences.apache_text()
-    hashes: dict[str, str | None] = {name: release_lists.sha256(data) for name, data in documents.items()}
+        found["LICENCE-Apache-2.0.txt"] = licences.apache_text()
+    hashes: dict[str, str | None] = {name: sha256(data) for name, data in found.items()}
     hashes |= {**about.files.get(contents.POINTS, {}), CITATION: None}
-    manifest = release_lists.manifest(about, hashes)
-    documents[CITATION] = dataset_card.citation(about, release_lists.sha256(manifest))
-    return documents | {MANIFEST: manifest}  # last, as it makes a folder a release
+    listed = manifest(about, hashes)
+    found[CITATION] = dataset_card.citation(about, sha256(listed))
+    return found | {MANIFEST: listed}  # last, as it makes a folder a release

@@ -22,8 +22,8 @@ from results import durable, store
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.plans import schema
-from results.reading import contents, documents, licences, release_lists
-from results.reading.release_lists import SUMS
+from results.reading import contents, documents, licences
+from results.reading.documents import SUMS
 from results.release import incoming, shards
 from results.release.shards import Put, Shards
 from results.storage import commits, envelope, shared
@@ -59,7 +59,7 @@ def export(
         def put(path: str, data: bytes | memoryview) -> None:
             durable.make_folder(target)
             durable.create(target / path, data)
-            hashes[path] = release_lists.sha256(data)
+            hashes[path] = documents.sha256(data)
 
         studies, told = _write_tables(target, permitted, put), None
         if points is not None:
@@ -70,7 +70,7 @@ def export(
             told = contents.PointsFile(rows.schema, hashes[contents.POINTS_FILE], len(data), len(rows))
         for name, document in documents.of_release(contents.of_studies(studies, told)).items():
             put(name, document)
-        put(SUMS, release_lists.sums(hashes))
+        put(SUMS, documents.sums(hashes))
     size = sum(file.bytes for commit in studies for file in commit.files.values())
     counts = f"{number_of(len(permitted), 'study')}, {number_of(len(hashes), 'file')}"
     report(f"{out}: {counts}, {size / 1e6:,.1f} MB of tables")
@@ -133,7 +133,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
     ]
     together = b"".join(bound)
     put(ENVELOPES, together)
-    file, start = SharedFile(target / ENVELOPES, release_lists.sha256(together), len(together), 0), 0
+    file, start = SharedFile(target / ENVELOPES, documents.sha256(together), len(together), 0), 0
     for each, data, (_, rows) in zip(slices, bound, envelopes, strict=True):
         each["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
         start += len(data)

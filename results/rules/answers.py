@@ -1,10 +1,12 @@
-"""When trials reached a target: the censoring interval their evaluations leave, and the answer of each study."""
+"""When trials reached a target, as far as evaluations tell; what may choose them, and where exact pruning cuts them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from results.bad_input import BadInput
+from results.plans.plan import Plan
 from results.plans.study import Target
 
 if TYPE_CHECKING:
@@ -88,3 +90,55 @@ def best(trials: "pd.DataFrame") -> Mapping[str, Answer]:
     lowest = trials.groupby("study", observed=True)["steps_low"].min()
     rows = zip(winners["study"], winners["steps_high"], winners["trial"], strict=True)
     return {study: Answer(int(lowest[study]), int(high), int(trial)) for study, high, trial in rows}
+
+
+def check_chooses(metric: str, measured: Collection[str]) -> None:
+    """Raises BadInput for a metric of test, which a target would choose trials by, where validation has the same.
+
+    Args:
+      measured: names of the metrics that the same study measures.
+    """
+    split, _, kind = metric.partition("_")
+    if split == "test" and f"validation_{kind}" in measured:
+        raise BadInput(f"{metric} is only reported and cannot choose trials; use validation_{kind}")
+
+
+def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> "tuple[pd.DataFrame, np.ndarray]":
+    """Cuts every curve where a scheduler that had known all answers from the start would have cut it.
+
+    A real run knows less and goes further, never less far, so that this takes away rows and invents none. A trial ends
+    at its first evaluation after which no target is left that it neither reached nor could still be the first to reach.
+
+    Args:
+      study: the plan, with ``pruning="exact"``.
+      trials: rows (trial, role, status, reason, steps), every trial once; repeats of the best stay as they are.
+      measurements: rows (study, trial, step, metrics), sorted.
+
+    Returns:
+      The trials with their status as it is then, and which measurements stay, bool[rows].
+    """
+    import pandas as pd
+
+    if not len(measurements):  # nothing was ever evaluated, and there are no metrics to look at
+        return trials, np.ones(0, bool)
+    searched = measurements["trial"].isin(trials.loc[trials["role"] == "search", "trial"]).to_numpy()
+    trial, step = measurements["trial"].to_numpy(), measurements["step"].to_numpy()
+    goes_on = np.append(trial[1:] == trial[:-1], False)  # there is a next evaluation,
+    next_step = np.append(step[1:], 0)  # and this is when
+    over = goes_on.copy()  # every target is reached, or lost to another trial by the next evaluation
+    for target in study.targets:
+        first = intervals(measurements[searched], target)
+        reached = pd.Series(first["steps_high"].to_numpy(), index=first["trial"]).reindex(trial).to_numpy(np.float64)
+        hopeless = np.zeros(len(step), bool)
+        if len(first):
+            fewest, winner = min(zip(first["steps_high"], first["trial"], strict=True))
+            hopeless = (next_step > fewest) | ((next_step == fewest) & (trial > winner))
+        over &= (step >= reached) | hopeless
+    decided = trials["status"].isin(["COMPLETE", "INFEASIBLE"]) | (trials["reason"] == "pruned")
+    over &= np.isin(trial, trials.loc[decided, "trial"]) & searched
+    ends = pd.Series(step[over], index=trial[over]).groupby(level=0).first()
+    last = ends.reindex(trials["trial"]).to_numpy(np.float64)
+    cut = ~np.isnan(last)
+    settled = trials.assign(steps=np.where(cut, last, trials["steps"]).astype(np.int64))
+    settled.loc[cut, ["status", "reason"]] = ["INCOMPLETE", "pruned"]
+    return settled, ~(step > ends.reindex(trial).to_numpy(np.float64))

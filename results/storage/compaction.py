@@ -13,7 +13,7 @@ from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.plan import Plan
-from results.rules import confirmation, pruning
+from results.rules import answers, confirmation
 from results.storage import migrations
 
 TABLES = ("studies", "trials", "measurements")
@@ -174,7 +174,7 @@ def _drop_stale_repeats(study: Plan, whole: Piece) -> Piece:
 
 
 def _cut_pruned(study: Plan, whole: Piece) -> Piece:
-    trials, stay = pruning.settle(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
+    trials, stay = answers.prune(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
     if stay.all():
         return whole
     table = whole.trials

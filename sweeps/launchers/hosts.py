@@ -22,7 +22,7 @@ from results.storage.claims import TakenOver
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, record_failed
 from sweeps.launchers.worker import Order
-from sweeps.updates import StudyOutcome, StudyUpdate
+from sweeps.run import StudyOutcome, StudyUpdate
 
 
 def run_all(launch: Launch) -> list[StudyOutcome]:

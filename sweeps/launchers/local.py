@@ -33,9 +33,8 @@ from sweeps.launchers import worker
 from sweeps.launchers.launcher import Tries, WorkerLost, failures, record_failed
 from sweeps.launchers.worker import Failure
 from sweeps.limits import Limits
-from sweeps.run import RunSummary
+from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.speeds import step_cost
-from sweeps.updates import StudyOutcome, StudyUpdate
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 

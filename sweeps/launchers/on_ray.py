@@ -19,13 +19,12 @@ from results.bad_input import BadInput, number_of
 from results.command_line import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
-from results.storage.places import LAUNCHERS
+from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
-from sweeps.launchers.launcher import Launch, Tries, failures
+from sweeps.launchers.launcher import Elsewhere, Launch, Tries, cause, failures
 from sweeps.launchers.local import cost, exit_description
-from sweeps.launchers.remote import Elsewhere, cause
-from sweeps.updates import StudyOutcome
+from sweeps.run import StudyOutcome
 
 if TYPE_CHECKING:
     from harness.run import Settings

@@ -22,12 +22,11 @@ from results.command_line import Terminated, say
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
-from results.storage.places import LAUNCHERS
+from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
-from sweeps.launchers.launcher import Launch, failures
+from sweeps.launchers.launcher import Elsewhere, Launch, cause, failures, wait
 from sweeps.launchers.local import cost
-from sweeps.launchers.remote import Elsewhere, cause, wait
-from sweeps.updates import StudyOutcome
+from sweeps.run import StudyOutcome
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
 FOLDER = LAUNCHERS[0]  # of a store: what jobs print before their logs are there

@@ -20,7 +20,7 @@ from results import durable, store
 from results.checks import verify
 from results.plans.points import POINTS
 from results.plans.study import Target
-from results.reading import release_lists
+from results.reading import documents
 from results.release import release
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def quiet(line: str) -> None:
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stored")
-    shutil.unpack_archive(ROOT / "tests/results/stored/release-0.1.zip", folder)
+    shutil.unpack_archive(ROOT / "tests/results/stored/releases.zip", folder)
     return folder / "release-0.1"
 
 
@@ -135,7 +135,7 @@ def list_anew(folder: Path) -> None:
         for each in folder.iterdir()
         if each.name != "SHA256SUMS"
     }
-    durable.replace(folder / "SHA256SUMS", release_lists.sums(hashes))
+    durable.replace(folder / "SHA256SUMS", documents.sums(hashes))
 
 
 def first(**values: object) -> Callable[[list[dict]], object]:

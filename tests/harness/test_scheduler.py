@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.scheduler import BestSteps, TrialOutcome, TrialScheduler
 from results.plans.batch_study import BatchStudy, evaluation_steps
 from results.plans.study import Target, Trial
-from results.rules import pruning
+from results.rules import answers
 from results.rules.confirmation import APART
 
 TARGETS = (Target("validation_loss", 0.5), Target("validation_loss", 0.25), Target("validation_error", 0.5))
@@ -49,7 +49,7 @@ def stored_as(
         if step <= steps
     ]
     measurements = pd.DataFrame(rows, columns=["study", "trial", "step", "validation_loss", "validation_error"])
-    settled, stay = pruning.settle(study, trials, measurements)
+    settled, stay = answers.prune(study, trials, measurements)
     for i, end in enumerate(settled["steps"]):  # never further than it was measured, and one row per evaluation
         assert (stay & (measurements["trial"] == i)).sum() == np.searchsorted(STEPS, end) + 1
     settled["reason"] = settled["reason"].astype(object).fillna("")

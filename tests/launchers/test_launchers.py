@@ -19,7 +19,7 @@ from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.launcher import Launch, Tries
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, options
-from sweeps.updates import StudyUpdate
+from sweeps.run import StudyUpdate
 
 SHORT = ("trials=2", "task.budget.steps=2", "launcher.workers=1")
 

@@ -52,8 +52,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     @functools.cache
     def unpack(name: str) -> Path:
         folder = tmp_path_factory.mktemp("stored")
-        with zipfile.ZipFile(Path(__file__).parent / "stored" / f"{name}.zip") as packed:
-            packed.extractall(folder)
+        archive = "releases.zip" if name.startswith("release-") else "schemas.zip"
+        with zipfile.ZipFile(Path(__file__).parent / "stored" / archive) as packed:
+            packed.extractall(folder, [each for each in packed.namelist() if each.startswith(f"{name}/")])
         return folder / name
 
     return unpack

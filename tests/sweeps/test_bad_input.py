@@ -224,7 +224,7 @@ def test_reading_a_command_line_starts_no_jax(tmp_path: Path) -> None:
 
 
 def test_status_of_a_release_is_that_of_its_studies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.unpack_archive(Path(__file__).parents[1] / "results" / "stored" / "release-0.1.zip", tmp_path)
+    shutil.unpack_archive(Path(__file__).parents[1] / "results" / "stored" / "releases.zip", tmp_path)
     folder = tmp_path / "release-0.1"
     assert status.main([f"store={folder}"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -15,7 +15,7 @@ from harness.costs import Question, Work
 from results import command_line, exit_codes
 from results.bad_input import BadInput
 from sweeps import __main__ as sweep
-from sweeps import costs, overrides, plan, planning
+from sweeps import calibration, costs, overrides, plan, planning
 
 ROOT = Path(__file__).parents[2]
 SWEEP = ["optimizer=sgd", "batch_size=16,64", "trials=4", "pruning=off", "task.budget.steps=200", "-m"]
@@ -82,8 +82,8 @@ def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, caps
     assert len(compared) == 3 and {one["predictor"] for one in compared} == {predictions.PREDICTOR}
     by_store = {
         commit.name: run.train_seconds / run.trial_steps
-        for commit in costs.commits(tmp_path)
-        for run in costs.runs_of(commit)
+        for commit in calibration.commits(tmp_path)
+        for run in calibration.runs_of(commit)
     }
     for one in compared:
         assert one["measured_seconds_per_step"] == pytest.approx(by_store[one["study"]])
@@ -244,7 +244,7 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         raise asked.Unanswered("the process that counts ended with 1")
 
     answering(monkeypatch, lambda question: None)
-    monkeypatch.setattr(costs, "here", lambda: costs.Device("a device in no table", "gpu"))
+    monkeypatch.setattr(costs, "here", lambda: calibration.Device("a device in no table", "gpu"))
     assert costs.of_sweep(request, missing, said.append) is None
     monkeypatch.setattr(asked, "ask", fails)
     assert costs.of_sweep(request, missing, said.append) is None

@@ -9,8 +9,7 @@ from toy_plan import ToyStudy
 
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
-from sweeps import ranges
-from sweeps.configured_study import ConfiguredStudy
+from sweeps.configured_study import ConfiguredStudy, ranges
 
 
 @dataclasses.dataclass
@@ -37,7 +36,7 @@ def read(config: Mapping[str, Any]) -> ConfiguredStudy[ToyStudy]:
             dataset="noise",
             batch_size=config["batch_size"],
             width=toy["width"],
-            space=SearchSpace.from_plan(ranges.plan({"learning_rate": toy["learning_rate"]})),
+            space=SearchSpace.from_plan(ranges({"learning_rate": toy["learning_rate"]})),
             targets=(Target("validation_loss", toy["loss"]),),
             budget_steps=toy["plays"],
             seed=config["seed"],

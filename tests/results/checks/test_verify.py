@@ -13,7 +13,7 @@ from upath import UPath
 from results import __main__ as cli
 from results import durable
 from results.checks import verify
-from results.reading import documents, release_lists
+from results.reading import documents
 from results.release import merge, release
 
 from ...attack.test_stores import reenvelope, study_in
@@ -72,19 +72,19 @@ def test_a_release_holds_what_it_lists_and_nothing_else(
 
 def list_anew(folder: Path) -> None:
     """Makes SHA256SUMS anew, as if all files had been written so."""
-    hashes = {each.name: release_lists.sha256(each.read_bytes()) for each in folder.iterdir()}
-    (folder / release_lists.SUMS).write_bytes(release_lists.sums(hashes))
+    hashes = {each.name: documents.sha256(each.read_bytes()) for each in folder.iterdir()}
+    (folder / documents.SUMS).write_bytes(documents.sums(hashes))
 
 
 def seal_anew(folder: Path) -> None:
     """Makes the manifest, the citation and SHA256SUMS anew."""
     path = folder / "manifest.json"
-    old, content = release_lists.sha256(path.read_bytes()), durable.read_sealed(path)
+    old, content = documents.sha256(path.read_bytes()), durable.read_sealed(path)
     for name, digest in content["documents"].items():
-        content["documents"][name] = digest and release_lists.sha256((folder / name).read_bytes())
+        content["documents"][name] = digest and documents.sha256((folder / name).read_bytes())
     path.write_bytes(durable.seal({name: content[name] for name in content if name != "sha256"}))
     citation = (folder / "CITATION.cff").read_text()
-    (folder / "CITATION.cff").write_text(citation.replace(old, release_lists.sha256(path.read_bytes())))
+    (folder / "CITATION.cff").write_text(citation.replace(old, documents.sha256(path.read_bytes())))
     list_anew(folder)
 
 
@@ -118,7 +118,7 @@ def test_documents_of_other_software_are_known_by_their_hashes_alone(
     assert release.export(whole, place, print) == 0
     monkeypatch.setattr(documents, "of_release", lambda about: {"README.md": b"of a later version"})
     assert len(faults(place)) == 1
-    monkeypatch.setattr(release_lists, "software", lambda folder: "9.9")
+    monkeypatch.setattr(documents, "software", lambda folder: "9.9")
     assert faults(place) == []
 
 

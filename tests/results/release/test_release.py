@@ -23,7 +23,7 @@ from results.durable import Damaged
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.recorded import Recorded
-from results.reading import release_lists
+from results.reading import documents
 from results.release import release, shards
 from results.storage import commits
 
@@ -214,17 +214,17 @@ def test_sha256sum_takes_the_list_and_the_list_ends_in_its_own_hash(released: Pa
 def test_every_flipped_byte_of_the_lists_is_seen(released: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(released, copy)
-    assert release_lists.check_lists(copy).keys() == files(copy).keys() - {"SHA256SUMS"}
+    assert documents.check_lists(copy).keys() == files(copy).keys() - {"SHA256SUMS"}
     for name in ("SHA256SUMS", "manifest.json"):
         data = (copy / name).read_bytes()
         for at in range(0, len(data), len(data) // 40):
             (copy / name).write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
             with pytest.raises(Damaged):
-                release_lists.check_lists(copy)
+                documents.check_lists(copy)
         (copy / name).write_bytes(data)
     (copy / "manifest.json").unlink()
     with pytest.raises(Damaged, match=r"manifest\.json is not what SHA256SUMS lists"):
-        release_lists.check_lists(copy)
+        documents.check_lists(copy)
 
 
 def test_what_may_not_be_passed_on_is_left_out_and_named(
@@ -312,7 +312,7 @@ def test_a_release_in_memory_is_read_like_one_on_disk(
     same_values(out, released)
     for one, other in zip(store.read(out), store.read(released), strict=True):
         pd.testing.assert_frame_equal(one, other)
-    assert release_lists.check_lists(out) == release_lists.check_lists(released)
+    assert documents.check_lists(out) == documents.check_lists(released)
     written = [path for path in out.fs.store if path.startswith(out.path)]
     assert [path.rpartition("/")[2] for path in written[-2:]] == ["manifest.json", "SHA256SUMS"]
     assert "there already" in refusal(filled, out)

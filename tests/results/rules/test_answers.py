@@ -1,9 +1,11 @@
 import numpy as np
 import pandas as pd
+import pytest
 
+from results.bad_input import BadInput
 from results.plans.study import Target
 from results.rules import answers
-from results.rules.answers import Answer
+from results.rules.answers import Answer, check_chooses
 
 
 def test_the_interval_is_between_two_evaluations() -> None:
@@ -34,3 +36,10 @@ def test_a_target_is_compared_in_the_type_of_its_column() -> None:
     assert float(answers.in_type(0.1, np.float32)) > 0.1
     assert answers.in_type(1e300, np.float32) == np.finfo(np.float32).max
     assert answers.in_type(0.1, np.float64) == 0.1
+
+
+def test_test_chooses_nothing_where_validation_can() -> None:
+    with pytest.raises(BadInput, match=r"^test_error is only reported and cannot choose trials; use validation_error$"):
+        check_chooses("test_error", ("test_error", "validation_error"))
+    check_chooses("validation_error", ("test_error", "validation_error"))
+    check_chooses("test_error", ("test_error", "validation_loss"))  # nothing else is there, as in stores of 0.1

@@ -1,14 +1,41 @@
-"""Published layouts: steps of training on meshes of GPUs and TPUs as others measured them, with what to cite.
+"""Published numbers, as tables with what to cite: points of figures, and steps of training on meshes of devices."""
 
-What a row says twice is compared: operations a second against utilization, tokens a second against seconds of a step
-and against utilization. A row that contradicts itself is kept, and says so.
-"""
+from pathlib import Path
 
 import pandas as pd
 
-from results.papers.published_points import cited
+FOLDER = Path(__file__).parent
 
-_COLUMNS = {
+_POINTS = {
+    "source": "string",
+    "figure": "string",
+    "panel": "string",
+    "dataset": "string",
+    "model": "string",
+    "optimizer": "string",
+    "batch_size": "Int64",
+    "cores": "Int64",
+    "metric": "string",
+    "target_value": "Float64",
+    "steps": "Float64",
+    "seconds_per_epoch": "Float64",
+    "bound": "string",
+    "relative_error": "Float64",
+    "note": "string",
+}
+_SOURCES = {"source": "string", "citation": "string", "url": "string", "terms": "string"}
+_WEBGRAPH = {
+    "source": "string",
+    "variant": "string",
+    "min_links": "Int64",
+    "nodes_millions": "Float64",
+    "edges_billions": "Float64",
+    "size_gib": "Float64",
+    "train_rows": "Int64",
+    "test_rows": "Int64",
+    "train_t_rows": "Int64",
+}
+_LAYOUTS = {
     "source": "string",
     "row": "string",
     "model": "string",
@@ -35,20 +62,49 @@ _COLUMNS = {
 }
 WITHIN = 0.006  # of a utilization: operations a second are rounded to whole TFLOP/s
 SECONDS_WITHIN = 0.01  # of the seconds of a step, which are rounded to hundredths
-
-
 # Layers and width of the models of KempnerForge's report, whose utilization counts 6 P + 12 L D S operations a token
 # with P all parameters, as its metrics/mfu.py says.
 _KEMPNERFORGE = {"7B": (32, 4096), "13B": (40, 5120), "70B": (80, 8192)}
 
 
+def points(source: str | None = None) -> pd.DataFrame:
+    """Points of figures, and single figures, that papers published.
+
+    Args:
+      source: shallue2018 or alx2022; None takes all.
+
+    Returns:
+      One row a point, with the columns that `papers/README.md` explains, then citation, url and terms of its source.
+      What does not apply is missing: steps of a time, or cores of a batch size.
+    """
+    return cited("points.csv", _POINTS, source)
+
+
+def webgraph() -> pd.DataFrame:
+    """The six variants of ALX's WebGraph data with their sizes, then citation, url and terms."""
+    return cited("webgraph.csv", _WEBGRAPH, None)
+
+
+def cited(name: str, columns: dict[str, str], source: str | None) -> pd.DataFrame:
+    """A table of this folder, and citation, url and terms of the source of each row; None takes all sources."""
+    table = _read(name, columns).merge(_read("sources.csv", _SOURCES), on="source", how="left", validate="many_to_one")
+    return table if source is None else table[table["source"] == source].reset_index(drop=True)
+
+
+def _read(name: str, columns: dict[str, str]) -> pd.DataFrame:
+    return pd.read_csv(FOLDER / name, dtype=columns, usecols=list(columns))
+
+
 def layouts() -> pd.DataFrame:
     """Every published row, then citation, url and terms of its source, and ``doubt``: what in it contradicts itself.
+
+    What a row says twice is compared: operations a second against utilization, tokens a second against seconds of a
+    step and against utilization. A row that contradicts itself is kept, and says so.
 
     What a source does not state is missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a share of
     ``peak_tflops``.
     """
-    table = cited("layouts.csv", _COLUMNS, None)
+    table = cited("layouts.csv", _LAYOUTS, None)
     table["doubt"] = pd.array([_doubt(row) for _, row in table.iterrows()], dtype="string")
     return table
 

@@ -5,7 +5,7 @@ import pytest
 from results import store
 from results.bad_input import BadInput, meaning, similar_path
 from results.checks import verify
-from results.storage import places
+from results.storage import folders
 
 from ..by_hand import Ran, study
 from ..by_hand import publish as publish_trials
@@ -57,4 +57,4 @@ def test_a_path_that_leads_nowhere_may_have_meant_one_that_is_there(shelf, tmp_p
     assert meaning(tmp_path / "step.csv") == f"; did you mean {tmp_path}/steps.csv?"
     assert meaning(tmp_path / "other.csv") == meaning(tmp_path / "steps.csv") == ""
     assert similar_path(tmp_path / "steps.csv/within") is None
-    assert places.advice(tmp_path / "results/published", "name another").startswith("the repository ships it")
+    assert folders.advice(tmp_path / "results/published", "name another").startswith("the repository ships it")
