@@ -20,7 +20,7 @@ typing.TYPE_CHECKING = False
 project = "scaling-limits"
 author = "The scaling-limits authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["*.py", ".*", "published.md"]  # of this folder; the last is part of another page
+exclude_patterns = ["*.py", ".*"]  # of this folder
 default_role = "code"
 
 html_theme = "furo"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -182,12 +182,13 @@ def _parts(line: CommandLine, parsed: Sequence[Override]) -> list[CommandLine]:
 
 
 def _refuse_commas(parsed: Sequence[Override]) -> None:
-    """Raises BadInput if commas of Mesh-TensorFlow, between the pairs of one text, make a sweep of pairs."""
+    """Raises BadInput if commas of Mesh-TensorFlow, between the pairs of one text, make a sweep of bare pairs."""
     loose = any(override.key_or_group == "strict" and override.value() is False for override in parsed)
     for override in parsed:
         if loose and override.key_or_group in _OF_PAIRS and override.is_sweep_override():
             key, _, text = str(override.input_line).partition("=")
-            if any(":" in pair and ";" not in pair for pair in text.split(",")):
+            swept = override.value()
+            if isinstance(swept, ChoiceSweep) and any(isinstance(pair, str) and ":" in pair for pair in swept.list):
                 raise BadInput(f"{key}={text} would be a {key} for each pair; put it in quotes: {key}=\"'{text}'\"")
 
 

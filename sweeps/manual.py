@@ -68,8 +68,14 @@ def _help(about: str) -> str:
 
 
 def _about(group: str, name: str) -> str:
-    """What the file of a choice says in its first comment."""
-    return next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))[2:]
+    """What the first line of comment says: of the file of a choice, or above a preset in a table."""
+    place = overrides.place_in_table(name) if group == "experiment" else None
+    if place is None:
+        return next(line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))[2:]
+    lines = place[0].read_text().splitlines()
+    before = list(itertools.takewhile(lambda line: not line.startswith(f"  {place[1]}:"), lines))
+    above = [*itertools.takewhile(lambda line: line.startswith("  # "), reversed(before))]
+    return above[-1].removeprefix("  # ") if above else ""
 
 
 def _lines(group: str, name: str) -> list[str]:

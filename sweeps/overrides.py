@@ -44,36 +44,64 @@ class CommandLine(NamedTuple):
 def options(group: str) -> list[str]:
     """Names in a configuration group, such as the tasks: its YAML files, as `folder/name` where they are in folders.
 
-    Presets are those as well that a file holds in its mapping ``presets``, by names below its own folder.
+    Presets are those as well that a table holds, by names below its own folder.
     """
     root = Path(conf.__path__[0]) / group
     files = {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
-    return sorted(files | _presets().words.keys() if group == "experiment" else files)
+    if group != "experiment":
+        return sorted(files)
+    return sorted({name for name in files if not _is_only_table(name)} | _presets().places.keys())
 
 
 class _Presets(NamedTuple):
-    """Names of the presets that a preset unites, by its name; and the words of presets that have no file."""
+    """Presets by name: what they unite, the words they stand for, and the table and the key that they are in."""
 
-    united: Mapping[str, tuple[str, ...]]
-    words: Mapping[str, tuple[str, ...]]
+    united: dict[str, tuple[str, ...]]
+    words: dict[str, tuple[str, ...]]
+    places: dict[str, tuple[Path, str]]
 
 
 @functools.cache
 def _presets() -> _Presets:
+    """Presets that unite others, and presets of tables: a file's mapping ``presets``, of words or of names, by name.
+
+    A table unites all that it holds, unless it is called ``presets.yaml``, which is no preset.
+
+    Raises:
+      BadInput: something in a table is no preset.
+    """
     root = Path(conf.__path__[0]) / "experiment"
-    united: dict[str, tuple[str, ...]] = {}
-    words: dict[str, tuple[str, ...]] = {}
+    presets = _Presets({}, {}, {})
     for path in sorted(root.rglob("*.yaml")):
         name = path.relative_to(root).with_suffix("").as_posix()
         listed: Any = OmegaConf.to_object(OmegaConf.load(path))
         listed = listed.get("presets")
         if isinstance(listed, dict):
-            own = {(Path(name).parent / each).as_posix(): as_words(values) for each, values in listed.items()}
-            words |= own
-            united[name] = tuple(own)
+            own = {key: (Path(name).parent / key).as_posix() for key in listed}
+            for key, each in own.items():
+                presets.places[each] = path, key
+                if isinstance(listed[key], list):
+                    presets.united[each] = tuple(listed[key])
+                else:
+                    presets.words[each] = _words_in(path, key, listed[key])
+            if not _is_only_table(name):
+                presets.united[name] = tuple(own.values())
         elif listed is not None:
-            united[name] = tuple(listed)
-    return _Presets(united, words)
+            presets.united[name] = tuple(listed)
+    return presets
+
+
+def _is_only_table(name: str) -> bool:
+    return Path(name).name == "presets"
+
+
+def _words_in(path: Path, key: str, content: Any) -> tuple[str, ...]:
+    try:
+        if not isinstance(content, Mapping):
+            raise BadInput(f"{content!r} is neither keys with values nor a list of presets")
+        return as_words(content)
+    except BadInput as error:
+        raise BadInput(f"{path}: {key}: {error}") from None
 
 
 def tasks(kind: str) -> list[str]:
@@ -93,8 +121,13 @@ def united(preset: str) -> list[str]:
 
 
 def words_of(preset: str) -> tuple[str, ...]:
-    """The words that a preset stands for: those that another file holds of it, or that its file is to be read."""
+    """The words that a preset stands for: those that a table holds of it, or that its file is to be read."""
     return _presets().words.get(preset, (f"+experiment={preset}",))
+
+
+def place_in_table(preset: str) -> tuple[Path, str] | None:
+    """The file that holds a preset among others, and its key there; None if it has a file of its own."""
+    return _presets().places.get(preset)
 
 
 def command_line(argv: Sequence[str]) -> CommandLine:

@@ -20,7 +20,6 @@ from results.plans import kinds
 from sweeps import readers
 
 ROOT = Path(__file__).parents[1]
-TOY = ROOT / "tests" / "toy"
 ROOMS = ("analysis", "benchmarks", "docs", "harness", "results", "sweeps", "workloads")
 TABLES = {
     "results/plans/plan.py",
@@ -32,9 +31,9 @@ TABLES = {
 CLASSES = {"Plan", *(kind.plan.__name__ for kind in kinds.KINDS.values())}
 STUDIES = {"study", "plan", "planned", "commit", "about", "recorded"}  # what plans, and what holds one, are called
 
-# A new kind: three files of its own, a task, and in each table a row.
+# A new kind: a file of its own, a task, and in each table a row.
 ROWS = """
-import toy_config, toy_plan, toy_run
+import toy
 from analysis import presentations
 from harness.runners import RUNNERS, Runner
 from results.plans import kinds
@@ -43,9 +42,9 @@ from sweeps import readers
 import pyarrow as pa
 
 PLAYS = Column("plays", pa.int64(), "how often it was played")
-kinds.KINDS["toy"] = kinds.Kind(toy_plan.ToyStudy, along="width", unit="play", columns=(PLAYS,))
-RUNNERS["toy"] = Runner(toy_run.run)
-readers.READERS["toy"] = readers.Reader("toy", toy_config.Keys, ("toy",), toy_config.read, "report")
+kinds.KINDS["toy"] = kinds.Kind(toy.ToyStudy, along="width", unit="play", columns=(PLAYS,))
+RUNNERS["toy"] = Runner(toy.run)
+readers.READERS["toy"] = readers.Reader("toy", toy.Keys, ("toy",), toy.read, "report")
 presentations.PRESENTATIONS["toy"] = presentations.Presentation("toys over widths", "How toys fare.")
 """
 TASK = """\
@@ -189,13 +188,14 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("toys")
     shutil.copytree(ROOT / "conf", here / "conf")
     (here / "conf" / "task" / "toy.yaml").write_text(TASK)
+    shutil.copy(ROOT / "tests" / "toy.py", here)
     (here / "sitecustomize.py").write_text(ROWS)
     return here
 
 
 def told(here: Path, *lines: str) -> dict[str, str]:
     """Output of commands, by their line; they must all succeed."""
-    paths = os.pathsep.join(map(str, (here, TOY, ROOT)))
+    paths = os.pathsep.join(map(str, (here, ROOT)))
     program = [sys.executable, "-c", IN_TURN] if len(lines) > 1 else [sys.executable, "-m"]
     words = lines if len(lines) > 1 else lines[0].split()
     environment = os.environ | {"PYTHONPATH": paths, "SCALING_LIMITS_CACHE": str(here / "cache")}
@@ -213,7 +213,7 @@ def told(here: Path, *lines: str) -> dict[str, str]:
 
 def refused(here: Path, line: str) -> str:
     """The error of a command: one line."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (here, TOY, ROOT)))}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (here, ROOT)))}
     command = [sys.executable, "-m", *line.split()]
     done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stdout + done.stderr

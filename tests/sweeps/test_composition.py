@@ -1,16 +1,18 @@
-"""Points of a sweep are what Hydra composes of their overrides, although most are made of others."""
+"""Points of a sweep are what Hydra composes of their overrides, although most are made of others; tables of presets."""
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
+import conf
 from results.bad_input import BadInput
-from sweeps import composition, readers
+from sweeps import composition, manual, overrides, readers
 from sweeps.overrides import CommandLine
 
 SEED = 7
@@ -72,3 +74,66 @@ def test_a_later_value_is_refused_as_a_first_one_is(words: tuple[str, ...], mess
     with pytest.raises(BadInput) as refused:
         composition.compose_all(CommandLine(words, True))
     assert str(refused.value) == message
+
+
+@pytest.fixture
+def experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder of presets in place of ours."""
+    monkeypatch.setattr(conf, "__path__", [str(tmp_path)])
+    overrides._presets.cache_clear()
+    (tmp_path / "experiment").mkdir()
+    yield tmp_path / "experiment"
+    overrides._presets.cache_clear()
+
+
+TABLE = """\
+# A table.
+presets:
+  # One study
+  # of eight examples.
+  one: {batch_size: 8, +task.space.momentum: {scale: LINEAR, low: 0.1, high: 1e-1}}
+  two/swept: {mesh: ["data:2", "data:1;model:2"], layout: "batch:data,mlp:model"}
+  both: [own/two/swept, own/one]
+"""
+
+
+@pytest.mark.parametrize(("file", "itself"), [("presets", []), ("table", ["own/table"])])
+def test_a_table_holds_presets_and_unites_them_unless_it_is_called_presets(
+    file: str, itself: list[str], experiments: Path
+) -> None:
+    (experiments / "own").mkdir()
+    (experiments / "own" / f"{file}.yaml").write_text(TABLE)
+    (experiments / "alone.yaml").write_text("# @package _global_\n# Alone.\ntrials: 3\n")
+    assert overrides.options("experiment") == ["alone", "own/both", "own/one", *itself, "own/two/swept"]
+    assert overrides.united("own/both") == ["own/two/swept", "own/one"]
+    assert overrides.united("own/one") == ["own/one"]
+    for name in itself:
+        assert {*overrides.united(name)} == {"own/one", "own/two/swept"}
+    assert overrides.words_of("alone") == ("+experiment=alone",)
+    assert overrides.words_of("own/one") == (
+        "batch_size=8",
+        "+task.space.momentum={scale:'LINEAR',low:0.1,high:0.1}",
+    )
+    assert overrides.words_of("own/two/swept") == (
+        "mesh='data:2','data:1;model:2'",
+        "layout='batch:data,mlp:model'",
+    )
+    assert [manual._about("experiment", name) for name in ("own/one", "own/both")] == ["One study", ""]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [("3", "3 is neither keys with values nor a list of presets"), ("{seed: []}", "seed=[]: an axis needs a value")],
+)
+def test_what_is_no_preset_is_refused_with_its_place(content: str, fault: str, experiments: Path) -> None:
+    (experiments / "presets.yaml").write_text(f"presets:\n  mine: {content}\n")
+    with pytest.raises(BadInput) as refused:
+        overrides.options("experiment")
+    assert str(refused.value) == f"{experiments / 'presets.yaml'}: mine: {fault}"
+
+
+def test_texts_in_quotes_are_an_axis_where_commas_of_mesh_tensorflow_are_refused() -> None:
+    words = ("task=layouts", "strict=false", "mesh='data:8','data:4;model:2'")
+    assert [one["mesh"] for one in composition.compose_all(CommandLine(words, True))] == ["data:8", "data:4;model:2"]
+    with pytest.raises(BadInput, match="put it in quotes"):
+        composition.compose_all(CommandLine(("task=layouts", "strict=false", "mesh=data:4,model:2"), True))

@@ -1,6 +1,10 @@
-"""What README and docs/published.md say of the release is what the release says."""
+"""The release in the repository: whole, small, of the sweeps that `make published` runs, and as the documents tell it.
+
+These are README and docs/performance.md.
+"""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +15,17 @@ from analysis.cores import factorizations
 from analysis.fitting import curve_fits, fits, luck
 from analysis.fitting.curve_fits import CurveFits
 from results import store
+from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.plan import Plan
+from results.plans.study import COMPARABLE
 from results.storage.commits import Commit
+from sweeps import overrides, planning
 
 ROOT = Path(__file__).parents[1]
 RELEASE = ROOT / "results" / "published"
+RELEASES = [RELEASE, ROOT / "results" / "mlperf"]
+MOST_BYTES = 20e6
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +38,71 @@ def tables() -> store.Tables:
     return store.read(RELEASE)
 
 
+def preset_names() -> list[str]:
+    """What `make published` sweeps."""
+    recipe = (ROOT / "Makefile").read_text().split("\npublished:")[1].split("\n\n")[0]
+    return re.findall(r"(?:alx2022|layouts|published)/\w+", recipe.split("; do")[0])
+
+
+def named(study: Plan) -> tuple[str, int]:
+    """Its readable name and how many trials; the hash in a name depends on the text of this Python's manual."""
+    return study.name.rsplit("-", 1)[0], study.request.planned
+
+
+@pytest.mark.parametrize("folder", RELEASES, ids=lambda folder: folder.name)
+def test_every_byte_is_as_it_was_written_and_every_ledger_adds_up(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert verify.run(folder, lambda progress: None) == 0
+    assert capsys.readouterr().out.strip().endswith("; no faults")
+    for commit in store.catalogue(folder):
+        assert commit.ledger.adds_up and not commit.ledger.unfinished
+
+
+@pytest.mark.parametrize("folder", RELEASES, ids=lambda folder: folder.name)
+def test_it_is_small(folder: Path) -> None:
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+    assert 1e6 < sum(sizes) <= MOST_BYTES
+
+
+def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
+    assert {commit.plan["comparable"] for commit in store.catalogue(RELEASE)} == {COMPARABLE}
+    asked: Counter[tuple[str, int]] = Counter()
+    for name in preset_names():
+        line = overrides.command_line([f"+experiment={name}", "-m"])
+        asked.update(named(study) for study in planning.request(line).studies)
+    held = Counter(named(commit.study) for commit in store.catalogue(RELEASE))
+    assert held == asked
+    assert len(preset_names()) == 12 and sum(asked.values()) > 320
+
+
+def test_exact_pruning_cut_the_very_curves_short_that_are_there_whole() -> None:
+    """Of the trials that two sweeps share: 64 of 1,024, at every batch size, to the bit."""
+    searches = [commit for commit in store.catalogue(RELEASE) if is_to_its_targets(commit.study)]
+    many = [commit for commit in searches if isinstance(commit.study, BatchStudy) and commit.study.pruning == "exact"]
+    assert len(many) == 11
+    for cut in many:
+        (whole,) = (c for c in searches if named(c.study)[0] == named(cut.study)[0] and c is not cut)
+        a, b = (store.read(RELEASE, commit.name).measurements for commit in (cut, whole))
+        a = a[a["trial"] < whole.trials]
+        assert a["trial"].nunique() == 64 and 64 < len(a) < len(b)
+        metrics = [name for name in a if name not in ("study", "trial", "step")]
+        joined = a.merge(b, on=["trial", "step"], suffixes=("", "_whole"), how="left")
+        assert all(joined[metric].equals(joined[f"{metric}_whole"].astype(a[metric].dtype)) for metric in metrics)
+
+
+def is_to_its_targets(study: Plan) -> bool:
+    """Whether a study ends its trials at their target, at a constant learning rate."""
+    return isinstance(study, BatchStudy) and (study.stop, study.schedule) == ("target", "constant")
+
+
 def text(name: str) -> str:
     """A document, on one line."""
     return " ".join((ROOT / name).read_text().split())
 
 
 def sweep(study: Plan) -> str:
-    """The sweep of the release that a study is of: the first words of a row of the table in docs/published.md."""
+    """The sweep of the release that a study is of: the first words of a row of the table in docs/performance.md."""
     if not isinstance(study, BatchStudy):
         engine = study.plan().get("engine", "").partition(":")[0]
         return {"": "web graphs", "cpu-emulated": "layouts", "device": "cores", "tpu-aot": "mesh_tf_bert"}[engine]
@@ -66,7 +133,7 @@ def test_the_table_of_sweeps_is_that_of_the_release(commits: list[Commit], table
 
 def told() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Rows of the table: the words in bold that name the sweep, and its numbers."""
-    for line in (ROOT / "docs" / "published.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "performance.md").read_text().splitlines():
         if named := re.match(r"\| \*\*(.+?)\*\*", line):
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             yield named[1], tuple(cell.removesuffix(" epochs") for cell in cells[1:])

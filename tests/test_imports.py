@@ -1,4 +1,7 @@
-"""What a command does not need it does not import: help, mistakes, plans and finished sweeps start without JAX."""
+"""What is imported: folders import one way only, and a command nothing that it does not need.
+
+The contracts between folders are in pyproject.toml. Help, mistakes, plans and finished sweeps start without JAX.
+"""
 
 import datetime
 import json
@@ -61,6 +64,13 @@ MISTAKES = {
     "task=webgraph_synthetic als.solver=qrr": "error: unknown solver 'qrr'; did you mean 'qr'?",
 }
 FINISHED = ["optimizer=sgd,momentum", "batch_size=8,64", "trials=2", "-m"]
+
+
+def test_imports_point_down() -> None:
+    command = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([command, "--no-cache"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "0 broken" in done.stdout
 
 
 def start(folder: Path, *words: str) -> tuple[int, str, set[str]]:
