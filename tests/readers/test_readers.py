@@ -33,7 +33,7 @@ table = {line}
 print(json.dumps({told}))
 """
 
-pytestmark = pytest.mark.readers
+pytestmark = [pytest.mark.readers, pytest.mark.timeout(5400)]  # of which one makes 808,484 records, one by one
 
 
 def lines() -> dict[str, str]:
