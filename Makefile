@@ -85,6 +85,9 @@ figures: .venv/installed
 	while read -r name picture; do cp "build/figures/$$picture.png" "docs/figures/$$name.png" || exit; done \
 	  < docs/figures/pictures.txt
 
+# What notebooks train is trained on the CPU: a compiler of TPUs that finds none fills their outputs with warnings.
+notebooks docs: export JAX_PLATFORMS := $(or $(JAX_PLATFORMS),cpu)
+
 # The notebooks, executed: build/notebooks/*.ipynb
 notebooks: .venv/installed
 	mkdir -p build/notebooks
