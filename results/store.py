@@ -33,7 +33,7 @@ from results.plans.plan import Plan
 from results.plans.study import DIGITS
 from results.plans.trial_request import NO_REPEATS
 from results.rules import confirmation, ledger
-from results.storage import claims
+from results.storage import claims, compaction
 from results.storage.commits import (
     Commit,
     Tables,
@@ -308,6 +308,19 @@ def settled_ids(store: Folder, name: str) -> frozenset[int]:
     def look() -> frozenset[int]:
         base, parts = claims.state(store, name)[1:]
         return ledger.settled_ids(claims.outcomes(store / name, base, parts))
+
+    return retry(look)
+
+
+@durable.located
+def backends(store: Folder, name: str) -> frozenset[str]:
+    """The backends that trials of a study were run on, counting parts that no commit record lists yet."""
+
+    def look() -> frozenset[str]:
+        base, parts = claims.state(store, name)[1:]
+        runs = [read_table(base, "studies")] if base else []
+        runs += [compaction.read_part(store / name / part.file).studies for part in parts]
+        return frozenset(backend for table in runs for backend in table["backend"].to_pylist() if backend is not None)
 
     return retry(look)
 

@@ -238,8 +238,7 @@ def _check_backend(folder: Path, study: Plan) -> None:
     from results import store
 
     here, _ = processors.accelerators()
-    earlier = set(store.read(folder, study.name, tables=("studies",)).studies["backend"].dropna())
-    if others := sorted(earlier - {here}):
+    if others := sorted(store.backends(folder, study.name) - {here}):
         raise BadInput(
             f"{study.name} was measured on {' and '.join(others)}, and this would go on with it on {here}, which "
             f"rounds otherwise; choose another store, or say mixed_backends=true"

@@ -12,7 +12,7 @@ from .conftest import Program
 OPERATIONS = {
     "commit": (75, {"unlink"}),
     "merge": (180, {"unlink"}),
-    "export": (220, {"unlink", "rename"}),
+    "export": (90, {"unlink", "rename"}),
     "import the archive": (130, {"unlink"}),
     "import lists": (130, {"unlink"}),
     "import logs": (70, {"unlink"}),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from omegaconf import OmegaConf
 
@@ -14,6 +15,8 @@ from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
+from results.storage import commits
+from results.storage.compaction import TABLES
 from sweeps import overrides, planning, readers
 from sweeps.planning import Request
 from sweeps.run import run_study
@@ -200,6 +203,32 @@ def test_a_study_does_not_grow_on_another_backend_unless_told(tmp_path: Path, mo
         planning.to_run(grown)
     told = planning.request(overrides.command_line([*line, "trials=3", "mixed_backends=true"]))
     assert sum(planning.to_run(told).missing.values()) == 1
+
+
+def test_what_was_stored_before_a_kill_counts_before_it_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = ["task=noisy_quadratic", "optimizer=sgd", "batch_size=4", "task.budget.steps=5", "trials=2"]
+    request = planning.request(overrides.command_line([*line, f"store={tmp_path}/store"]))
+    (study,) = request.studies
+    run_study(tmp_path / "calm", study, Settings())
+    commit = commits.newest_commit(tmp_path / "calm", study.name)
+    assert commit is not None
+    tables = {table: commits.read_table(commit, table) for table in TABLES}
+    first = {
+        table: rows.filter(pc.field("trial") < 1) if table != "studies" else rows for table, rows in tables.items()
+    }
+    store.ask(tmp_path / "store", study)
+    with store.claim(tmp_path / "store", study.name) as claim:
+        claim.write(first)  # and is killed here
+    assert commits.newest_commit(tmp_path / "store", study.name) is None
+    assert planning.to_run(request).missing == {study.name: 1}
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(processors, "accelerators", lambda: ("gpu", 1))
+        with pytest.raises(BadInput, match=r"was measured on cpu, and this would go on with it on gpu"):
+            planning.to_run(request)
+    run_study(tmp_path / "store", study, Settings())
+    assert store.read(tmp_path / "store").measurements.equals(store.read(tmp_path / "calm").measurements)
 
 
 def test_precision_is_in_the_plan_only_where_it_is_not_float32() -> None:
