@@ -1,1 +1,1 @@
-"""The configuration: one YAML file per task, optimizer, launcher and preset."""
+"""The configuration: one YAML file per task, optimizer and launcher; presets by the folder."""
