@@ -1,7 +1,7 @@
 """Programs that train nothing: curves that are functions of a trial's seed and step, and cost next to no time."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
