@@ -1,11 +1,12 @@
 """The compiled programs of a study: lowered from shapes alone, then put together with the data, which they share."""
 
+import contextlib
 import functools
 import inspect
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -36,6 +37,7 @@ class Programs(NamedTuple):
       empty: ``() -> carry``; puts the data on the devices.
       put: ``(carry, {lane: arrays}) -> carry``, which has these arrays in those lanes, the leaves of one lane's carry.
       lane_shapes: of these.
+      feeding: a context for the calls of one study; drops at its end what was fed ahead.
       metrics: M names.
       lanes: L.
       strategy: map or vmap.
@@ -50,6 +52,7 @@ class Programs(NamedTuple):
     empty: Callable[[], Any]
     put: Callable[[Any, Mapping[int, Sequence[np.ndarray]]], Any]
     lane_shapes: tuple[jax.ShapeDtypeStruct, ...]
+    feeding: Callable[[], contextlib.AbstractContextManager[None]]
     metrics: tuple[str, ...]
     lanes: int
     strategy: str
@@ -253,6 +256,14 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         assert call_steps is not None
         return Feeder(workload, key.batch_size, division, call_steps, mesh.fed(on))
 
+    @contextlib.contextmanager
+    def feeding() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if workload.feed is not None:
+                feeder().drop()
+
     def empty() -> Any:
         placed()
         return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
@@ -278,6 +289,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         empty=empty,
         put=put,
         lane_shapes=tuple(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in jax.tree.leaves(shared.shapes.carry)),
+        feeding=feeding,
         metrics=tuple(f"{split}_{kind}" for split in workload.evaluated_splits for kind in workload.metrics),
         lanes=lanes,
         strategy=strategy,
