@@ -37,7 +37,6 @@ class Programs(NamedTuple):
       empty: ``() -> carry``; puts the data on the devices.
       put: ``(carry, {lane: arrays}) -> carry``, which has these arrays in those lanes, the leaves of one lane's carry.
       lane_shapes: of these.
-      feeding: a context for the calls of one study; drops at its end what was fed ahead.
       metrics: M names.
       lanes: L.
       strategy: map or vmap.
@@ -45,6 +44,7 @@ class Programs(NamedTuple):
       call_steps: the most steps of a call; None: any number.
       bytes: that a device needs at most, by the compiler's account of each program, and of all data.
       compile_seconds: spent on building them.
+      feeding: a context for the calls of one study; drops at its end what was fed ahead.
     """
 
     advance: Callable[[Any, Spans], Any]
@@ -52,7 +52,6 @@ class Programs(NamedTuple):
     empty: Callable[[], Any]
     put: Callable[[Any, Mapping[int, Sequence[np.ndarray]]], Any]
     lane_shapes: tuple[jax.ShapeDtypeStruct, ...]
-    feeding: Callable[[], contextlib.AbstractContextManager[None]]
     metrics: tuple[str, ...]
     lanes: int
     strategy: str
@@ -60,6 +59,7 @@ class Programs(NamedTuple):
     call_steps: int | None
     bytes: int
     compile_seconds: float
+    feeding: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
 class Shapes(NamedTuple):
@@ -289,7 +289,6 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         empty=empty,
         put=put,
         lane_shapes=tuple(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in jax.tree.leaves(shared.shapes.carry)),
-        feeding=feeding,
         metrics=tuple(f"{split}_{kind}" for split in workload.evaluated_splits for kind in workload.metrics),
         lanes=lanes,
         strategy=strategy,
@@ -300,6 +299,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
             _bytes(shared.evaluate) + work.device_bytes(shared.shapes.train),
         ),
         compile_seconds=time.perf_counter() - began,
+        feeding=feeding,
     )
 
 

@@ -55,8 +55,8 @@ def make_study() -> Callable[..., BatchStudy]:
     )
 
     def make(**changes: object) -> BatchStudy:
-        if "dataset" in changes:
-            changes = {"dataset_version": registry.DATASETS[str(changes["dataset"])].version()} | changes
+        if row := registry.DATASETS.get(str(changes.get("dataset"))):
+            changes = {"dataset_version": row.version()} | changes
         return dataclasses.replace(small, **changes)  # type: ignore[arg-type]
 
     return make

@@ -1,6 +1,5 @@
 """Programs that train nothing: curves that are functions of a trial's seed and step, and cost next to no time."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -59,7 +58,6 @@ def programs(lanes: int) -> Programs:
         empty=empty,
         put=put,
         lane_shapes=tuple(jax.ShapeDtypeStruct((), dtype) for dtype in (np.uint32, np.int32, np.uint32)),
-        feeding=contextlib.nullcontext,
         metrics=METRICS,
         lanes=lanes,
         strategy="map",
