@@ -6,9 +6,11 @@ same port, so that what closes it is found here, and told in one line on every h
 
 import contextlib
 import json
+import resource
 import select
 import socket
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from results.bad_input import BadInput
@@ -17,6 +19,7 @@ SECONDS = 30.0  # that hosts wait for each other
 _ANSWER_SECONDS = 5.0  # longer, that others wait for the answer of the first
 _RETRY_SECONDS = 0.2
 _BYTES = 4096  # of a message
+_ROOM = 16  # descriptors beside those of the hosts
 _SHOWN = 8  # hosts in an error
 _FIREWALL = "is it started with the same words, and may it reach that port through the firewall?"
 
@@ -53,6 +56,7 @@ def meet(coordinator: str, own: Arrival) -> None:
 
 
 def _await(port: int, coordinator: str, own: Arrival) -> None:
+    _allow(own.hosts + _ROOM)
     deadline = time.monotonic() + SECONDS
     came: dict[int, socket.socket] = {}
     waiting: dict[socket.socket, bytes] = {}  # with what they have told so far
@@ -60,7 +64,7 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
         listening = stack.enter_context(_listening(port, own.hosts))
         wrong = None
         while len(came) < own.hosts - 1 and wrong is None and (left := deadline - time.monotonic()) > 0:
-            for ready in select.select([listening, *waiting, *came.values()], [], [], left)[0]:
+            for ready in _readable([listening, *waiting, *came.values()], left):
                 if ready is listening:
                     waiting[stack.enter_context(listening.accept()[0])] = b""
                     continue
@@ -130,6 +134,22 @@ def _listening(port: int, count: int) -> socket.socket:
         ) from None
 
 
+def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.socket]:
+    """The sockets that can be read, once there are any; select takes no descriptor beyond 1,023."""
+    poll, by_descriptor = select.poll(), {each.fileno(): each for each in sockets}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.POLLIN)
+    return [by_descriptor[descriptor] for descriptor, _ in poll.poll(seconds * 1000)]
+
+
+def _allow(count: int) -> None:
+    """Lets this process have so many more descriptors, as far as it may; many systems allow 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        most = soft + count if hard == resource.RLIM_INFINITY else min(hard, soft + count)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def _received(sender: socket.socket) -> bytes:
     try:
         return sender.recv(_BYTES)
@@ -138,7 +158,7 @@ def _received(sender: socket.socket) -> bytes:
 
 
 def _read(line: bytes) -> Arrival | None:
-    with contextlib.suppress(ValueError, TypeError):
+    with contextlib.suppress(ValueError, TypeError, RecursionError):  # the content is untrusted
         other = Arrival(*json.loads(line))
         if type(other.host) is int and type(other.hosts) is int and type(other.versions) is str:
             return other

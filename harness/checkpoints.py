@@ -67,9 +67,15 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Around a time of saving; the longer it takes the longer it is to the next."""
+        """Around a time of saving; the longer it takes the longer it is to the next.
+
+        If a disk or a network gives out, one line says so and training goes on: what was saved before still is.
+        """
         began = time.perf_counter()
-        yield
+        try:
+            yield
+        except OSError as error:
+            say(f"trials under way are not saved: {error}")
         self._last = time.perf_counter()
         self._interval = max(self._seconds, (self._last - began) / SHARE if self._seconds else 0.0)
 
@@ -224,11 +230,8 @@ class Saver:
         if self._checkpoints is None:
             return False
         changed = [live for live in self._scheduler.live if live.step > self._saved.get(live.trial.id, 0)]
-        try:
-            with self._checkpoints.saving():
-                self._save(self._checkpoints, carry, changed)
-        except OSError as error:  # a disk or a network that gave out; what was saved before still is
-            say(f"trials under way are not saved: {error}")
+        with self._checkpoints.saving():
+            self._save(self._checkpoints, carry, changed)
         return bool(self._saved)
 
     def _save(self, checkpoints: Checkpoints, carry: Any, live_trials: Sequence[Live]) -> None:

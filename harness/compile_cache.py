@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from harness import hosts
 from results.bad_input import BadInput
 from workloads import caches
 
@@ -47,10 +48,15 @@ def enable() -> None:
 
 
 def compiled(program: "Lowered") -> "Compiled":
-    """A program, compiled. Of the processes that need it at once one compiles; the others read what that one cached."""
+    """A program, compiled. Of the processes that need it at once one compiles; the others read what that one cached.
+
+    Processes that run a study together never wait for each other here: on GPUs XLA divides its autotuning among them,
+    and all of them must be compiling for any to finish.
+    """
     import jax
 
-    with _in_turn(program.as_text()) if jax.config.values["jax_compilation_cache_dir"] else contextlib.nullcontext():
+    takes_turns = jax.config.values["jax_compilation_cache_dir"] and not hosts.are_many()
+    with _in_turn(program.as_text()) if takes_turns else contextlib.nullcontext():
         return program.compile()
 
 

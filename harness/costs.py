@@ -1,7 +1,7 @@
 """Costs: what is known of a study before it runs, as plain numbers; and the processes that find them out.
 
 Nothing here imports JAX: runners do, in a process of their own (``runners.answer_all``), and what it said is kept in a
-cache by plan, settings, topology, and versions of this code, of jax and of libtpu.
+cache by plan, settings, topology, the compiler's flags, and versions of this code, of jax and of libtpu.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = "from harness import runners; runners.answer_all()"
 REFUSED = "refused"  # the key of why there is no answer
 OURS = ("harness", "workloads")  # whose code decides what a study costs
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # variables of the environment that change what a compiler answers
 QUIET_SECONDS = 5.0  # between lines that say how far a process is
 
 
@@ -146,7 +147,8 @@ class Question:
 
     def key(self) -> str:
         """The hash of it that its answer is kept under."""
-        text = json.dumps([self.json(), versions(self.topology is not None)], sort_keys=True)
+        flags = {name: os.environ.get(name) for name in FLAGS}
+        text = json.dumps([self.json(), versions(self.topology is not None), flags], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

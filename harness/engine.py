@@ -69,10 +69,14 @@ def run(
 
     Raises:
       Stopped: the process is to end; all trials under way are saved.
+      BadInput: this machine has other data than the plan names.
     """
     row = registry.dataset(study.dataset, source)
-    if source is not None and row.version() != study.dataset_version:
-        raise BadInput("the data have changed since the study was planned; run the same command again")
+    if (version := row.version()) != study.dataset_version:
+        raise BadInput(
+            f"the data have changed since the study was planned: here {study.dataset} is {version}, and in the plan "
+            f"{study.dataset_version}; run the same command again, with the same data on every host"
+        )
     on_progress(RunProgress(COMPILING))
     programs, compile_seconds = _programs(study, settings, len(trials) or study.request.planned, source)
     lanes = programs.lanes
@@ -88,7 +92,7 @@ def run(
     saver.resume(trials)
     handed_over: set[int] = set()
     on_progress(RunProgress(TRAINING))
-    last_part, rounds, seconds_per_step = tape.began, 0, 0.0
+    last_part, seconds_per_step = tape.began, 0.0
     shutdown = shutdown or Shutdown()
 
     def hand_over() -> None:
@@ -108,7 +112,7 @@ def run(
         with shutdown.lock:
             shutdown.saved |= saver.save(carry)
 
-    with shutdown.first(hand_over), streams.ending():
+    with shutdown.first(hand_over), streams.ending(), programs.feeding():
         for live_trials in scheduler.rounds(searched):
             before = time.perf_counter()
             stops = _stops(scheduler, live_trials, programs, seconds_per_step)
@@ -132,8 +136,9 @@ def run(
                     tape.rows.append((live.trial.id, live.step, measured))
                     scheduler.record(live, dict(zip(programs.metrics, measured, strict=True)), bool(finite[live.lane]))
                 scheduler.prune()
+            streams.keep({live.trial.seed for live in scheduler.live})
             on_progress(tape.progress(scheduler))
-            if shutdown.requested or hosts.preempted(rounds := rounds + 1):
+            if shutdown.requested or hosts.preempted():
                 hand_over()
                 save()
                 raise Stopped

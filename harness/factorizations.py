@@ -116,7 +116,6 @@ class _FactorizationRun:
         self._shutdown = shutdown
         self._bytes: dict[str, int] = {}  # known once everything is compiled
         self._compile_seconds: float | None = None
-        self._asked = 0  # times whether the process is to end
         self._began = time.perf_counter()
         self._train_seconds = self._evaluate_seconds = 0.0
         self._epochs = 0
@@ -167,8 +166,7 @@ class _FactorizationRun:
 
     def stops(self) -> bool:
         """Whether the process is to end; of several processes all ask at the same places."""
-        self._asked += 1
-        return self._shutdown.requested or hosts.preempted(self._asked)
+        return self._shutdown.requested or hosts.preempted()
 
     def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[dict[str, float]]) -> None:
         with self._shutdown.lock, self._checkpoints.saving():

@@ -33,12 +33,18 @@ class Feeder:
         made = self._next[1] if self._next and _begins(self._next[0], spans) else None
         try:
             superbatch = self._made(spans) if made is None else made.result()
-        except CancelledError:  # at the end of the study before
+        except CancelledError:  # the processes that decode were replaced meanwhile
             superbatch = self._made(spans)
         works = spans.stop > spans.start
         after = spans._replace(start=spans.stop, stop=np.where(works, spans.stop + self._steps, spans.stop))
         self._next = after, self._thread.submit(self._made, after)
         return superbatch
+
+    def drop(self) -> None:
+        """Drops the superbatch that was made ahead, at the end of a study."""
+        if self._next is not None:
+            self._next[1].cancel()
+            self._next = None
 
     def _made(self, spans: Spans) -> Examples:
         return mesh.placed(

@@ -7,6 +7,7 @@ without others leads, and nothing here costs it anything.
 
 import dataclasses
 import functools
+import itertools
 import os
 import pickle
 import re
@@ -171,6 +172,9 @@ def _count() -> int:
     return 1 if jax is None or not jax.distributed.is_initialized() else int(jax.process_count())
 
 
+_times_asked = itertools.count(1)  # whether a process is to end
+
+
 def are_many() -> bool:
     """Whether this process is one of several."""
     return _count() > 1
@@ -192,7 +196,8 @@ def of_leader(value: T) -> T:
     from jax.experimental import multihost_utils
 
     data = np.frombuffer(pickle.dumps(value), np.uint8) if leads() else np.zeros(0, np.uint8)
-    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
+    words = np.array([len(data)], np.int64).view(np.uint32)  # as numbers of JAX's have 32 bits
+    size = int(np.asarray(multihost_utils.broadcast_one_to_all(words)).view(np.int64)[0])
     told = multihost_utils.broadcast_one_to_all(data if leads() else np.zeros(size, np.uint8))
     return pickle.loads(np.asarray(told).tobytes())
 
@@ -234,13 +239,17 @@ def place() -> tuple[int, int]:
     return int(jax.process_index()), _count()
 
 
-def preempted(step: int) -> bool:
-    """Whether SIGTERM came to any of the processes: the same answer at the same step in all of them."""
+def preempted() -> bool:
+    """Whether SIGTERM came to any of the processes, all of which must ask equally often, and get the same answer.
+
+    JAX answers yes at one step only, the one after the latest that any process had asked at when the signal came. So
+    steps are counted from call to call for as long as the process lives: a study must not start again from 1.
+    """
     if not are_many():
         return False
     from jax.experimental import multihost_utils
 
-    return bool(multihost_utils.reached_preemption_sync_point(step))
+    return bool(multihost_utils.reached_preemption_sync_point(next(_times_asked)))
 
 
 def on_host(arrays: Any) -> Any:

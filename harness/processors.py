@@ -3,9 +3,11 @@
 import fcntl
 import functools
 import importlib.util
+import itertools
 import math
 import os
 import platform
+import re
 import tempfile
 from pathlib import Path
 
@@ -112,10 +114,20 @@ def accelerator_model(kind: str) -> str:
 def _accelerators_there() -> tuple[str, int]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = sorted(DEVICES.glob("nvidia[0-9]*"))
-    if gpus and visible != "":
-        return "gpu", len(visible.split(",")) if visible else len(gpus)
+    count = len(gpus) if visible is None else _visible(visible, len(gpus))
+    if gpus and count:
+        return "gpu", count
     tpus = devices_of_chips()
     return ("tpu", sum(tpus)) if tpus else ("cpu", 0)
+
+
+def _visible(names: str, gpus: int) -> int:
+    """How many GPUs CUDA shows of those that are named: the first name of none, such as -1, ends the list."""
+
+    def names_one(name: str) -> bool:
+        return 0 <= int(name) < gpus if re.fullmatch(r"[+-]?\d+", name) else bool(name)
+
+    return len(list(itertools.takewhile(names_one, map(str.strip, names.split(",")))))
 
 
 def devices_of_chips() -> list[int]:

@@ -1,11 +1,12 @@
 """The compiled programs of a study: lowered from shapes alone, then put together with the data, which they share."""
 
+import contextlib
 import functools
 import inspect
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -43,6 +44,7 @@ class Programs(NamedTuple):
       call_steps: the most steps of a call; None: any number.
       bytes: that a device needs at most, by the compiler's account of each program, and of all data.
       compile_seconds: spent on building them.
+      feeding: a context for the calls of one study; drops at its end what was fed ahead.
     """
 
     advance: Callable[[Any, Spans], Any]
@@ -57,6 +59,7 @@ class Programs(NamedTuple):
     call_steps: int | None
     bytes: int
     compile_seconds: float
+    feeding: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
 class Shapes(NamedTuple):
@@ -253,6 +256,14 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         assert call_steps is not None
         return Feeder(workload, key.batch_size, division, call_steps, mesh.fed(on))
 
+    @contextlib.contextmanager
+    def feeding() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if workload.feed is not None:
+                feeder().drop()
+
     def empty() -> Any:
         placed()
         return jax.tree.map(lambda a: place(np.zeros(a.shape, a.dtype)), shared.shapes.carry)
@@ -288,6 +299,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
             _bytes(shared.evaluate) + work.device_bytes(shared.shapes.train),
         ),
         compile_seconds=time.perf_counter() - began,
+        feeding=feeding,
     )
 
 

@@ -151,13 +151,15 @@ class TrialScheduler:
         """Ends every trial that is not settled as INCOMPLETE."""
         for live in list(self._live):
             self._end(live, "INCOMPLETE", reason)
-        self.outcomes |= {trial.id: TrialOutcome("INCOMPLETE", reason, 0) for trial in self._queue}
-        self.ended[0] += len(self._queue)
-        self._queue.clear()
+        while self._queue:
+            self._settle(self._first(), "INCOMPLETE", reason)
 
     def _end(self, live: Live, status: str, reason: str | None = None) -> None:
+        self._settle(live, status, reason)
+        self._live.remove(live)
+        self._idle.append(live.lane)
+
+    def _settle(self, live: Live, status: str, reason: str | None) -> None:
         steps = int(self.grid[live.evaluated - 1]) if live.evaluated else 0
         self.outcomes[live.trial.id] = TrialOutcome(status, reason, steps)
         self.ended[steps] += 1
-        self._live.remove(live)
-        self._idle.append(live.lane)

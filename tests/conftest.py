@@ -26,6 +26,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
+from workloads import registry
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # tests that run make are no part of `make test`
@@ -37,7 +38,7 @@ def make_study() -> Callable[..., BatchStudy]:
     """Builds a study of a tiny network on digits that ends within a second; keywords replace its fields."""
     small = BatchStudy(
         dataset="digits",
-        dataset_version="scikit-learn",
+        dataset_version=registry.DATASETS["digits"].version(),
         model="fully_connected",
         model_options={"widths": [16]},
         optimizer="nesterov",
@@ -54,6 +55,8 @@ def make_study() -> Callable[..., BatchStudy]:
     )
 
     def make(**changes: object) -> BatchStudy:
+        if row := registry.DATASETS.get(str(changes.get("dataset"))):
+            changes = {"dataset_version": row.version()} | changes
         return dataclasses.replace(small, **changes)  # type: ignore[arg-type]
 
     return make

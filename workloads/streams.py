@@ -8,6 +8,7 @@ So a stream starts anywhere without a state, and the same whatever other process
 import collections
 import contextlib
 import functools
+import itertools
 import logging
 import multiprocessing
 import os
@@ -15,7 +16,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
@@ -28,7 +29,9 @@ from workloads.workload import Examples
 AHEAD_BYTES = 512 << 20  # of batches that are decoded ahead: two superbatches of the harness
 MOST_AHEAD = 64  # batches of a trial
 PART = 32  # examples that a process decodes at a time
+DECODED_AHEAD = 4  # parts for each process, of what is evaluated
 PATIENCE_SECONDS = 5.0  # until it is looked whether the processes that decode are still there
+SHARED_BY = "SCALING_LIMITS_WORKERS"  # the variable of the environment: how many processes share the machine
 MOST_POSITIONS = 1 << 20  # of a batch
 
 
@@ -58,8 +61,9 @@ class Draws:
 
 
 def processes() -> int:
-    """How many processes decode where nobody says it: one for each processor of this process but one."""
-    return max(1, len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 2) - 1)
+    """How many processes decode by default: one for each processor of this process's share of the machine but one."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, processors // int(os.environ.get(SHARED_BY, "1")) - 1)
 
 
 def record_index(examples: int, step: int, position: int, batch_size: int) -> int:
@@ -78,8 +82,8 @@ class Stream:
 
     def __init__(self, source: Source, workers: int | None = None):
         self._source, self._workers = source, workers
-        # Batches by their step, of each trial and part of its batches that is fed, the one asked last at the end.
-        self._ahead: collections.OrderedDict[_Fed, dict[int, list[Future[Examples]]]] = collections.OrderedDict()
+        # Batches by their step, of each trial and part of its batches that is fed.
+        self._ahead: dict[_Fed, dict[int, list[Future[Examples]]]] = {}
         self._lock = threading.Lock()
         _STREAMS.add(self)
 
@@ -87,7 +91,7 @@ class Stream:
         """Some positions of the batch that a trial with that seed takes after so many steps.
 
         The same positions of the following batches are decoded meanwhile, as many as ``AHEAD_BYTES`` hold of all trials
-        that take turns.
+        that are fed, until ``keep`` is told that a trial has ended.
         """
         fed = _Fed(seed, batch_size, positions.start, positions.stop)
         try:
@@ -102,7 +106,7 @@ class Stream:
     def _parts(self, fed: "_Fed", step: int) -> list[Examples]:
         """A batch, in parts; those after it are decoded meanwhile."""
         with self._lock:
-            own = self._turn(fed)
+            own = self._ahead.setdefault(fed, {})
             for passed in [at for at in own if at < step]:
                 _drop(own.pop(passed))
             held = max(2 * len(self._ahead), self._held(fed))  # batches that are decoded ahead, of all
@@ -115,25 +119,14 @@ class Stream:
                 _drop(most.pop(max(most)))
         return list(_results(futures))
 
-    def _turn(self, fed: "_Fed") -> dict[int, list[Future[Examples]]]:
-        """Batches decoded ahead of a trial whose turn it is; one that had none since its last is at its end."""
-        if fed not in self._ahead:
-            self._ahead[fed] = {}
-        elif fed != next(reversed(self._ahead)):
-            while (ended := next(iter(self._ahead))) != fed:
-                for parts in self._ahead.pop(ended).values():
-                    _drop(parts)
-            self._ahead.move_to_end(fed)
-        return self._ahead[fed]
-
     def _held(self, fed: "_Fed") -> int:
         return AHEAD_BYTES // max(1, (fed.last - fed.first) * self._source.example_bytes)
 
-    def cancel(self) -> None:
-        """Drops all that is decoded ahead."""
+    def keep(self, seeds: Collection[int]) -> None:
+        """Drops what is decoded ahead of trials with other seeds."""
         with self._lock:
-            while self._ahead:
-                for parts in self._ahead.popitem()[1].values():
+            for fed in [fed for fed in self._ahead if fed.seed not in seeds]:
+                for parts in self._ahead.pop(fed).values():
                     _drop(parts)
 
     def _submit(self, fed: "_Fed", step: int) -> list[Future[Examples]]:
@@ -160,18 +153,27 @@ def _drop(parts: Sequence[Future[Examples]]) -> None:
 
 def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
     """The first records of a source, as they are evaluated: without augmentation, in their order."""
-    pool = _pool(workers or processes())
-    starts = range(0, count, PART)
-    futures = [pool.submit(_rows, source, range(start, min(start + PART, count))) for start in starts]
+    many = workers or processes()
+    pool, whole = _pool(many), None
+    rest = iter([range(start, min(start + PART, count)) for start in range(0, count, PART)])
+    waiting: collections.deque[tuple[range, Future[Examples]]] = collections.deque()
+
+    def submit(parts: int) -> None:
+        for rows in itertools.islice(rest, parts):
+            waiting.append((rows, pool.submit(_rows, source, rows)))
+
+    submit(DECODED_AHEAD * many)  # a future holds its part, so only these few are in memory twice
     try:
-        first = futures[0].result()
-        whole = Examples(*(np.empty((count, *array.shape[1:]), array.dtype) for array in first))
-        for start, parts in zip(starts, _results(futures), strict=True):
+        while waiting:
+            rows, future = waiting.popleft()
+            (parts,) = _results([future])
+            whole = whole or Examples(*(np.empty((count, *array.shape[1:]), array.dtype) for array in parts))
             for array, part in zip(whole, parts, strict=True):
-                array[start : start + len(part)] = part
+                array[rows.start : rows.stop] = part
+            submit(1)
     finally:
-        for future in futures:
-            future.cancel()
+        _drop([future for _, future in waiting])
+    assert whole is not None
     return whole
 
 
@@ -200,14 +202,19 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     return _POOLS[workers]
 
 
+def keep(seeds: Collection[int]) -> None:
+    """Has all streams drop what is decoded ahead but that of trials with these seeds, which go on."""
+    for stream in list(_STREAMS):
+        stream.keep(seeds)
+
+
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
     """Has all streams drop, in the end, what was decoded ahead, so that no process is kept waiting for it."""
     try:
         yield
     finally:
-        for stream in list(_STREAMS):
-            stream.cancel()
+        keep(())
 
 
 def close() -> None:

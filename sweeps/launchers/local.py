@@ -35,6 +35,7 @@ from sweeps.launchers.worker import Failure
 from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.speeds import step_cost
+from workloads import streams
 
 Slot: TypeAlias = tuple[tuple[int, ...], dict[str, str]]  # the logical processors of a process, and its environment
 
@@ -152,6 +153,15 @@ def slots(workers: int | None, shards: int = 1) -> list[Slot]:
     return [((), environment(i)) for i in range(count)]
 
 
+def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
+    """The slots that so many studies take; workers that are not bound to processors know how many share them."""
+    taken = slots[:studies]
+    return [
+        (cpus, environment if cpus else environment | {streams.SHARED_BY: str(len(taken))})
+        for cpus, environment in taken
+    ]
+
+
 def slot_alone(cores: int | None) -> Slot:
     """The logical processors that an exclusive process is bound to, and its environment.
 
@@ -245,7 +255,8 @@ def _run(
         outcomes.append(outcome)
         on_progress(StudyUpdate(study, None, outcome))
 
-    pool = [start(i, *slot) for i, slot in enumerate(slots[: len(studies)])]
+    slots = occupied(slots, len(studies))
+    pool = [start(i, *slot) for i, slot in enumerate(slots)]
 
     def died(dead: Worker) -> None:
         dead.bury()

@@ -1,9 +1,11 @@
 """Hosts that meet, or do not, and clusters that say which is which, compared with what JAX itself makes of them."""
 
 import concurrent.futures
+import contextlib
 import http.server
 import json
 import os
+import resource
 import socket
 import threading
 import time
@@ -87,7 +89,13 @@ def test_hosts_that_were_told_differently(port: int, others: list[Arrival], line
 
 def test_strangers_at_the_port_and_a_host_that_comes_twice(port: int) -> None:
     def disturb() -> None:
-        for data in (b"GET / HTTP/1.1\r\n\r\n\n", b"\x00" * 9000, json.dumps([1, "3", 5]).encode() + b"\n", b""):
+        for data in (
+            b"GET / HTTP/1.1\r\n\r\n\n",
+            b"\x00" * 9000,
+            b"[" * 4000 + b"\n",
+            json.dumps([1, "3", 5]).encode() + b"\n",
+            b"",
+        ):
             with socket.create_connection(("127.0.0.1", port)) as stranger:
                 stranger.sendall(data)
         with socket.create_connection(("127.0.0.1", port)) as killed:
@@ -100,6 +108,21 @@ def test_strangers_at_the_port_and_a_host_that_comes_twice(port: int) -> None:
         disturb()
         assert said(port, arrival(1), arrival(2)) == ["", ""]
         assert first.result() == [""]
+
+
+def test_descriptors_beyond_those_that_select_takes(port: int) -> None:
+    """A thousand hosts need as many, which is also how many most systems allow a process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
+        held = os.open(os.devnull, os.O_RDONLY)
+        while True:
+            stack.callback(os.close, held)
+            if held == 1023:
+                break
+            held = os.dup(held)
+        assert said(port, *(arrival(i) for i in range(3))) == ["", "", ""]
 
 
 def test_a_port_that_is_taken(port: int) -> None:

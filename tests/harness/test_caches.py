@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 
-from harness import compile_cache
+from harness import compile_cache, hosts
 from workloads import caches
 
 
@@ -68,6 +71,39 @@ def test_of_processes_that_need_a_program_at_once_one_compiles_it(tmp_path: Path
         process.stdin.flush()
     counts = [int(process.communicate()[0]) for process in processes]
     assert sorted(counts) == [0, 0, 1]
+
+
+class Meeting:
+    """A program that compiles once it is being compiled twice, as XLA's autotuning over several hosts does."""
+
+    def __init__(self) -> None:
+        self.met = threading.Barrier(2, timeout=5)
+
+    def as_text(self) -> str:
+        return "the same program"
+
+    def compile(self) -> int:
+        return self.met.wait()
+
+
+@pytest.fixture
+def kept_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder of this test that JAX keeps compiled programs in."""
+    before = jax.config.values["jax_compilation_cache_dir"]
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path))
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "xla"))
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+@pytest.mark.usefixtures("kept_programs")
+def test_processes_of_one_study_compile_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By threads, which a lock of a file keeps apart as it does processes."""
+    monkeypatch.setattr(hosts, "are_many", lambda: True)
+    program: Any = Meeting()
+    with ThreadPoolExecutor(2) as threads:
+        compiled = [threads.submit(compile_cache.compiled, program) for _ in range(2)]
+    assert sorted(each.result() for each in compiled) == [0, 1]
 
 
 def test_where_caches_lie(monkeypatch: pytest.MonkeyPatch) -> None:

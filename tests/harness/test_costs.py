@@ -43,13 +43,17 @@ def test_a_process_answers_and_a_second_call_reads(question: Question, monkeypat
     assert counts.parameters == 64 * 16 + 16 + 16 * 10 + 10
     monkeypatch.setattr(costs, "_process", lambda *_: pytest.fail("a process was started for a known answer"))
     assert costs.ask([question]) == [answer]
-    # Another version of jax is another question, as is another plan, setting or topology.
+    # Another version of jax is another question, as is another plan, setting or topology, or flag of a compiler.
     keys = {question.key()}
     keys.add(dataclasses.replace(question, settings=Settings(shards=2)).key())
     keys.add(dataclasses.replace(question, topology="v3:2x2").key())
+    for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(name, "--xla_tpu_scoped_vmem_limit_kib=65536")
+            keys.add(question.key())
     monkeypatch.setattr(costs, "versions", lambda with_compiler: {"jax": "0"})
     keys.add(question.key())
-    assert len(keys) == 4
+    assert len(keys) == 6
 
 
 def test_what_did_not_end_in_time_is_not_known(question: Question) -> None:

@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 
-from harness import engine, programs, search
+from harness import engine, hosts, programs, search
 from harness.run import COMPILING, STRATEGIES, TRAINING, Record, RunProgress, Settings
+from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target, Trial
@@ -34,6 +36,27 @@ def test_training_learns(whole: Record) -> None:
     assert np.nanmin(whole.metrics["validation_error"]) < 0.2
     first = whole.metrics["validation_loss"][whole.step == 1]
     assert np.all(first > 1.0)
+
+
+def test_data_of_another_version_are_not_trained_on(make_study: Callable[..., BatchStudy]) -> None:
+    """As a host may have them that joins a study, or another version of Python, whose text pydoc is."""
+    study = make_study(dataset_version="sha256:0123456789abcdef")
+    with pytest.raises(BadInput, match=r"here digits is sha256:\w+, and in the plan sha256:0123456789abcdef; run"):
+        engine.run(study, search.draw(study, range(2)), FEW)
+
+
+def test_hosts_never_ask_twice_at_one_step_whether_one_is_to_end(
+    make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM counts from the step after the largest that any host asked at, in whichever study that was."""
+    asked: list[int] = []
+    monkeypatch.setattr(hosts, "are_many", lambda: True)
+    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", asked.append)
+    for seed in range(2):
+        study = make_study(budget_steps=3, seed=seed)
+        engine.run(study, search.draw(study, range(2)), FEW)
+    assert len(asked) >= 4
+    assert asked == list(range(asked[0], asked[0] + len(asked)))
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 32])

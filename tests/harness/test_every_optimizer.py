@@ -159,7 +159,8 @@ def test_a_state_starts_with_the_metaparameters_and_the_learning_rate_of_the_fir
         "remembering",
         Optimizer(remembering, ("learning_rate",), {"weight_decay": 0.7}, difference),
     )
-    about = {"dataset": "noise", "model": "quadratic", "model_options": {"noise": 0.0}, "schedule": "cosine"}
+    about = {"dataset": "noise", "dataset_version": registry.DATASETS["noise"].version(), "schedule": "cosine"}
+    about |= {"model": "quadratic", "model_options": {"noise": 0.0}}
     values = {"learning_rate": 0.02, "decay_fraction": 1.0, "end_learning_rate_factor": 0.3, "weight_decay": 0.7}
     study = _with_metaparameters(make_study(), values, optimizer="remembering", budget_steps=9, **about)
     losses = engine.run(study, search.draw(study, [0]), Settings(lanes=2)).metrics["validation_loss"]

@@ -1,6 +1,7 @@
 """Factorizations epoch by epoch: what is kept of a killed one, how trials end, and that no time holds compiling."""
 
 import dataclasses
+import errno
 import json
 import os
 import signal
@@ -14,6 +15,8 @@ import pytest
 from harness import compile_cache, factorizations, search
 from harness.checkpoints import Checkpoint, Checkpoints
 from harness.run import COMPILING, TRAINING, Record, RunProgress
+from harness.shutdown import Shutdown
+from results import durable
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from tests.workloads.graphs import ratings
@@ -135,6 +138,24 @@ def test_without_time_trials_wait_and_go_on(
     for record, other in zip(records, calm[0], strict=True):
         assert_same(record, other)
     assert not list(kept.folder.glob("*"))
+
+
+def test_where_nothing_can_be_saved_training_goes_on(
+    study: Factorization,
+    calm: tuple[list[Record], Kept],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(durable, "replace", full)
+    shutdown = Shutdown()
+    (record,), _ = run(study, [0], tmp_path, shutdown=shutdown)
+    assert_same(record, calm[0][0])
+    assert not shutdown.saved
+    assert "trials under way are not saved: [Errno 28] No space left on device\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", ["an array less", "another shape", "another dtype", "other columns", "too many rows"])

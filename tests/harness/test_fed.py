@@ -1,6 +1,7 @@
 """Training data that a function feeds, against the same data kept on the device; padding, against data without it."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +9,14 @@ import numpy as np
 import pytest
 
 from harness import engine, mesh, programs, search, streams
+from harness.feeding import Feeder
 from harness.programs_key import programs_key
 from harness.run import Record, Settings
+from harness.training import Spans
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from workloads import registry
+from workloads import streams as decoding
 from workloads.workload import Dataset, Examples, Splits, shapes_of
 
 
@@ -63,6 +67,40 @@ def test_fed_data_train_as_resident_data_do(
         np.testing.assert_allclose(ours.metrics[name], values, rtol=2e-5)
     # Some are made ahead and not taken, where a trial ends or a lane goes on elsewhere.
     assert {(trial.seed, step, 70) for trial in ours.trials for step in range(50)} <= set(calls)
+
+
+def test_nothing_is_kept_of_trials_and_studies_that_ended(
+    make_study: Callable[..., BatchStudy], digits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = digits.train
+    assert train is not None
+    stream = decoding.Stream(decoding.Source(list, len, 1))  # type: ignore[arg-type]
+    kept: list[int] = []
+    feeders: list[Feeder] = []
+    take = Feeder.take
+
+    def submit(fed: decoding._Fed, step: int) -> list[Future[Examples]]:
+        kept.append(len(stream._ahead))  # trials of which batches are decoded
+        made: Future[Examples] = Future()
+        made.set_result(Examples(*(array[: fed.last] for array in train)))
+        return [made]
+
+    def taken(feeder: Feeder, spans: Spans) -> Examples:
+        feeders.append(feeder)
+        return take(feeder, spans)
+
+    monkeypatch.setattr(stream, "_submit", submit)
+    monkeypatch.setattr(Feeder, "take", taken)
+    row = registry.DATASETS["digits"]
+    alone, shapes = digits._replace(train=None), shapes_of(digits)
+    fed = row._replace(load=lambda: alone, feed=stream, shapes=lambda: shapes, splits=("validation",))
+    monkeypatch.setitem(registry.DATASETS, "digits", fed)
+    study = make_study(budget_steps=3, targets=())
+    programs.forget()
+    engine.run(study, search.draw(study, range(8)), Settings(lanes=1))
+    programs.forget()
+    assert kept and max(kept) <= 3  # the one that trains, the one that ended last, and its end as it was foreseen
+    assert feeders and all(feeder._next is None for feeder in feeders)
 
 
 def test_resident_data_that_do_not_fit_are_refused_with_their_size(

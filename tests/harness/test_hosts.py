@@ -1,6 +1,7 @@
 """Factorizations by several processes together, real ones, against one process with as many devices."""
 
 import json
+import mmap
 import os
 import socket
 import subprocess
@@ -8,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 
 from harness import hosts
 
@@ -94,6 +98,27 @@ def test_a_part_that_is_damaged_starts_all_processes_anew(tmp_path: Path) -> Non
 def test_cores_that_are_not_all_of_the_hosts_are_refused(tmp_path: Path) -> None:
     for each in found(4, "fewer", tmp_path, 2):
         assert each == {"fewer": "cores=2: these hosts have 4, and a factorization takes all of them"}
+
+
+def test_what_the_leader_tells_may_be_larger_than_an_int32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size arrives, in numbers of JAX's, at a process that then makes room for as much; no byte is touched."""
+    size = 3 << 30
+    sent: list[Any] = []
+
+    def broadcast(value: Any) -> Any:
+        sent.append(value)
+        if len(sent) % 2 == 0:
+            return np.zeros(1, np.uint8)
+        return jnp.asarray(sent[0])  # of the one that leads, which asked first
+
+    monkeypatch.setattr(hosts, "are_many", lambda: True)
+    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", broadcast)
+    monkeypatch.setattr(hosts.pickle, "dumps", lambda value: mmap.mmap(-1, size))
+    monkeypatch.setattr(hosts.pickle, "loads", lambda data: None)
+    for leads in (True, False):
+        monkeypatch.setattr(hosts, "leads", lambda leads=leads: leads)
+        hosts.of_leader(None)
+    assert [value.nbytes for value in sent[1::2]] == [size, size]
 
 
 def test_alone_nothing_is_told() -> None:

@@ -143,6 +143,7 @@ def test_it_learns(
     programs.forget()
     monkeypatch.setitem(registry.DATASETS, "digits", generated_row(name, count=256))
     study = make_study(
+        dataset="digits",  # of the version that it has now
         model=model,
         model_options=options,
         optimizer="momentum",

@@ -108,12 +108,14 @@ def test_the_cpu_can_be_asked_for(machine: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_gpus_that_are_hidden_are_not_there(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add(machine, "nvidia0", "nvidia1", "nvidia2")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     install(monkeypatch)
-    assert processors.accelerators() == ("cpu", 0)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    for names in ("", "-1", "3", "-1,0"):  # CUDA reads them up to the first that is none
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+        assert processors.accelerators() == ("cpu", 0)
     install(monkeypatch, "jax_cuda12_plugin")
-    assert processors.accelerators() == ("gpu", 2)
+    for names, count in (("0,2", 2), ("0,-1,2", 1), ("GPU-8932f937,MIG-a/1/0", 2)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+        assert processors.accelerators() == ("gpu", count)
 
 
 def test_a_worker_has_a_chip_of_its_own(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.scheduler import BestSteps, TrialOutcome, TrialScheduler
+from harness.scheduler import BestSteps, Saved, TrialOutcome, TrialScheduler
 from results.plans.batch_study import BatchStudy, evaluation_steps
 from results.plans.study import Target, Trial
 from results.rules import answers
@@ -143,3 +143,18 @@ def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[.
     assert scheduler.next() == []
     assert {(e.status, e.reason) for e in scheduler.outcomes.values()} == {("INCOMPLETE", "time_limit")}
     assert len(scheduler.outcomes) == 5
+
+
+def test_giving_up_counts_what_was_measured_of_trials_that_wait_for_a_lane(
+    make_study: Callable[..., BatchStudy],
+) -> None:
+    study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5)
+    trials = [Trial(i, 0, {}) for i in range(4)]
+    scheduler = TrialScheduler(study, trials, range(1), {})
+    far = np.float32(1.0)
+    scheduler.resume(trials, {i: Saved(step=int(STEPS[i]), evaluations=[{"validation_loss": far}] * i) for i in (2, 3)})
+    assert [live.trial.id for live in scheduler.next()] == [2]
+    scheduler.give_up("time_limit")
+    steps = {0: 0, 1: 0, 2: STEPS[1], 3: STEPS[2]}  # of the last evaluation that each has
+    assert scheduler.outcomes == {i: TrialOutcome("INCOMPLETE", "time_limit", steps[i]) for i in range(4)}
+    assert scheduler.ended == {0: 2, STEPS[1]: 1, STEPS[2]: 1}

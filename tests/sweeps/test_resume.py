@@ -1,14 +1,22 @@
 """Studies that were stopped somewhere and gone on with: the tables do not know."""
 
+import contextlib
+import dataclasses
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
 from harness import engine
 from harness.run import Settings
+from harness.scheduler import Live, TrialScheduler
 from harness.shutdown import Shutdown, Stopped
 from results import store
 from results.checks import verify
@@ -18,6 +26,7 @@ from results.rules import answers
 from sweeps.run import run_study
 
 from ..same import assert_same
+from . import scripted
 
 TARGETS = (Target("validation_loss", 1.0), Target("validation_loss", 0.6))
 LANES = (3, 2, 4)  # of the runs that follow each other
@@ -131,11 +140,14 @@ def test_what_ran_out_of_time_goes_on_in_a_folder_that_is_told(
     elsewhere = tmp_path / "elsewhere"
     settings = Settings(lanes=3, checkpoint_seconds=None, checkpoint_dir=str(elsewhere), time_limit_seconds=1e-9)
     steps = []
+    store.ask(tmp_path / "limited", study)
     for _ in range(3):
         assert run_study(tmp_path / "limited", study, settings).incomplete == 3
         assert len(list((elsewhere / study.name).iterdir())) == 3
         steps.append(store.read(tmp_path / "limited").trials["steps"].max())
     assert steps == sorted(set(steps))  # each goes on where the one before it was
+    assert run_study(tmp_path / "limited", study, dataclasses.replace(settings, lanes=1)).incomplete == 3
+    assert verify.run(tmp_path / "limited", lambda line: None) == 0  # of those that waited for the lane, too
     run_study(tmp_path / "limited", study, Settings(lanes=3, checkpoint_dir=str(elsewhere)))
     assert_same(tmp_path / "limited", tmp_path / "whole")
     assert not list((elsewhere / study.name).iterdir())
@@ -174,3 +186,90 @@ def test_checkpoints_may_be_in_a_bucket(
     run_study(tmp_path / "killed", study, settings, again.append)
     assert len(again) < rounds(tmp_path / "other", study, settings)
     assert_same(tmp_path / "killed", tmp_path / "whole")
+
+
+class Run(NamedTuple):
+    """A run of a study that ends before its time.
+
+    Attributes:
+      end: by its time limit, by a request to save and stop, or by a kill.
+      after: so many rounds.
+      lanes, call_steps, part_seconds, checkpoint_seconds: of the run.
+    """
+
+    end: str
+    after: int
+    lanes: int
+    call_steps: int
+    part_seconds: float
+    checkpoint_seconds: float | None
+
+
+RUNS = st.builds(
+    Run,
+    end=st.sampled_from(["time limit", "stop", "kill"]),
+    after=st.integers(1, 12),
+    lanes=st.integers(1, 5),
+    call_steps=st.integers(1, 20),
+    part_seconds=st.sampled_from([0.0, 1e9]),
+    checkpoint_seconds=st.sampled_from([0.0, None]),
+)
+
+
+def interrupted(folder: Path, study: BatchStudy, run: Run) -> None:
+    """Runs a study with scripted programs until the run's end."""
+    shutdown, told = Shutdown(), 0
+
+    def end(progress: object) -> None:
+        nonlocal told
+        told += 1
+        if told < run.after + 2:  # two come before the first round
+            return
+        if run.end == "kill":
+            raise Killed
+        shutdown.requested = run.end == "stop"
+        shutdown.time_is_up = run.end == "time limit"
+
+    def stops(scheduler: TrialScheduler, going: list[Live], *_: object) -> list[int]:
+        return [min(scheduler.stop(live), live.step + run.call_steps) for live in going]
+
+    settings = Settings(lanes=run.lanes, part_seconds=run.part_seconds, checkpoint_seconds=run.checkpoint_seconds)
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Killed, Stopped):
+        patch.setattr(engine, "_programs", lambda *_: (scripted.programs(run.lanes), 0.0))
+        patch.setattr(engine, "_stops", stops)
+        patch.setattr("os.fsync", lambda descriptor: None)
+        run_study(folder, study, settings, end, shutdown=shutdown)
+
+
+WHOLE = Run("", 10**9, 3, 100, 1e9, None)
+WAITS = [Run("time limit", 3, lanes, 100, 1e9, None) for lanes in (4, 1)]  # the second leaves three without a lane
+
+
+@pytest.mark.parametrize("count", [15, pytest.param(300, marks=pytest.mark.slow)])
+def test_no_schedule_of_interruptions_changes_a_result(
+    make_study: Callable[..., BatchStudy], tmp_path: Path, count: int
+) -> None:
+    def study_of(pruning: str, stop: str) -> BatchStudy:
+        top = 2 if pruning == "off" else 1
+        return make_study(
+            budget_steps=60, targets=TARGETS, pruning=pruning, stop=stop, trials=7, confirm=4, confirm_top=top
+        )
+
+    kinds = [study_of("off", "target"), study_of("off", "budget"), study_of("exact", "target")]
+    for study in kinds:
+        interrupted(tmp_path / study.name, study, WHOLE)
+
+    @example(kinds[0], WAITS)
+    @given(st.sampled_from(kinds), st.lists(RUNS, min_size=1, max_size=6))
+    @examples(max_examples=count, deadline=None)
+    def check(study: BatchStudy, runs: list[Run]) -> None:
+        with tempfile.TemporaryDirectory(dir=tmp_path) as name:
+            folder = Path(name)
+            store.ask(folder, study)
+            for run in [*runs, WHOLE]:
+                interrupted(folder, study, run)
+                assert verify.run(folder, lambda line: None) == 0, run
+            assert_same(folder, tmp_path / study.name)
+            assert not list(folder.glob("*/checkpoint-*"))
+
+    check()

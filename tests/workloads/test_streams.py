@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from results.bad_input import BadInput
+from sweeps.launchers import local
 from tests.workloads import streamed
 from workloads import registry, streams
 from workloads.datasets import array_records, streamed_images, streamed_text
@@ -323,3 +325,39 @@ def test_nothing_is_decoded_twice_however_many_trials_take_turns(
     most = max(held, 2 * lanes + 2)  # ahead of the first calls, of the trial that ended, and of all at the end
     assert len(begun) <= taken + 3 * most, f"{len(begun) / taken:.2f} times"
     assert len(set(begun)) >= taken
+
+
+def test_examples_to_evaluate_are_in_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the few parts that are under way; a future holds its part for as long as it is held itself."""
+    alive: weakref.WeakSet[Future[Examples]] = weakref.WeakSet()
+    most = 0
+
+    class Pool:
+        def submit(self, function: Any, source: streams.Source, rows: range) -> Future[Examples]:
+            nonlocal most
+            made: Future[Examples] = Future()
+            made.set_result(Examples(np.array(rows), -np.array(rows)))
+            alive.add(made)
+            most = max(most, len(alive))
+            return made
+
+    monkeypatch.setattr(streams, "_pool", lambda workers: Pool())
+    inputs, labels = streams.decoded(streams.Source(list, len, 1), 1000, workers=2)  # type: ignore[arg-type]
+    assert inputs.tolist() == list(range(1000)) and labels.tolist() == [-i for i in range(1000)]
+    assert most <= 10  # of 334
+
+
+def test_workers_of_a_machine_share_its_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(96)), raising=False)
+    monkeypatch.setattr(local.processors, "accelerators", lambda: ("gpu", 8))
+    assert streams.processes() == 95
+    for workers, studies, each in ((None, 9, 11), (None, 1, 95), (2, 9, 47), (200, 300, 1)):
+        slots = local.occupied(local.slots(workers), studies)
+        assert len(slots) == min(workers or 8, studies)
+        for _, environment in slots:
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in environment.items():
+                    patch.setenv(name, value)
+                assert streams.processes() == each
+    assert local.occupied([((0, 1), {})] * 4, 3) == [((0, 1), {})] * 3  # bound to its own
