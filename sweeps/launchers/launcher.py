@@ -112,6 +112,12 @@ def worst_code(codes: Iterable[int]) -> int:
     return next(first, None) or max(ended, key=abs)
 
 
+def is_stored(store: Path, study: Plan) -> bool:
+    """Whether running a study again would run and commit nothing."""
+    progress = stores.progress(store, study)
+    return progress.visible and not progress.to_run
+
+
 def failures(folder: Path) -> int:
     """How many attempts at the study in a folder failed, as far as their logs are there."""
     return sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from results.storage import attempts, heartbeat
 from sweeps import __main__ as sweeps_cli
 from sweeps import composition, launching, limits, status
 from sweeps.launchers import attempt, local, slurm
+from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, Tries, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, options
@@ -231,12 +233,50 @@ def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchS
         "--array=0-0%5",
         "--time=90",
         "--mem=8G",
-        '--account="a b"',
+        "--account=a\\ b",
         "--signal=B:USR2@60",
         "--cpus-per-task=2",
     ):
         assert f"#SBATCH {line}" in script.splitlines()
     assert attempt.split(attempt.joined(words[study.name])) == [list(words[study.name][0])]
+
+
+# By `scontrol show job` of SLURM 22.05, while the processes of the job still live.
+@pytest.mark.parametrize(
+    ("shown", "restarts", "is_out_of_time", "fate"),
+    [
+        ("JobState=RUNNING Reason=None Requeue=1 Restarts=0 PreemptTime=None", 0, False, Fate.RUNS),
+        ("JobState=COMPLETING Reason=None Requeue=1 Restarts=0 PreemptTime=None", 0, False, Fate.CANCELLED),
+        ("JobState=CANCELLED Reason=None Requeue=1 Restarts=2 PreemptTime=None", 2, False, Fate.CANCELLED),
+        ("JobState=COMPLETING Reason=None Requeue=1 Restarts=0 PreemptTime=None", 0, True, Fate.RUNS),
+        ("JobState=COMPLETING Reason=None Requeue=1 Restarts=1 PreemptTime=None", 0, False, Fate.REQUEUED),
+        ("JobState=COMPLETING Reason=None Requeue=1 Restarts=0 PreemptTime=2026-11-25T01:34:07", 0, False, Fate.RUNS),
+        ("", 0, False, Fate.RUNS),  # nobody answers
+    ],
+)
+def test_how_slurm_ends_a_job(shown: str, restarts: int, is_out_of_time: bool, fate: Fate) -> None:
+    assert attempt.fate_of(shown, restarts, is_out_of_time) == fate
+
+
+def test_an_early_end_of_time_waits_until_the_command_can_hear_it(tmp_path: Path) -> None:
+    log = attempts.begin(tmp_path, "slurm", "1_0")
+    program = (
+        "import sys, time; time.sleep(1); from sweeps import limits; from sweeps.launchers import attempt; "
+        "attempt.end_with_parent(); time.sleep(0.2); sys.exit(0 if limits._told else 3)"
+    )
+    end = attempt.run(tmp_path, [sys.executable, "-c", program], log, lambda: Wish.TIME_IS_UP)
+    assert end == Ending(exit_codes.DONE, False)
+
+
+def test_codes_of_hosts_take_the_place_of_the_largest(tmp_path: Path) -> None:
+    output = tmp_path / "7_0.out"
+    assert attempt.code_of_hosts(output, 2, -9) == -9
+    (tmp_path / "7_0.out.0").write_text("1\n")
+    (tmp_path / "7_0.out.1").write_text("76\n")
+    assert attempt.code_of_hosts(output, 2, 76) == exit_codes.FAILED
+    (tmp_path / "7_0.out.0").write_text("0\n")
+    assert attempt.code_of_hosts(output, 2, 137) == exit_codes.PEER_LOST
+    assert not list(tmp_path.iterdir())
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
