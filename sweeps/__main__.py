@@ -83,6 +83,10 @@ def _sweep(request: "Request") -> int:
     except WorkerLost as lost:
         say(str(lost))
         return exit_codes.PEER_LOST
+    if not request.launcher["wait"]:  # the launcher has said where they are
+        if command_line.is_data():
+            command_line.show(_HEADER, (), str)
+        return 0
     ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: command_line.numbered(one.study))
     rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, round(s.seconds, 1)) for s in ran]
     texts = [(*row[:-1], f"{row[-1]:.1f}") for row in rows]

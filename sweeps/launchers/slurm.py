@@ -257,7 +257,7 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
     options = {
         "job-name": "scaling-limits",
         "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
-        "output": f"{output}/%A_%a.out",
+        "output": f"{str(output).replace('%', '%%')}/%A_%a.out",
         "open-mode": "append",
         "requeue": None,
         "signal": f"B:USR2@{asked['grace_seconds']}",
@@ -409,8 +409,9 @@ def _tail(path: Path) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value in a line of #SBATCH: a backslash before all that could end it, begin a comment or quote."""
-    return re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", str(value), flags=re.ASCII)
+    """A value in a line of #SBATCH: within quotes, in which a backslash stands before quotes and backslashes."""
+    text = str(value)
+    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 def _and_gpus(need: Resources) -> str:

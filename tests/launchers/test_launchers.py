@@ -2,15 +2,19 @@
 
 import importlib.util
 import os
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.run import RunProgress, Settings
 from results import exit_codes, store
+from results.bad_input import BadInput
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
@@ -21,7 +25,9 @@ from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, Tries, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, options
-from sweeps.run import StudyUpdate
+from sweeps.run import StudyOutcome, StudyUpdate
+
+from ..analysis.conftest import Ran, publish
 
 SHORT = ("trials=2", "task.budget.steps=2", "launcher.workers=1")
 
@@ -224,16 +230,20 @@ def test_dry_run_prints_commands_that_ask_for_the_same_study(
 
 def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     (config,) = composition.compose_all(CommandLine(("launcher=slurm",), False))
-    asked = config["launcher"] | {"minutes": 90, "mem": "8G", "sbatch": {"account": "a b"}, "at_once": 5}
+    asked = config["launcher"] | {"minutes": 90, "mem": "8G", "at_once": 5}
+    asked["sbatch"] = {"account": "a b", "comment": 'it\'s "x" #5 back\\slash'}
     study = make_study()
     words = {study.name: (("task.targets=[{metric: validation_error, value: 0.1}]", "trials=4"),)}
-    launch = Launch(tmp_path, [study], Settings(), Limits(), {}, words, lambda update: None, lambda: None)
+    folder = tmp_path / "o'neil 50%A"
+    launch = Launch(folder, [study], Settings(), Limits(), {}, words, lambda update: None, lambda: None)
     script = slurm.batch_script(asked, launch, slurm.Resources(2, 0, False), [study])
     for line in (
         "--array=0-0%5",
         "--time=90",
         "--mem=8G",
-        "--account=a\\ b",
+        '--account="a b"',
+        '--comment="it\'s \\"x\\" #5 back\\\\slash"',
+        f'--output="{tmp_path}/o\'neil 50%%A/.slurm/%A_%a.out"',
         "--signal=B:USR2@60",
         "--cpus-per-task=2",
     ):
@@ -277,6 +287,118 @@ def test_codes_of_hosts_take_the_place_of_the_largest(tmp_path: Path) -> None:
     (tmp_path / "7_0.out.0").write_text("0\n")
     assert attempt.code_of_hosts(output, 2, 137) == exit_codes.PEER_LOST
     assert not list(tmp_path.iterdir())
+
+
+class Slurm:
+    """Stands in for SLURM's commands: keeps what was asked, and holds and shows the jobs of one array."""
+
+    def __init__(self, shown: str = "", during: Callable[[str], object] = lambda command: None) -> None:
+        self.asked: list[str] = []
+        self.shown, self._during = shown, during
+
+    def ask(self, words: Sequence[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":
+        self.asked.append(" ".join(words))
+        self._during(self.asked[-1])
+        answers = {"sbatch": "7", "squeue": self.shown, "scontrol show config": "MaxArraySize = 26"}
+        out = next((answers[key] for key in answers if self.asked[-1].startswith(key)), "")
+        return subprocess.CompletedProcess(words, 0, out, "")
+
+
+@pytest.fixture
+def by_slurm(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]]:
+    """Gives a stand-in for SLURM, and what runs two studies by it."""
+
+    def prepare(shown: str = "", **how: Any) -> tuple[Slurm, Callable[[], list[StudyOutcome]]]:
+        (config,) = composition.compose_all(CommandLine(("launcher=slurm",), False))
+        studies = [make_study(batch_size=size, trials=1, budget_steps=2) for size in (16, 32)]
+        for study in studies:
+            store.ask(tmp_path, study)
+        words = {study.name: (("trials=1",),) for study in studies}
+        told = Limits()
+        launch = Launch(tmp_path, studies, Settings(), told, {}, words, lambda update: None, lambda: None)
+        one = Slurm(shown, **how)
+        monkeypatch.setattr(slurm, "_ask", one.ask)
+        return one, lambda: slurm.run_all(config["launcher"] | {"poll_seconds": 0.01}, launch)
+
+    return prepare
+
+
+def all_logs(folder: Path) -> list[attempts.Attempt]:
+    return [each for name in store.names(folder) for each in attempts.read(folder / name)]
+
+
+@pytest.mark.parametrize("command", ["sbatch", "scontrol release"])
+def test_an_interrupted_submission_leaves_no_held_jobs(
+    command: str, tmp_path: Path, by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]]
+) -> None:
+    def interrupt(asked: str) -> None:
+        if asked.startswith(command):
+            signal.raise_signal(signal.SIGINT)
+
+    one, run = by_slurm(during=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert one.asked[-1] == "scancel 7_0 7_1"
+    assert not all_logs(tmp_path)
+
+
+def test_held_jobs_that_are_found_are_released(
+    tmp_path: Path, by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]]
+) -> None:
+    one, run = by_slurm("7_0 PENDING JobHeldUser\n7_1 RUNNING None\n")
+    for i, name in enumerate(store.names(tmp_path)):
+        attempts.begin(tmp_path / name, "slurm", f"7_{i}", waits=True)
+    one._during = lambda asked: setattr(one, "shown", "") if asked.startswith("scontrol release") else None
+    assert {outcome.failure for outcome in run()} == {
+        f"job 7_{i} ended before it began, as if it were cancelled" for i in (0, 1)
+    }
+    assert [each for each in one.asked if each.startswith(("scontrol", "sbatch"))] == ["scontrol release 7_0"]
+
+
+def test_the_reasons_of_waiting_jobs_are_told_and_what_can_never_run_is_refused(
+    tmp_path: Path,
+    by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, run = by_slurm("7_0 PENDING BadConstraints\n7_1 PENDING BadConstraints\n")
+    with pytest.raises(BadInput, match=r"^SLURM can never run 2 studies: BadConstraints; ask for less"):
+        run()
+    assert one.asked[-1] == "scancel 7_0 7_1"
+    assert not all_logs(tmp_path)
+    one, run = by_slurm("7_0 PENDING BadConstraints\n7_1 PENDING Nodes required for job are DOWN, DRAINED\n")
+
+    def cancelled(asked: str) -> None:
+        if asked.startswith("scancel"):
+            one.shown = "7_1 PENDING Nodes required for job are DOWN, DRAINED\n"
+        elif asked.startswith("squeue") and "queued" in capsys.readouterr().err:
+            one.shown = ""
+
+    one._during = cancelled
+    first, second = run()
+    assert (first.failure or "").startswith("SLURM can never run job 7_0: BadConstraints; ask for less")
+    assert (second.failure or "").startswith("job 7_1 ended before it began")
+    queue = slurm._Queue()
+    queue.tell(["Priority", "Resources", "Priority", "None"])
+    queue.tell(["Resources"])  # not due yet
+    assert capsys.readouterr().err == "4 queued: 2 Priority, 1 Resources\n"
+
+
+def test_a_study_that_ended_meanwhile_is_not_submitted_once_more(
+    tmp_path: Path, by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]]
+) -> None:
+    one, run = by_slurm()
+    first, second = store.names(tmp_path)
+    planned = store.stored_plan(tmp_path, first)
+    assert isinstance(planned, BatchStudy)
+    publish(tmp_path, planned, {0: Ran([(2, 0.1)])})
+    outcomes = run()
+    assert {outcome.summary.study: outcome.failure is None for outcome in outcomes} == {first: True, second: False}
+    (line,) = [each for each in one.asked if each.startswith("scontrol release")]
+    assert [each.job for each in all_logs(tmp_path)] == []
+    assert "job 7_0 ended" in (outcomes[-1].failure or "")
+    assert line == "scontrol release 7"
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -378,12 +378,13 @@ def test_two_nodes_run_a_study_together_and_go_on_where_they_were(slurm: Cluster
 
 
 def test_a_mistake_is_not_repeated(slurm: Cluster, tmp_path: Path) -> None:
-    with sweep([*LONG, *BY_SLURM, "launcher.sbatch={export: 'ALL,JAX_PLATFORMS=cuda'}"], tmp_path) as broken:
+    folder = tmp_path / "it's #1 50%A"
+    with sweep([*LONG, *BY_SLURM, "launcher.sbatch={export: 'ALL,JAX_PLATFORMS=cuda'}"], folder) as broken:
         output, _ = broken.communicate(timeout=200)
     print(output)
     assert broken.returncode == exit_codes.FAILED
-    assert re.search(r"failed: job \d+_0: .*; see \S+/attempt-1\.log", output)
-    (log,) = logs(tmp_path)
+    assert re.search(r"failed: job \d+_0: .*; see .+/attempt-1\.log", output)
+    (log,) = logs(folder)
     assert log.code == exit_codes.FAILED
     assert "cuda" in (log.cause or "")
 
