@@ -19,7 +19,7 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
 from sweeps import __main__ as sweeps_cli
-from sweeps import composition, launching, limits, status
+from sweeps import composition, launching, limits, planning, status
 from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, Tries, worst_code
@@ -27,7 +27,7 @@ from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, options
 from sweeps.run import StudyOutcome, StudyUpdate
 
-from ..analysis.conftest import Ran, publish
+from ..analysis.conftest import Ran, plan, publish
 
 SHORT = ("trials=2", "task.budget.steps=2", "launcher.workers=1")
 
@@ -399,6 +399,56 @@ def test_a_study_that_ended_meanwhile_is_not_submitted_once_more(
     assert [each.job for each in all_logs(tmp_path)] == []
     assert "job 7_0 ended" in (outcomes[-1].failure or "")
     assert line == "scontrol release 7"
+
+
+def test_without_waiting_there_is_no_table_of_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "check", lambda asked: None)
+    monkeypatch.setattr(slurm, "_ask", Slurm().ask)
+    words = [*SHORT[:2], "launcher=slurm", "launcher.wait=false", f"store={tmp_path}"]
+    assert sweeps_cli.main(words) == exit_codes.DONE
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines()[-1] == "1 study in the queue; `python -m sweeps.status` shows them"
+
+
+def test_status_passes_over_attempts_at_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done, other = (plan(trials=1, batch_size=size) for size in (16, 32))
+    publish(tmp_path, done, {0: Ran([(2, 0.1)])})
+    store.ask(tmp_path, other)
+    for study in (done, other):
+        attempts.end(attempts.begin(tmp_path / study.name, "slurm", "7_0"), -9, local.exit_description(-9))
+    assert status.main([f"store={tmp_path}"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"{other.name}: attempt 1 ended by signal 9" in out
+    assert f"{done.name}: attempt" not in out
+
+
+def test_the_limit_of_each_study_is_named(
+    tmp_path: Path,
+    make_study: Callable[..., BatchStudy],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
+    studies = tuple(make_study(batch_size=size) for size in (8, 16, 32, 64, 128))
+
+    def run_all(asked: Any, launch: Launch) -> list[StudyOutcome]:
+        for study in studies:
+            launch.limits.hear(StudyUpdate(study, RunProgress()))
+        now[0] = 3600 * 0.5
+        assert not launch.limits.is_over(studies[0].name)
+        now[0] = 3600 * 1.1
+        assert all(launch.limits.is_over(study.name) for study in studies)
+        return []
+
+    monkeypatch.setitem(launching.LAUNCHERS, "local", launching.LAUNCHERS["local"]._replace(run_all=run_all))
+    bounds = (Bounds(), Bounds(max_device_hours=1))
+    planning.run(planning.Request(studies, {}, Settings(), tmp_path, {"name": "local"}, limits=bounds), studies)
+    names = ", ".join(study.name for study in studies[:3])
+    assert capsys.readouterr().err == f"limits.study.max_device_hours=1 is reached by {names} and 2 more\n"
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
