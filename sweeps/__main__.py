@@ -133,6 +133,7 @@ def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int
 
     launcher = LAUNCHERS[request.launcher["name"]]
     at_once = launcher.at_once(request.launcher, to_run, request.settings)
-    forecast = Forecast(to_run, missing, at_once, request.settings.time_limit_seconds)
+    limit = request.settings.time_limit_seconds
+    forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
     with Display(request.store, forecast, beats=launcher.here) as display:
         return planning.run(request, to_run, display.hear, display.show)

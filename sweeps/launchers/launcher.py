@@ -138,6 +138,12 @@ class Elsewhere:
         self._began: float | None = None
         self._beat: heartbeat.Heartbeat | None = None
 
+    def begins(self) -> None:
+        """Tells that it runs; its process may still start."""
+        if self._began is None:
+            self._began = time.monotonic()
+            self.tell(StudyUpdate(self.study, RunProgress()))
+
     def look(self) -> None:
         """Tells of its progress where there is any."""
         beat = heartbeat.read(self._folder, anywhere=True)

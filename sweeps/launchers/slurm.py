@@ -127,6 +127,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
                     _withdraw(launch, {name: jobs.pop(name)})
                     outcomes.append(studies[name].end(f"SLURM can never run job {job}: {now.reason}; {_LESS}"))
                 elif now.state == "RUNNING":
+                    studies[name].begins()
                     studies[name].look()
                     if launch.limits.is_over(name):
                         _signal([job], "HUP")
