@@ -427,9 +427,15 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turns SIGTERM into an exception, so that the command can end in an orderly way."""
+    """Turns the first SIGTERM into an exception, so that the command can end in an orderly way; others are ignored.
+
+    SLURM signals all processes of a job, and the parent of this one does so again: that must not interrupt the saving.
+    """
 
     def terminated(number: int, frame: FrameType | None) -> None:
+        signal.signal(
+            signal.SIGTERM, lambda number, frame: None
+        )  # unlike SIG_IGN, processes begun later do not have it
         raise Terminated
 
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -438,5 +444,6 @@ def _terminable() -> Iterator[None]:
     try:
         yield
     finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if ours:  # after a SIGTERM the process exits, and Python sets all handlers back but this
+            is_first = signal.getsignal(signal.SIGTERM) is terminated
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if is_first else signal.SIG_IGN)

@@ -83,6 +83,10 @@ def _sweep(request: "Request") -> int:
     except WorkerLost as lost:
         say(str(lost))
         return exit_codes.PEER_LOST
+    if not request.launcher["wait"]:  # the launcher has said where they are
+        if command_line.is_data():
+            command_line.show(_HEADER, (), str)
+        return 0
     ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: command_line.numbered(one.study))
     rows = [(s.study, s.ran, s.complete, s.infeasible, s.incomplete, round(s.seconds, 1)) for s in ran]
     texts = [(*row[:-1], f"{row[-1]:.1f}") for row in rows]
@@ -129,6 +133,7 @@ def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int
 
     launcher = LAUNCHERS[request.launcher["name"]]
     at_once = launcher.at_once(request.launcher, to_run, request.settings)
-    forecast = Forecast(to_run, missing, at_once, request.settings.time_limit_seconds)
+    limit = request.settings.time_limit_seconds
+    forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
     with Display(request.store, forecast, beats=launcher.here) as display:
         return planning.run(request, to_run, display.hear, display.show)

@@ -75,16 +75,27 @@ class Forecast:
       trials: how many of each are to be run, at most, by name.
       workers: processes that run studies side by side.
       limit: seconds of training and evaluating after which a study ends; None is no limit.
+      elsewhere: whether studies run on a cluster. Each then starts a process of its own, and no more are taken to run
+        side by side than have done so by now.
 
     Attributes:
       studies, trials: how many there are of them.
       ended: studies that have ended.
     """
 
-    def __init__(self, studies: Sequence[Plan], trials: Mapping[str, int], workers: int, limit: float | None = None):
+    def __init__(
+        self,
+        studies: Sequence[Plan],
+        trials: Mapping[str, int],
+        workers: int,
+        limit: float | None = None,
+        *,
+        elsewhere: bool = False,
+    ):
         runs = [StudyRun(study, trials[study.name]) for study in studies]
         self.studies, self.trials, self.ended = len(runs), sum(run.trials for run in runs), 0
-        self._workers, self._limit = workers, limit
+        self._workers, self._limit, self._elsewhere = workers, limit, elsewhere
+        self._most_at_once = 1
         self._waiting = {run.study.name: run for run in runs}
         self._running: dict[str, StudyRun] = {}
         self._trials_ended = 0
@@ -126,6 +137,7 @@ class Forecast:
         run = self._running.get(study.name) or self._waiting[study.name]
         if run.progress is None:
             self._running[study.name] = self._waiting.pop(study.name)
+            self._most_at_once = max(self._most_at_once, len(self._running))
             run.since = now
         elif progress.doing != run.progress.doing:
             self._passed(run, run.progress.doing, now - run.since)
@@ -161,7 +173,8 @@ class Forecast:
             return None
         together = [seconds for run, seconds in known if not KINDS[run.study.kind].alone]
         alone = sum(seconds for run, seconds in known if KINDS[run.study.kind].alone)
-        shared = max(sum(together) / self._workers, *together) if together else 0.0
+        workers = min(self._workers, self._most_at_once) if self._elsewhere else self._workers
+        shared = max(sum(together) / workers, *together) if together else 0.0
         return TimeLeft(shared + alone, unknown > 0)
 
     def _work(self) -> Callable[[StudyRun], float | None]:
@@ -199,7 +212,7 @@ class Forecast:
         if doing == COMPILING:
             return abs(compiling - spent) + seconds + self._ends.value
         # Processes that run several studies were started at the beginning.
-        starting = self._starts[kind].value if KINDS[kind].alone else 0.0
+        starting = self._starts[kind].value if KINDS[kind].alone or self._elsewhere else 0.0
         return abs(starting - spent) + compiling + seconds + self._ends.value
 
     def _passed(self, run: StudyRun, doing: str, seconds: float) -> None:

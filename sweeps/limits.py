@@ -43,6 +43,9 @@ def time_is_up() -> None:
 class Limits:
     """What a sweep has used of its limits so far.
 
+    Attributes:
+      ended: the limit of its own that a study has reached, by its name.
+
     Args:
       sweep: bounds of all of it.
       study: of each of its studies.
@@ -56,6 +59,7 @@ class Limits:
         self._running: dict[str, float] = {}  # since when
         self._used = 0.0  # device-seconds of what has ended
         self._failures = 0
+        self.ended: dict[str, str] = {}
 
     def hear(self, update: StudyUpdate) -> None:
         """Takes in what happened to a study."""
@@ -84,7 +88,9 @@ class Limits:
         most = self.study.max_device_hours
         if most is not None and name in self._running:
             hours = (time.monotonic() - self._running[name]) * self._devices.get(name, 1) / _HOUR
-            return hours >= most or self.reached is not None
+            if hours >= most:
+                self.ended[name] = f"limits.study.max_device_hours={most:g}"
+                return True
         return self.reached is not None
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from sweeps.limits import Bounds, Limits
 from sweeps.readers import READERS
 from sweeps.run import StudyOutcome, StudyUpdate
 
+_NAMED = 3  # studies in one line
 # Keys of what is no property of a study.
 OF_RUNS = (
     "store",
@@ -231,7 +232,31 @@ def run(
     outcomes = launching.LAUNCHERS[request.launcher["name"]].run_all(request.launcher, launch)
     if used.reached is not None:
         say(f"{used.reached} is reached")
+    for line in _ended_early(request, used, [outcome.summary.study for outcome in outcomes]):
+        say(line)
     return outcomes
+
+
+def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterator[str]:
+    """A line for each limit of the studies themselves, with those that reached it, of some that have ended."""
+    from results import store
+
+    by_limit: dict[str, list[str]] = {}
+    for name, limit in used.ended.items():
+        by_limit.setdefault(limit, []).append(name)
+    seconds, hours = request.settings.time_limit_seconds, request.limits[1].max_hours
+    if seconds is not None and used.reached is None:
+        limit = f"time_limit_seconds={seconds:g}" if hours is None else f"limits.study.max_hours={hours:g}"
+        plans = {study.name: study for study in request.studies}
+        by_limit[limit] = [
+            name
+            for name in names
+            if name not in used.ended and store.progress(request.store, plans[name]).ledger.time_limit
+        ]
+    for limit, own in by_limit.items():
+        if own:
+            more = f" and {len(own) - _NAMED} more" if len(own) > _NAMED else ""
+            yield f"{limit} is reached by {', '.join(own[:_NAMED])}{more}"
 
 
 def _check_backend(folder: Path, study: Plan) -> None:

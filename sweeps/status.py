@@ -6,9 +6,9 @@ missing: the same `python -m sweeps` command runs just that. `running 12/32` cou
 or not, of all that are planned; `queued` waits for a cluster. In a release, studies are `released`. The default is
 store=results/local.
 
-Of a study that runs the table says on which host, in which attempt, and how long ago it was last heard of; of one whose
-last attempt failed, why, and which file has what it printed. Two studies that differ in one thing alone are two
-studies: below the table stands in what.
+Of a study that runs the table says on which host, in which attempt, and how long ago it was last heard of. If the last
+attempt at a study that is not done failed, a line below the table says why, and which file has what it printed. Two
+studies that differ in one thing alone are two studies: below the table stands in what.
 
 --watch (or watch=true) shows the running studies, their speed and the time left, every second until nothing runs; the
 exit code is 1 if studies are unfinished then.
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
         rows = [_released_row(commit) for commit in commits]
     rows.sort(key=lambda row: command_line.numbered(row[0]))
     header = ("study", "state", *Ledger._fields)
-    runs = {} if commits is not None else activities(folder, [row[0] for row in rows])
+    runs = {} if commits is not None else activities(folder, [row[0] for row in rows if row[1] != "done"])
     nothing = Activity()
     whole = [(*row, *runs.get(row[0], nothing)) for row in rows]
     command_line.show((*header, *Activity._fields), whole, lambda: _text(header, rows, runs))

@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -210,3 +211,36 @@ def test_a_reader_that_has_seen_enough(folder: Path, words: tuple[str, ...]) -> 
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     os.close(writing)
     assert (done.returncode, done.stderr) == (exit_codes.UNREAD, "")
+
+
+SAVING = """
+import os, signal, sys, time
+from results import command_line
+
+class Late:
+    def __del__(self):  # as Python ends, which sets its handlers of signals back
+        os.kill(os.getpid(), signal.SIGTERM)
+
+late = Late()
+
+def main(argv):
+    try:
+        print("training", flush=True)
+        time.sleep(60)
+    except command_line.Terminated as terminated:
+        print("saving", flush=True)
+        time.sleep(0.5)
+        terminated.saved = True
+        raise
+
+sys.exit(command_line.guarded(main)(sys.argv[1:]))
+"""
+
+
+def test_further_sigterms_interrupt_neither_the_saving_nor_the_exit() -> None:
+    with subprocess.Popen([sys.executable, "-c", SAVING], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        for line in ("training\n", "saving\n"):
+            assert process.stdout.readline() == line
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == exit_codes.PREEMPTED

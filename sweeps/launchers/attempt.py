@@ -11,6 +11,7 @@ saved and ends as INCOMPLETE(time_limit). Never initialises JAX.
 import argparse
 import contextlib
 import enum
+import functools
 import itertools
 import os
 import re
@@ -21,7 +22,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +31,13 @@ from results.command_line import say
 from results.storage import attempts, heartbeat
 from sweeps import limits
 from sweeps.launchers import local
-from sweeps.launchers.launcher import Tries, record_failed
+from sweeps.launchers.launcher import Tries, record_failed, worst_code
 from sweeps.launchers.worker import Failure
 
 LOOK_SECONDS = 0.5
 PORTS = range(20000, 30000)  # of the first host, for studies over several
 REQUEUES = 12  # times that SLURM is asked to
+CANCELLED = "cancelled by scancel"  # the cause of an end
 KILL_SECONDS = 90.0  # that a study has to save and to end
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +48,14 @@ class Wish(enum.Enum):
     NOTHING = 0
     STOP = 1
     TIME_IS_UP = 2
+
+
+class Fate(enum.Enum):
+    """What SLURM does with a job: it lets it run, ends it for good, or puts it back into the queue itself."""
+
+    RUNS = 0  # or ends it so that it may be put back
+    CANCELLED = 1
+    REQUEUED = 2
 
 
 class Ending(NamedTuple):
@@ -70,7 +80,10 @@ def command(words: Sequence[str], store: Path, nodes: int = 1, port: int = 0) ->
     nodelist = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
     first = address_of(subprocess.run(nodelist, capture_output=True, text=True, check=True).stdout.split()[0])
     theirs = command_of_host(words, store, f"{first}:{port}", nodes, None)
-    on_each = f"exec {shlex.join(theirs)} launcher.host=$SLURM_PROCID"
+    code_file = f"{shlex.quote(os.environ['SCALING_LIMITS_OUTPUT'])}.$SLURM_PROCID"  # for ``code_of_hosts``
+    on_each = (
+        f"trap : TERM; {shlex.join(theirs)} launcher.host=$SLURM_PROCID; code=$?; echo $code >{code_file}; exit $code"
+    )
     return ["srun", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "bash", "-c", on_each]
 
 
@@ -103,12 +116,37 @@ def split(words: Sequence[str]) -> list[list[str]]:
     return [list(own) for is_end, own in itertools.groupby(words, lambda word: word == ";") if not is_end]
 
 
-def run_each(folder: Path, commands: Sequence[Sequence[str]], log: Path, asked: Callable[[], "Wish"]) -> Ending:
-    """Runs commands one after the other as an attempt, until one does not come to its end; see ``run``."""
+def code_of_hosts(output: Path, nodes: int, code: int) -> int:
+    """The exit code of a command on several nodes; srun itself gives the largest.
+
+    Args:
+      output: of the job; the nodes write their own codes to files next to it, which are removed.
+      nodes: how many there are; one that wrote nothing is lost.
+      code: of srun, which counts if no node wrote any.
+    """
+    codes = []
+    for path in (output.with_name(f"{output.name}.{node}") for node in range(nodes)):
+        with contextlib.suppress(OSError, ValueError):
+            codes.append(int(path.read_text()))
+        path.unlink(missing_ok=True)
+    return worst_code([*codes, *[exit_codes.PEER_LOST] * (nodes - len(codes))]) if codes else code
+
+
+def run_each(
+    folder: Path,
+    commands: Sequence[Sequence[str]],
+    log: Path,
+    asked: Callable[[], "Wish"],
+    code_of: Callable[[int], int] = int,
+) -> Ending:
+    """Runs commands one after the other as an attempt, until one does not come to its end; see ``run``.
+
+    ``code_of`` gives the exit code of a command from that of its process.
+    """
     end = Ending(exit_codes.DONE, False)
     for words in commands:
         before, end = end, run(folder, words, log, asked)
-        end = Ending(end.code, before.advanced or end.advanced)
+        end = Ending(code_of(end.code), before.advanced or end.advanced)
         if end.code != exit_codes.DONE:
             break
     return end
@@ -125,7 +163,7 @@ def run(folder: Path, words: Sequence[str], log: Path, asked: Callable[[], "Wish
     """
     steps, asked_at = 0, None
     heard = {Wish.NOTHING}
-    with open(log, "ab", buffering=0) as file:
+    with open(log, "ab", buffering=0) as file, _kept_for_child(signal.SIGUSR1):
         process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,  # closes with this process, and the command ends
@@ -153,6 +191,16 @@ def run(folder: Path, words: Sequence[str], log: Path, asked: Callable[[], "Wish
     return Ending(process.returncode, steps > 0)
 
 
+@contextlib.contextmanager
+def _kept_for_child(number: signal.Signals) -> Iterator[None]:
+    """Within, child processes begin with a signal blocked: it waits until they have a handler, and unblock it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def description(log: Path, code: int) -> str:
     """How an attempt ended, in words: those of the study itself where it said why it failed."""
     said = re.findall(r"^\[\d+/\d+\] \S+: failed: (.+)$|^error: (.+)$", attempts.printed(log), re.MULTILINE)
@@ -162,6 +210,7 @@ def description(log: Path, code: int) -> str:
 def end_with_parent() -> None:
     """Has this process end as by SIGTERM once the attempt that started it is gone, and its studies at SIGUSR1."""
     signal.signal(signal.SIGUSR1, lambda number, frame: limits.time_is_up())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # the attempt blocked it until now
 
     def wait() -> None:
         with contextlib.suppress(OSError):
@@ -219,17 +268,23 @@ def main(argv: Sequence[str]) -> int:
     folder, job = asked.store / asked.study, job_of_slurm(os.environ)
     log = _log(folder, job)
     commands = [command(words, asked.store, asked.nodes, asked.port) for words in split(asked.words)]
-    end = run_each(folder, commands, log, wish)
+    several = functools.partial(code_of_hosts, Path(os.environ["SCALING_LIMITS_OUTPUT"]), asked.nodes)
+    end = run_each(folder, commands, log, wish, several if asked.nodes > 1 else int)
+    is_mistake = end.code in (exit_codes.FAILED, exit_codes.INVALID)
+    fate = Fate.RUNS if is_mistake or end.code == exit_codes.DONE else _fate(job, signal.SIGUSR2 in told)
     again = is_again(folder, job, end, asked.retries) and signal.SIGUSR1 not in told
-    attempts.end(log, end.code, description(log, end.code))
+    attempts.end(log, end.code, CANCELLED if fate == Fate.CANCELLED else description(log, end.code))
     _remove_output()
     if end.code == exit_codes.DONE:
         return 0
-    if again and not _is_cancelled(job):
+    if again and fate != Fate.CANCELLED:
         say(f"attempt ended {local.exit_description(end.code)}; back into the queue")
-        _requeue(job)
+        attempts.begin(folder, "slurm", job, waits=True)
+        if fate != Fate.REQUEUED:
+            _requeue(job)
         return exit_codes.PREEMPTED
-    if end.code not in (exit_codes.FAILED, exit_codes.INVALID, exit_codes.PREEMPTED) and signal.SIGUSR1 not in told:
+    kept = is_mistake or end.code == exit_codes.PREEMPTED or signal.SIGUSR1 in told or fate == Fate.CANCELLED
+    if not kept:
         record_lost(asked.store, asked.study, f"its process died {local.exit_description(end.code)}")
     return end.code if end.code >= 0 else 128 - end.code
 
@@ -242,7 +297,7 @@ def job_of_slurm(environment: Any) -> str:
 
 
 def _log(folder: Path, job: str) -> Path:
-    """The log of the attempt that begins now; its first was begun when the job was submitted."""
+    """The log of the attempt that begins now, which was made when the job was put into the queue."""
     waiting = [each.log for each in attempts.read(folder) if each.job == job and each.began is None]
     if not waiting:
         return attempts.begin(folder, "slurm", job)
@@ -259,9 +314,27 @@ def _requeue(job: str) -> None:
         time.sleep(LOOK_SECONDS * 10)
 
 
-def _is_cancelled(job: str) -> bool:
+def _fate(job: str, is_out_of_time: bool) -> Fate:
+    """What SLURM does with this job, whose processes still live: if it ends it in any way, the job is COMPLETING."""
     shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, check=False).stdout
-    return "JobState=CANCELLED" in shown
+    return fate_of(shown, int(os.environ.get("SLURM_RESTART_COUNT", 0)), is_out_of_time)
+
+
+def fate_of(shown: str, restarts: int, is_out_of_time: bool) -> Fate:
+    """What SLURM does with a job.
+
+    Args:
+      shown: about it, by `scontrol show job`.
+      restarts: of the job, when it began; each return to the queue counts one at once.
+      is_out_of_time: whether it was signalled before the end of its time, which may be over by now.
+    """
+    if not re.search(r"\bJobState=(COMPLETING|CANCELLED)\b", shown):
+        return Fate.RUNS
+    found = re.search(r"\bRestarts=([0-9]+)", shown)
+    if found and int(found[1]) > restarts:
+        return Fate.REQUEUED
+    is_preempted = re.search(r"\bPreemptTime=[0-9]", shown) is not None
+    return Fate.RUNS if is_out_of_time or is_preempted else Fate.CANCELLED
 
 
 def _remove_output() -> None:

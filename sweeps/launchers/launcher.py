@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,6 +101,23 @@ def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyO
         return StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
 
 
+def worst_code(codes: Iterable[int]) -> int:
+    """The exit code of an attempt over several processes, from those of all of them.
+
+    A mistake of one process ends the others as if a peer were lost, and so does a process that was preempted. So the
+    mistake counts first, then the preemption, then the largest code; minus a signal counts as its number.
+    """
+    ended = set(codes)
+    first = (code for code in (exit_codes.FAILED, exit_codes.INVALID, exit_codes.PREEMPTED) if code in ended)
+    return next(first, None) or max(ended, key=abs)
+
+
+def is_stored(store: Path, study: Plan) -> bool:
+    """Whether running a study again would run and commit nothing."""
+    progress = stores.progress(store, study)
+    return progress.visible and not progress.to_run
+
+
 def failures(folder: Path) -> int:
     """How many attempts at the study in a folder failed, as far as their logs are there."""
     return sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
@@ -120,6 +137,12 @@ class Elsewhere:
         self._before = self._ledger()
         self._began: float | None = None
         self._beat: heartbeat.Heartbeat | None = None
+
+    def begins(self) -> None:
+        """Tells that it runs; its process may still start."""
+        if self._began is None:
+            self._began = time.monotonic()
+            self.tell(StudyUpdate(self.study, RunProgress()))
 
     def look(self) -> None:
         """Tells of its progress where there is any."""

@@ -4,10 +4,12 @@ Each element is ``sweeps.launchers.attempt``, which saves its study and puts its
 about to take it away. Jobs outlive this process: the same sweep finds those that wait or run, and submits the others.
 """
 
+import collections
 import contextlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,10 +23,11 @@ from results.bad_input import BadInput, number_of
 from results.command_line import Terminated, say
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
+from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
-from sweeps.launchers.launcher import Elsewhere, Launch, cause, failures, wait
+from sweeps.launchers.launcher import Elsewhere, Launch, cause, failures, is_stored, wait
 from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
@@ -33,7 +36,16 @@ FOLDER = LAUNCHERS[0]  # of a store: what jobs print before their logs are there
 LISTED = 500  # jobs in one question to SLURM
 _ASK_SECONDS = 60.0  # that SLURM has to answer
 _JOB = re.compile(r"[0-9]{1,12}_[0-9]{1,9}")
-_ENDED = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT")
+_ENDED = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
+    *("REVOKED", "TIMEOUT"),
+)
+# Reasons for which SLURM never begins a job, whatever ends before it.
+_NEVER = re.compile(
+    "BadConstraints|PartitionTimeLimit|(Account|QOS)NotAllowed|Invalid(Account|QOS)|(Assoc|QOS)Max\\w+Per(Job|Node)Limit"
+)
+_LESS = "ask for less, or for another launcher.partition"
+_HELD = "JobHeldUser"  # by ``_submit``, until its logs are written, or by the user
 _SPOKEN_FOR = {"array", "signal", "requeue", "no-requeue", "output", "error", "open-mode", "chdir", "hold", "parsable"}
 
 
@@ -43,6 +55,13 @@ class Resources(NamedTuple):
     cpus: int
     gpus: int
     exclusive: bool
+
+
+class Seen(NamedTuple):
+    """A job as SLURM shows it: its state, and why it waits if it does."""
+
+    state: str
+    reason: str
 
 
 def check(asked: Mapping[str, Any]) -> None:
@@ -69,7 +88,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
       launch: what is to be run.
 
     Returns:
-      An outcome per study that ended; without ``wait`` none.
+      An outcome per study that ended; without ``wait`` only of those that ended before.
 
     Raises:
       BadInput: SLURM refuses a job.
@@ -80,29 +99,43 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
         say(f"{number_of(len(jobs), 'study')} of these are in the queue already, or run")
     most = launch.limits.study.max_failures
     missing = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
-    fresh = [s for s in missing if most is None or failures(launch.store / s.name) < most]
-    for array in _arrays(asked, fresh, launch.settings):
-        jobs |= _submit(asked, launch, *array)
+    ended = [s for s in missing if is_stored(launch.store, s)]  # by a job, since this command looked
+    outcomes = [Elsewhere(launch, study).end(None) for study in ended]
+    fresh = [s for s in missing if s not in ended and (most is None or failures(launch.store / s.name) < most)]
+    jobs |= _submit_all(asked, launch, fresh)
     if not asked["wait"]:
         say(f"{number_of(len(jobs), 'study')} in the queue; `python -m sweeps.status` shows them")
-        return []
+        return outcomes
     studies = {study.name: Elsewhere(launch, study) for study in launch.studies if study.name in jobs}
-    outcomes: list[StudyOutcome] = []
+    queue = _Queue()
     try:
         while jobs:
-            states, over = _states(jobs.values()), launch.limits.reached
-            for name, job in list(jobs.items()):
-                state = states.get(job) if states is not None else "?"
-                if state is None or state in _ENDED:
-                    outcomes += _end(launch, studies[name], jobs.pop(name), state)
-                elif state == "RUNNING":
+            seen, over = _seen(jobs.values()), launch.limits.reached
+            known = {name: seen[job] for name, job in jobs.items() if job in seen} if seen else {}
+            waiting = {name: one.reason for name, one in known.items() if one.state == "PENDING"}
+            never = {name for name, reason in waiting.items() if _NEVER.fullmatch(reason)}
+            if len(never) == len(jobs) and not outcomes:
+                _withdraw(launch, jobs)
+                raise BadInput(
+                    f"SLURM can never run {number_of(len(jobs), 'study')}: {_why(waiting.values())}; {_LESS}"
+                )
+            for name, job in list(jobs.items()) if seen is not None else ():
+                now = known.get(name)
+                if now is None or now.state in _ENDED:
+                    outcomes += _end(launch, studies[name], jobs.pop(name), now and now.state)
+                elif name in never:
+                    _withdraw(launch, {name: jobs.pop(name)})
+                    outcomes.append(studies[name].end(f"SLURM can never run job {job}: {now.reason}; {_LESS}"))
+                elif now.state == "RUNNING":
+                    studies[name].begins()
                     studies[name].look()
                     if launch.limits.is_over(name):
                         _signal([job], "HUP")
-                elif state == "PENDING":
+                elif now.state == "PENDING":
                     studies[name].waits()
                     if over is not None:
                         _cancel([job], "PENDING")
+            queue.tell([reason for name, reason in waiting.items() if name in jobs])
             wait(asked["poll_seconds"] if jobs else 0, launch.on_wait)
     except (Terminated, KeyboardInterrupt) as error:
         saved = _stop(list(jobs.values()), asked)
@@ -133,6 +166,8 @@ def _end(launch: Launch, study: Elsewhere, job: str, state: str | None) -> Itera
             output = launch.store / FOLDER / f"{job}.out"
             text = _tail(output)
             yield study.end(f"job {job} ended before it began{f': {text}' if text else ', as if it were cancelled'}")
+        elif len(own) > 1:
+            yield study.end(None)
         return
     if own[-1].code is None:
         attempt.record_lost(launch.store, study.study.name, f"job {job} is gone")
@@ -144,13 +179,17 @@ def _adopted(launch: Launch) -> dict[str, str]:
     last = {s.name: attempts.read(launch.store / s.name)[-1:] for s in launch.studies}
     named = {name: own[0].job or "" for name, own in last.items() if own and own[0].launcher == "slurm"}
     jobs = {name: job for name, job in named.items() if _JOB.fullmatch(job)}
-    states = _states(jobs.values()) if jobs else {}
-    if states is None:
-        raise BadInput("squeue does not answer, so that nobody knows which studies run; try again later")
-    for name, job in jobs.items():
-        if states.get(job, _ENDED[0]) in _ENDED:
-            _forget(launch.store / name, job)
-    return {name: job for name, job in jobs.items() if states.get(job, _ENDED[0]) not in _ENDED}
+    seen = _seen(jobs.values()) if jobs else {}
+    if seen is None:
+        raise BadInput("squeue does not answer, so it is not known which studies run; try again later")
+    left = {name: job for name, job in jobs.items() if job in seen and seen[job].state not in _ENDED}
+    for name in jobs.keys() - left.keys():
+        _forget(launch.store / name, jobs[name])
+    held = [job for job in left.values() if seen[job] == Seen("PENDING", _HELD)]
+    if held:
+        say(f"releasing {number_of(len(held), 'job')} that SLURM holds")
+        _ask(["scontrol", "release", *held])
+    return left
 
 
 def _forget(folder: Path, job: str) -> None:
@@ -176,23 +215,39 @@ def _arrays(
             yield need, own[first : first + most]
 
 
+def _submit_all(asked: Mapping[str, Any], launch: Launch, studies: Sequence[Plan]) -> dict[str, str]:
+    """Submits studies; the job of each. If that does not come to its end, none of them stays in the queue."""
+    jobs: dict[str, str] = {}
+    try:
+        for need, own in _arrays(asked, studies, launch.settings):
+            jobs |= _submit(asked, launch, need, own)
+    except BaseException:
+        _withdraw(launch, jobs)
+        raise
+    return jobs
+
+
 def _submit(asked: Mapping[str, Any], launch: Launch, need: Resources, studies: Sequence[Plan]) -> dict[str, str]:
     """Submits an array; the job of each study. It is held until the logs say which job is whose."""
     output = launch.store / FOLDER
     durable.make_folder(output)
     script = batch_script(asked, launch, need, studies)
-    done = _ask(["sbatch", "--parsable", "--hold"], script)
-    if done.returncode:
-        raise BadInput(f"sbatch refuses the job: {_first_line(done.stderr)}")
-    array = done.stdout.strip().partition(";")[0]
-    jobs = {study.name: f"{array}_{i}" for i, study in enumerate(studies)}
-    for name, job in jobs.items():
-        attempts.begin(launch.store / name, "slurm", job, waits=True)
-    if (done := _ask(["scontrol", "release", array])).returncode:
-        _cancel([array])
+    jobs: dict[str, str] = {}
+    try:
+        with _uninterrupted():  # else SLURM may have an array of which this knows no number
+            done = _ask(["sbatch", "--parsable", "--hold"], script)
+            array = done.stdout.strip().partition(";")[0]
+            if not done.returncode:
+                jobs = {study.name: f"{array}_{i}" for i, study in enumerate(studies)}
+        if not jobs:
+            raise BadInput(f"sbatch refuses the job: {_first_line(done.stderr)}")
         for name, job in jobs.items():
-            _forget(launch.store / name, job)
-        raise BadInput(f"SLURM cannot run the job: {_first_line(done.stderr)}")
+            attempts.begin(launch.store / name, "slurm", job, waits=True)
+        if (done := _ask(["scontrol", "release", array])).returncode:
+            raise BadInput(f"SLURM cannot run the job: {_first_line(done.stderr)}")
+    except BaseException:
+        _withdraw(launch, jobs)
+        raise
     say(f"job {array}: {number_of(len(studies), 'study')}, each with {number_of(need.cpus, 'CPU')}{_and_gpus(need)}")
     return jobs
 
@@ -203,7 +258,7 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
     options = {
         "job-name": "scaling-limits",
         "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
-        "output": f"{output}/%A_%a.out",
+        "output": f"{str(output).replace('%', '%%')}/%A_%a.out",
         "open-mode": "append",
         "requeue": None,
         "signal": f"B:USR2@{asked['grace_seconds']}",
@@ -242,21 +297,43 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
 _NAMES = {"mem": "mem", "time": "minutes", "partition": "partition"}
 
 
-def _states(jobs: Iterable[str]) -> dict[str, str] | None:
-    """The states of jobs that wait, run or ended a while ago, as far as SLURM knows; None if it does not answer."""
-    states: dict[str, str] = {}
+class _Queue:
+    """The jobs that wait: tells how many there are and why, now and then if that changes."""
+
+    def __init__(self) -> None:
+        self._told, self._due = "", 0.0
+
+    def tell(self, reasons: Sequence[str]) -> None:
+        """Tells of it if it is due, given SLURM's reason for each job that waits."""
+        known = [reason for reason in reasons if reason != "None"]
+        text = f"{len(reasons)} queued: {_why(known)}" if known else ""
+        if text not in ("", self._told) and time.monotonic() >= self._due:
+            self._told, self._due = text, time.monotonic() + SECONDS
+            say(text)
+
+
+def _why(reasons: Iterable[str]) -> str:
+    """Reasons, with how often each is given if there are several, the most frequent first."""
+    counts = collections.Counter(reasons).most_common()
+    return ", ".join(reason if len(counts) == 1 else f"{count} {reason}" for reason, count in counts)
+
+
+def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
+    """The jobs that wait, run or ended a while ago, as far as SLURM knows them; None if it does not answer."""
+    seen: dict[str, Seen] = {}
     arrays = sorted({job.partition("_")[0] for job in jobs}, key=int)
     for first in range(0, len(arrays), LISTED):
         own = ",".join(arrays[first : first + LISTED])
-        done = _ask(["squeue", "--noheader", "--array", "--all", "--states=all", "--format=%F_%K %T", f"--jobs={own}"])
+        about = "--format=%F_%K %T %r"
+        done = _ask(["squeue", "--noheader", "--array", "--all", "--states=all", about, f"--jobs={own}"])
         if done.returncode and "Invalid job id" not in done.stderr:
             say(f"squeue does not answer: {_first_line(done.stderr)}")
             return None
         for line in done.stdout.splitlines():
-            job, _, state = line.strip().partition(" ")
+            job, state, reason = (*line.strip().split(" ", 2), "", "")[:3]
             if state:
-                states[job] = state
-    return states
+                seen[job] = Seen(state, reason)
+    return seen
 
 
 def _stop(jobs: Sequence[str], asked: Mapping[str, Any]) -> bool:
@@ -269,10 +346,11 @@ def _stop(jobs: Sequence[str], asked: Mapping[str, Any]) -> bool:
     deadline = time.monotonic() + attempt.KILL_SECONDS + asked["poll_seconds"]
     ran: set[str] = set()
     while time.monotonic() < deadline:
-        states = _states(jobs)
-        own = {job: state for job, state in (states or {}).items() if job in jobs}
+        seen = _seen(jobs)
+        own = {job: one.state for job, one in (seen or {}).items() if job in jobs}
         ran |= {job for job, state in own.items() if state == "RUNNING"}
-        if states is not None and all(state in ("PENDING", *_ENDED) for state in own.values()):
+        if seen is not None and all(state in ("PENDING", *_ENDED) for state in own.values()):
+            _cancel(jobs, "PENDING")  # one that was preempted meanwhile is back in the queue
             break
         time.sleep(min(1.0, asked["poll_seconds"]))
     else:
@@ -286,6 +364,24 @@ def _signal(jobs: Sequence[str], name: str) -> None:
 
 def _cancel(jobs: Sequence[str], state: str | None = None) -> None:
     _ask(["scancel", *([f"--state={state}"] if state else []), *jobs])
+
+
+def _withdraw(launch: Launch, jobs: Mapping[str, str]) -> None:
+    """Takes jobs, by their studies, out of the queue before they have begun."""
+    if jobs:
+        _cancel(list(jobs.values()))
+    for name, job in jobs.items():
+        _forget(launch.store / name, job)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Within, Ctrl-C and SIGTERM wait, for this process and those that it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _longest_array() -> int:
@@ -314,9 +410,9 @@ def _tail(path: Path) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value in a line of #SBATCH, in which a blank ends it."""
+    """A value in a line of #SBATCH: within quotes, in which a backslash stands before quotes and backslashes."""
     text = str(value)
-    return f'"{text}"' if " " in text else text
+    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 def _and_gpus(need: Resources) -> str:

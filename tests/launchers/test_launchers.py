@@ -2,24 +2,32 @@
 
 import importlib.util
 import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.run import RunProgress, Settings
 from results import exit_codes, store
+from results.bad_input import BadInput
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
 from sweeps import __main__ as sweeps_cli
-from sweeps import composition, launching, limits, status
+from sweeps import composition, launching, limits, planning, status
 from sweeps.launchers import attempt, local, slurm
-from sweeps.launchers.launcher import Launch, Tries
+from sweeps.launchers.attempt import Ending, Fate, Wish
+from sweeps.launchers.launcher import Launch, Tries, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, options
-from sweeps.run import StudyUpdate
+from sweeps.run import StudyOutcome, StudyUpdate
+
+from ..analysis.conftest import Ran, plan, publish
 
 SHORT = ("trials=2", "task.budget.steps=2", "launcher.workers=1")
 
@@ -89,6 +97,23 @@ def test_preempted_without_a_step_is_as_good_as_lost() -> None:
     assert not Tries(9).again(-9, advanced=True, out_of_memory=True)
     many = Tries(0)
     assert [many.again(75, advanced=True) for _ in range(1001)].index(False) == 1000
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"),
+    [
+        ([0, 0], 0),
+        ([1, 76, 76], 1),
+        ([76, 2], 2),
+        ([75, 76], 75),
+        ([76, 75, 1], 1),
+        ([0, 76, -9], 76),
+        ([-9, 0], -9),
+    ],
+)
+def test_one_code_of_several_processes(codes: list[int], worst: int) -> None:
+    assert worst_code(codes) == worst
+    assert worst_code(reversed(codes)) == worst
 
 
 def test_logs_of_attempts(tmp_path: Path) -> None:
@@ -205,21 +230,225 @@ def test_dry_run_prints_commands_that_ask_for_the_same_study(
 
 def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     (config,) = composition.compose_all(CommandLine(("launcher=slurm",), False))
-    asked = config["launcher"] | {"minutes": 90, "mem": "8G", "sbatch": {"account": "a b"}, "at_once": 5}
+    asked = config["launcher"] | {"minutes": 90, "mem": "8G", "at_once": 5}
+    asked["sbatch"] = {"account": "a b", "comment": 'it\'s "x" #5 back\\slash'}
     study = make_study()
     words = {study.name: (("task.targets=[{metric: validation_error, value: 0.1}]", "trials=4"),)}
-    launch = Launch(tmp_path, [study], Settings(), Limits(), {}, words, lambda update: None, lambda: None)
+    folder = tmp_path / "o'neil 50%A"
+    launch = Launch(folder, [study], Settings(), Limits(), {}, words, lambda update: None, lambda: None)
     script = slurm.batch_script(asked, launch, slurm.Resources(2, 0, False), [study])
     for line in (
         "--array=0-0%5",
         "--time=90",
         "--mem=8G",
         '--account="a b"',
+        '--comment="it\'s \\"x\\" #5 back\\\\slash"',
+        f'--output="{tmp_path}/o\'neil 50%%A/.slurm/%A_%a.out"',
         "--signal=B:USR2@60",
         "--cpus-per-task=2",
     ):
         assert f"#SBATCH {line}" in script.splitlines()
     assert attempt.split(attempt.joined(words[study.name])) == [list(words[study.name][0])]
+
+
+# By `scontrol show job` of SLURM 22.05, while the processes of the job still live.
+@pytest.mark.parametrize(
+    ("shown", "restarts", "is_out_of_time", "fate"),
+    [
+        ("JobState=RUNNING Reason=None Requeue=1 Restarts=0 PreemptTime=None", 0, False, Fate.RUNS),
+        ("JobState=COMPLETING Reason=None Requeue=1 Restarts=0 PreemptTime=None", 0, False, Fate.CANCELLED),
+        ("JobState=CANCELLED Reason=None Requeue=1 Restarts=2 PreemptTime=None", 2, False, Fate.CANCELLED),
+        ("JobState=COMPLETING Reason=None Requeue=1 Restarts=0 PreemptTime=None", 0, True, Fate.RUNS),
+        ("JobState=COMPLETING Reason=None Requeue=1 Restarts=1 PreemptTime=None", 0, False, Fate.REQUEUED),
+        ("JobState=COMPLETING Reason=None Requeue=1 Restarts=0 PreemptTime=2026-11-25T01:34:07", 0, False, Fate.RUNS),
+        ("", 0, False, Fate.RUNS),  # nobody answers
+    ],
+)
+def test_how_slurm_ends_a_job(shown: str, restarts: int, is_out_of_time: bool, fate: Fate) -> None:
+    assert attempt.fate_of(shown, restarts, is_out_of_time) == fate
+
+
+def test_an_early_end_of_time_waits_until_the_command_can_hear_it(tmp_path: Path) -> None:
+    log = attempts.begin(tmp_path, "slurm", "1_0")
+    program = (
+        "import sys, time; time.sleep(1); from sweeps import limits; from sweeps.launchers import attempt; "
+        "attempt.end_with_parent(); time.sleep(0.2); sys.exit(0 if limits._told else 3)"
+    )
+    end = attempt.run(tmp_path, [sys.executable, "-c", program], log, lambda: Wish.TIME_IS_UP)
+    assert end == Ending(exit_codes.DONE, False)
+
+
+def test_codes_of_hosts_take_the_place_of_the_largest(tmp_path: Path) -> None:
+    output = tmp_path / "7_0.out"
+    assert attempt.code_of_hosts(output, 2, -9) == -9
+    (tmp_path / "7_0.out.0").write_text("1\n")
+    (tmp_path / "7_0.out.1").write_text("76\n")
+    assert attempt.code_of_hosts(output, 2, 76) == exit_codes.FAILED
+    (tmp_path / "7_0.out.0").write_text("0\n")
+    assert attempt.code_of_hosts(output, 2, 137) == exit_codes.PEER_LOST
+    assert not list(tmp_path.iterdir())
+
+
+class Slurm:
+    """Stands in for SLURM's commands: keeps what was asked, and holds and shows the jobs of one array."""
+
+    def __init__(self, shown: str = "", during: Callable[[str], object] = lambda command: None) -> None:
+        self.asked: list[str] = []
+        self.shown, self._during = shown, during
+
+    def ask(self, words: Sequence[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":
+        self.asked.append(" ".join(words))
+        self._during(self.asked[-1])
+        answers = {"sbatch": "7", "squeue": self.shown, "scontrol show config": "MaxArraySize = 26"}
+        out = next((answers[key] for key in answers if self.asked[-1].startswith(key)), "")
+        return subprocess.CompletedProcess(words, 0, out, "")
+
+
+@pytest.fixture
+def by_slurm(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]]:
+    """Gives a stand-in for SLURM, and what runs two studies by it."""
+
+    def prepare(shown: str = "", **how: Any) -> tuple[Slurm, Callable[[], list[StudyOutcome]]]:
+        (config,) = composition.compose_all(CommandLine(("launcher=slurm",), False))
+        studies = [make_study(batch_size=size, trials=1, budget_steps=2) for size in (16, 32)]
+        for study in studies:
+            store.ask(tmp_path, study)
+        words = {study.name: (("trials=1",),) for study in studies}
+        told = Limits()
+        launch = Launch(tmp_path, studies, Settings(), told, {}, words, lambda update: None, lambda: None)
+        one = Slurm(shown, **how)
+        monkeypatch.setattr(slurm, "_ask", one.ask)
+        return one, lambda: slurm.run_all(config["launcher"] | {"poll_seconds": 0.01}, launch)
+
+    return prepare
+
+
+def all_logs(folder: Path) -> list[attempts.Attempt]:
+    return [each for name in store.names(folder) for each in attempts.read(folder / name)]
+
+
+@pytest.mark.parametrize("command", ["sbatch", "scontrol release"])
+def test_an_interrupted_submission_leaves_no_held_jobs(
+    command: str, tmp_path: Path, by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]]
+) -> None:
+    def interrupt(asked: str) -> None:
+        if asked.startswith(command):
+            signal.raise_signal(signal.SIGINT)
+
+    one, run = by_slurm(during=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert one.asked[-1] == "scancel 7_0 7_1"
+    assert not all_logs(tmp_path)
+
+
+def test_held_jobs_that_are_found_are_released(
+    tmp_path: Path, by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]]
+) -> None:
+    one, run = by_slurm("7_0 PENDING JobHeldUser\n7_1 RUNNING None\n")
+    for i, name in enumerate(store.names(tmp_path)):
+        attempts.begin(tmp_path / name, "slurm", f"7_{i}", waits=True)
+    one._during = lambda asked: setattr(one, "shown", "") if asked.startswith("scontrol release") else None
+    assert {outcome.failure for outcome in run()} == {
+        f"job 7_{i} ended before it began, as if it were cancelled" for i in (0, 1)
+    }
+    assert [each for each in one.asked if each.startswith(("scontrol", "sbatch"))] == ["scontrol release 7_0"]
+
+
+def test_the_reasons_of_waiting_jobs_are_told_and_what_can_never_run_is_refused(
+    tmp_path: Path,
+    by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, run = by_slurm("7_0 PENDING BadConstraints\n7_1 PENDING BadConstraints\n")
+    with pytest.raises(BadInput, match=r"^SLURM can never run 2 studies: BadConstraints; ask for less"):
+        run()
+    assert one.asked[-1] == "scancel 7_0 7_1"
+    assert not all_logs(tmp_path)
+    one, run = by_slurm("7_0 PENDING BadConstraints\n7_1 PENDING Nodes required for job are DOWN, DRAINED\n")
+
+    def cancelled(asked: str) -> None:
+        if asked.startswith("scancel"):
+            one.shown = "7_1 PENDING Nodes required for job are DOWN, DRAINED\n"
+        elif asked.startswith("squeue") and "queued" in capsys.readouterr().err:
+            one.shown = ""
+
+    one._during = cancelled
+    first, second = run()
+    assert (first.failure or "").startswith("SLURM can never run job 7_0: BadConstraints; ask for less")
+    assert (second.failure or "").startswith("job 7_1 ended before it began")
+    queue = slurm._Queue()
+    queue.tell(["Priority", "Resources", "Priority", "None"])
+    queue.tell(["Resources"])  # not due yet
+    assert capsys.readouterr().err == "4 queued: 2 Priority, 1 Resources\n"
+
+
+def test_a_study_that_ended_meanwhile_is_not_submitted_once_more(
+    tmp_path: Path, by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]]
+) -> None:
+    one, run = by_slurm()
+    first, second = store.names(tmp_path)
+    planned = store.stored_plan(tmp_path, first)
+    assert isinstance(planned, BatchStudy)
+    publish(tmp_path, planned, {0: Ran([(2, 0.1)])})
+    outcomes = run()
+    assert {outcome.summary.study: outcome.failure is None for outcome in outcomes} == {first: True, second: False}
+    (line,) = [each for each in one.asked if each.startswith("scontrol release")]
+    assert [each.job for each in all_logs(tmp_path)] == []
+    assert "job 7_0 ended" in (outcomes[-1].failure or "")
+    assert line == "scontrol release 7"
+
+
+def test_without_waiting_there_is_no_table_of_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "check", lambda asked: None)
+    monkeypatch.setattr(slurm, "_ask", Slurm().ask)
+    words = [*SHORT[:2], "launcher=slurm", "launcher.wait=false", f"store={tmp_path}"]
+    assert sweeps_cli.main(words) == exit_codes.DONE
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines()[-1] == "1 study in the queue; `python -m sweeps.status` shows them"
+
+
+def test_status_passes_over_attempts_at_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done, other = (plan(trials=1, batch_size=size) for size in (16, 32))
+    publish(tmp_path, done, {0: Ran([(2, 0.1)])})
+    store.ask(tmp_path, other)
+    for study in (done, other):
+        attempts.end(attempts.begin(tmp_path / study.name, "slurm", "7_0"), -9, local.exit_description(-9))
+    assert status.main([f"store={tmp_path}"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"{other.name}: attempt 1 ended by signal 9" in out
+    assert f"{done.name}: attempt" not in out
+
+
+def test_the_limit_of_each_study_is_named(
+    tmp_path: Path,
+    make_study: Callable[..., BatchStudy],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
+    studies = tuple(make_study(batch_size=size) for size in (8, 16, 32, 64, 128))
+
+    def run_all(asked: Any, launch: Launch) -> list[StudyOutcome]:
+        for study in studies:
+            launch.limits.hear(StudyUpdate(study, RunProgress()))
+        now[0] = 3600 * 0.5
+        assert not launch.limits.is_over(studies[0].name)
+        now[0] = 3600 * 1.1
+        assert all(launch.limits.is_over(study.name) for study in studies)
+        return []
+
+    monkeypatch.setitem(launching.LAUNCHERS, "local", launching.LAUNCHERS["local"]._replace(run_all=run_all))
+    bounds = (Bounds(), Bounds(max_device_hours=1))
+    planning.run(planning.Request(studies, {}, Settings(), tmp_path, {"name": "local"}, limits=bounds), studies)
+    names = ", ".join(study.name for study in studies[:3])
+    assert capsys.readouterr().err == f"limits.study.max_device_hours=1 is reached by {names} and 2 more\n"
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

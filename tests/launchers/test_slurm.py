@@ -23,6 +23,7 @@ from results import exit_codes, store
 from results.checks import verify
 from results.storage import attempts
 from sweeps import __main__ as sweeps_cli
+from sweeps import status
 
 from ..same import assert_same
 
@@ -171,9 +172,15 @@ def slurm() -> Iterator[Cluster]:
         yield running
 
 
-def sweep(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def sweep(words: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A sweep in a process of its own, which ends with the context at the latest."""
     command = [sys.executable, "-m", "sweeps", *words, f"store={folder}", "-m"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def until(found: Callable[[], object], seconds: float = 120) -> object:
@@ -210,6 +217,30 @@ def logs(folder: Path) -> list[attempts.Attempt]:
     return [each for name in store.names(folder) for each in attempts.read(folder / name)]
 
 
+def saved(folder: Path) -> object:
+    """Waits until a study of a store has a checkpoint."""
+    return until(lambda: list(folder.glob("*/checkpoint-*")))
+
+
+def codes(folder: Path, count: int) -> list[int]:
+    """Waits until so many attempts at studies of a store have ended; the exit code of each, in their order."""
+    found: list[int] = []
+
+    def ended() -> bool:
+        found[:] = [each.code for each in logs(folder) if each.code is not None]
+        return len(found) >= count
+
+    until(ended)
+    return found
+
+
+def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What `python -m sweeps.status` prints of a store, in one line."""
+    capsys.readouterr()
+    assert status.main([f"store={folder}"]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
 def lost_attempts(folder: Path) -> list[attempts.Attempt]:
     return [each for each in logs(folder) if each.code == exit_codes.PEER_LOST]
 
@@ -223,21 +254,20 @@ def lost_after_a_kill(folder: Path) -> list[attempts.Attempt]:
 
 
 def test_forty_studies_end_exactly_once(slurm: Cluster, tmp_path: Path) -> None:
-    running = sweep([*FORTY, *BY_SLURM], tmp_path / "slurm")
-    try:
-        until(lambda: len(workers()) >= 3)
-        until(lambda: len(lost_after_a_kill(tmp_path / "slurm")) >= 3)
-        for job in states()[:2]:
-            ask("scontrol", "requeue", job)
-        until(lambda: len(states()) >= 3)
-        slurm.stop_node("n2")
-        slurm.wait_for("mix", "down")
-        time.sleep(5)
-        slurm.start_node("n2")
-        output, _ = running.communicate(timeout=1200)
-    finally:
-        running.kill()
-        print(ask("sinfo"), ask("scontrol", "--oneliner", "show", "jobs"))
+    with sweep([*FORTY, *BY_SLURM], tmp_path / "slurm") as running:
+        try:
+            until(lambda: len(workers()) >= 3)
+            until(lambda: len(lost_after_a_kill(tmp_path / "slurm")) >= 3)
+            for job in states()[:2]:
+                ask("scontrol", "requeue", job)
+            until(lambda: len(states()) >= 3)
+            slurm.stop_node("n2")
+            slurm.wait_for("mix", "down")
+            time.sleep(5)
+            slurm.start_node("n2")
+            output, _ = running.communicate(timeout=1200)
+        finally:
+            print(ask("sinfo"), ask("scontrol", "--oneliner", "show", "jobs"))
     print(output)
     assert running.returncode == exit_codes.DONE
     assert len(re.findall(r"^digits\S+ +4 +4 ", output, re.M)) == 40
@@ -249,45 +279,79 @@ def test_forty_studies_end_exactly_once(slurm: Cluster, tmp_path: Path) -> None:
     assert_same(tmp_path / "slurm", tmp_path / "alone")
 
 
-def test_preempted_by_a_higher_partition_goes_on_from_its_checkpoint(slurm: Cluster, tmp_path: Path) -> None:
+def test_a_cancelled_element_is_saved_and_stays_out_of_the_queue(
+    slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     slurm.wait_for("idle", "idle")
-    running = sweep([*LONG, *BY_SLURM, "launcher.retries=0"], tmp_path / "slurm")
-    try:
-        (name,) = until(lambda: (tmp_path / "slurm").exists() and store.names(tmp_path / "slurm"))  # type: ignore[misc]
-        until(lambda: list((tmp_path / "slurm" / name).glob("checkpoint-*")))
-        ask("sbatch", "--partition=high", "--exclusive", "--nodes=2", "--wrap=sleep 3")
-        until(lambda: states("PENDING") or any(each.code == exit_codes.PREEMPTED for each in logs(tmp_path / "slurm")))
-        output, _ = running.communicate(timeout=600)
-    finally:
-        running.kill()
-        print(ask("scontrol", "--oneliner", "show", "jobs"))
+    with sweep([*LONG, *BY_SLURM], tmp_path) as running:
+        saved(tmp_path)
+        (job,) = states()
+        ask("scancel", job)
+        output, _ = running.communicate(timeout=120)
+    (log,) = logs(tmp_path)
+    assert log.code == exit_codes.PREEMPTED
+    assert running.returncode == exit_codes.FAILED
+    assert f"failed: job {job}: cancelled by scancel; see {log.log}" in output
+    assert "same command tries them again" in output
+    time.sleep(5)
+    assert not states() + states("PENDING")
+    text = shown(tmp_path, capsys)
+    assert re.search(r"digits\S+ unfinished 4 0 0 0 0 0 0 0 4 ", text)
+    assert f"attempt 1 ended cancelled by scancel; see {log.log}" in text
+
+
+def test_requeued_and_out_of_time_goes_on(slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slurm.wait_for("idle", "idle")
+    words = [word.replace("200000", "20000000") for word in LONG]
+    with sweep([*words, *BY_SLURM, "launcher.minutes=1", "launcher.retries=0"], tmp_path) as running:
+        saved(tmp_path)
+        (job,) = states()
+        ask("scontrol", "requeue", job)
+        assert codes(tmp_path, 1) == [exit_codes.PREEMPTED]
+        until(lambda: f"queued (slurm {job})" in shown(tmp_path, capsys))
+        assert codes(tmp_path, 2) == [exit_codes.PREEMPTED] * 2  # its minute was over
+        until(lambda: states() == [job])
+        running.terminate()
+        output, _ = running.communicate(timeout=200)
+    assert running.returncode in (exit_codes.PREEMPTED, exit_codes.TERMINATED)  # it has just begun
+    assert "failed" not in output
+
+
+def test_preempted_by_a_higher_partition_goes_on_from_its_checkpoint(
+    slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.wait_for("idle", "idle")
+    words = [word.replace("200000", "600000") for word in LONG]  # more than it has time for
+    with sweep([*words, *BY_SLURM, "launcher.retries=0"], tmp_path / "slurm") as running:
+        try:
+            saved(tmp_path / "slurm")
+            ask("sbatch", "--partition=high", "--exclusive", "--nodes=2", "--wrap=sleep 3")
+            assert codes(tmp_path / "slurm", 1) == [exit_codes.PREEMPTED]
+            assert re.search(r"digits\S+ (queued \(slurm \d+_0\)|running \d/4) ", shown(tmp_path / "slurm", capsys))
+            output, _ = running.communicate(timeout=600)
+        finally:
+            print(ask("scontrol", "--oneliner", "show", "jobs"))
     print(output)
     assert running.returncode == exit_codes.DONE
     assert not logs(tmp_path / "slurm")
-    assert sweeps_cli.main([*LONG, f"store={tmp_path / 'alone'}", "-m"]) == exit_codes.DONE
+    assert sweeps_cli.main([*words, f"store={tmp_path / 'alone'}", "-m"]) == exit_codes.DONE
     assert_same(tmp_path / "slurm", tmp_path / "alone")
 
 
 def test_a_sweep_that_is_stopped_saves_and_one_that_is_killed_is_found_again(slurm: Cluster, tmp_path: Path) -> None:
     slurm.wait_for("idle", "idle")
     words = [*LONG, *BY_SLURM]
-    stopped = sweep(words, tmp_path)
-    (name,) = until(lambda: tmp_path.exists() and store.names(tmp_path) if any(tmp_path.iterdir()) else None)  # type: ignore[misc]
-    until(lambda: list((tmp_path / name).glob("checkpoint-*")))
-    stopped.terminate()
-    output, _ = stopped.communicate(timeout=120)
+    with sweep(words, tmp_path) as stopped:
+        saved(tmp_path)
+        stopped.terminate()
+        output, _ = stopped.communicate(timeout=120)
     assert stopped.returncode == exit_codes.PREEMPTED, output
     assert not states()
     assert not states("PENDING")
-    killed = sweep(words, tmp_path)
-    until(states)
-    job = states()
-    killed.kill()
-    killed.wait()
-    assert killed.stdout is not None
-    killed.stdout.close()
-    again = sweep(words, tmp_path)
-    output, _ = again.communicate(timeout=600)
+    with sweep(words, tmp_path):
+        job = until(states)
+    with sweep(words, tmp_path) as again:
+        output, _ = again.communicate(timeout=600)
     assert again.returncode == exit_codes.DONE, output
     assert "1 study of these are in the queue already, or run" in output
     assert job
@@ -297,16 +361,15 @@ def test_a_sweep_that_is_stopped_saves_and_one_that_is_killed_is_found_again(slu
 def test_two_nodes_run_a_study_together_and_go_on_where_they_were(slurm: Cluster, tmp_path: Path) -> None:
     slurm.wait_for("idle", "idle")
     words = [word.replace("200000", "40000") for word in LONG]
-    running = sweep([*words, *BY_SLURM, "launcher.nodes=2", "launcher.retries=0"], tmp_path / "slurm")
-    try:
-        until(lambda: list((tmp_path / "slurm").glob("*/checkpoint-*")))
-        (job,) = states()
-        ask("scontrol", "requeue", job)
-        output, _ = running.communicate(timeout=900)
-    finally:
-        running.kill()
-        for each in logs(tmp_path / "slurm"):
-            print(each.log.read_text())
+    with sweep([*words, *BY_SLURM, "launcher.nodes=2", "launcher.retries=0"], tmp_path / "slurm") as running:
+        try:
+            saved(tmp_path / "slurm")
+            (job,) = states()
+            ask("scontrol", "requeue", job)
+            output, _ = running.communicate(timeout=900)
+        finally:
+            for each in logs(tmp_path / "slurm"):
+                print(each.log.read_text())
     print(output)
     assert running.returncode == exit_codes.DONE
     assert sweeps_cli.main([*words, f"store={tmp_path / 'alone'}", "-m"]) == exit_codes.DONE
@@ -315,12 +378,13 @@ def test_two_nodes_run_a_study_together_and_go_on_where_they_were(slurm: Cluster
 
 
 def test_a_mistake_is_not_repeated(slurm: Cluster, tmp_path: Path) -> None:
-    broken = sweep([*LONG, *BY_SLURM, "launcher.sbatch={export: 'ALL,JAX_PLATFORMS=cuda'}"], tmp_path)
-    output, _ = broken.communicate(timeout=200)
+    folder = tmp_path / "it's #1 50%A"
+    with sweep([*LONG, *BY_SLURM, "launcher.sbatch={export: 'ALL,JAX_PLATFORMS=cuda'}"], folder) as broken:
+        output, _ = broken.communicate(timeout=200)
     print(output)
     assert broken.returncode == exit_codes.FAILED
-    assert re.search(r"failed: job \d+_0: .*; see \S+/attempt-1\.log", output)
-    (log,) = logs(tmp_path)
+    assert re.search(r"failed: job \d+_0: .*; see .+/attempt-1\.log", output)
+    (log,) = logs(folder)
     assert log.code == exit_codes.FAILED
     assert "cuda" in (log.cause or "")
 
@@ -332,3 +396,36 @@ def test_what_the_cluster_does_not_have(slurm: Cluster, tmp_path: Path, capsys: 
         assert re.match("error: (sbatch refuses|SLURM cannot run) the job: .", line)
         assert not states("PENDING")
         assert not logs(tmp_path)
+
+
+def test_jobs_that_can_never_run_are_refused(
+    slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sweep([*LONG, *BY_SLURM, "launcher.mem=900G"], tmp_path) as running:
+        output, _ = running.communicate(timeout=60)
+    assert running.returncode == exit_codes.INVALID
+    (line,) = [each for each in output.splitlines() if each.startswith("error: ")]
+    assert line.startswith("error: SLURM can never run 1 study: BadConstraints")
+    assert not states("PENDING")
+    assert not logs(tmp_path)
+    assert re.search(r"digits\S+ unfinished 4 0 0 0 0 0 0 0 4 ", shown(tmp_path, capsys))
+
+
+def test_the_reason_why_jobs_wait_is_shown(slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slurm.wait_for("idle", "idle")
+    ask("scontrol", "update", "nodename=n1,n2", "state=drain", "reason=test")
+    with sweep([*LONG, *BY_SLURM], tmp_path) as running:
+        try:
+            assert running.stdout is not None
+            lines = iter(running.stdout.readline, "")
+            assert next(line for line in lines if "queued" in line).startswith(
+                "1 queued: Nodes required for job are DOWN"
+            )
+            (job,) = states("PENDING")
+            assert f"queued (slurm {job})" in shown(tmp_path, capsys)
+            running.terminate()
+            running.communicate(timeout=60)
+        finally:
+            ask("scontrol", "update", "nodename=n1,n2", "state=resume")
+    assert running.returncode == exit_codes.TERMINATED
+    assert not states("PENDING")

@@ -173,3 +173,21 @@ def test_a_limit_of_time_and_studies_that_have_the_machine_to_themselves(factori
     assert left is not None and not left.at_least
     # 5 epochs of 4 s, cut by the limit; then 3 s to start, 4 s to compile, and 6 epochs, cut by the limit.
     assert left.seconds == pytest.approx((15 - 4) + 3 + 4 + 15)
+
+
+def test_the_queue_and_the_start_of_a_cluster_count(make_study: Callable[..., BatchStudy]) -> None:
+    studies = [make_study(batch_size=size, trials=1, budget_steps=100, stop="budget") for size in (8, 16, 32, 64)]
+    forecast = Forecast(studies, {study.name: 1 for study in studies}, 4, elsewhere=True)
+    first = studies[0]
+    forecast.hear(first, RunProgress(), 0.0)
+    forecast.hear(first, RunProgress(COMPILING), 30.0)
+    forecast.hear(first, RunProgress(TRAINING), 40.0)
+    forecast.hear(first, RunProgress(TRAINING, {}, {50: 1}, 50, 50.0, 50.0), 90.0)  # a second a step
+    left = forecast.left(90.0)
+    assert left is not None
+    # One ran at a time by now: 50 s of it, then 30 s to start and 100 steps of each other, which may last as long.
+    assert left.seconds > 50 + 3 * (30 + 100 / 64)
+    forecast.hear(studies[1], RunProgress(), 90.0)
+    beside = forecast.left(90.0)
+    assert beside is not None
+    assert beside.seconds == pytest.approx(left.seconds / 2)
