@@ -18,8 +18,8 @@ ABOUT = (
     "that it can; these are the numbers that the last such doubling leads to, with 90 % intervals. Batch size: devices "
     "and batch doubled together at the same seconds per step, so that no hardware is in it. Devices: by seconds per "
     "step that were measured on so many, or predicted from those of one device with its share of the batch, without "
-    "communication, which no network can beat: they pay off up to there at most. An answer on one side is all that the "
-    "data hold."
+    "communication: a best case, as no network makes training on so many devices faster. An answer on one side is all "
+    "that the data hold."
 )
 
 

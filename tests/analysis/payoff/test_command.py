@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.payoff import time_to_target
 from analysis.payoff.step_times import SAYS
+from analysis.payoff.time_to_target import NOTHING, LastDoubling
 from results import command_line
 
 from ..conftest import Ran, plan, publish
@@ -199,3 +201,31 @@ def test_a_store_without_times_says_so(folder, cli):
     publish(folder, plan(), {0: Ran([(1, 0.05)])})
     code, out, _ = cli("payoff", "--store", folder, "--times")
     assert code == 0 and "no times: " in out
+
+
+def test_rows_that_read_alike_show_the_field_that_differs(folder, cli):
+    for seed, schedule in enumerate(["constant", "linear", "cosine"]):
+        publish(folder, plan(seed=seed, schedule=schedule), {0: Ran([(1, 0.05)])})
+    out = cli("payoff", "--store", folder)[1]
+    header, *rows = out.splitlines()[:4]
+    assert "differs" in header
+    shown = [re.search(r"schedule=\w+", row)[0] for row in rows]
+    assert sorted(shown) == [f"schedule={name}" for name in ("constant", "cosine", "linear")]
+    assert not any("seed" in row for row in rows)  # one field is enough
+    table = pd.read_csv(io.StringIO(cli("payoff", "--store", folder, "--csv")[1]))
+    assert table["differs"].str.contains("schedule=").all() and table["differs"].str.contains("seed=").all()
+
+
+def test_no_two_rows_of_the_release_read_alike(cli):
+    lines = cli("payoff", "--store", ROOT / "results" / "published")[1].splitlines()
+    header, rows = lines[0], lines[1 : lines.index("")]
+    left, device = header.index("batch size"), header.index("device ")
+    places = [(row[4:left].rsplit("  ", 1)[0].rstrip(), row[device:].split("  ")[0]) for row in rows]
+    assert len(set(places)) == len(rows) > 60
+
+
+def test_a_best_estimate_without_an_interval_is_shown(tmp_path, times, cli):
+    """The curve has a knee, which its noise leaves unidentified."""
+    found = time_to_target.stated(LastDoubling(64.0, 1.0, 1024.0, "not_identified", 64.0))
+    assert found.in_words() == "not identified (best 64)"
+    assert NOTHING.in_words() == "not identified"
