@@ -32,7 +32,10 @@ LIMITS = (
     "that the last such doubling leads to, with 90 % intervals.",
     "batch size: devices and batch doubled together at the same seconds per step, so that no hardware is in it.",
 )
-HOURS_INTERVAL, PRICE_INTERVAL, STAR = "90 % of hours", "90 % of price", ""  # columns for a reader
+HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
+OF_FRONT = (
+    "beaten: another number of devices is as fast and as cheap, and better in one. All others are on the Pareto front."
+)
 OF_TIMES = (
     "measured, predicted devices: by seconds per step of so many, at the batch size that is there soonest. Without "
     "communication is a best case: no network makes training on so many devices faster."
@@ -457,7 +460,7 @@ def as_text(found: Sequence[Answer]) -> str:
 
 
 def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
-    """Time to target and device-hours for a reader, a block for every answer; a star is on the Pareto front."""
+    """Time to target and device-hours for a reader, a block for every answer; off the Pareto front a row is beaten."""
     blocks = []
     for one in found:
         lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
@@ -473,7 +476,7 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
         elif one.notes:
             lines += ["", "; ".join(one.notes)]
         blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, "* no other number of devices is as fast and as cheap, or better in one"])
+    return "\n\n".join([*blocks, OF_FRONT])
 
 
 def _block(pay_off: PayOff, hour: float) -> str:
@@ -488,12 +491,12 @@ def _block(pay_off: PayOff, hour: float) -> str:
         cells = {"devices": f"{count:,.0f}", "batch": batch, "seconds": _interval(ends)}
         cells |= {"device-hours": text.number(hours[0]), HOURS_INTERVAL: _ends(hours)}
         cells |= {"price": text.number(hours[0] * hour), PRICE_INTERVAL: _ends(hours * hour)}
-        rows.append(cells | {"faster by": gain, STAR: "*" * bool(front[i])})
-    header = [name for name in rows[0] if name == STAR or any(row[name] for row in rows)]
+        rows.append(cells | {"faster by": gain, BEATEN: "" if front[i] else "yes"})
+    header = [name for name in rows[0] if any(row[name] for row in rows)]
     # A narrow terminal keeps what was asked for; relative to them, hours and price are as uncertain as seconds.
     least = [HOURS_INTERVAL, PRICE_INTERVAL, *["device-hours"] * ("price" in header), "batch", "faster by"]
     kept = [name for name in header if name not in least]
-    return command_line.table(header, [[row[name] for name in header] for row in rows], [STAR], least=least, kept=kept)
+    return command_line.table(header, [[row[name] for name in header] for row in rows], [BEATEN], least=least, kept=kept)
 
 
 def _interval(values: np.ndarray) -> str:

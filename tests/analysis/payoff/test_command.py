@@ -78,10 +78,22 @@ def test_a_narrow_terminal_shows_the_price_and_the_front(points, times, cli, mon
         assert {"batch", "seconds", shown, "faster by"} <= set(re.split(r"  +", header))
         assert max(map(len, lines)) <= 80
         rows = [line for line in lines if re.match(r" +[\d,]+  ", line)]
-        assert len(rows) == len(SIZES) and rows[0].endswith("*")
-        assert "*" not in [line.strip() for line in lines]
+        assert len(rows) == len(SIZES)
+        assert "beaten" not in header  # each is faster than the one before, and costs more
+        assert any(line.startswith("beaten: ") for line in lines)
     monkeypatch.setattr(command_line, "width", lambda stream: 50)
     assert re.search(r"^devices .*\bprice\b", cli(*words, "--price", "2")[1], re.MULTILINE)
+
+
+def test_a_number_of_devices_that_another_beats_is_marked(tmp_path, points, times, cli):
+    """More devices cost more; where they are slower, too, a mark says so, and nowhere else."""
+    seconds = np.full(len(SIZES), 0.1) * [1, 1, 1, 1, 1, 1, 1, 1, 1, 8, 9]
+    file = times(seconds_per_step=seconds, low=seconds / 1.02, high=seconds * 1.02)
+    words = ("payoff", "--points", points, "--measured", file, "--times")
+    rows = [line for line in cli(*words)[1].splitlines() if re.match(r" +[\d,]+  ", line)]
+    table = pd.read_csv(io.StringIO(cli(*words, "--csv")[1])).dropna(subset="measured_seconds")
+    assert [row.endswith("yes") for row in rows] == [*[False] * 9, True, True]
+    assert table["measured_on_front"].tolist() == [*["yes"] * 9, "no", "no"]
 
 
 def test_devices_and_batch_sizes_are_whole_and_the_title_is_that_of_what_is_known(points, times, cli):
