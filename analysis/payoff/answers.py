@@ -460,7 +460,7 @@ def as_text(found: Sequence[Answer]) -> str:
 
 
 def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
-    """Time to target and device-hours for a reader, a block for every answer; off the Pareto front a row is beaten."""
+    """Time to target and device-hours for a reader, a block per answer; rows off the Pareto front are beaten."""
     blocks = []
     for one in found:
         lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
@@ -496,7 +496,9 @@ def _block(pay_off: PayOff, hour: float) -> str:
     # A narrow terminal keeps what was asked for; relative to them, hours and price are as uncertain as seconds.
     least = [HOURS_INTERVAL, PRICE_INTERVAL, *["device-hours"] * ("price" in header), "batch", "faster by"]
     kept = [name for name in header if name not in least]
-    return command_line.table(header, [[row[name] for name in header] for row in rows], [BEATEN], least=least, kept=kept)
+    return command_line.table(
+        header, [[row[name] for name in header] for row in rows], [BEATEN], least=least, kept=kept
+    )
 
 
 def _interval(values: np.ndarray) -> str:
