@@ -194,7 +194,7 @@ PAYOFF = {
     "predicted_devices_low": "its 90 % interval, likewise",
     "predicted_devices_high": "likewise",
     "predicted_verdict": "likewise; empty where nothing was predicted",
-    "predicted_by": "--predicted, or times measured on 1 device, without communication, which no network can beat",
+    "predicted_by": "--predicted, or times of 1 device, without communication: a best case of time on any network",
     "reason": "what tells the curve from those alike, what was left out, what is in the way",
 }
 # Of payoff --times, a row for every number of devices.
@@ -229,6 +229,7 @@ COMPARE = {
     "cores": "of a factorization",
     "target_metric": "the error that has to come down",
     "target_value": "how far down",
+    "differs": "the fields that tell it from others with the same names, such as schedule=linear; empty without any",
     "a_low": "what A says lies between this ...",
     "a_high": "... and this; an end that is open, or was never reached, is empty",
     "a_words": "what kind of statement that is: reached or not, a verdict, a device, a trial",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import contradictions, presentations, text
+from analysis import contradictions, presentations, text, workload_studies
 from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
@@ -18,7 +18,7 @@ from results import command_line, store
 from results.bad_input import BadInput
 from results.durable import Folder, Location, location
 from results.plans import kinds
-from results.plans.study import Target
+from results.plans.study import Target, digest
 
 RESULTS = {
     "differ": "differ",
@@ -29,6 +29,8 @@ RESULTS = {
     "only_b": "only in B",
 }
 STEPS, CRITICAL, SECONDS, RECALLS = "steps", "critical_batch_size", "seconds_per_epoch", ("recall_20", "recall_50")
+NAMING = ("what", "dataset", "model", "optimizer", "batch_size", "cores", "target_metric", "target_value")
+PLAN = "plan"  # of a row; no column
 MOST_NAMED = 3  # of what is in one place alone
 BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
 
@@ -45,13 +47,25 @@ def table(a: Location, b: Location, request: tuple[str, float] | None = None) ->
     """
     here, there = (_Contents(location(folder), request) for folder in (a, b))
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
-    result = pd.DataFrame(rows, columns=list(COLUMNS))
+    result = pd.DataFrame(_told_apart(rows), columns=list(COLUMNS))
     if result["result"].isin(["only_a", "only_b"]).all():
         raise BadInput(f"{a} and {b} have nothing in common: no workload at a batch size and target, no factorization")
     for name in ("a_low", "a_high", "b_low", "b_high"):
         numbers = result[name].to_numpy(np.float64)
         result[name] = np.where(np.isfinite(numbers), numbers, np.nan)
     return result.astype({"batch_size": "Int64", "cores": "Int64"})
+
+
+def _told_apart(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with the fields of their plans that tell them from others with the same names."""
+    groups: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(_names(row), {})[digest(row[PLAN])] = row[PLAN]
+    return [row | {"differs": workload_studies.distinction(digest(row[PLAN]), groups[_names(row)])} for row in rows]
+
+
+def _names(row: Mapping[Any, Any]) -> tuple[Any, ...]:
+    return tuple(str(row.get(name)) for name in NAMING)
 
 
 def differs(table: pd.DataFrame) -> bool:
@@ -91,28 +105,29 @@ def _answers(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
     for key in sorted(a.answers.keys() | b.answers.keys(), key=order):
         here, there = a.answers.get(key, []), b.answers.get(key, [])
         for pair in pair_up(here, there, lambda one: one.study.plan_json, contradictions.stream, lambda one: ""):
-            yield _row(STEPS, key[:4], contradictions.of_answers(pair)) | {"batch_size": key[4]}
+            plan = (pair.a or pair.b).study.plan()
+            yield _row(STEPS, key[:4], contradictions.of_answers(pair), plan) | {"batch_size": key[4]}
 
 
 def _curves(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
     for key in dict.fromkeys(contradictions.curve_names(curve) for curve in (*a.curves, *b.curves)):
         here, there = ([one for one in all_ if contradictions.curve_names(one) == key] for all_ in (a.curves, b.curves))
         for pair in pair_up(here, there, lambda one: one.key, lambda one: one.distinction, lambda one: ""):
-            yield _row(CRITICAL, key, contradictions.of_curves(pair))
+            yield _row(CRITICAL, key, contradictions.of_curves(pair), (pair.a or pair.b).shared)
 
 
 def _factorizations(a: _Contents, b: _Contents) -> Iterator[dict[str, Any]]:
     for pair in pair_up(a.factorized, b.factorized, contradictions.plan_of, contradictions.comparison_key):
         study = (pair.a or pair.b).study
         naming = study.dataset, study.model_label, study.solver, None
-        yield _row(SECONDS, naming, contradictions.of_times(pair)) | {"cores": study.cores}
+        yield _row(SECONDS, naming, contradictions.of_times(pair), study.plan()) | {"cores": study.cores}
         for name in RECALLS:
-            yield _row(name, naming, contradictions.of_recalls(pair, name)) | {"cores": study.cores}
+            yield _row(name, naming, contradictions.of_recalls(pair, name), study.plan()) | {"cores": study.cores}
 
 
-def _row(what: str, naming: Sequence[Any], finding: Finding) -> dict[str, Any]:
+def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, object]) -> dict[str, Any]:
     dataset, model, optimizer, target = naming
-    row = {"what": what, "dataset": dataset, "model": model, "optimizer": optimizer}
+    row: dict[str, Any] = {"what": what, "dataset": dataset, "model": model, "optimizer": optimizer, PLAN: plan}
     row |= {"result": finding.result, "why": finding.why}
     if isinstance(target, Target):
         row |= {"target_metric": target.metric, "target_value": target.value}
@@ -144,15 +159,16 @@ def _shown(rows: pd.DataFrame) -> str:
     """Rows in a table, contradictions first, with how they were judged below."""
     order = rows["result"].map({result: i for i, result in enumerate(RESULTS)})
     records = rows.iloc[np.argsort(order.to_numpy(), kind="stable")].to_dict("records")
+    apart = text.telling([row["differs"] for row in records], [_names(row) for row in records])
     whys = list(dict.fromkeys(row["why"] for row in records if row["why"]))
     lines = [
         [
             row["result"].replace("_", " "),
             f"[{whys.index(row['why']) + 1}]" if row["why"] else "",
             *(_statement(row, side) for side in "ab"),
-            _naming(row),
+            ", ".join(filter(None, (_naming(row), words))),
         ]
-        for row in records
+        for row, words in zip(records, apart, strict=True)
     ]
     header = ["", "by", "A", "B", "of"]
     return "\n".join(

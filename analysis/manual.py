@@ -129,12 +129,15 @@ Time to target is steps to target (the curve that `fit` fits) times seconds per 
 training faster by --gain or more; the answer is the number of devices that the last doubling leads to which does, as
 all before it do. Its interval carries both uncertainties, of the curve and of the seconds per step. Nothing is said
 beyond the batch sizes and the numbers of devices that there are: an answer on one side is all that they may support.
+Every number of devices takes the batch size that is there soonest, of those of the curve between the ones that were
+timed: ln seconds are interpolated over ln batch size. Where neighbours are more than a factor of 4 apart only bounds
+hold, which a note names. An answer ends at the first number of devices whose double has no times.
 
 batch size          devices and batch doubled together at the same seconds per step: the curve alone, no hardware
 measured devices    by measured seconds per step: those of the store (emulated devices, and steps of several trials at
                     once, are left out), or of --measured FILE
 predicted devices   by predicted ones: of --predicted FILE, or else those of one device with its share of the batch,
-                    without communication. No network can beat that: devices pay off up to there at most.
+                    without communication. That is a best case: no network makes training on so many devices faster.
 
 Measured and predicted times are never in one column. FILE is CSV or Parquet with the columns device_kind, devices,
 batch_size, seconds_per_step, low, high (its 90 % interval) and says (measured or predicted), and where there are

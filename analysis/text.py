@@ -1,7 +1,8 @@
 """Numbers, intervals, verdicts and names as text."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from results.command_line import numbered
@@ -9,6 +10,7 @@ from results.plans.study import Target
 from results.rules.answers import Rule
 
 Verdict = Literal["identified", "at_least", "at_most", "not_identified"]
+LONG = 24  # characters of a value that is told only if shorter ones do not tell things apart
 VERDICTS: tuple[str, ...] = ("identified", "at_least", "at_most", "not_identified")
 
 
@@ -44,6 +46,23 @@ def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
     return [
         f"row{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}: {remark}" for remark, numbers in rows.items()
     ]
+
+
+def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str]:
+    """As few fields of distinctions, such as ``seed=1, stop=target``, as tell those of one group apart."""
+    fields = [dict(each.split("=", 1) for each in re.split(r", (?=[\w.]+=)", words) if words) for words in distinctions]
+    result = [""] * len(fields)
+    for group in dict.fromkeys(groups):
+        members = [i for i, own in enumerate(groups) if own == group]
+        chosen, told = list[str](), 1
+        every = dict.fromkeys(field for i in members for field in fields[i])
+        for field in sorted(every, key=lambda field: max(len(fields[i].get(field, "")) for i in members) > LONG):
+            count = len({tuple(fields[i].get(each) for each in (*chosen, field)) for i in members})
+            if count > told:
+                chosen, told = [*chosen, field], count
+        for i in members:
+            result[i] = ", ".join(f"{field}={fields[i][field]}" for field in chosen if field in fields[i])
+    return result
 
 
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:

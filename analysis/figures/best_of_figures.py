@@ -91,11 +91,14 @@ def _points_fits(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[PointsFit]
 
 
 def _ends(points_fits: Sequence[PointsFit]) -> tuple[float, float]:
-    """The ends of the axis of critical batch sizes: an octave beyond all that is identified."""
-    fits = [one.fit for one in points_fits if one.fit]
-    known = [one.fit.critical_batch_size for one in points_fits if one.fit and one.verdict == "identified"]
-    sizes = known or [float(size) for fit in fits for size in fit.batch_size]
-    return min(sizes) / 2, max(sizes) * 2
+    """The ends of the axis of critical batch sizes: an octave beyond all that is identified, and all stated ends."""
+    fitted = [(one.verdict, one.fit) for one in points_fits if one.fit]
+    known = [fit.critical_batch_size for verdict, fit in fitted if verdict == "identified"]
+    sizes = known or [float(size) for _, fit in fitted for size in fit.batch_size]
+    stated = [fit.low for verdict, fit in fitted if verdict in ("identified", "at_least")]
+    stated += [fit.high for verdict, fit in fitted if verdict in ("identified", "at_most")]
+    room = 2**0.2
+    return min(min(sizes) / 2, *(end / room for end in stated)), max(max(sizes) * 2, *(end * room for end in stated))
 
 
 def _knees(

@@ -42,7 +42,7 @@ def pictures(found: Sequence[Answer], what: str = "payoff") -> Pictures:
         if max((len(each.devices) for each in map(one.of, SAYS) if each), default=0) < FEWEST:
             continue
         drawn += 1
-        names = [str(value) for name, value in one.subject.names.items() if name not in ("of", "best_of")]
+        names = [str(value) for name, value in one.subject.names.items() if name not in ("of", "best_of", "differs")]
         yield Picture((*names, one.device_kind), _picture(one))
     if not drawn:
         why = "no curve has seconds per step on two numbers of devices; `payoff --predicted FILE` takes predicted ones"

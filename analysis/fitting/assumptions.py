@@ -27,6 +27,8 @@ ASSUMPTIONS = {
     "space": "the best trials are inside their search space",
     "evaluations": "close together at the largest batch size",
 }
+OF_TRIALS = ("points", "search", "space")  # judged by trials that ran to their ends
+PRUNED = "pruned, so trials beside the best are cut short; pruning=off tells"
 FEWEST = 6  # batch sizes; with fewer no number is left to judge residuals by
 ROOM = 2.0  # octaves of batch sizes beyond the knee; with less it is identified half of the time
 FINE = 1.25  # factor between evaluations
@@ -37,7 +39,7 @@ DRAWS = 1000
 def check(fit: Fit, points: Points) -> tuple[Check, ...]:
     """Checks ``ASSUMPTIONS`` against the data, in their order; ``fit`` is that of ``points``."""
     slope, plateau, knee, search = fit.shape.checks
-    return (
+    every = (
         slope,
         plateau,
         knee,
@@ -49,6 +51,11 @@ def check(fit: Fit, points: Points) -> tuple[Check, ...]:
         search,
         Check("space", *_space(points)),
         Check("evaluations", *_evaluations(fit, points)),
+    )
+    pruned = points.trials is not None and points.sample is None
+    return tuple(
+        one._replace(seen=PRUNED) if pruned and one.assumption in OF_TRIALS and one.outcome == "cannot tell" else one
+        for one in every
     )
 
 

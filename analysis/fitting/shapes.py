@@ -190,6 +190,8 @@ def _words(bend: Bend, size: np.ndarray) -> str:
 
 def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
     n, below, above = len(ln_batch), int(np.sum(ln_batch < ln_best)), int(np.sum(ln_batch > ln_best))
+    if n < FEWEST:
+        return f"{n} batch sizes, and {FEWEST} are needed"
     counts = {"slope": f"{below} of {n} batch sizes below", "plateau": f"{above} of {n} batch sizes above"}
     return counts.get(bend, f"{below} batch sizes below and {above} above") + " the knee"
 

@@ -57,8 +57,8 @@ pd.DataFrame({"B over B*": batch / critical, "gain of the next doubling": gain})
 # ## With measured and with predicted seconds
 #
 # Nothing in this release was trained on several devices, so that measured times say nothing of a doubling. Predicted
-# ones are those of one device with its n-th of the batch, without communication: no network can beat them. They are
-# dashed, with hatched bands, and never in one line with what was measured.
+# ones are those of one device with its n-th of the batch, without communication: no network makes training on n devices
+# faster. They are dashed, with hatched bands, and never in one line with what was measured.
 
 # %%
 fitted = [one for one in curve_fits.of_store(STORE) if one.curve.model.startswith("simple_cnn")]

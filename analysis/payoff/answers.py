@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import presentations, text, workload_studies
-from analysis.columns import PAYOFF, PAYOFF_TIMES
+from analysis.columns import DIFFERS, PAYOFF, PAYOFF_TIMES
 from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, curves, fits
@@ -26,15 +26,19 @@ from results.papers import published_numbers
 from results.plans.plan import Plan
 
 GAIN = 0.20
+(DIFFERING,) = DIFFERS  # the name of a subject that tells it from those with the same names
 LIMITS = (
     "A doubling pays off while it makes training faster by {gain:g} % or more; 100 % is perfect. Numbers are those "
     "that the last such doubling leads to, with 90 % intervals.",
     "batch size: devices and batch doubled together at the same seconds per step, so that no hardware is in it.",
 )
-HOURS_INTERVAL, PRICE_INTERVAL, STAR = "90 % of hours", "90 % of price", ""  # columns for a reader
+HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
+OF_FRONT = (
+    "beaten: another number of devices is as fast and as cheap, and better in one. All others are on the Pareto front."
+)
 OF_TIMES = (
-    "measured, predicted devices: by seconds per step of so many. Without communication is what no network can beat: "
-    "devices pay off up to there at most."
+    "measured, predicted devices: by seconds per step of so many, at the batch size that is there soonest. Without "
+    "communication is a best case: no network makes training on so many devices faster."
 )
 
 
@@ -121,6 +125,7 @@ def of_curves(fitted: Sequence[CurveFits]) -> list[Subject]:
         times = tuple(step_times.of_commits(one.curve.workload.commits))
         for of, points_fit in curve_fits.answers(one):
             names = curve_fits.naming([(one.curve, of, one.selected.points.trials)]).to_dict("records")[0]
+            names |= {DIFFERING: one.curve.distinction}
             title = f"{one.curve.workload.title} · {one.curve.target_text} · {of}"
             notes = (one.curve.distinction,) if one.curve.distinction else ()
             subjects.append(Subject({str(key): value for key, value in names.items()}, title, points_fit, notes, times))
@@ -130,6 +135,7 @@ def of_curves(fitted: Sequence[CurveFits]) -> list[Subject]:
 def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
     """Factorizations to their last epoch, on numbers of real cores."""
     subjects = []
+    formats = {curve.representative.study.table_dtype for curve in core_curves}
     for curve in core_curves:
         times = step_times.of_core_curve(curve)
         if times is None:
@@ -138,6 +144,8 @@ def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
         study: Plan = one.study
         names = dict(zip(NAMES, presentations.labels(study), strict=True))
         title = f"{' · '.join(names.values())} · {one.result('epoch'):.0f} epochs"
+        differs = [f"table_dtype={one.study.table_dtype}"] * (len(formats) > 1) + [curve.distinction]
+        names |= {DIFFERING: ", ".join(filter(None, differs))}
         notes = (curve.distinction,) if curve.distinction else ()
         subjects.append(Subject(names, title, one.result("epoch"), notes, (times,)))
     return subjects
@@ -264,12 +272,13 @@ def _answer(
         by = times.by if times.says == PREDICTED else by
         if pay_off is None and (fit or not isinstance(one.steps, PointsFit)):
             notes.append(f"no {times.says} step times at batch sizes of the curve")
-        elif pay_off is not None and not len(pay_off.gains.devices):
-            counts = ", ".join(f"{count:g}" for count in pay_off.devices)
-            notes.append(f"{times.says} on {counts} device{'s' * (counts != '1')} alone, so that no doubling was")
         elif pay_off is not None:
-            notes += _open_ends(one, pay_off.last, f"{times.says} devices", pay_off.devices)
-        notes += _beyond(times, fit.batch_size) if fit and pay_off else []
+            numbers = time_to_target.judged(pay_off.devices)
+            notes += _missing(times.says, pay_off.devices, numbers)
+            notes += _open_ends(one, pay_off.last, f"{times.says} devices", numbers) if len(numbers) > 1 else []
+        if fit and pay_off:
+            notes += _gaps(times.within(fit.batch_size[0], fit.batch_size[-1]))
+            notes += _beyond(times, fit.batch_size, as_share=any(each.divided for each in predicted))
     notes = [note for note in dict.fromkeys(notes) if note]
     return Answer(one, kind, gain, batch, found[MEASURED], found[PREDICTED], by, tuple(notes))
 
@@ -284,13 +293,41 @@ def _open_ends(one: Subject, last: LastDoubling, what: str, numbers: np.ndarray)
     ]
 
 
-def _beyond(times: StepTimes, batch_sizes: np.ndarray) -> list[str]:
-    """What a file has at batch sizes beyond those of the curve; a store may have them for want of an answer there."""
+def _missing(says: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
+    """Why no doubling beyond the ``numbers`` of devices is judged, of all ``devices`` that there are."""
+    if len(devices) == 1:
+        return [f"{says} on {devices[0]:,.0f} device{'s' * bool(devices[0] > 1)} only, so that no doubling was seen"]
+    last, further = numbers[-1], devices[devices > numbers[-1]]
+    if not len(further):
+        return []
+    there = f"{says} on {last:,.0f} and on {further[0]:,.0f} devices, not on {2 * last:,.0f}"
+    return [f"{there}: no doubling beyond {last:,.0f} is judged"]
+
+
+def _gaps(times: StepTimes) -> list[str]:
+    """The gaps between batch sizes that were timed."""
+    return [
+        f"no batch size was timed on {count:,.0f} device{'s' * bool(count > 1)} between {before:,.10g} and "
+        f"{after:,.10g}: only bounds hold between them"
+        for count, before, after in times.gaps()
+    ]
+
+
+def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> list[str]:
+    """Notes on batch sizes of a file beyond those of the curve; a store may have them for want of an answer there.
+
+    ``as_share``: smaller batch sizes on one device are taken as its share of a larger batch.
+    """
     if times.by != f"--{times.says}":
         return []
     first, last = float(batch_sizes[0]), float(batch_sizes[-1])
-    outside = [size for size in np.unique(times.batch_size) if not first <= size <= last]
-    return [f"{times.says} at {text.batch_sizes(outside)}, which the curve does not reach: not used"] * bool(outside)
+    shares = (times.batch_size < first) & (times.devices == 1) & (as_share and times.says == MEASURED)
+    unused = ((times.batch_size < first) | (times.batch_size > last)) & ~shares
+    return [
+        f"{times.says} at {text.batch_sizes(np.unique(times.batch_size[rows]))}, which the curve does not reach: {use}"
+        for rows, use in ((shares, "used only as one device's share"), (unused, "not used"))
+        if rows.any()
+    ]
 
 
 def _pay_off(one: Subject, times: StepTimes, gain: float) -> PayOff | None:
@@ -299,10 +336,7 @@ def _pay_off(one: Subject, times: StepTimes, gain: float) -> PayOff | None:
     fit = one.steps.fit
     if fit is None:
         return None
-    inside = times.within(fit.batch_size[0], fit.batch_size[-1])
-    if not len(inside.devices):
-        return None
-    return time_to_target.pay_off(inside, time_to_target.step_curves(fit), gain, fit.verdict)
+    return time_to_target.pay_off(times, time_to_target.step_curves(fit), gain, fit.verdict)
 
 
 def table(found: Sequence[Answer]) -> pd.DataFrame:
@@ -399,14 +433,16 @@ def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
 def as_text(found: Sequence[Answer]) -> str:
     """The answers for a reader: a line each, then what there is to know, and what the numbers mean."""
     table_of = _named(found, pd.DataFrame(index=range(len(found))))
-    naming = [str(name) for name in table_of if name != "best_of"]
-    header = ["", *naming, "batch size", "device", *(f"{says} devices" for says in SAYS)]
+    naming = [str(name) for name in table_of if name not in ("best_of", DIFFERING)]
+    alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "of") for one in found]
+    apart = text.telling([str(one.subject.names.get(DIFFERING, "")) for one in found], alike)
+    header = ["", *naming, DIFFERING, "batch size", "device", *(f"{says} devices" for says in SAYS)]
     rows, remarks = [], []
     for i, one in enumerate(found, start=1):
         names = ["" if pd.isna(value := one.subject.names.get(name)) else str(value) for name in naming]
         words = [pay_off.last.in_words() if pay_off else "" for pay_off in map(one.of, SAYS)]
         batch = one.batch.in_words() if isinstance(one.subject.steps, PointsFit) else ""
-        rows.append([str(i), *names, batch, one.device_kind, *words])
+        rows.append([str(i), *names, apart[i - 1], batch, one.device_kind, *words])
         remarks += [(i, note) for note in one.notes]
         remarks += [(i, f"predicted by {one.predicted_by}")] if one.predicted else []
     # What holds of all rows needs no numbers of them.
@@ -415,7 +451,7 @@ def as_text(found: Sequence[Answer]) -> str:
     notes = [*common, *text.grouped(one for one in remarks if one[1] not in common)]
     said = [i for i in range(len(header)) if i == 0 or any(row[i] for row in rows)]
     header, rows = [header[i] for i in said], [[row[i] for i in said] for row in rows]
-    left = [name for name in (*naming, "device") if name in header]
+    left = [name for name in (*naming, DIFFERING, "device") if name in header]
     kept = [name for name in ("batch size", *(f"{says} devices" for says in SAYS)) if name in header]
     shown = command_line.table(header, rows, left=left, least=tuple(left[::-1]), kept=kept)
     meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
@@ -424,7 +460,7 @@ def as_text(found: Sequence[Answer]) -> str:
 
 
 def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
-    """Time to target and device-hours for a reader, a block for every answer; a star is on the Pareto front."""
+    """Time to target and device-hours for a reader, a block per answer; rows off the Pareto front are beaten."""
     blocks = []
     for one in found:
         lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
@@ -440,7 +476,7 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
         elif one.notes:
             lines += ["", "; ".join(one.notes)]
         blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, "* no other number of devices is as fast and as cheap, or better in one"])
+    return "\n\n".join([*blocks, OF_FRONT])
 
 
 def _block(pay_off: PayOff, hour: float) -> str:
@@ -455,12 +491,14 @@ def _block(pay_off: PayOff, hour: float) -> str:
         cells = {"devices": f"{count:,.0f}", "batch": batch, "seconds": _interval(ends)}
         cells |= {"device-hours": text.number(hours[0]), HOURS_INTERVAL: _ends(hours)}
         cells |= {"price": text.number(hours[0] * hour), PRICE_INTERVAL: _ends(hours * hour)}
-        rows.append(cells | {"faster by": gain, STAR: "*" * bool(front[i])})
-    header = [name for name in rows[0] if name == STAR or any(row[name] for row in rows)]
+        rows.append(cells | {"faster by": gain, BEATEN: "" if front[i] else "yes"})
+    header = [name for name in rows[0] if any(row[name] for row in rows)]
     # A narrow terminal keeps what was asked for; relative to them, hours and price are as uncertain as seconds.
     least = [HOURS_INTERVAL, PRICE_INTERVAL, *["device-hours"] * ("price" in header), "batch", "faster by"]
     kept = [name for name in header if name not in least]
-    return command_line.table(header, [[row[name] for name in header] for row in rows], [STAR], least=least, kept=kept)
+    return command_line.table(
+        header, [[row[name] for name in header] for row in rows], [BEATEN], least=least, kept=kept
+    )
 
 
 def _interval(values: np.ndarray) -> str:

@@ -1,13 +1,17 @@
 """Step times: seconds per step against devices and batch size, measured or predicted, and never both in one table.
 
 Measured ones come from the runs of a store, predicted ones from a file, or from times of one device: n devices, each
-with its share of the batch, take at least as long as one with that share. That is *without communication*, which no
-network can beat.
+with its share of the batch, take at least as long as one with that share. That is *without communication*.
+
+The batch sizes between those that were timed count too. Between neighbours up to a factor of 4 apart, ln seconds are
+interpolated over ln batch size. They bend at most as much as a fixed time plus a time per example. Neighbours farther
+apart leave a gap. In a gap, and for shares beyond those that were timed, only bounds hold: a step of more examples
+takes no less time, and no more time per example.
 """
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -29,8 +33,14 @@ COLUMNS = ("device_kind", "devices", "batch_size", "seconds_per_step", "low", "h
 NUMBERS = COLUMNS[1:6]
 NAMES = ("dataset", "model", "optimizer")  # further columns of a file, which say whose times they are
 UPPER = 0.95  # either end of a 90 % interval alone
+FEWEST_ALONE = 2  # batch sizes of one device, to predict more
 FEWEST = 3  # batch sizes that show how far a time is from between its neighbours
 INDEPENDENT = 18 / 35  # of residuals that share points, of evenly spaced batch sizes
+GAP = 4.0  # neighbouring batch sizes that are a larger factor apart leave a gap
+BEND = 0.25  # the most that ln(fixed + each · B) bends: its second derivative by ln B
+PER_OCTAVE = 4  # batch sizes per device that are tried between those that were timed
+OWN = math.log(1.12)  # 90 % sure: the part of a prediction's error that its row shares with no other
+SAME = 1 + 1e-9  # numbers as close are the same
 
 
 class StepTimes(NamedTuple):
@@ -42,9 +52,9 @@ class StepTimes(NamedTuple):
       by: who says so, where it is predicted.
       devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN where a step takes all data.
       below, above: float64[r], how far ln seconds may be below and above, 90 % sure.
-      source: int[r], what each was told by; rows of one source have one error.
       shared: float64[2], as much of ``below`` and ``above`` as all rows have in common.
       notes: what a reader has to know.
+      divided: all rows are of one device; more devices take as long as one with its share of the batch.
     """
 
     device_kind: str
@@ -55,24 +65,95 @@ class StepTimes(NamedTuple):
     seconds: np.ndarray
     below: np.ndarray
     above: np.ndarray
-    source: np.ndarray
     shared: np.ndarray
     notes: tuple[str, ...] = ()
+    divided: bool = False
 
-    def own(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """``below`` and ``above`` of some rows without what all have in common, which cancels in a ratio."""
-        ends = zip((self.below[rows], self.above[rows]), self.shared, strict=True)
+    def own(self) -> tuple[np.ndarray, np.ndarray]:
+        """``below`` and ``above`` without the error that all rows have in common, which cancels in a ratio."""
+        ends = zip((self.below, self.above), self.shared, strict=True)
         below, above = (np.sqrt(np.maximum(widths**2 - shared**2, 0)) for widths, shared in ends)
         return below, above
 
     def within(self, smallest: float, largest: float) -> "StepTimes":
-        """The rows at batch sizes of a curve, as nothing is known of steps beyond."""
-        return self.at((self.batch_size >= smallest) & (self.batch_size <= largest))
+        """The rows at batch sizes of a curve, or at shares of them: nothing is known of steps beyond."""
+        return self.at(((self.batch_size >= smallest) | self.divided) & (self.batch_size <= largest))
 
     def at(self, rows: np.ndarray) -> "StepTimes":
         """Some of the rows, bool[r]."""
-        fields = ("devices", "batch_size", "seconds", "below", "above", "source")
+        fields = ("devices", "batch_size", "seconds", "below", "above")
         return self._replace(**{name: getattr(self, name)[rows] for name in fields})
+
+    def gaps(self) -> list[tuple[float, float, float]]:
+        """The gaps: a number of devices, and the batch sizes on either side."""
+        found = []
+        for count in np.unique(self.devices):
+            sizes = np.sort(self.batch_size[self.devices == count])
+            found += [(count, a, b) for a, b in itertools.pairwise(sizes.tolist()) if b > GAP * a * SAME]
+        return found
+
+    def choices(self, smallest: float, largest: float) -> "dict[float, Choices]":
+        """The batch sizes that each number of devices can choose from, within those of a curve.
+
+        Args:
+          smallest, largest: batch sizes of the curve; of no account where a step takes all data.
+        """
+        if np.isnan(self.batch_size).any():
+            each = zip(self.devices, np.log(self.seconds)[:, None], np.eye(len(self.devices))[:, None], strict=True)
+            return {float(n): Choices(np.array([np.nan]), time, time, time, weight) for n, time, weight in each}
+        even = np.round(2 ** (np.arange(PER_OCTAVE * math.log2(largest) + 1) / PER_OCTAVE))
+        numbers = 2.0 ** np.arange(math.log2(largest) + 1) if self.divided else np.unique(self.devices)
+        found = {}
+        for count in numbers.tolist():
+            rows = np.flatnonzero(self.divided | (self.devices == count))
+            rows = rows[np.argsort(self.batch_size[rows])]
+            timed = self.batch_size[rows] * (count if self.divided else 1)
+            sizes = np.union1d(timed, count * even)
+            sizes = sizes[(sizes >= smallest / SAME) & (sizes <= largest * SAME)]
+            inside = (sizes >= timed[0] / SAME) & (sizes <= timed[-1] * SAME)
+            if inside.any():
+                sizes = sizes if self.divided else sizes[inside]
+                found[count] = self._interpolated(rows, np.log(timed), sizes)
+        return found
+
+    def _interpolated(self, rows: np.ndarray, x: np.ndarray, sizes: np.ndarray) -> "Choices":
+        """ln seconds at batch sizes [m], from rows at ln batch sizes ``x``, rising; only bounds beyond their ends."""
+        y, at = np.log(self.seconds[rows]), np.log(sizes)
+        before = np.clip(np.searchsorted(x, at * SAME, "right") - 1, 0, max(len(x) - 2, 0))
+        after = np.minimum(before + 1, len(x) - 1)
+        apart = np.maximum(x[after] - x[before], 1e-300)
+        share = np.clip((at - x[before]) / apart, 0, 1)
+        middle = (1 - share) * y[before] + share * y[after]
+        bend = BEND / 2 * share * (1 - share) * apart**2
+        no_less = np.maximum(y[before], y[after] - (x[after] - at))
+        no_more = np.minimum(y[before] + (at - x[before]), y[after])
+        wide = apart > math.log(GAP * SAME)
+        low = np.where(wide, np.minimum(no_less, middle), middle - bend)
+        high = np.where(wide, np.maximum(no_more, middle), middle + bend)
+        under, over = at < x[0] - (SAME - 1), at > x[-1] + (SAME - 1)
+        low = np.where(under, y[0] - (x[0] - at), np.where(over, y[-1], low))
+        middle, high = (np.where(under | over, np.inf, each) for each in (middle, high))
+        weights = np.zeros((len(at), len(self.devices)))
+        weights[np.arange(len(at)), rows[before]] += 1 - share
+        weights[np.arange(len(at)), rows[after]] += share
+        return Choices(sizes, middle, low, high, weights)
+
+
+class Choices(NamedTuple):
+    """Batch sizes that a number of devices can choose from, with ln seconds per step. All float64.
+
+    Attributes:
+      batch_size: [m], examples; NaN where a step takes all data.
+      middle: [m], ln seconds; infinite if there is only a lower bound.
+      low, high: [m], bounds of ln seconds, apart from the errors of the rows.
+      weights: [m, r], of each row in ``middle``.
+    """
+
+    batch_size: np.ndarray
+    middle: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    weights: np.ndarray
 
 
 def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
@@ -113,9 +194,7 @@ def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: tuple
     if not known:
         notes += (f"too few batch sizes were timed to see their noise, which is taken to be {BETWEEN_RUNS:.0%}",)
     widths = np.full(len(places), width)
-    return StepTimes(
-        kind, MEASURED, "", devices, batch_size, seconds, widths, widths, np.arange(len(widths)), np.zeros(2), notes
-    )
+    return StepTimes(kind, MEASURED, "", devices, batch_size, seconds, widths, widths, np.zeros(2), notes)
 
 
 def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> tuple[float, bool]:
@@ -144,15 +223,9 @@ def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> t
 def without_communication(measured: StepTimes) -> StepTimes | None:
     """Predicted times of n devices, each with an n-th of the batch, from those of one; None if it has too few."""
     alone = measured.at(measured.devices == 1)
-    whole, part = (side.ravel() for side in np.meshgrid(np.arange(len(alone.devices)), np.arange(len(alone.devices))))
-    ratio = alone.batch_size[whole] / alone.batch_size[part]
-    even = ratio == np.round(ratio)
-    if not (ratio[even] > 1).any():
+    if np.isnan(alone.batch_size).any() or len(np.unique(alone.batch_size)) < FEWEST_ALONE:
         return None
-    whole, part = whole[even], part[even]
-    return alone.at(part)._replace(
-        says=PREDICTED, by=WITHOUT_COMMUNICATION, devices=ratio[even], batch_size=alone.batch_size[whole]
-    )
+    return alone._replace(says=PREDICTED, by=WITHOUT_COMMUNICATION, divided=True)
 
 
 def of_core_curve(curve: CoreCurve) -> StepTimes | None:
@@ -164,9 +237,7 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
     widths = np.full(len(curve.members), float(ndtri(UPPER)) * math.hypot(of_epochs, BETWEEN_RUNS))
     kind = (hardware.device_kind if hardware else None) or "unknown"
     nothing = np.full(len(curve.members), np.nan)
-    return StepTimes(
-        kind, MEASURED, "", curve.cores, nothing, curve.seconds, widths, widths, np.arange(len(widths)), np.zeros(2)
-    )
+    return StepTimes(kind, MEASURED, "", curve.cores, nothing, curve.seconds, widths, widths, np.zeros(2))
 
 
 def read(file: Path, says: Says) -> pd.DataFrame:
@@ -242,7 +313,8 @@ def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
 def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
     """Step times of rows that ``read`` gave, for each kind of device and what they say.
 
-    Of predicted ones as much of the ranges as every row has at least is taken for an error that all share.
+    Predicted rows share the part of their ranges that every row has at least. Each row keeps an error of its own, × or
+    / 1.12 where its range is as wide, which no ratio cancels.
     """
     result = []
     for kind, says in itertools.product(sorted(set(rows["device_kind"])), SAYS):
@@ -251,8 +323,7 @@ def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
             continue
         devices, batch_size, seconds, low, high = (own[name].to_numpy(np.float64) for name in NUMBERS)
         below, above = np.log(seconds / low), np.log(high / seconds)
-        shared = np.array([below.min(), above.min()]) if says == PREDICTED else np.zeros(2)
-        result.append(
-            StepTimes(kind, says, by, devices, batch_size, seconds, below, above, np.arange(len(own)), shared)
-        )
+        least = np.array([below.min(), above.min()]) if says == PREDICTED else np.zeros(2)
+        shared = np.sqrt(np.maximum(least**2 - OWN**2, 0))
+        result.append(StepTimes(kind, says, by, devices, batch_size, seconds, below, above, shared))
     return result

@@ -5,10 +5,10 @@ region of ``fitting.regimes``, each with the heights that the points allow it, a
 interval of the critical batch size, whose model error the region lacks. The most and the least of a number among them
 are the ends of its 90 % interval.
 
-On every number of devices the batch size is the one that is there soonest, of those that were timed on so many and lie
-within the curve. Two uncertainties are in every interval, independent of each other, so that their widths (of
-logarithms) add in quadrature: that of the curve, by its possible forms, and that of the seconds per step. In a gain,
-the ratio of two times, what all times have in common cancels.
+On every number of devices the batch size is the one that is there soonest, of all batch sizes of the curve that lie
+between those that were timed. Three uncertainties are in every interval: that of the curve, by its possible forms, the
+bounds of interpolated seconds per step, and the errors of those that were timed. The last are independent of the
+others, so that widths (of logarithms) add in quadrature. In a gain, the ratio of two times, common errors cancel.
 """
 
 from typing import NamedTuple
@@ -25,18 +25,21 @@ SAME = 1e-9  # relative; numbers as close are the same
 
 
 class StepCurves(NamedTuple):
-    """Curves ln S = height + ln(1 + (B*/B)^a) / a, the fitted one first. All float64[c].
+    """Curves ln S = height + ln(1 + (B*/B)^a) / a, the fitted one first. Arrays are float64[c].
 
     Attributes:
       ln_critical, sharpness: ln B* in examples, and a.
       ln_height: ln steps of its plateau.
       slack: how far ln steps may lie above or below.
+      smallest, largest: batch sizes of the curve; nothing is known of steps beyond.
     """
 
     ln_critical: np.ndarray
     sharpness: np.ndarray
     ln_height: np.ndarray
     slack: np.ndarray
+    smallest: float
+    largest: float
 
     def ln_steps(self, batch_size: np.ndarray) -> np.ndarray:
         """ln steps to target at ``batch_size`` [b], examples: float64[c, b]."""
@@ -51,16 +54,20 @@ class LastDoubling(NamedTuple):
       best: by the best curve and times; NaN unless identified.
       low, high: its ends; NaN where they are not stated.
       verdict: identified, at_least (low), at_most (high) or not_identified.
+      guess: the best estimate whatever the verdict; NaN if it is beyond the numbers that there are.
     """
 
     best: float
     low: float
     high: float
     verdict: text.Verdict
+    guess: float = float("nan")
 
     def in_words(self) -> str:
-        """Such as ``64 [32, 128]``, ``at least 64`` or ``not identified``."""
-        return text.statement(self.verdict, *map(_count, (self.best, self.low, self.high)))
+        """Such as ``64 [32, 128]``, ``at least 64`` or ``not identified (best 64)``."""
+        words = text.statement(self.verdict, *map(_count, (self.best, self.low, self.high)))
+        guessed = self.verdict == "not_identified" and not np.isnan(self.guess)
+        return f"{words} (best {_count(self.guess)})" if guessed else words
 
 
 NOTHING = LastDoubling(float("nan"), float("nan"), float("nan"), "not_identified")
@@ -81,7 +88,8 @@ def step_curves(fit: Fit) -> StepCurves:
     ln_height, misfit = profiles.floors(ln_batch, fit.ln_steps, fit.weights, every, shapes)
     # The misfit of a curve grows by n slack² times its prior if the curve is moved up or down by slack.
     room = np.maximum(fit.bound - misfit, 0)
-    return StepCurves(every, shapes, ln_height, np.sqrt(room / (n * profiles.prior(shapes, n))))
+    slack = np.sqrt(room / (n * profiles.prior(shapes, n)))
+    return StepCurves(every, shapes, ln_height, slack, float(fit.batch_size[0]), float(fit.batch_size[-1]))
 
 
 def last_batch_size(fit: Fit, gain: float) -> LastDoubling:
@@ -100,7 +108,9 @@ def last_batch_size(fit: Fit, gain: float) -> LastDoubling:
     verdict = text.verdict(
         fit.verdict in LOWER and low >= first * (1 - 1e-9), fit.verdict in UPPER and high <= last * (1 + 1e-9)
     )
-    return stated(LastDoubling(float(ends[0]), min(low, last), max(high, first), verdict))
+    best = float(ends[0])
+    guess = best if first <= best <= last else float("nan")
+    return stated(LastDoubling(best, min(low, last), max(high, first), verdict, guess))
 
 
 def last_doublings(curves: StepCurves, gain: float) -> np.ndarray:
@@ -122,6 +132,7 @@ def stated(found: LastDoubling) -> LastDoubling:
         found.low if found.verdict in LOWER else float("nan"),
         found.high if found.verdict in UPPER else float("nan"),
         found.verdict,
+        found.guess,
     )
 
 
@@ -167,74 +178,107 @@ class PayOff(NamedTuple):
         return self.devices * self.seconds / 3600
 
 
-def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: text.Verdict) -> PayOff:
-    """Time to target by seconds per step.
+def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: text.Verdict) -> PayOff | None:
+    """Time to target by seconds per step; None if none were timed within the curve.
 
     Args:
-      times: seconds per step, at least a row; those at batch sizes beyond the curve are gone.
+      times: seconds per step.
       curves: steps to target over batch size, or how many steps it takes, known exactly.
       gain: by which a doubling has to make it faster, as a share.
       verdict: of the curve; which ends of ``last`` may be stated.
     """
     if isinstance(curves, StepCurves):
-        ln_steps, slack = curves.ln_steps(times.batch_size), curves.slack
+        times, slack = times.within(curves.smallest, curves.largest), curves.slack
+        offered = times.choices(curves.smallest, curves.largest) if len(times.devices) else {}
     else:
-        ln_steps, slack = np.full((1, len(times.devices)), np.log(curves)), np.zeros(1)
-    ln_times = ln_steps + np.log(times.seconds)  # [c, r]
-    devices = np.unique(times.devices)
-    ln_best, chosen = [], []
-    for count in devices:
-        rows = np.flatnonzero(times.devices == count)
-        ln_best.append(ln_times[:, rows].min(axis=1))
-        chosen.append(int(rows[np.argmin(ln_times[0, rows])]))
-    ln_time = np.stack(ln_best, axis=1)  # [c, k]
-    below, above = times.below[chosen], times.above[chosen]
+        offered, slack = times.choices(np.nan, np.nan), np.zeros(1)
+    if not offered:
+        return None
+    devices, batch_size = np.array(list(offered)), []
+    ends, weights = [], []
+    for each in offered.values():
+        steps = curves.ln_steps(each.batch_size) if isinstance(curves, StepCurves) else np.log([[curves]])
+        ends.append([(steps + ln_seconds).min(axis=1) for ln_seconds in (each.low, each.middle, each.high)])
+        chosen = int(np.argmin(steps[0] + each.middle))
+        batch_size.append(each.batch_size[chosen])
+        weights.append(each.weights[chosen])
+    soonest, ln_time, latest = np.array(ends).transpose(1, 2, 0)  # [c, k]
+    errors = _errors(times, np.array(weights), times.shared)
     middle = ln_time[0]
-    low = middle - np.hypot(middle - (ln_time - slack[:, None]).min(axis=0), below)
-    high = middle + np.hypot((ln_time + slack[:, None]).max(axis=0) - middle, above)
-    gains = _gains(devices, ln_time, *times.own(chosen), times.source[chosen])
+    low = middle - np.hypot(middle - (soonest - slack[:, None]).min(axis=0), errors[0])
+    high = middle + np.hypot((latest + slack[:, None]).max(axis=0) - middle, errors[1])
+    gains = _gains(devices, (soonest, ln_time, latest), times, np.array(weights))
     return PayOff(
         devices,
-        times.batch_size[chosen],
+        np.array(batch_size),
         np.exp(middle),
         np.exp(low),
         np.exp(high),
         gains,
-        last_doubling(gains, gain, verdict),
+        last_doubling(gains, judged(devices), gain, verdict),
     )
 
 
-def _gains(devices: np.ndarray, ln_time: np.ndarray, below: np.ndarray, above: np.ndarray, source: np.ndarray) -> Gains:
-    """Gains of all doublings from [k] numbers of devices to others of them; times [c, k], widths of its own [k]."""
+def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far sums of ln seconds with weights [k, r] may be below and above, by the errors of the rows: [k] each."""
+    below, above = times.own()
+    down, up = np.maximum(weights, 0), np.maximum(-weights, 0)
+    ends = ((below, above, shared[0]), (above, below, shared[1]))
+    first, second = (np.sqrt(((down * a) ** 2 + (up * b) ** 2).sum(axis=1) + c**2) for a, b, c in ends)
+    return first, second
+
+
+def _gains(
+    devices: np.ndarray, ln_times: tuple[np.ndarray, np.ndarray, np.ndarray], times: StepTimes, weights: np.ndarray
+) -> Gains:
+    """Gains of doublings among [k] numbers of devices, by low, middle and high times [c, k] and weights [k, r]."""
     pairs = [(i, j) for i, n in enumerate(devices) for j in np.flatnonzero(devices == 2 * n)]
     i, j = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
-    ln_gain = ln_time[:, i] - ln_time[:, j]  # [c, p]
-    middle = ln_gain[0]
-    differ = source[i] != source[j]  # the error of one time is no error of its ratio to itself
-    low = middle - np.hypot(middle - ln_gain.min(axis=0), np.hypot(below[i], above[j]) * differ)
-    high = middle + np.hypot(ln_gain.max(axis=0) - middle, np.hypot(above[i], below[j]) * differ)
+    soonest, ln_time, latest = ln_times
+    middle = ln_time[0, i] - ln_time[0, j]
+    errors = _errors(times, weights[i] - weights[j], np.zeros(2))  # the error of one time cancels in its own ratio
+    low = middle - np.hypot(middle - (soonest[:, i] - latest[:, j]).min(axis=0), errors[0])
+    high = middle + np.hypot((latest[:, i] - soonest[:, j]).max(axis=0) - middle, errors[1])
     return Gains(devices[i], np.exp(middle), np.exp(low), np.exp(high))
 
 
-def last_doubling(gains: Gains, gain: float, verdict: text.Verdict) -> LastDoubling:
+def judged(devices: np.ndarray) -> np.ndarray:
+    """The numbers of devices n, 2 n, 4 n ... up to the first whose double is not there: [d], rising.
+
+    They begin with the first that has its double, and end before they begin if a doubling is missing below it.
+    """
+    there = set(devices.tolist())
+    first = next((n for n in sorted(there) if 2 * n in there), min(there))
+    chain = [first]
+    while 2 * chain[-1] in there:
+        chain.append(2 * chain[-1])
+    return np.array(chain if 2 * min(there) > first else [min(there)])
+
+
+def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.Verdict) -> LastDoubling:
     """The number of devices that the last doubling leads to which gains enough, as all before it do.
 
     An end is stated where the data hold it, and the ``verdict`` of the curve states one on this side: at the largest
     number of devices further doublings may pay off, at the smallest fewer devices may be enough.
+
+    Args:
+      gains: of doublings.
+      numbers: of devices, as ``judged`` gives them.
+      gain: that is enough, as a share.
+      verdict: of the curve.
     """
-    if not len(gains.devices):
+    if len(numbers) < 2:
         return NOTHING
-    first, most = float(gains.devices[0]), float(2 * gains.devices[-1])
-    best, low, high = (_up_to(gains.devices, each, gain) for each in (gains.best, gains.low, gains.high))
-    claim = text.verdict(verdict in LOWER and low > first, verdict in UPPER and high < most)
-    return stated(LastDoubling(best, low, high, claim))
+    rows = np.searchsorted(gains.devices, numbers[:-1])
+    best, low, high = (_up_to(numbers, each[rows], gain) for each in (gains.best, gains.low, gains.high))
+    claim = text.verdict(verdict in LOWER and low > numbers[0], verdict in UPPER and high < numbers[-1])
+    return stated(LastDoubling(best, low, high, claim, best if best < numbers[-1] else float("nan")))
 
 
-def _up_to(devices: np.ndarray, gains: np.ndarray, gain: float) -> float:
+def _up_to(numbers: np.ndarray, gains: np.ndarray, gain: float) -> float:
     """How far all doublings gain enough."""
     enough = gains >= (1 + gain) * (1 - SAME)
-    pairs = len(enough) if enough.all() else int(np.argmin(enough))
-    return float(2 * devices[pairs - 1] if pairs else devices[0])
+    return float(numbers[len(enough) if enough.all() else int(np.argmin(enough))])
 
 
 def on_front(seconds: np.ndarray, cost: np.ndarray) -> np.ndarray:

@@ -117,17 +117,28 @@ def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> tu
         return None
     low, high = _within(points_fit, fit, ax.get_xlim())
     at: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "color": color, "zorder": 5}
-    ax.plot([low, high], [height] * 2, linewidth=2, solid_capstyle="butt", **at)
-    for end, marker in ((low, "|" if low == fit.low else "<"), (high, "|" if high == fit.high else ">")):
-        ax.plot([end], [height], marker=marker, markersize=size, clip_on=False, **at)
-    return low, high
+    ax.plot([low.place, high.place], [height] * 2, linewidth=2, solid_capstyle="butt", **at)
+    for end, arrow in ((low, "<"), (high, ">")):
+        ax.plot([end.place], [height], marker="|" if end.stated else arrow, markersize=size, clip_on=False, **at)
+    return low.place, high.place
 
 
-def _within(points_fit: PointsFit, fit: regimes.Fit, limits: tuple[float, float]) -> tuple[float, float]:
-    """The interval of a critical batch size within limits, as far as these where an end is open."""
-    low = limits[0] if math.isnan(fit.low) or points_fit.verdict == "at_most" else max(fit.low, limits[0])
-    high = limits[1] if math.isnan(fit.high) or points_fit.verdict == "at_least" else min(fit.high, limits[1])
-    return low, high
+class _End(NamedTuple):
+    """An end of an interval on an axis, and whether it is stated; an end that is not has an arrow."""
+
+    place: float
+    stated: bool
+
+
+def _within(points_fit: PointsFit, fit: regimes.Fit, limits: tuple[float, float]) -> tuple[_End, _End]:
+    """The interval of a critical batch size within limits, as far as these where an end is not stated."""
+    low, high = (
+        not math.isnan(end) and points_fit.verdict != open_
+        for end, open_ in ((fit.low, "at_most"), (fit.high, "at_least"))
+    )
+    return _End(max(fit.low, limits[0]) if low else limits[0], low), _End(
+        min(fit.high, limits[1]) if high else limits[1], high
+    )
 
 
 def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
@@ -138,10 +149,10 @@ def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
         return
     bottom, top = ax.get_ylim()
     low, high = _within(points_fit, fit, (bottom, top))
-    ax.plot([across] * 2, [low, high], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
-    for end, open_ in ((low, low == bottom), (high, high == top)):
-        look: dict[str, Any] = {"marker": ("v" if end == low else "^") if open_ else "_", "markersize": 4.5}
-        ax.plot([across], [end], color=color, zorder=3, clip_on=False, **look)
+    ax.plot([across] * 2, [low.place, high.place], color=color, linewidth=1.4, solid_capstyle="butt", zorder=3)
+    for end, arrow in ((low, "v"), (high, "^")):
+        look: dict[str, Any] = {"marker": "_" if end.stated else arrow, "markersize": 4.5}
+        ax.plot([across], [end.place], color=color, zorder=3, clip_on=False, **look)
     if points_fit.verdict == "identified":
         look = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
         ax.plot([across], [fit.critical_batch_size], marker=marker, color=color, zorder=4, **look)

@@ -136,9 +136,9 @@
     name();
   }
 
-  // A narrow window shows the sections by their titles, as all of them are many screens long.
+  // A narrow window shows the sections but the first by their titles, as all of them are many screens long.
   function fold() {
-    for (const one of folds) one.open = !narrow.matches;
+    for (const one of folds) one.open = !narrow.matches || one === folds[0];
     narrow.addEventListener("change", () => {
       if (!narrow.matches) for (const one of folds) one.open = true;
     });

@@ -12,14 +12,14 @@ from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 
 TITLE = "Pay-off"
-PAYOFF = ("of", "fit", "batch size#", "device", "measured devices#", "predicted devices#")
+PAYOFF = ("of", "measured devices#", "predicted devices#", "batch size#", "device")  # a phone shows the first three
 ABOUT = (
     f"How far do more devices pay off? A doubling does while it makes training faster by {GAIN:.0%} or more, of 100 % "
     "that it can; these are the numbers that the last such doubling leads to, with 90 % intervals. Batch size: devices "
     "and batch doubled together at the same seconds per step, so that no hardware is in it. Devices: by seconds per "
     "step that were measured on so many, or predicted from those of one device with its share of the batch, without "
-    "communication, which no network can beat: they pay off up to there at most. An answer on one side is all that the "
-    "data hold."
+    "communication: a best case, as no network makes training on so many devices faster. An answer on one side is all "
+    "that the data hold."
 )
 
 
@@ -42,15 +42,12 @@ def _of(subjects: Sequence[answers.Subject]) -> list[Answer]:
 
 
 def _row(group_number: int, one: Answer) -> Html:
-    names = one.subject.names
-    fit = str(names.get("of") or "")
-    title = one.subject.title.removesuffix(f" · {fit}")
+    title = one.subject.title
     cells: list[Cell | str] = [
         Cell(tag("span", title), title),
-        fit,
-        _last(one.batch if fit else None),
-        one.device_kind,
         *(_last(pay_off.last if pay_off else None) for pay_off in (one.measured, one.predicted)),
+        _last(one.batch if one.subject.names.get("of") else None),
+        one.device_kind,
     ]
     return row(cells, data_groups=str(group_number))
 

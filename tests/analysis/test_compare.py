@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -249,3 +250,17 @@ def test_intervals_are_open_below_and_closed_above(a: Reading, b: Reading, resul
 def test_pairs_are_made_by_the_first_identity_that_tells_apart() -> None:
     pairs = pair_up(["x1", "y1", "y2"], ["x2", "y2", "z1"], lambda word: word, lambda word: word[0])
     assert pairs == [Pair("y2", "y2"), Pair("x1", "x2"), Pair("y1", None), Pair(None, "z1")]
+
+
+def test_rows_that_read_alike_show_the_field_that_differs(tmp_path: Path, cli: Cli) -> None:
+    for place in ("a", "b"):
+        for seed, schedule in enumerate(["constant", "linear", "cosine"]):
+            publish(tmp_path / place, plan(seed=seed, schedule=schedule), {0: SLOW if place == "a" else FAST})
+    out = cli("compare", tmp_path / "a", tmp_path / "b")[1]
+    rows = [line for line in out.splitlines() if line.startswith("differ ")]
+    assert sorted(re.findall(r"(\w+=\w+)$", "\n".join(rows), re.MULTILINE)) == [
+        f"schedule={name}" for name in ("constant", "cosine", "linear")
+    ]
+    table = compare.table(tmp_path / "a", tmp_path / "b")
+    of_curves = table[table["what"] == "critical_batch_size"]
+    assert table["differs"].str.contains("schedule=").all() and len(of_curves) == 3

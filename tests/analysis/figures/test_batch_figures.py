@@ -10,12 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis.figures import batch_figures, best_of_figures, learning_curves, summaries
-from analysis.fitting import curve_fits
+from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting import draw
+from analysis.plotting import draw, verdicts
 from analysis.plotting.picture import SETTINGS, Picture, Skipped
+from analysis.plotting.verdicts import LabelledFit
+from analysis.text import Verdict
 from analysis.trials import medians, trials
 from results import store
 from results.plans.study import Target
@@ -273,3 +276,24 @@ def test_the_command_writes_pages(swept: Path, tmp_path: Path, cli: Callable[...
     code, out, err = cli("figures", "--store", swept, "--out", tmp_path, "--name", "summary")
     assert (code, err) == (0, "")
     assert sorted(Path(line).suffix for line in out.split()) == [".png"] * 3 + [".svg"] * 3
+
+
+def marks(knee: float, ends: tuple[float, float], verdict: Verdict) -> list[str]:
+    """Markers of a critical batch size whose interval ends there, on an axis of batch sizes up to 128."""
+    points_fit = fits.of_steps(pd.Series(2.0 ** np.arange(11)), pd.Series(50 * (1 + 64 / 2.0 ** np.arange(11))))
+    assert points_fit.fit
+    fit = points_fit.fit._replace(critical_batch_size=knee, low=ends[0], high=ends[1], verdict=verdict)
+    one = LabelledFit("", "k", points_fit._replace(fit=fit, verdict=verdict))
+    ax = Figure().add_subplot()
+    ax.set_yscale("log")
+    ax.set_ylim(*best_of_figures._ends([one.points_fit]))
+    verdicts.upright(ax, 1.0, one, "o")
+    return [f"{line.get_marker()} {line.get_ydata()[0]:g}" for line in ax.get_lines()[1:]]
+
+
+def test_an_end_that_is_stated_has_no_arrow_and_is_on_the_axis() -> None:
+    assert marks(100.0, (64.6, 245.0), "identified") == ["_ 64.6", "_ 245", "o 100"]
+    low, high = marks(100.0, (64.6, np.nan), "at_least")
+    assert low == "_ 64.6" and high.startswith("^ ")
+    low, high = marks(100.0, (64.6, 245.0), "at_most")
+    assert low.startswith("v ") and high == "_ 245"

@@ -28,7 +28,7 @@ def drawn(unit=1.0, gain=0.2):
     points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
     width, one = np.full(len(SIZES), 0.05), np.ones(len(SIZES))
     seconds = unit * (0.1 + 1e-3 * SIZES)
-    times = StepTimes("X", MEASURED, "", one, SIZES, seconds, width, width, np.arange(len(SIZES)), np.zeros(2))
+    times = StepTimes("X", MEASURED, "", one, SIZES, seconds, width, width, np.zeros(2))
     subject = answers.Subject({"dataset": "d"}, "d", points_fit, (), (times,))
     (one,) = payoff_figures.pictures(answers.answers([subject], gain))
     return one.figure

@@ -1,6 +1,7 @@
 """From stores and files of points to verdicts with reasons."""
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -273,3 +274,17 @@ def test_reading_results_needs_no_accelerator_stack():
         "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'optax', 'hydra')))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(fits.__file__).parents[2]).returncode == 0
+
+
+def test_a_check_that_cannot_tell_says_why(folder, cli):
+    """The sweep of the tutorial: six batch sizes, and pruned."""
+    publish_curve(folder, BATCH_SIZES[::2], trials=3, pruning="exact")
+    out = cli("fit", "--store", folder, "--checks")[1]
+    why = {
+        re.split(r" {2,}", line)[1].split(":")[0]: re.split(r" {2,}", line)[2]
+        for line in out.splitlines()
+        if line.startswith("cannot tell")
+    }
+    assert all(why[bend].startswith("6 batch sizes, and 7 are needed") for bend in ("slope", "plateau", "knee"))
+    pruned = "pruned, so trials beside the best are cut short; pruning=off tells"
+    assert [why[each] for each in ("points", "search", "space")] == [pruned] * 3

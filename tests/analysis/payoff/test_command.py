@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.payoff import time_to_target
 from analysis.payoff.step_times import SAYS
+from analysis.payoff.time_to_target import NOTHING, LastDoubling
 from results import command_line
 
 from ..conftest import Ran, plan, publish
@@ -76,10 +78,22 @@ def test_a_narrow_terminal_shows_the_price_and_the_front(points, times, cli, mon
         assert {"batch", "seconds", shown, "faster by"} <= set(re.split(r"  +", header))
         assert max(map(len, lines)) <= 80
         rows = [line for line in lines if re.match(r" +[\d,]+  ", line)]
-        assert len(rows) == len(SIZES) and rows[0].endswith("*")
-        assert "*" not in [line.strip() for line in lines]
+        assert len(rows) == len(SIZES)
+        assert "beaten" not in header  # each is faster than the one before, and costs more
+        assert any(line.startswith("beaten: ") for line in lines)
     monkeypatch.setattr(command_line, "width", lambda stream: 50)
     assert re.search(r"^devices .*\bprice\b", cli(*words, "--price", "2")[1], re.MULTILINE)
+
+
+def test_a_number_of_devices_that_another_beats_is_marked(tmp_path, points, times, cli):
+    """More devices cost more; where they are slower, too, a mark says so, and nowhere else."""
+    seconds = np.full(len(SIZES), 0.1) * [1, 1, 1, 1, 1, 1, 1, 1, 1, 8, 9]
+    file = times(seconds_per_step=seconds, low=seconds / 1.02, high=seconds * 1.02)
+    words = ("payoff", "--points", points, "--measured", file, "--times")
+    rows = [line for line in cli(*words)[1].splitlines() if re.match(r" +[\d,]+  ", line)]
+    table = pd.read_csv(io.StringIO(cli(*words, "--csv")[1])).dropna(subset="measured_seconds")
+    assert [row.endswith("yes") for row in rows] == [*[False] * 9, True, True]
+    assert table["measured_on_front"].tolist() == [*["yes"] * 9, "no", "no"]
 
 
 def test_devices_and_batch_sizes_are_whole_and_the_title_is_that_of_what_is_known(points, times, cli):
@@ -199,3 +213,31 @@ def test_a_store_without_times_says_so(folder, cli):
     publish(folder, plan(), {0: Ran([(1, 0.05)])})
     code, out, _ = cli("payoff", "--store", folder, "--times")
     assert code == 0 and "no times: " in out
+
+
+def test_rows_that_read_alike_show_the_field_that_differs(folder, cli):
+    for seed, schedule in enumerate(["constant", "linear", "cosine"]):
+        publish(folder, plan(seed=seed, schedule=schedule), {0: Ran([(1, 0.05)])})
+    out = cli("payoff", "--store", folder)[1]
+    header, *rows = out.splitlines()[:4]
+    assert "differs" in header
+    shown = [re.search(r"schedule=\w+", row)[0] for row in rows]
+    assert sorted(shown) == [f"schedule={name}" for name in ("constant", "cosine", "linear")]
+    assert not any("seed" in row for row in rows)  # one field is enough
+    table = pd.read_csv(io.StringIO(cli("payoff", "--store", folder, "--csv")[1]))
+    assert table["differs"].str.contains("schedule=").all() and table["differs"].str.contains("seed=").all()
+
+
+def test_no_two_rows_of_the_release_read_alike(cli):
+    lines = cli("payoff", "--store", ROOT / "results" / "published")[1].splitlines()
+    header, rows = lines[0], lines[1 : lines.index("")]
+    left, device = header.index("batch size"), header.index("device ")
+    places = [(row[4:left].rsplit("  ", 1)[0].rstrip(), row[device:].split("  ")[0]) for row in rows]
+    assert len(set(places)) == len(rows) > 60
+
+
+def test_a_best_estimate_without_an_interval_is_shown(tmp_path, times, cli):
+    """The curve has a knee, which its noise leaves unidentified."""
+    found = time_to_target.stated(LastDoubling(64.0, 1.0, 1024.0, "not_identified", 64.0))
+    assert found.in_words() == "not identified (best 64)"
+    assert NOTHING.in_words() == "not identified"

@@ -1,13 +1,14 @@
 """Pay-off in closed form, and coverage of what it states where the truth is known."""
 
 import io
+import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.fitting import fits, regimes
-from analysis.payoff import time_to_target
+from analysis.payoff import answers, time_to_target
 from analysis.payoff.step_times import MEASURED, StepTimes
 
 SIZES = 2.0 ** np.arange(13)
@@ -165,7 +166,7 @@ def test_both_uncertainties_are_in_the_bands():
 
 def times(seconds, width):
     widths = np.full(len(SIZES), width)
-    return StepTimes("X", MEASURED, "", SIZES, SIZES, seconds, widths, widths, np.arange(len(SIZES)), np.zeros(2))
+    return StepTimes("X", MEASURED, "", SIZES, SIZES, seconds, widths, widths, np.zeros(2))
 
 
 def test_statements_hold_as_often_as_they_say():
@@ -220,3 +221,118 @@ def test_where_the_shape_is_refused_nothing_two_sided_is_said():
     points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(noisy))
     assert points_fit.verdict in ("at_least", "not_identified")
     assert time_to_target.last_batch_size(points_fit.fit, 0.2).verdict in ("at_least", "not_identified")
+
+
+def subject(steps, sizes=SIZES):
+    return answers.Subject({}, "d", fits.of_steps(pd.Series(sizes), pd.Series(steps)), ())
+
+
+def alone(tmp_path, sizes, seconds, width=1.001):
+    """Measured times of one device at some batch sizes."""
+    return step_times(tmp_path / "alone.csv", np.ones(len(sizes)), sizes, seconds, width)
+
+
+def fixed_and_each(batch):
+    """Seconds of a step on one device: as many for any batch as for 16 examples more."""
+    return 1e-3 * (16 + batch)
+
+
+def soonest(steps, numbers):
+    """Time to target without communication, by trying every batch size that so many devices can divide."""
+    share = np.arange(1, SIZES[-1] + 1)
+    return [min(steps(n * each) * fixed_and_each(each) for each in share[n * share <= SIZES[-1]]) for n in numbers]
+
+
+def test_an_answer_does_not_depend_on_which_batch_sizes_were_timed(tmp_path):
+    """All subsets of the times of one device: statements are narrower or wider, and none is wrong."""
+
+    def steps(batch):
+        return PLATEAU * (1 + KNEE / batch)
+
+    true = np.array(soonest(steps, SIZES))
+    last = SIZES[np.argmin(true[:-1] / true[1:] >= 1.2)]
+    one, rows = subject(steps(SIZES)), [1.0, 2.0, 8.0, 32.0, 128.0, 512.0, 4096.0]
+    said = []
+    for count in range(2, len(rows) + 1):
+        for sizes in map(np.array, itertools.combinations(rows, count)):
+            (found,) = answers.answers([one], measured=alone(tmp_path, sizes, fixed_and_each(sizes)))
+            if found.predicted is None:
+                continue
+            pay_off, truth = found.predicted, true[np.searchsorted(SIZES, found.predicted.devices)]
+            assert ((pay_off.low <= truth) & (truth <= pay_off.high)).all(), sizes
+            assert not (pay_off.last.low > last or pay_off.last.high < last), (sizes, pay_off.last)
+            if pay_off.last.verdict == "identified":
+                assert pay_off.last.low <= pay_off.last.best <= pay_off.last.high
+            said.append(pay_off.last.verdict)
+    (found,) = answers.answers([one], measured=alone(tmp_path, SIZES, fixed_and_each(SIZES)))
+    assert (found.predicted.last.verdict, found.predicted.last.best) == ("identified", last)
+    assert said.count("not_identified") < len(said) / 2  # subsets that say something
+
+
+def test_gains_of_one_curve_do_not_waver_with_the_batch_sizes_that_were_timed(tmp_path):
+    def steps(batch):
+        return PLATEAU * (1 + KNEE / batch)
+
+    sizes = np.array([1.0, 4, 8, 16, 64, 128, 512, 1024, 4096])
+    (found,) = answers.answers([subject(steps(SIZES))], measured=alone(tmp_path, sizes, fixed_and_each(sizes)))
+    numbers = found.predicted.devices
+    assert numbers.tolist() == SIZES.tolist()
+    true = np.array(soonest(steps, numbers))
+    np.testing.assert_allclose(found.predicted.gains.best, true[:-1] / true[1:], rtol=0.03)
+
+
+def test_only_bounds_hold_in_a_gap(tmp_path):
+    """Most numbers of devices have their best share where nothing was timed: no lower end is stated. 32 is true."""
+    steps = PLATEAU * (1 + KNEE / SIZES)
+    sizes = np.array([1.0, 2.0, 2048.0, 4096.0])
+    file = alone(tmp_path, sizes, fixed_and_each(sizes))
+    (found,) = answers.answers([subject(steps)], measured=file)
+    assert found.predicted.last.verdict == "at_most" and found.predicted.last.high >= 32
+    (note,) = [note for note in found.notes if "between" in note]
+    assert note == "no batch size was timed on 1 device between 2 and 2,048: only bounds hold between them"
+
+
+def test_a_missing_doubling_ends_the_answer(tmp_path, cli):
+    devices = np.array([1.0, 2.0, 8.0, 16.0])
+    seconds = np.array([10, 6, 6, 4.5])
+    steps = 2.0**22 / SIZES
+
+    def asked(devices, seconds):
+        batch = np.full(len(devices), 64.0)
+        row, _ = ask(cli, tmp_path, steps, devices, batch, seconds)
+        return row["measured_verdict"], row["measured_devices_low"], row["reason"]
+
+    verdict, low, reason = asked(devices, seconds)
+    assert (verdict, low) == ("at_least", 2)  # from 2 to 8 nothing was gained
+    assert "measured on 2 and on 8 devices, not on 4: no doubling beyond 2 is judged" in reason
+    verdict, low, reason = asked(devices[[0, 2, 3]], seconds[[0, 2, 3]])
+    assert verdict == "not_identified" and "measured on 1 and on 8 devices, not on 2: no doubling" in reason
+    assert asked(np.array([3.0, 4, 8]), np.array([8.0, 6, 4]))[:2] == ("at_least", 8)
+
+
+def test_gains_of_predicted_times_keep_an_error_of_their_own(tmp_path, cli):
+    """Ranges of × / 2 that all rows have in common do not make a gain exact."""
+    points = write(tmp_path / "points.csv", batch_size=SIZES, steps=2.0**22 / SIZES)
+    for width, own in ((2.0, 1.12), (1.05, 1.05)):
+        rows = step_times(tmp_path / "p.csv", SIZES, SIZES, np.full(len(SIZES), 0.1), width, says="predicted")
+        (found,) = answers.answers(answers.of_file(points), predicted=rows)
+        gains = found.predicted.gains
+        np.testing.assert_allclose(gains.best, 2, rtol=0.01)
+        np.testing.assert_allclose(gains.high / gains.best, own**2**0.5, rtol=0.01)
+        np.testing.assert_allclose(gains.low / gains.best, own ** -(2**0.5), rtol=0.01)
+        seconds = found.predicted.high / found.predicted.seconds
+        np.testing.assert_allclose(seconds, width, rtol=0.01)
+
+
+def test_a_batch_size_below_the_curve_is_a_share(tmp_path, cli):
+    """Times at batch sizes that the curve does not reach: a share of a device, or of no use."""
+    sizes = SIZES[6:]
+    points = write(tmp_path / "points.csv", batch_size=sizes, steps=PLATEAU * (1 + KNEE / sizes))
+    timed = np.array([16.0, 32.0, 64.0, 256.0, 1024.0, 4096.0, 8192.0])
+    times = step_times(tmp_path / "times.csv", np.ones(len(timed)), timed, fixed_and_each(timed))
+    out = cli("payoff", "--points", points, "--measured", times)[1]
+    assert "measured at batch sizes 16, 32, which the curve does not reach: used only as one device's share" in out
+    assert "measured at batch size 8,192, which the curve does not reach: not used" in out
+    times = step_times(tmp_path / "times.csv", np.full(len(timed), 2.0), timed, fixed_and_each(timed))
+    out = cli("payoff", "--points", points, "--measured", times)[1]
+    assert "measured at batch sizes 16, 32, 8,192, which the curve does not reach: not used" in out

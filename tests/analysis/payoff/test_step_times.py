@@ -58,9 +58,9 @@ def test_a_file_is_read_in_both_formats(tmp_path, name):
     assert times.devices.tolist() == [4, 8] and times.batch_size.tolist() == [64, 64]
     np.testing.assert_allclose(np.exp(-times.below), [0.5, 1.0])
     np.testing.assert_allclose(np.exp(times.above), [2.0, 2.0])
-    # What both ranges have in common cancels in a ratio of two times.
-    below, above = times.own([0, 1])
-    np.testing.assert_allclose([below, above], [[np.log(2), 0], [0, 0]], atol=1e-12)
+    # The part of both ranges that is common cancels in a ratio of two times, but for an error of each row.
+    below, above = times.own()
+    np.testing.assert_allclose([below, above], [[np.log(2), 0], np.log([1.12, 1.12])], atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,41 @@ def test_without_communication_every_device_has_its_share():
     nothing = np.zeros(4)
     seconds = np.array([0.5, 0.75, 1.0, 9.0])
     measured = step_times.StepTimes(
-        "A", MEASURED, "", np.array([1.0, 1, 1, 2]), batch, seconds, nothing, nothing, np.arange(4), np.zeros(2)
+        "A", MEASURED, "", np.array([1.0, 1, 1, 2]), batch, seconds, nothing, nothing, np.zeros(2)
     )
     told = step_times.without_communication(measured)
     assert told is not None and told.says == PREDICTED and "without communication" in told.by
-    rows = set(zip(told.devices, told.batch_size, told.seconds, strict=True))
-    assert rows == {(1, 1, 0.5), (1, 2, 0.75), (1, 4, 1), (2, 2, 0.5), (2, 4, 0.75), (4, 4, 0.5)}
+    rows = {
+        (count, size, round(float(np.exp(time)), 12))
+        for count, each in told.choices(1, 4).items()
+        for size, time in zip(each.batch_size, each.middle, strict=True)
+    }
+    at_three = round(0.75 * (4 / 3) ** (np.log(1.5) / np.log(2)), 12)  # between 2 and 4, straight in logarithms
+    whole = {(1, 1, 0.5), (1, 2, 0.75), (1, 3, at_three), (1, 4, 1)}
+    assert rows == whole | {(2, 2, 0.5), (2, 4, 0.75), (4, 4, 0.5)}
     assert step_times.without_communication(measured.at(np.array([0, 0, 1, 1], bool))) is None
+
+
+def test_between_batch_sizes_that_were_timed_seconds_are_interpolated_with_bounds():
+    """Of a fixed time plus a time per example: within the bounds everywhere, and nothing but bounds beyond."""
+    for sizes in ([1.0, 2, 4, 8, 16, 32, 64], [1.0, 4, 16, 64], [4.0, 16], [2.0, 64]):
+        timed, nothing = np.array(sizes), np.zeros(len(sizes))
+        seconds = 8 + timed
+        alone = step_times.StepTimes(
+            "A", PREDICTED, "", np.ones(len(timed)), timed, seconds, nothing, nothing, np.zeros(2), (), True
+        )
+        for count, each in alone.choices(1, 64).items():
+            share = each.batch_size / count
+            inside = (share >= timed[0]) & (share <= timed[-1])
+            assert (share == np.round(share)).all() and (np.isfinite(each.middle) == inside).all()
+            assert (np.exp(each.low) <= (8 + share) * (1 + 1e-9)).all()
+            assert (np.exp(each.high) >= (8 + share) * (1 - 1e-9)).all()
+            straight = np.interp(np.log(share[inside]), np.log(timed), np.log(seconds))
+            np.testing.assert_allclose(each.middle[inside], straight)
+            np.testing.assert_allclose((each.weights @ np.log(seconds))[inside], straight)
+            if len(timed) == 7:  # octaves: 1.5 %
+                assert (each.high - each.low)[inside].max() < 0.031
+        assert alone.gaps() == ([(1, 2, 64)] if sizes == [2, 64] else [])
 
 
 def test_rows_have_to_say_whose_they_are(tmp_path, swept, cli):
