@@ -62,7 +62,7 @@ def _composed(command: Command) -> Any:
     return pytest.param(command, marks=[pytest.mark.slow] if large else [], id=str(command))
 
 
-LARGE = ("shallue2018/all", "shallue2018/figure1", "tiny/all", "optimizers/digits", "published/digits", "published/large")
+LARGE = ("shallue2018/all", "shallue2018/figure1", "tiny/all", "optimizers/digits")
 COMMANDS = [_composed(command) for command in commands()]
 
 
