@@ -3,6 +3,8 @@
 PYTHON ?= python3
 EXTRA ?=
 BIN := .venv/bin
+# Tests of a file stay in one process where they can, so that what they share is made once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 STORE ?= results/local
 FIGURES ?= figures
 MLPERF ?= ../logging
@@ -37,14 +39,14 @@ first-contact: .venv/installed $(EXTRA:%=.venv/installed-%)
 	$(BIN)/python benchmarks/first_contact.py --json build/first-contact.json
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 test-all: check
-	$(BIN)/python -m pytest -n 2 -m 'not attack and not plan and not slurm and not ray and not readers'
+	$(PYTEST) -m 'not attack and not plan and not slurm and not ray and not readers'
 
 # What the compiler of TPUs makes of the programs; it needs no TPU, and is installed beside the rest.
 test-plan: .venv/installed-tpu
-	$(BIN)/python -m pytest -n 2 -m plan
+	$(PYTEST) -m plan
 
 # Studies on a SLURM and on a Ray cluster that the tests start on this machine. Debian's package is slurm-wlm.
 SLURM_PROGRAMS := slurmctld slurmd munged
@@ -68,7 +70,7 @@ build/readers/%/installed:
 
 # The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
 attack: .venv/installed
-	$(BIN)/python -m pytest -n 2 -m 'attack or not attack' tests/attack
+	$(PYTEST) -m 'attack or not attack' tests/attack
 
 check: .venv/installed
 	$(BIN)/ruff check .

@@ -56,7 +56,14 @@ def commands() -> Iterator[Command]:
                 yield Command(document, shlex.split(line, comments=True))
 
 
-COMMANDS = list(commands())
+def _composed(command: Command) -> Any:
+    """A command as a case; sweeps of hundreds of studies take seconds to compose."""
+    large = {f"+experiment={name}" for name in LARGE} & {*command.words}
+    return pytest.param(command, marks=[pytest.mark.slow] if large else [], id=str(command))
+
+
+LARGE = ("shallue2018/all", "shallue2018/figure1", "tiny/all", "optimizers/digits")
+COMMANDS = [_composed(command) for command in commands()]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +100,7 @@ def test_pages_are_read_on_a_code_host_too() -> None:
     assert not {target for target in found if any(name in target for name in names)}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=str)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_commands_parse(command: Command) -> None:
     added = {name for names in ADDED.findall(command.document.read_text()) for name in names if name}
     program, *words = command.words
@@ -192,6 +199,7 @@ def test_the_table_of_steps_is_as_it_is_printed(monkeypatch: pytest.MonkeyPatch)
     assert f"```text\n{steps.as_text(table)}\n\nnext: " in (DOCS / "own-data.md").read_text()
 
 
+@pytest.mark.slow
 def test_every_reader_gives_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of docs/reading.md, against what ``analysis steps`` says."""
     monkeypatch.chdir(ROOT)

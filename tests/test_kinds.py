@@ -265,6 +265,7 @@ def test_a_new_kind_is_run_stored_checked_and_handed_on(here: Path, swept: Path)
     assert "how often it was played" in (here / "released" / "DICTIONARY.md").read_text()
 
 
+@pytest.mark.slow
 def test_nothing_takes_a_new_kind_for_another(here: Path, swept: Path) -> None:
     """With toys in the store or without: the same tables, fits and pictures."""
     shutil.copytree(swept, here / "none", ignore=shutil.ignore_patterns("toy-*"))

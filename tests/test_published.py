@@ -65,6 +65,7 @@ def test_it_is_small(folder: Path) -> None:
     assert 1e6 < sum(sizes) <= MOST_BYTES
 
 
+@pytest.mark.slow
 def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
     assert {commit.plan["comparable"] for commit in store.catalogue(RELEASE)} == {COMPARABLE}
     asked: Counter[tuple[str, int]] = Counter()
@@ -76,6 +77,7 @@ def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
     assert len(preset_names()) == 12 and sum(asked.values()) > 320
 
 
+@pytest.mark.slow
 def test_exact_pruning_cut_the_very_curves_short_that_are_there_whole() -> None:
     """Of the trials that two sweeps share: 64 of 1,024, at every batch size, to the bit."""
     searches = [commit for commit in store.catalogue(RELEASE) if is_to_its_targets(commit.study)]
@@ -113,6 +115,7 @@ def sweep(study: Plan) -> str:
     return f"{study.dataset} × {study.model}"
 
 
+@pytest.mark.slow
 def test_the_table_of_sweeps_is_that_of_the_release(commits: list[Commit], tables: store.Tables) -> None:
     trials = tables.trials.merge(
         pd.DataFrame([(c.name, sweep(c.study)) for c in commits], columns=["study", "sweep"]), on="study"

@@ -181,7 +181,12 @@ def test_an_endless_stream_has_no_epochs_and_takes_any_batch_size() -> None:
 SINGLE = [preset for preset in overrides.options("experiment") if overrides.united(preset) == [preset]]
 
 
-@pytest.mark.parametrize("preset", SINGLE)
+LARGE = ("published/digits", "published/large", "optimizers/digits")  # which take seconds to compose
+
+
+@pytest.mark.parametrize(
+    "preset", [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in SINGLE]
+)
 def test_every_preset_is_a_valid_sweep(preset: str) -> None:
     batch = [] if preset.startswith(("alx2022/", "layouts/")) else ["batch_size=64,128"]
     studies = request(f"+experiment={preset}", *batch, "-m").studies
