@@ -229,7 +229,9 @@ def test_rows_that_read_alike_show_the_field_that_differs(folder, cli):
 
 
 def test_no_two_rows_of_the_release_read_alike(cli):
-    lines = cli("payoff", "--store", ROOT / "results" / "published")[1].splitlines()
+    code, out, err = cli("payoff", "--store", ROOT / "results" / "published")
+    assert code == 0, err
+    lines = out.splitlines()
     header, rows = lines[0], lines[1 : lines.index("")]
     left, device = header.index("batch size"), header.index("device ")
     places = [(row[4:left].rsplit("  ", 1)[0].rstrip(), row[device:].split("  ")[0]) for row in rows]
