@@ -81,9 +81,8 @@ def command(words: Sequence[str], store: Path, nodes: int = 1, port: int = 0) ->
     first = address_of(subprocess.run(nodelist, capture_output=True, text=True, check=True).stdout.split()[0])
     theirs = command_of_host(words, store, f"{first}:{port}", nodes, None)
     code_file = f"{shlex.quote(os.environ['SCALING_LIMITS_OUTPUT'])}.$SLURM_PROCID"  # for ``code_of_hosts``
-    on_each = (
-        f"trap : TERM; {shlex.join(theirs)} launcher.host=$SLURM_PROCID; code=$?; echo $code >{code_file}; exit $code"
-    )
+    ours = f"{shlex.join(theirs)} launcher.host=$SLURM_PROCID"
+    on_each = f"trap : TERM; rm -f {code_file}; {ours}; code=$?; echo $code >{code_file}; exit $code"
     return ["srun", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "bash", "-c", on_each]
 
 
