@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,6 +99,17 @@ def record_failed(store: Path, study: Plan, reason: str, why: Failure) -> StudyO
     except Exception as error:  # whatever is wrong with one study must not end the others
         also = f"{why.cause}; and storing this failed: {failure(error).cause}"
         return StudyOutcome(RunSummary(study.name, 0, 0, 0, 0, 0.0), also, why.places)
+
+
+def worst_code(codes: Iterable[int]) -> int:
+    """The exit code of an attempt over several processes, from those of all of them.
+
+    A mistake of one process ends the others as if a peer were lost, and so does a process that was preempted. So the
+    mistake counts first, then the preemption, then the largest code; minus a signal counts as its number.
+    """
+    ended = set(codes)
+    first = (code for code in (exit_codes.FAILED, exit_codes.INVALID, exit_codes.PREEMPTED) if code in ended)
+    return next(first, None) or max(ended, key=abs)
 
 
 def failures(folder: Path) -> int:

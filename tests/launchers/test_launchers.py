@@ -16,7 +16,7 @@ from results.storage import attempts, heartbeat
 from sweeps import __main__ as sweeps_cli
 from sweeps import composition, launching, limits, status
 from sweeps.launchers import attempt, local, slurm
-from sweeps.launchers.launcher import Launch, Tries
+from sweeps.launchers.launcher import Launch, Tries, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, options
 from sweeps.run import StudyUpdate
@@ -89,6 +89,23 @@ def test_preempted_without_a_step_is_as_good_as_lost() -> None:
     assert not Tries(9).again(-9, advanced=True, out_of_memory=True)
     many = Tries(0)
     assert [many.again(75, advanced=True) for _ in range(1001)].index(False) == 1000
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"),
+    [
+        ([0, 0], 0),
+        ([1, 76, 76], 1),
+        ([76, 2], 2),
+        ([75, 76], 75),
+        ([76, 75, 1], 1),
+        ([0, 76, -9], 76),
+        ([-9, 0], -9),
+    ],
+)
+def test_one_code_of_several_processes(codes: list[int], worst: int) -> None:
+    assert worst_code(codes) == worst
+    assert worst_code(reversed(codes)) == worst
 
 
 def test_logs_of_attempts(tmp_path: Path) -> None:
