@@ -18,7 +18,7 @@ from sweeps.schema import LauncherConfig
 
 def _check_local(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
     _at_least("workers", asked["workers"], 1)
-    _at_least("retries", asked["retries"], 0)
+    _check_tries(asked)
 
 
 def _local(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
@@ -34,6 +34,7 @@ def _local(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
         sources=launch.sources,
         retries=asked["retries"],
         limits=launch.limits,
+        silence_seconds=asked["silence_seconds"],
     )
 
 
@@ -80,7 +81,7 @@ def _on_hosts(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
 def _check_slurm(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
     from sweeps.launchers import slurm
 
-    _at_least("retries", asked["retries"], 0)
+    _check_tries(asked)
     slurm.check(asked)
     if asked["nodes"] > 1:
         check_over_hosts(studies, settings)
@@ -95,7 +96,7 @@ def _slurm(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
 def _check_ray(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
     from sweeps.launchers import on_ray
 
-    _at_least("retries", asked["retries"], 0)
+    _check_tries(asked)
     on_ray.check(asked)
 
 
@@ -110,7 +111,7 @@ def _all_at_once(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Se
 
 
 LAUNCHERS: dict[str, Launcher] = {
-    "local": Launcher(("workers", "retries"), _check_local, _local_at_once, _local),
+    "local": Launcher(("workers", "retries", "silence_seconds"), _check_local, _local_at_once, _local),
     "hosts": Launcher(
         ("coordinator", "hosts", "host", "heartbeat_seconds"),
         _check_hosts,
@@ -121,7 +122,7 @@ LAUNCHERS: dict[str, Launcher] = {
     "slurm": Launcher(
         (
             *("cpus", "gpus", "mem", "minutes", "partition", "nodes", "sbatch", "grace_seconds", "at_once", "retries"),
-            *("poll_seconds", "wait"),
+            *("silence_seconds", "poll_seconds", "wait"),
         ),
         _check_slurm,
         _all_at_once,
@@ -129,7 +130,7 @@ LAUNCHERS: dict[str, Launcher] = {
         here=False,
     ),
     "ray": Launcher(
-        ("address", "cpus", "gpus", "resources", "tpu_slice", "at_once", "retries"),
+        ("address", "cpus", "gpus", "resources", "tpu_slice", "at_once", "retries", "silence_seconds"),
         _check_ray,
         _all_at_once,
         _ray,
@@ -156,6 +157,12 @@ def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings)
             fitting = [f"launcher={each}" for each, row in LAUNCHERS.items() if field.name in row.keys]
             raise BadInput(f"launcher.{field.name} is of {' and '.join(fitting)}, not of launcher={name}")
     LAUNCHERS[name].check(asked, studies, settings)
+
+
+def _check_tries(asked: Mapping[str, Any]) -> None:
+    _at_least("retries", asked["retries"], 0)
+    if asked["silence_seconds"] is not None and not asked["silence_seconds"] > 0:
+        raise BadInput(f"launcher.silence_seconds must be above 0, not {asked['silence_seconds']:g}")
 
 
 def _at_least(key: str, value: int | None, least: int) -> None:

@@ -130,24 +130,32 @@ class Elsewhere:
         self._folder = launch.store / study.name
         self._before = self._ledger()
         self._began: float | None = None
-        self._beat: heartbeat.Heartbeat | None = None
+        self._seen: heartbeat.Seen | None = None
+        self._seen_at = 0.0
+        self._told: heartbeat.Heartbeat | None = None
 
     def look(self) -> None:
-        """Tells of its progress where there is any."""
-        beat = heartbeat.read(self._folder, anywhere=True)
-        if beat is None or beat == self._beat:
+        """Tells of its progress where there is any, and else how long there was no sign of life."""
+        seen, now = heartbeat.seen(self._folder), time.monotonic()
+        if seen is None or seen.alive is False:
             return
-        self._beat = beat
+        if self._seen is None or seen.written != self._seen.written:
+            self._seen, self._seen_at = seen, now
+        silent = seen.beat.silent + now - self._seen_at
+        beat, is_silent = seen.beat._replace(silent=0.0), silent > heartbeat.FRESH_SECONDS
+        if beat == self._told and not is_silent:
+            return
+        self._told = None if is_silent else beat
         if self._began is None:
-            self._began = time.monotonic()
+            self._began = now
         seconds = beat.steps / beat.steps_per_second if beat.steps_per_second else 0.0
-        progress = RunProgress(beat.doing, {}, {}, beat.steps, seconds, time.monotonic() - self._began)
-        self.tell(StudyUpdate(self.study, progress))
+        progress = RunProgress(beat.doing, {}, {}, beat.steps, seconds, now - self._began)
+        self.tell(StudyUpdate(self.study, progress, silent=silent if is_silent else None))
 
     def waits(self) -> None:
         """Tells that it is to wait again."""
         if self._began is not None:
-            self._began = self._beat = None
+            self._began = self._seen = self._told = None
             self.tell(StudyUpdate(self.study, None))
 
     def end(self, failure: str | None) -> StudyOutcome:

@@ -154,7 +154,7 @@ def _begin(ray: Any, asked: Mapping[str, Any], launch: Launch, study: Plan, wish
     words = launch.words[study.name]
     if asked["tpu_slice"] is None:
         options = _needs(asked, study, launch.settings)
-        commands = [attempt.command(each, launch.store) for each in words]
+        commands = [attempt.command(each, launch.store, silence_seconds=asked["silence_seconds"]) for each in words]
         reference = _remote(ray, run_attempt, options).remote(str(launch.store), study.name, commands, str(wishes))
         return Task(study.name, (reference,))
     return _begin_on_slice(ray, asked, launch, study, wishes)
@@ -182,7 +182,7 @@ def _begin_on_slice(ray: Any, asked: Mapping[str, Any], launch: Launch, study: P
         references = []
         for i, options in enumerate(placed):
             commands = [
-                attempt.command(words, launch.store)
+                attempt.command(words, launch.store, silence_seconds=asked["silence_seconds"])
                 if hosts == 1
                 else attempt.command_of_host(words, launch.store, f"{first}:{attempt.port_of(study.name)}", hosts, i)
                 for words in launch.words[study.name]

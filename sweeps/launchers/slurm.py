@@ -221,6 +221,8 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
     elements = []
     for study in studies:
         about = [f"--retries={asked['retries']}", f"--nodes={asked['nodes']}"]
+        silence = asked["silence_seconds"]
+        about += [] if silence is None else [f"--silence-seconds={silence}"]
         about += [f"--port={attempt.port_of(study.name)}", "--"]
         elements.append(shlex.join([*python, study.name, *about, *attempt.joined(launch.words[study.name])]))
     return "\n".join(

@@ -44,6 +44,7 @@ def test_every_launcher_has_a_file_and_a_row() -> None:
         (["launcher.partition=a"], "launcher.partition is of launcher=slurm, not of launcher=local"),
         (["launcher=nosuch"], "unknown launcher 'nosuch'"),
         (["launcher.retries=-1"], "launcher.retries must be at least 0, not -1"),
+        (["launcher.silence_seconds=0"], "launcher.silence_seconds must be above 0, not 0"),
         (["limits.sweep.max_hours=0"], "limits.sweep.max_hours must be above 0, not 0"),
         (["limits.study.max_hours=1", "time_limit_seconds=5"], "are the same limit"),
         (["launcher=slurm", "launcher.sbatch.array=1-2"], "launcher.sbatch.array is no option of sbatch that"),
