@@ -11,7 +11,7 @@ from harness.run import Settings
 from harness.runners import RUNNERS
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
-from sweeps.launchers.launcher import Launch, Launcher
+from sweeps.launchers.launcher import Launch, Launcher, devices_asked
 from sweeps.run import StudyOutcome
 from sweeps.schema import LauncherConfig
 
@@ -72,6 +72,12 @@ def _around_hosts(asked: Mapping[str, Any], run: Callable[[], int]) -> int:
     return watched(_hosts(asked), run)
 
 
+def _devices_of_hosts(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    import jax
+
+    return jax.device_count()  # those of all hosts, which have met before this is asked
+
+
 def _on_hosts(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
     from sweeps.launchers.hosts import run_all
 
@@ -87,6 +93,13 @@ def _check_slurm(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Se
         check_over_hosts(studies, settings)
 
 
+def _devices_of_slurm(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    devices = devices_asked(asked, study, settings)
+    if asked["nodes"] == 1:
+        return devices
+    return int(asked["nodes"] * ((devices if asked["gpus"] is None else asked["gpus"]) or 1))
+
+
 def _slurm(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
     from sweeps.launchers import slurm
 
@@ -98,6 +111,14 @@ def _check_ray(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Sett
 
     _check_tries(asked)
     on_ray.check(asked)
+
+
+def _devices_of_ray(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    if asked["tpu_slice"] is None:
+        return devices_asked(asked, study, settings)
+    from harness import topologies
+
+    return topologies.count(asked["tpu_slice"])
 
 
 def _ray(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
@@ -118,6 +139,7 @@ LAUNCHERS: dict[str, Launcher] = {
         lambda asked, studies, settings: 1,
         _on_hosts,
         _around_hosts,
+        devices=_devices_of_hosts,
     ),
     "slurm": Launcher(
         (
@@ -128,6 +150,7 @@ LAUNCHERS: dict[str, Launcher] = {
         _all_at_once,
         _slurm,
         here=False,
+        devices=_devices_of_slurm,
     ),
     "ray": Launcher(
         ("address", "cpus", "gpus", "resources", "tpu_slice", "at_once", "retries", "silence_seconds"),
@@ -135,6 +158,7 @@ LAUNCHERS: dict[str, Launcher] = {
         _all_at_once,
         _ray,
         here=False,
+        devices=_devices_of_ray,
     ),
 }
 

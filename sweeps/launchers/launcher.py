@@ -45,6 +45,11 @@ class Launch:
     on_wait: Callable[[], None]
 
 
+def devices_asked(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    """How many devices run a study on one host: as many as its plan or ``shards`` say, or one."""
+    return study.devices or settings.shards or 1
+
+
 class Launcher(NamedTuple):
     """A way to run studies, by the name in `conf/launcher`.
 
@@ -55,6 +60,7 @@ class Launcher(NamedTuple):
       run_all: runs studies; gives an outcome for each that began, in the order they ended.
       around: runs a command (the second argument) with what has to be around it; gives its exit code.
       here: whether studies run as processes of this command, which then says how they get on.
+      devices: how many run a study.
     """
 
     keys: tuple[str, ...]
@@ -63,6 +69,7 @@ class Launcher(NamedTuple):
     run_all: Callable[[Mapping[str, Any], Launch], list[StudyOutcome]]
     around: Callable[[Mapping[str, Any], Callable[[], int]], int] = lambda asked, run: run()
     here: bool = True
+    devices: Callable[[Mapping[str, Any], Plan, Settings], int] = devices_asked
 
 
 class WorkerLost(Exception):
@@ -112,9 +119,10 @@ def worst_code(codes: Iterable[int]) -> int:
     return next(first, None) or max(ended, key=abs)
 
 
-def failures(folder: Path) -> int:
-    """How many attempts at the study in a folder failed, as far as their logs are there."""
-    return sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
+def failed_too_often(folder: Path, most: int | None) -> bool:
+    """Whether ``most`` attempts at the study in a folder failed, as far as their logs are there."""
+    failures = sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
+    return most is not None and failures >= most
 
 
 class Elsewhere:

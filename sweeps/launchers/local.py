@@ -30,7 +30,7 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
 from sweeps.launchers import worker
-from sweeps.launchers.launcher import Tries, WorkerLost, failures, record_failed
+from sweeps.launchers.launcher import Tries, WorkerLost, failed_too_often, record_failed
 from sweeps.launchers.silence import Silence
 from sweeps.launchers.worker import Failure
 from sweeps.limits import Limits
@@ -294,7 +294,7 @@ def _run(
         if code != exit_codes.PREEMPTED:  # somebody ended it alone; it is no fault of the study
             RUNNERS[dead.study.kind].after_death(dead.study)
         most = limits.study.max_failures
-        allowed = most is None or failures(store / dead.study.name) < most
+        allowed = not failed_too_often(store / dead.study.name, most)
         how = code if code == exit_codes.PREEMPTED else exit_codes.PEER_LOST  # a worker says itself what is a mistake
         if past.again(how, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
             queue.append(dead.study)
@@ -307,6 +307,7 @@ def _run(
         else:
             times = past.lost if code != exit_codes.PREEMPTED else past.preempted
             why = f"its process died {number_of(times, 'time')}, last {how_it_ended}"
+            why += "" if allowed else f"; limits.study.max_failures={most} is reached"
             end(dead.study, record_failed(store, dead.study, "lost", Failure(why)))
 
     def tell_silence(quiet: Worker) -> None:

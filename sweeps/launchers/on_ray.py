@@ -22,7 +22,7 @@ from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
-from sweeps.launchers.launcher import Elsewhere, Launch, Tries, cause, failures
+from sweeps.launchers.launcher import Elsewhere, Launch, Tries, cause, failed_too_often
 from sweeps.launchers.local import cost, exit_description
 from sweeps.run import StudyOutcome
 
@@ -74,8 +74,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
       BadInput: there is no cluster at the address, or none that ever has what a study needs.
       Terminated: this process is to end; what ran is saved.
     """
-    most = launch.limits.study.max_failures
-    queue = [s for s in sorted(launch.studies, key=cost) if most is None or failures(launch.store / s.name) < most]
+    queue = sorted(launch.studies, key=cost)
     studies = {study.name: Elsewhere(launch, study) for study in queue}
     tries = {study.name: Tries(asked["retries"]) for study in queue}
     outcomes: list[StudyOutcome] = []
@@ -93,7 +92,11 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
                     end, study = _ended(ray, task), studies[task.study]
                     if end.code == exit_codes.DONE:
                         outcomes.append(study.end(None))
-                    elif tries[task.study].again(end.code, advanced=end.advanced) and launch.limits.reached is None:
+                    elif (
+                        tries[task.study].again(end.code, advanced=end.advanced)
+                        and not failed_too_often(launch.store / task.study, launch.limits.study.max_failures)
+                        and launch.limits.reached is None
+                    ):
                         study.waits()
                         queue.append(study.study)
                     else:

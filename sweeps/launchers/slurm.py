@@ -24,7 +24,7 @@ from results.plans.plan import Plan
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
-from sweeps.launchers.launcher import Elsewhere, Launch, cause, failures, wait
+from sweeps.launchers.launcher import Elsewhere, Launch, cause, wait
 from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
@@ -78,9 +78,7 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
     jobs = _adopted(launch)
     if jobs:
         say(f"{number_of(len(jobs), 'study')} of these are in the queue already, or run")
-    most = launch.limits.study.max_failures
-    missing = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
-    fresh = [s for s in missing if most is None or failures(launch.store / s.name) < most]
+    fresh = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
     for array in _arrays(asked, fresh, launch.settings):
         jobs |= _submit(asked, launch, *array)
     if not asked["wait"]:
@@ -219,8 +217,10 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
     lines = [f"#SBATCH --{key}" + ("" if value is None else f"={_word(value)}") for key, value in options.items()]
     python = [sys.executable, "-P", "-m", "sweeps.launchers.attempt", str(launch.store.absolute())]
     elements = []
+    most = launch.limits.study.max_failures
+    retries = asked["retries"] if most is None else min(asked["retries"], most - 1)
     for study in studies:
-        about = [f"--retries={asked['retries']}", f"--nodes={asked['nodes']}"]
+        about = [f"--retries={retries}", f"--nodes={asked['nodes']}"]
         silence = asked["silence_seconds"]
         about += [] if silence is None else [f"--silence-seconds={silence}"]
         about += [f"--port={attempt.port_of(study.name)}", "--"]

@@ -1,5 +1,6 @@
 """What is the same for all launchers: keys, limits, tries, and the logs of attempts."""
 
+import dataclasses
 import importlib.util
 import os
 import time
@@ -14,12 +15,12 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
 from sweeps import __main__ as sweeps_cli
-from sweeps import composition, launching, limits, status
+from sweeps import composition, launching, limits, planning, status
 from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.launcher import Launch, Tries, worst_code
 from sweeps.limits import Bounds, Limits
-from sweeps.overrides import CommandLine, options
-from sweeps.run import StudyUpdate
+from sweeps.overrides import CommandLine, command_line, options
+from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 
 SHORT = ("trials=2", "task.budget.steps=2", "launcher.workers=1")
 
@@ -166,7 +167,56 @@ def test_max_failures_of_a_study(
     bounds = Limits(study=Bounds(max_failures=2))
     (outcome,) = local.run_all(tmp_path, [study], Settings(), 1, retries=9, limits=bounds)
     assert "died 2 times" in (outcome.failure or "")
+    assert "limits.study.max_failures=2 is reached" in (outcome.failure or "")
     assert len(attempts.read(tmp_path / study.name)) == 2
+
+
+@pytest.mark.parametrize("launcher", ["local", "slurm", "ray"])
+def test_what_failed_too_often_is_left_out_by_every_launcher(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    launcher: str,
+) -> None:
+    ran: list[str] = []
+
+    def run_all(asked: object, launch: Launch) -> list[StudyOutcome]:
+        ran.extend(study.name for study in launch.studies)
+        return [StudyOutcome(RunSummary(study.name, 2, 2, 0, 0, 1.0)) for study in launch.studies]
+
+    row = launching.LAUNCHERS[launcher]
+    idle = row._replace(check=lambda asked, studies, settings: None, run_all=run_all)
+    monkeypatch.setitem(launching.LAUNCHERS, launcher, idle)
+    words = ["batch_size=16,32", "trials=2", "task.budget.steps=2", f"launcher={launcher}", f"store={tmp_path}", "-m"]
+    good, bad = planning.request(command_line(words)).studies
+    for study in (good, bad):
+        store.ask(tmp_path, study)
+    for code in (exit_codes.PREEMPTED, exit_codes.PEER_LOST, exit_codes.FAILED):
+        attempts.end(attempts.begin(tmp_path / bad.name, "local"), code, "a cause")
+    limit = "limits.study.max_failures=2"
+    assert sweeps_cli.main([*words, limit]) == exit_codes.FAILED
+    assert ran == [good.name]
+    err = capsys.readouterr().err
+    line = f"{limit} is reached by 1 study, which is left out: {bad.name}; a larger limit tries again"
+    assert line in err.splitlines()
+    assert "goes on with them" not in err
+    assert sweeps_cli.main([*words, limit, "--dry-run"]) == exit_codes.DONE
+    assert bad.name not in capsys.readouterr().out
+    assert sweeps_cli.main([*words, "limits.study.max_failures=3"]) == exit_codes.DONE
+    assert ran[1:] == [good.name, bad.name]
+
+
+def test_a_study_of_which_an_attempt_waits_in_a_queue_is_not_left_out(
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
+) -> None:
+    study = make_study()
+    store.ask(tmp_path, study)
+    attempts.end(attempts.begin(tmp_path / study.name, "slurm", "17_4"), exit_codes.FAILED, "a cause")
+    request = planning.Request((study,), {}, Settings(), tmp_path, {"name": "slurm"})
+    request = dataclasses.replace(request, limits=(Bounds(), Bounds(max_failures=1)))
+    assert planning.to_run(request).left_out == (study,)
+    attempts.begin(tmp_path / study.name, "slurm", "18_4", waits=True)
+    assert planning.to_run(request).studies == (study,)
 
 
 def test_a_limit_of_the_sweep_ends_what_runs_and_begins_nothing_more(
@@ -199,12 +249,54 @@ def test_limits_by_the_clock(make_study: Callable[..., BatchStudy], monkeypatch:
     assert used.reached == "limits.sweep.max_hours=2"
 
 
+@pytest.mark.parametrize(
+    ("words", "settings", "devices"),
+    [
+        (("launcher=local",), {}, 1),
+        (("launcher=local",), {"shards": 4}, 4),
+        (("launcher=slurm",), {"shards": 4}, 4),
+        (("launcher=slurm", "launcher.nodes=2"), {}, 2),
+        (("launcher=slurm", "launcher.nodes=2", "launcher.gpus=4"), {}, 8),
+        (("launcher=slurm", "launcher.nodes=3", "launcher.gpus=null"), {"shards": 2}, 6),
+        (("launcher=ray",), {"shards": 2}, 2),
+        (("launcher=ray", "launcher.tpu_slice=v5e:4x4"), {}, 16),
+        (("launcher=ray", "launcher.tpu_slice=v3:2x2"), {"shards": 2}, 8),
+        (("launcher=hosts",), {"shards": 64}, 3),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_device_hours_count_all_devices_that_run_a_study(
+    tmp_path: Path,
+    make_study: Callable[..., BatchStudy],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    settings: dict[str, int],
+    devices: int,
+) -> None:
+    import jax
+
+    monkeypatch.setattr(jax, "device_count", lambda: 3)
+    study, now, over = make_study(), [0.0], []
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
+
+    def run_all(asked: object, launch: Launch) -> list[StudyOutcome]:
+        launch.limits.hear(StudyUpdate(study, RunProgress()))
+        for now[0] in (3599 / devices, 3601 / devices):
+            over.append(launch.limits.is_over(study.name))
+        return []
+
+    (config,) = composition.compose_all(CommandLine(words, False))
+    name = config["launcher"]["name"]
+    monkeypatch.setitem(launching.LAUNCHERS, name, launching.LAUNCHERS[name]._replace(run_all=run_all))
+    request = planning.Request((study,), {}, Settings(**settings), tmp_path, config["launcher"])
+    request = dataclasses.replace(request, limits=(Bounds(), Bounds(max_device_hours=1)))
+    assert planning.run(request, [study]) == []
+    assert over == [False, True]
+
+
 def test_dry_run_prints_commands_that_ask_for_the_same_study(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sweeps import planning
-    from sweeps.overrides import command_line
-
     folder = tmp_path / "a store"
     words = ["+experiment=ci", "optimizer=sgd,adam", f"store={folder}", "-m"]
     assert sweeps_cli.main([*words, "--dry-run", "--json"]) == 0
