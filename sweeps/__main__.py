@@ -40,7 +40,8 @@ def main(argv: list[str]) -> int:
         return _dry_run(request)
     from sweeps.launching import LAUNCHERS
 
-    return LAUNCHERS[request.launcher["name"]].around(request.launcher, lambda: _sweep(request))
+    launcher = LAUNCHERS[request.launcher["name"]]
+    return launcher.around(request.launcher, planning.digest(request), lambda: _sweep(request))
 
 
 def _dry_run(request: "Request") -> int:

@@ -66,10 +66,10 @@ def check_over_hosts(studies: Sequence[Plan], settings: Settings) -> None:
             )
 
 
-def _around_hosts(asked: Mapping[str, Any], run: Callable[[], int]) -> int:
+def _around_hosts(asked: Mapping[str, Any], command: str, run: Callable[[], int]) -> int:
     from sweeps.launchers.hosts import watched
 
-    return watched(_hosts(asked), run)
+    return watched(_hosts(asked), command, run)
 
 
 def _devices_of_hosts(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:

@@ -13,6 +13,7 @@ from results.bad_input import BadInput, check_choice
 from results.command_line import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
+from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
 from results.storage import attempts
 from sweeps import composition, launching, limits, overrides
@@ -152,6 +153,14 @@ def assemble(
     stored = {plan: store.with_stored_name(folder, study) for plan, study in studies.items()}
     of_name = {stored[plan].name: source for plan, source in sources.items()}
     return Request(tuple(stored.values()), of_name, settings, folder, launcher)
+
+
+def digest(request: Request) -> str:
+    """The hash of what is asked for: the studies, how they are run, and their limits; not where, nor the store."""
+    studies = [[study.plan_json, list(study.request)] for study in request.studies]
+    return plain_digest(
+        {"studies": studies, "settings": dataclasses.asdict(request.settings), "limits": request.limits}
+    )
 
 
 class ToRun(NamedTuple):

@@ -58,7 +58,8 @@ class Launcher(NamedTuple):
       check: raises BadInput for values of these with which some studies cannot be run.
       at_once: how many studies it runs at once, as far as that can be told.
       run_all: runs studies; gives an outcome for each that began, in the order they ended.
-      around: runs a command (the second argument) with what has to be around it; gives its exit code.
+      around: runs a command (the last argument) with what has to be around it; gives its exit code. The second
+        argument is a hash of what is asked for.
       here: whether studies run as processes of this command, which then says how they get on.
       devices: how many run a study.
     """
@@ -67,7 +68,7 @@ class Launcher(NamedTuple):
     check: Callable[[Mapping[str, Any], Sequence[Plan], Settings], None]
     at_once: Callable[[Mapping[str, Any], Sequence[Plan], Settings], int]
     run_all: Callable[[Mapping[str, Any], Launch], list[StudyOutcome]]
-    around: Callable[[Mapping[str, Any], Callable[[], int]], int] = lambda asked, run: run()
+    around: Callable[[Mapping[str, Any], str, Callable[[], int]], int] = lambda asked, command, run: run()
     here: bool = True
     devices: Callable[[Mapping[str, Any], Plan, Settings], int] = devices_asked
 
