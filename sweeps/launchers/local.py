@@ -122,13 +122,12 @@ class Worker:
         self.told_silent = 0.0
         return news
 
-    def silent(self, most: float | None) -> float:
+    def silent(self, most: float | None, *, accelerated: bool) -> float:
         """The seconds since it gave a sign of life; ends it after ``most`` of them.
 
         On an accelerator a process may spin as long as its device hangs, so that only its reports count in training.
         """
-        spins = self.progress.doing == TRAINING and bool(processors.accelerators()[1])
-        seconds = self.silence.look(by_computing=not spins)
+        seconds = self.silence.look(by_computing=not (accelerated and self.progress.doing == TRAINING))
         if most is not None and seconds >= most and not self.ended_silent:
             self.ended_silent = True
             self.process.kill()
@@ -312,11 +311,12 @@ def _run(
 
     def tell_silence(quiet: Worker) -> None:
         assert quiet.study is not None
-        if (seconds := quiet.silent(silence_seconds)) != quiet.told_silent:
+        if (seconds := quiet.silent(silence_seconds, accelerated=accelerated)) != quiet.told_silent:
             quiet.told_silent = seconds
             on_progress(StudyUpdate(quiet.study, quiet.progress, silent=seconds))
 
     kills_before = [out_of_memory_kills()]
+    accelerated = bool(processors.accelerators()[1])
     try:
         while queue or any(w.study is not None for w in pool):
             for idle in (w for w in pool if w.study is None and queue):

@@ -316,10 +316,13 @@ def test_dry_run_prints_commands_that_ask_for_the_same_study(
 def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     (config,) = composition.compose_all(CommandLine(("launcher=slurm",), False))
     asked = config["launcher"] | {"minutes": 90, "mem": "8G", "sbatch": {"account": "a b"}, "at_once": 5}
+    asked["silence_seconds"] = 600.0
     study = make_study()
     words = {study.name: (("task.targets=[{metric: validation_error, value: 0.1}]", "trials=4"),)}
-    launch = Launch(tmp_path, [study], Settings(), Limits(), {}, words, lambda update: None, lambda: None)
+    used = Limits(study=Bounds(max_failures=2))
+    launch = Launch(tmp_path, [study], Settings(), used, {}, words, lambda update: None, lambda: None)
     script = slurm.batch_script(asked, launch, slurm.Resources(2, 0, False), [study])
+    assert f"{study.name} --retries=1 --nodes=1 --silence-seconds=600.0 --port=" in script  # no more than may fail
     for line in (
         "--array=0-0%5",
         "--time=90",
@@ -330,6 +333,8 @@ def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchS
     ):
         assert f"#SBATCH {line}" in script.splitlines()
     assert attempt.split(attempt.joined(words[study.name])) == [list(words[study.name][0])]
+    alone = attempt.command(["trials=4"], tmp_path, silence_seconds=600.0)
+    assert alone[-1] == "launcher.silence_seconds=600.0"
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ import pytest
 from harness.run import TRAINING, RunProgress, Settings
 from results import store
 from results.plans.batch_study import BatchStudy
+from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
-from sweeps import status
+from sweeps import status, watch
 from sweeps.display import SILENT_SECONDS, Display
 from sweeps.forecast import Forecast
 from sweeps.launchers import local
@@ -147,3 +148,10 @@ def test_silence_elsewhere(
         (True, 400.0),
         (True, 1400.0),
     ]
+
+
+def test_a_watcher_sees_silence() -> None:
+    ledger = Ledger(4, 0, 0, 0, 0, 0, 0, 0, 4)
+    beat = heartbeat.Heartbeat("training", 4, 0, "step", 0, 0.0, None)
+    shown = [watch._cells(watch.Study("a", "running", ledger, beat._replace(silent=s)))[0] for s in (0.0, 59.0, 400.0)]
+    assert shown == ["training", "training", "silent for 6:40"]
