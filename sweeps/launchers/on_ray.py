@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from harness import topologies
 from results import durable, exit_codes
 from results.bad_input import BadInput, number_of
 from results.command_line import Terminated, say
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
 FOLDER = LAUNCHERS[1]  # of a store: what this process wishes of its tasks
 LOOK_SECONDS = 1.0
-RESERVE_SECONDS = 5.0  # that Ray has to reserve a slice that is free
-RETRY_SECONDS = 30.0  # between attempts to reserve one while none is given back
+RESERVE_SECONDS = 10.0  # that Ray has to reserve a slice that is free
+RETRY_SECONDS = 60.0  # between attempts to reserve one while none is given back
 CONNECT_SECONDS = 10.0
+NAMES = {"v5e": "v5litepod"}  # of versions of TPUs, which Ray calls otherwise
 
 
 class Task(NamedTuple):
@@ -50,8 +52,10 @@ def check(asked: Mapping[str, Any]) -> None:
     for key in ("cpus", "gpus", "at_once"):
         if asked[key] is not None and asked[key] < (0 if key == "gpus" else 1):
             raise BadInput(f"launcher.{key} must be at least {0 if key == 'gpus' else 1}, not {asked[key]}")
-    if asked["tpu_slice"] is not None and not re.fullmatch(r"v\w+:\d+(x\d+)+", asked["tpu_slice"]):
+    if asked["tpu_slice"] is not None and not re.fullmatch(r"\w+:\d+(x\d+)+", asked["tpu_slice"]):
         raise BadInput(f"launcher.tpu_slice={asked['tpu_slice']} is no VERSION:TOPOLOGY, such as v5e:4x4")
+    if asked["tpu_slice"] is not None:
+        topologies.check(asked["tpu_slice"])
     if asked["address"] not in (None, "auto") and not re.fullmatch(r"[^\s/:]+:\d{1,5}", asked["address"]):
         raise BadInput(f"launcher.address={asked['address']} is no HOST:PORT, such as 10.0.0.1:6379, nor auto")
     if not is_installed():
@@ -161,7 +165,9 @@ class Slices:
             return False
         version, _, topology = str(self._asked).partition(":")
         try:
-            own = slice_placement_group(topology, version, head_reservation_timeout_s=RESERVE_SECONDS)
+            own = slice_placement_group(
+                topology, NAMES.get(version, version), head_reservation_timeout_s=RESERVE_SECONDS
+            )
         except TimeoutError:
             self._next = time.monotonic() + RETRY_SECONDS
             if not self._told:

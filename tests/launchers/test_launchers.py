@@ -50,6 +50,7 @@ def test_every_launcher_has_a_file_and_a_row() -> None:
         (["limits.study.max_hours=1", "time_limit_seconds=5"], "are the same limit"),
         (["launcher=slurm", "launcher.sbatch.array=1-2"], "launcher.sbatch.array is no option of sbatch that"),
         (["launcher=ray", "launcher.tpu_slice=4x4"], "launcher.tpu_slice=4x4 is no VERSION:TOPOLOGY"),
+        (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown version of TPUs 'v9'"),
     ],
 )
 def test_what_cannot_be_is_one_line(

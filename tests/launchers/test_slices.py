@@ -61,7 +61,7 @@ class Ray:
 
     def slice_placement_group(self, topology: str, version: str, *, head_reservation_timeout_s: float = 100) -> Slice:
         """A slice; raises TimeoutError if none is free, as Ray does."""
-        assert (topology, version) == ("4x4", "v5e")
+        assert (topology, version) == ("4x4", "v5litepod")  # as Ray calls it
         if len(self.reserved) == self._free:
             raise TimeoutError(f"after {head_reservation_timeout_s} s")
         if self._broken and self.reservations == self._broken[0]:
