@@ -21,6 +21,7 @@ _RETRY_SECONDS = 0.2
 _BYTES = 4096  # of a message
 _ROOM = 16  # descriptors beside those of the hosts
 _SHOWN = 8  # hosts in an error
+_ANSWER = b"scaling-limits: "  # the beginning of what the first tells, before what is wrong, if anything is
 _FIREWALL = "is it started with the same words, and may it reach that port through the firewall?"
 
 
@@ -31,11 +32,15 @@ class Arrival(NamedTuple):
       host: which it is, from 0.
       hosts: how many it was told there are.
       versions: of what computes, such as JAX.
+      command: a hash of what is asked for.
+      code: a hash of the code that runs it.
     """
 
     host: int
     hosts: int
     versions: str
+    command: str
+    code: str
 
 
 def meet(coordinator: str, own: Arrival) -> None:
@@ -88,7 +93,7 @@ def _await(port: int, coordinator: str, own: Arrival) -> None:
             )
         for each in came.values():
             with contextlib.suppress(OSError):
-                each.sendall((wrong or "").encode() + b"\n")
+                each.sendall(_ANSWER + (wrong or "").encode() + b"\n")
                 each.settimeout(_ANSWER_SECONDS)
                 each.recv(1)  # until the other end closes, so that the port is free at once
     if wrong is not None:
@@ -109,13 +114,13 @@ def _go_to(host: str, port: int, coordinator: str, own: Arrival) -> None:
             with contextlib.suppress(OSError):
                 first.sendall(json.dumps(own).encode() + b"\n")
                 first.settimeout(SECONDS + _ANSWER_SECONDS)
-                while not told.endswith(b"\n") and (more := first.recv(_BYTES)):
+                while not told.endswith(b"\n") and len(told) < _BYTES and (more := first.recv(_BYTES)):
                     told += more
-        if told.endswith(b"\n"):
-            if words := told.decode(errors="replace").strip():
+        if told.endswith(b"\n") and told.startswith(_ANSWER):
+            if words := told.removeprefix(_ANSWER).decode(errors="replace").strip():
                 raise BadInput(words)
             return
-        why = "it went away"
+        why = "something else answers there" if told and not told.startswith(_ANSWER) else "it went away"
         time.sleep(_RETRY_SECONDS)
     raise BadInput(
         f"host 0 of {own.hosts} did not answer host {own.host} at {coordinator} within {SECONDS:.0f} s ({why}): "
@@ -160,7 +165,7 @@ def _received(sender: socket.socket) -> bytes:
 def _read(line: bytes) -> Arrival | None:
     with contextlib.suppress(ValueError, TypeError, RecursionError):  # the content is untrusted
         other = Arrival(*json.loads(line))
-        if type(other.host) is int and type(other.hosts) is int and type(other.versions) is str:
+        if [type(each) for each in other] == [int, int, str, str, str]:
             return other
     return None
 
@@ -172,6 +177,10 @@ def _differs(own: Arrival, other: Arrival, came: dict[int, socket.socket]) -> st
         return f"two hosts were told that they are host {other.host} of {own.hosts}; each needs a number of its own"
     if other.versions != own.versions:
         return f"host {other.host} has {other.versions}, and host 0 has {own.versions}; install the same everywhere"
+    if other.code != own.code:
+        return f"host {other.host} has other code of scaling-limits than host 0; install the same commit everywhere"
+    if other.command != own.command:
+        return f"host {other.host} was given another command than host 0; only launcher.host and store may differ"
     return None
 
 

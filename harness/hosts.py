@@ -24,6 +24,7 @@ from results.bad_input import BadInput
 from results.command_line import say
 
 T = TypeVar("T")
+SHARED_SECONDS = 60.0  # in which all processes fail at a study, if they do
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +98,13 @@ def _check_address(coordinator: str) -> None:
         raise BadInput(f"launcher.coordinator={coordinator} is no HOST:PORT, such as 10.0.0.1:8482, nor auto")
 
 
-def start(hosts: Hosts) -> str:
+def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     """Finds the other processes, before JAX is used for anything; a line that says what was found.
+
+    Args:
+      hosts: where they are.
+      command: a hash of what is asked for, the same in all of them.
+      code: a hash of the code that runs it, likewise.
 
     Raises:
       BadInput: not all of them came in time.
@@ -106,7 +112,8 @@ def start(hosts: Hosts) -> str:
     import jax
 
     hosts.check()
-    arrivals.meet(hosts.coordinator, arrivals.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}"))
+    own = arrivals.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}", command, code)
+    arrivals.meet(hosts.coordinator, own)
     try:
         jax.distributed.initialize(
             hosts.coordinator,
@@ -250,6 +257,18 @@ def preempted() -> bool:
     from jax.experimental import multihost_utils
 
     return bool(multihost_utils.reached_preemption_sync_point(next(_times_asked)))
+
+
+def all_fail(study: str) -> bool:
+    """Whether all processes fail at a study, so that they can go on with the next; for each that does."""
+    from jax._src import distributed
+
+    client: Any = distributed.global_state.client
+    try:
+        client.wait_at_barrier(f"failed: {study}", round(1000 * SHARED_SECONDS))
+    except RuntimeError:  # the others compute, and wait for this one
+        return False
+    return True
 
 
 def on_host(arrays: Any) -> Any:

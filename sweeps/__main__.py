@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sweeps.planning import Request
     from sweeps.run import StudyOutcome
 
+_NAMED = 5  # studies in a line
 _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 
 
@@ -39,7 +40,8 @@ def main(argv: list[str]) -> int:
         return _dry_run(request)
     from sweeps.launching import LAUNCHERS
 
-    return LAUNCHERS[request.launcher["name"]].around(request.launcher, lambda: _sweep(request))
+    launcher = LAUNCHERS[request.launcher["name"]]
+    return launcher.around(request.launcher, planning.digest(request), lambda: _sweep(request))
 
 
 def _dry_run(request: "Request") -> int:
@@ -47,7 +49,9 @@ def _dry_run(request: "Request") -> int:
     from sweeps import planning
 
     header = ("study", "folder", "command")
-    to_run = {study.name for study in planning.to_run(request).studies}
+    found = planning.to_run(request)
+    _tell_left_out(request, found.left_out)
+    to_run = {study.name for study in found.studies}
     rows = []
     for study in sorted(request.studies, key=lambda one: command_line.numbered(one.name)):
         for words in request.words[study.name] if study.name in to_run else ():
@@ -63,7 +67,10 @@ def _sweep(request: "Request") -> int:
     from sweeps import planning
     from sweeps.readers import READERS
 
-    to_run, missing, stored = planning.to_run(request)
+    to_run, missing, stored, left_out = planning.to_run(request)
+    _tell_left_out(request, left_out)
+    if not to_run and left_out:
+        return exit_codes.FAILED
     if not to_run:
         present = f"{number_of(len(request.studies), 'study')} with {number_of(stored, 'trial')}"
         if command_line.is_data():
@@ -100,11 +107,24 @@ def _sweep(request: "Request") -> int:
     if failures:
         say(f"{len(failures)} of {len(to_run)} studies failed; the same command tries them again")
         return 1
+    if left_out:
+        return exit_codes.FAILED
     reading = {READERS[study.kind].command for study in request.studies}
     commands = [f"python -m analysis {command} --store {quoted(request.store)}" for command in sorted(reading)]
     tell = say if command_line.is_data() else answer
     tell(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
+
+
+def _tell_left_out(request: "Request", studies: "Sequence[Plan]") -> None:
+    """Prints which studies are left out because they failed too often."""
+    if studies:
+        names = [study.name for study in studies]
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        count, which = number_of(len(names), "study"), "which is" if len(names) == 1 else "which are"
+        limit = f"limits.study.max_failures={request.limits[1].max_failures}"
+        named = ", ".join(names[:_NAMED]) + more
+        say(f"{limit} is reached by {count}, {which} left out: {named}; a larger limit tries again")
 
 
 def _ask(request: "Request", missing: Mapping[str, int]) -> None:

@@ -21,6 +21,7 @@ from sweeps.run import StudyUpdate
 
 BAR_SECONDS = 0.25  # between two pictures of the bar
 FORECAST_SECONDS = 1.0  # between forecasts, which take a while in large sweeps
+SILENT_SECONDS = 300.0  # without a sign of life, after which a line tells of it
 BAR_COLUMNS = 17  # of a line: the bar, its share and what is around them
 
 
@@ -45,6 +46,7 @@ class Display:
         self._bar_due = 0.0
         self._beats: dict[str, float] = {}  # when the heartbeat of a study is due
         self._doing: dict[str, str] = {}  # what a study did when it was last heard of
+        self._silent: dict[str, float] = {}  # since how many seconds it gave no sign of life
         layout, silent = "{percentage:3.0f}%|{bar}| {desc}", not sys.stderr.isatty()
         self._bar = tqdm(desc="starting workers", total=1.0, bar_format=layout, dynamic_ncols=True, disable=silent)
 
@@ -59,6 +61,15 @@ class Display:
     def hear(self, update: StudyUpdate) -> None:
         """Takes in an update and shows it."""
         now, name = time.monotonic(), update.study.name
+        before = self._silent.pop(name, 0.0)
+        if update.silent is not None:
+            self._silent[name] = update.silent
+            if before < SILENT_SECONDS <= update.silent:
+                since = f"no sign of life for {SILENT_SECONDS / 60:.0f} minutes"
+                line = f"{name}: {since}; launcher.silence_seconds=… would end it and try again"
+                self._bar.write(printable(line), file=sys.stderr)
+            self.show()
+            return
         if update.outcome is None:
             if update.progress is not None and update.progress.doing != self._doing.get(name):
                 self._doing[name], self._beats[name] = update.progress.doing, now
@@ -123,7 +134,8 @@ class Display:
         rate = progress.steps / progress.seconds if progress.seconds else 0.0
         ends = None if seconds is None else time.time() + seconds
         unit = KINDS[run.study.kind].unit
-        return Heartbeat(progress.doing, run.trials, progress.trials_ended, unit, progress.steps, rate, ends)
+        silent = self._silent.get(run.study.name, 0.0)
+        return Heartbeat(progress.doing, run.trials, progress.trials_ended, unit, progress.steps, rate, ends, silent)
 
 
 def short_names(slugs: Mapping[str, str]) -> dict[str, str]:

@@ -11,14 +11,14 @@ from harness.run import Settings
 from harness.runners import RUNNERS
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Plan
-from sweeps.launchers.launcher import Launch, Launcher
+from sweeps.launchers.launcher import Launch, Launcher, devices_asked
 from sweeps.run import StudyOutcome
 from sweeps.schema import LauncherConfig
 
 
 def _check_local(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
     _at_least("workers", asked["workers"], 1)
-    _at_least("retries", asked["retries"], 0)
+    _check_tries(asked)
 
 
 def _local(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
@@ -34,6 +34,7 @@ def _local(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
         sources=launch.sources,
         retries=asked["retries"],
         limits=launch.limits,
+        silence_seconds=asked["silence_seconds"],
     )
 
 
@@ -65,10 +66,16 @@ def check_over_hosts(studies: Sequence[Plan], settings: Settings) -> None:
             )
 
 
-def _around_hosts(asked: Mapping[str, Any], run: Callable[[], int]) -> int:
+def _around_hosts(asked: Mapping[str, Any], command: str, run: Callable[[], int]) -> int:
     from sweeps.launchers.hosts import watched
 
-    return watched(_hosts(asked), run)
+    return watched(_hosts(asked), command, run)
+
+
+def _devices_of_hosts(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    import jax
+
+    return jax.device_count()  # those of all hosts, which have met before this is asked
 
 
 def _on_hosts(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
@@ -80,10 +87,17 @@ def _on_hosts(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
 def _check_slurm(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
     from sweeps.launchers import slurm
 
-    _at_least("retries", asked["retries"], 0)
+    _check_tries(asked)
     slurm.check(asked)
     if asked["nodes"] > 1:
         check_over_hosts(studies, settings)
+
+
+def _devices_of_slurm(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    devices = devices_asked(asked, study, settings)
+    if asked["nodes"] == 1:
+        return devices
+    return int(asked["nodes"] * ((devices if asked["gpus"] is None else asked["gpus"]) or 1))
 
 
 def _slurm(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
@@ -95,8 +109,16 @@ def _slurm(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
 def _check_ray(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings) -> None:
     from sweeps.launchers import on_ray
 
-    _at_least("retries", asked["retries"], 0)
+    _check_tries(asked)
     on_ray.check(asked)
+
+
+def _devices_of_ray(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    if asked["tpu_slice"] is None:
+        return devices_asked(asked, study, settings)
+    from harness import topologies
+
+    return topologies.count(asked["tpu_slice"])
 
 
 def _ray(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
@@ -110,30 +132,33 @@ def _all_at_once(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Se
 
 
 LAUNCHERS: dict[str, Launcher] = {
-    "local": Launcher(("workers", "retries"), _check_local, _local_at_once, _local),
+    "local": Launcher(("workers", "retries", "silence_seconds"), _check_local, _local_at_once, _local),
     "hosts": Launcher(
         ("coordinator", "hosts", "host", "heartbeat_seconds"),
         _check_hosts,
         lambda asked, studies, settings: 1,
         _on_hosts,
         _around_hosts,
+        devices=_devices_of_hosts,
     ),
     "slurm": Launcher(
         (
             *("cpus", "gpus", "mem", "minutes", "partition", "nodes", "sbatch", "grace_seconds", "at_once", "retries"),
-            *("poll_seconds", "wait"),
+            *("silence_seconds", "poll_seconds", "wait"),
         ),
         _check_slurm,
         _all_at_once,
         _slurm,
         here=False,
+        devices=_devices_of_slurm,
     ),
     "ray": Launcher(
-        ("address", "cpus", "gpus", "resources", "tpu_slice", "at_once", "retries"),
+        ("address", "cpus", "gpus", "resources", "tpu_slice", "at_once", "retries", "silence_seconds"),
         _check_ray,
         _all_at_once,
         _ray,
         here=False,
+        devices=_devices_of_ray,
     ),
 }
 
@@ -156,6 +181,12 @@ def check(asked: Mapping[str, Any], studies: Sequence[Plan], settings: Settings)
             fitting = [f"launcher={each}" for each, row in LAUNCHERS.items() if field.name in row.keys]
             raise BadInput(f"launcher.{field.name} is of {' and '.join(fitting)}, not of launcher={name}")
     LAUNCHERS[name].check(asked, studies, settings)
+
+
+def _check_tries(asked: Mapping[str, Any]) -> None:
+    _at_least("retries", asked["retries"], 0)
+    if asked["silence_seconds"] is not None and not asked["silence_seconds"] > 0:
+        raise BadInput(f"launcher.silence_seconds must be above 0, not {asked['silence_seconds']:g}")
 
 
 def _at_least(key: str, value: int | None, least: int) -> None:

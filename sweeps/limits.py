@@ -63,6 +63,8 @@ class Limits:
 
     def hear(self, update: StudyUpdate) -> None:
         """Takes in what happened to a study."""
+        if update.silent is not None:
+            return
         name, now = update.study.name, time.monotonic()
         if update.progress is not None:
             self._running.setdefault(name, now)

@@ -13,10 +13,12 @@ from results.bad_input import BadInput, check_choice
 from results.command_line import say
 from results.plans.kinds import of_kind
 from results.plans.plan import Plan
+from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
+from results.storage import attempts
 from sweeps import composition, launching, limits, overrides
 from sweeps.configured_study import ABSENT, ConfiguredStudy
-from sweeps.launchers.launcher import Launch
+from sweeps.launchers.launcher import Launch, failed_too_often
 from sweeps.limits import Bounds, Limits
 from sweeps.readers import READERS
 from sweeps.run import StudyOutcome, StudyUpdate
@@ -154,6 +156,14 @@ def assemble(
     return Request(tuple(stored.values()), of_name, settings, folder, launcher)
 
 
+def digest(request: Request) -> str:
+    """The hash of what is asked for: the studies, how they are run, and their limits; not where, nor the store."""
+    studies = [[study.plan_json, list(study.request)] for study in request.studies]
+    return plain_digest(
+        {"studies": studies, "settings": dataclasses.asdict(request.settings), "limits": request.limits}
+    )
+
+
 class ToRun(NamedTuple):
     """The studies of a request that a store lacks something of.
 
@@ -161,11 +171,13 @@ class ToRun(NamedTuple):
       studies: to be run, and be it only to be committed.
       missing: trials to be run, by the names of all studies of the request.
       stored: how many of the trials are stored already.
+      left_out: studies that lack something, and failed as often as ``limits.study.max_failures`` allows.
     """
 
     studies: tuple[Plan, ...]
     missing: Mapping[str, int]
     stored: int
+    left_out: tuple[Plan, ...] = ()
 
 
 def to_run(request: Request) -> ToRun:
@@ -179,12 +191,26 @@ def to_run(request: Request) -> ToRun:
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
     missing = {name: each.to_run for name, each in progress.items()}
     # A run that was killed before its commit record has nothing to train, but still has to commit.
-    studies = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
-    for study in studies if not request.mixed_backends else ():
+    lacking = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
+    planned = sum(study.request.planned for study in request.studies)
+    stored = planned - sum(missing.values())
+    left_out = tuple(study for study in lacking if _failed_too_often(request, study))
+    missing |= {study.name: 0 for study in left_out}
+    studies = tuple(study for study in lacking if study not in left_out)
+    # Elsewhere the job of a study checks this where it runs.
+    for study in studies if launching.LAUNCHERS[request.launcher["name"]].here and not request.mixed_backends else ():
         if 0 < missing[study.name] < study.request.planned:
             _check_backend(request.store, study)
-    planned = sum(study.request.planned for study in request.studies)
-    return ToRun(studies, missing, planned - sum(missing.values()))
+    return ToRun(studies, missing, stored, left_out)
+
+
+def _failed_too_often(request: Request, study: Plan) -> bool:
+    """Whether as many attempts at a study failed as may; not while one waits or runs as a job of SLURM."""
+    folder = request.store / study.name
+    if not failed_too_often(folder, request.limits[1].max_failures):
+        return False
+    last = attempts.read(folder)[-1]
+    return last.launcher != "slurm" or last.code is not None
 
 
 def make_ready(request: Request, studies: Sequence[Plan], say: Callable[[str], None]) -> None:
@@ -224,12 +250,13 @@ def run(
       on_progress: told of everything that happens.
       on_wait: called every second in which nothing happens.
     """
-    devices = {study.name: study.devices or request.settings.shards or 1 for study in studies}
+    launcher = launching.LAUNCHERS[request.launcher["name"]]
+    devices = {study.name: launcher.devices(request.launcher, study, request.settings) for study in studies}
     used = Limits(*request.limits, devices)
     launch = Launch(
         request.store, studies, request.settings, used, request.sources, request.words, on_progress, on_wait
     )
-    outcomes = launching.LAUNCHERS[request.launcher["name"]].run_all(request.launcher, launch)
+    outcomes = launcher.run_all(request.launcher, launch)
     if used.reached is not None:
         say(f"{used.reached} is reached")
     for line in _ended_early(request, used, [outcome.summary.study for outcome in outcomes]):

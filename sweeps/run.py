@@ -42,11 +42,20 @@ class StudyOutcome(NamedTuple):
 
 
 class StudyUpdate(NamedTuple):
-    """An update on a study: its progress, None if it has to wait again; ``outcome`` is set once it has ended."""
+    """An update on a study.
+
+    Attributes:
+      study: its plan.
+      progress: how far it is; None if it has to wait again, or has ended.
+      outcome: set once it has ended.
+      silent: seconds since its process gave a sign of life; None of an update that is such a sign. Nothing else of an
+        update with ``silent`` is new.
+    """
 
     study: Plan
     progress: RunProgress | None
     outcome: StudyOutcome | None = None
+    silent: float | None = None
 
 
 def run_study(

@@ -59,6 +59,7 @@ class LauncherConfig:
     name: str = "local"
     workers: int | None = None
     retries: int = 1
+    silence_seconds: float | None = None
     coordinator: str | None = None
     hosts: int | None = None
     host: int | None = None

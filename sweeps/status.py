@@ -91,7 +91,7 @@ class Activity(NamedTuple):
     Attributes:
       host: that it runs on, or ran.
       attempt: its number.
-      heard: seconds since its last heartbeat.
+      heard: seconds since its process gave a sign of life, as far as its heartbeat tells.
       cause: of its end, where that was none of the study.
       log: with what it printed.
     """
@@ -114,7 +114,11 @@ def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
         last, beat = attempts.read(folder / name)[-1:], heartbeat.seen(folder / name)
         if not last and (beat is None or beat.alive is False):
             continue
-        heard = None if beat is None or beat.alive is False else max(0, round(time.time() - beat.written / 1e9))
+        heard = (
+            None
+            if beat is None or beat.alive is False
+            else max(0, round(time.time() - beat.written / 1e9 + beat.beat.silent))
+        )
         one = last[0] if last else None
         found[name] = Activity(
             (one and one.host) or (beat.host if beat else None),

@@ -18,6 +18,7 @@ from results.storage.heartbeat import Heartbeat
 from sweeps.display import clock, cut, short_names
 
 LOOK_SECONDS = 1.0  # between looks
+SILENT_SECONDS = 60.0  # without a sign of life, after which this is shown
 QUIET_LOOKS = 3  # in a row at which nothing runs, after which the sweep is over
 
 
@@ -104,7 +105,8 @@ def _cells(study: Study) -> tuple[str, str, str, str]:
     if beat is None:
         return "", trials, "", ""
     rate = f"{beat.steps_per_second:,.0f}" if beat.steps_per_second >= 10 else f"{beat.steps_per_second:.2g}"
-    return beat.doing, trials, *((f"{beat.steps:,}", f"{rate} {beat.unit}s/s") if beat.steps else ("", ""))
+    doing = beat.doing if beat.silent < SILENT_SECONDS else f"silent for {clock(beat.silent)}"
+    return doing, trials, *((f"{beat.steps:,}", f"{rate} {beat.unit}s/s") if beat.steps else ("", ""))
 
 
 class _Screen:

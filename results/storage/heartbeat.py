@@ -39,6 +39,7 @@ class Heartbeat(NamedTuple):
       steps: taken in this run, summed over trials.
       steps_per_second: while training.
       sweep_ends: when the whole sweep is expected to have ended, seconds since 1970; None where nobody can tell.
+      silent: seconds since the process that runs the study gave a sign of life; another process writes heartbeats.
     """
 
     doing: str
@@ -48,6 +49,7 @@ class Heartbeat(NamedTuple):
     steps: int
     steps_per_second: float
     sweep_ends: float | None
+    silent: float = 0.0
 
     def settled(self, stored: Ledger) -> int:
         """Trials of the study that need no other run, counting those that are not stored yet.
@@ -175,7 +177,7 @@ def _is_alive(pid: object) -> bool:
 
 def _is_sound(beat: Heartbeat) -> bool:
     counts = (beat.trials, beat.ended, beat.steps)
-    numbers = (beat.steps_per_second, *([] if beat.sweep_ends is None else [beat.sweep_ends]))
+    numbers = (beat.steps_per_second, beat.silent, *([] if beat.sweep_ends is None else [beat.sweep_ends]))
     return (
         all(type(word) is str and re.fullmatch("[a-z]{1,20}", word) for word in (beat.doing, beat.unit))
         and all(type(count) is int and 0 <= count <= _MOST for count in counts)

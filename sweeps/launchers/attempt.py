@@ -65,7 +65,9 @@ class Ending(NamedTuple):
     advanced: bool
 
 
-def command(words: Sequence[str], store: Path, nodes: int = 1, port: int = 0) -> list[str]:
+def command(
+    words: Sequence[str], store: Path, nodes: int = 1, port: int = 0, silence_seconds: float | None = None
+) -> list[str]:
     """The command that runs a study here, or on all nodes of a job of SLURM.
 
     Args:
@@ -73,9 +75,11 @@ def command(words: Sequence[str], store: Path, nodes: int = 1, port: int = 0) ->
       store: folder of the store.
       nodes: that it takes.
       port: on the first node, where its processes find each other.
+      silence_seconds: of ``sweeps.launchers.local``; processes of several nodes hear of each other by JAX.
     """
     if nodes == 1:
         alone = ["launcher=local", "launcher.workers=1", "launcher.retries=0"]
+        alone += [] if silence_seconds is None else [f"launcher.silence_seconds={silence_seconds}"]
         return [sys.executable, "-P", "-m", "sweeps", *words, f"store={store}", *alone]
     nodelist = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
     first = address_of(subprocess.run(nodelist, capture_output=True, text=True, check=True).stdout.split()[0])
@@ -253,6 +257,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--retries", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--silence-seconds", type=float)
     parser.add_argument("words", nargs="+")
     asked: Any = parser.parse_args(argv)
     told: list[int] = []
@@ -266,7 +271,8 @@ def main(argv: Sequence[str]) -> int:
 
     folder, job = asked.store / asked.study, job_of_slurm(os.environ)
     log = _log(folder, job)
-    commands = [command(words, asked.store, asked.nodes, asked.port) for words in split(asked.words)]
+    how = (asked.nodes, asked.port, asked.silence_seconds)
+    commands = [command(words, asked.store, *how) for words in split(asked.words)]
     several = functools.partial(code_of_hosts, Path(os.environ["SCALING_LIMITS_OUTPUT"]), asked.nodes)
     end = run_each(folder, commands, log, wish, several if asked.nodes > 1 else int)
     is_mistake = end.code in (exit_codes.FAILED, exit_codes.INVALID)

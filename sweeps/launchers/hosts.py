@@ -6,10 +6,11 @@ import mmap
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from harness import hosts
+from harness import costs, hosts
 from harness.hosts import Hosts
 from harness.run import RunProgress, Settings
 from harness.shutdown import Shutdown, Stopped
@@ -23,6 +24,8 @@ from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, record_failed
 from sweeps.launchers.worker import Order
 from sweeps.run import StudyOutcome, StudyUpdate
+
+OURS = ("harness", "results", "sweeps", "workloads")  # folders of the code that has to be the same on all hosts
 
 
 def run_all(launch: Launch) -> list[StudyOutcome]:
@@ -44,7 +47,7 @@ def run_all(launch: Launch) -> list[StudyOutcome]:
         tell(StudyUpdate(study, progress))
         shutdown.time_is_up = launch.limits.is_over(study.name)
 
-    for study in launch.studies:
+    for study in in_order(store, launch.studies):
         if launch.limits.reached is not None:
             break
         hosts.of_leader(_order(study, settings, sources.get(study.name)))
@@ -59,22 +62,33 @@ def run_all(launch: Launch) -> list[StudyOutcome]:
                 source=sources.get(study.name),
                 shutdown=shutdown,
             )
+            outcome = StudyOutcome(summary)
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:
             if hosts.lost(error):
                 raise
-            # The others wait for what this one does not do any more.
             is_taken = isinstance(error, TakenOver)
             why = worker.taken(error) if is_taken else worker.failure(error)
             code = exit_codes.PREEMPTED if is_taken else exit_codes.FAILED
             attempts.end(attempts.begin(store / study.name, "hosts"), code, why.cause)
-            if not is_taken:
-                record_failed(store, study, "failed", why)
-            raise
-        outcomes.append(StudyOutcome(summary))
+            if is_taken:
+                raise
+            outcome = record_failed(store, study, "failed", why)
+            if not hosts.all_fail(study.name):  # the others wait for what this one does not do any more
+                raise
+        outcomes.append(outcome)
         tell(StudyUpdate(study, None, outcomes[-1]))
     return outcomes
+
+
+def in_order(store: Path, studies: Sequence[Plan]) -> list[Plan]:
+    """Studies in the order in which they are run: those of which the last attempt failed are at the end."""
+
+    def failed(study: Plan) -> bool:
+        return [each.code for each in attempts.read(store / study.name)[-1:]] == [exit_codes.FAILED]
+
+    return sorted(studies, key=failed)
 
 
 def follow() -> int:
@@ -90,13 +104,21 @@ def follow() -> int:
             follow_study(study, Settings(**order.settings), order.source, shutdown)
         except Stopped:
             raise _terminated(shutdown) from None
+        except Exception as error:
+            if hosts.lost(error) or not hosts.all_fail(study.name):
+                raise
     return exit_codes.DONE
 
 
-def watched(asked: Hosts, run: Callable[[], int]) -> int:
+def watched(asked: Hosts, command: str, run: Callable[[], int]) -> int:
     """The exit code of what runs in a process of its own, which JAX aborts where the first host is gone, or never came.
 
     For before JAX is imported. SIGTERM goes on to that process, which is waited for; it does not outlive this one.
+
+    Args:
+      asked: where the hosts find each other.
+      command: a hash of what is asked for, the same on all of them.
+      run: what host 0 runs.
     """
     say(str(asked))
     reader, writer = os.pipe()
@@ -105,7 +127,7 @@ def watched(asked: Hosts, run: Callable[[], int]) -> int:
     if not process:
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        say(hosts.start(asked))
+        say(hosts.start(asked, command, costs.code_hash(OURS)))
         came[0] = 1
         return ended(run if hosts.leads() else follow)
     os.close(reader)

@@ -45,6 +45,11 @@ class Launch:
     on_wait: Callable[[], None]
 
 
+def devices_asked(asked: Mapping[str, Any], study: Plan, settings: Settings) -> int:
+    """How many devices run a study on one host: as many as its plan or ``shards`` say, or one."""
+    return study.devices or settings.shards or 1
+
+
 class Launcher(NamedTuple):
     """A way to run studies, by the name in `conf/launcher`.
 
@@ -53,16 +58,19 @@ class Launcher(NamedTuple):
       check: raises BadInput for values of these with which some studies cannot be run.
       at_once: how many studies it runs at once, as far as that can be told.
       run_all: runs studies; gives an outcome for each that began, in the order they ended.
-      around: runs a command (the second argument) with what has to be around it; gives its exit code.
+      around: runs a command (the last argument) with what has to be around it; gives its exit code. The second
+        argument is a hash of what is asked for.
       here: whether studies run as processes of this command, which then says how they get on.
+      devices: how many run a study.
     """
 
     keys: tuple[str, ...]
     check: Callable[[Mapping[str, Any], Sequence[Plan], Settings], None]
     at_once: Callable[[Mapping[str, Any], Sequence[Plan], Settings], int]
     run_all: Callable[[Mapping[str, Any], Launch], list[StudyOutcome]]
-    around: Callable[[Mapping[str, Any], Callable[[], int]], int] = lambda asked, run: run()
+    around: Callable[[Mapping[str, Any], str, Callable[[], int]], int] = lambda asked, command, run: run()
     here: bool = True
+    devices: Callable[[Mapping[str, Any], Plan, Settings], int] = devices_asked
 
 
 class WorkerLost(Exception):
@@ -118,9 +126,10 @@ def is_stored(store: Path, study: Plan) -> bool:
     return progress.visible and not progress.to_run
 
 
-def failures(folder: Path) -> int:
-    """How many attempts at the study in a folder failed, as far as their logs are there."""
-    return sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
+def failed_too_often(folder: Path, most: int | None) -> bool:
+    """Whether ``most`` attempts at the study in a folder failed, as far as their logs are there."""
+    failures = sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
+    return most is not None and failures >= most
 
 
 class Elsewhere:
@@ -136,7 +145,9 @@ class Elsewhere:
         self._folder = launch.store / study.name
         self._before = self._ledger()
         self._began: float | None = None
-        self._beat: heartbeat.Heartbeat | None = None
+        self._seen: heartbeat.Seen | None = None
+        self._seen_at = 0.0
+        self._told: heartbeat.Heartbeat | None = None
 
     def begins(self) -> None:
         """Tells that it runs; its process may still start."""
@@ -145,21 +156,27 @@ class Elsewhere:
             self.tell(StudyUpdate(self.study, RunProgress()))
 
     def look(self) -> None:
-        """Tells of its progress where there is any."""
-        beat = heartbeat.read(self._folder, anywhere=True)
-        if beat is None or beat == self._beat:
+        """Tells of its progress where there is any, and else how long there was no sign of life."""
+        seen, now = heartbeat.seen(self._folder), time.monotonic()
+        if seen is None or seen.alive is False:
             return
-        self._beat = beat
+        if self._seen is None or seen.written != self._seen.written:
+            self._seen, self._seen_at = seen, now
+        silent = seen.beat.silent + now - self._seen_at
+        beat, is_silent = seen.beat._replace(silent=0.0), silent > heartbeat.FRESH_SECONDS
+        if beat == self._told and not is_silent:
+            return
+        self._told = None if is_silent else beat
         if self._began is None:
-            self._began = time.monotonic()
+            self._began = now
         seconds = beat.steps / beat.steps_per_second if beat.steps_per_second else 0.0
-        progress = RunProgress(beat.doing, {}, {}, beat.steps, seconds, time.monotonic() - self._began)
-        self.tell(StudyUpdate(self.study, progress))
+        progress = RunProgress(beat.doing, {}, {}, beat.steps, seconds, now - self._began)
+        self.tell(StudyUpdate(self.study, progress, silent=silent if is_silent else None))
 
     def waits(self) -> None:
         """Tells that it is to wait again."""
         if self._began is not None:
-            self._began = self._beat = None
+            self._began = self._seen = self._told = None
             self.tell(StudyUpdate(self.study, None))
 
     def end(self, failure: str | None) -> StudyOutcome:

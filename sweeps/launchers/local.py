@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from harness import processors
-from harness.run import RunProgress, Settings
+from harness.run import TRAINING, RunProgress, Settings
 from harness.runners import RUNNERS
 from results import command_line, exit_codes
 from results.bad_input import BadInput, number_of
@@ -30,7 +30,8 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
 from sweeps.launchers import worker
-from sweeps.launchers.launcher import Tries, WorkerLost, failures, record_failed
+from sweeps.launchers.launcher import Tries, WorkerLost, failed_too_often, record_failed
+from sweeps.launchers.silence import Silence
 from sweeps.launchers.worker import Failure
 from sweeps.limits import Limits
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
@@ -63,6 +64,10 @@ class Worker:
       heard: whether it has begun with the study.
       advanced: whether it has taken a step of it.
       hurried: whether it was told to come to an end with it.
+      progress: of the study, as it reported last.
+      silence: since then.
+      told_silent: the last length of it that was told.
+      ended_silent: whether it was killed for its silence.
     """
 
     slot: int
@@ -73,12 +78,21 @@ class Worker:
     heard: bool = False
     advanced: bool = False
     hurried: bool = False
+    progress: RunProgress = dataclasses.field(default_factory=RunProgress)
+    silence: Silence = dataclasses.field(init=False)
+    told_silent: float = 0.0
+    ended_silent: bool = False
+
+    def __post_init__(self) -> None:
+        self.silence = Silence(self.process.pid)
 
     def take(self, study: Plan, order: worker.Order) -> None:
         """Gives it a study, whose attempt begins here."""
         folder = Path(order.store) / study.name
         self.log = attempts.begin(folder, "local") if folder.is_dir() and attempts.VARIABLE not in os.environ else None
         self.study, self.heard, self.advanced, self.hurried = study, False, False, False
+        self.progress = RunProgress()
+        self.silence.news()
         self.send(order._replace(log=None if self.log is None else str(self.log)))
 
     def ended(self, code: int, cause: str) -> None:
@@ -105,7 +119,20 @@ class Worker:
             news: worker.News = self.orders.recv()
         except (EOFError, OSError):
             return None
+        self.silence.news()
+        self.told_silent = 0.0
         return news
+
+    def silent(self, most: float | None, *, accelerated: bool) -> float:
+        """The seconds since it gave a sign of life; ends it after ``most`` of them.
+
+        On an accelerator a process may spin as long as its device hangs, so that only its reports count in training.
+        """
+        seconds = self.silence.look(by_computing=not (accelerated and self.progress.doing == TRAINING))
+        if most is not None and seconds >= most and not self.ended_silent:
+            self.ended_silent = True
+            self.process.kill()
+        return seconds
 
     def bury(self) -> None:
         """Waits for its end, and closes what is left of it."""
@@ -196,6 +223,7 @@ def run_all(
     sources: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     retries: int = RETRIES,
     limits: Limits | None = None,
+    silence_seconds: float | None = None,
 ) -> list[StudyOutcome]:
     """Runs studies, largest first, each as soon as a worker is free; then the exclusive ones, in their order.
 
@@ -212,6 +240,7 @@ def run_all(
       sources: of studies, by their names; see ``sweeps.planning.Request``.
       retries: of a study whose worker died.
       limits: after which what runs is saved and ends, and nothing more begins; None: there are none.
+      silence_seconds: without a sign of life of a worker, after which it is lost; None: never.
 
     Returns:
       An outcome per study that began, in the order they ended.
@@ -223,7 +252,7 @@ def run_all(
         on_progress(update)
 
     def run(studies: Sequence[Plan], slots: Sequence[Slot]) -> list[StudyOutcome]:
-        return _run(store, studies, orders, slots, told, on_wait, retries, limits)
+        return _run(store, studies, orders, slots, told, on_wait, retries, limits, silence_seconds)
 
     together = [study for study in studies if not KINDS[study.kind].alone]
     orders = {study.name: _order(store, study, settings, sources.get(study.name)) for study in studies}
@@ -245,6 +274,7 @@ def _run(
     on_wait: Callable[[], None],
     retries: int,
     limits: Limits,
+    silence_seconds: float | None,
 ) -> list[StudyOutcome]:
     """Runs studies with one worker per slot, or fewer if there are fewer studies."""
     queue = sorted(studies, key=cost)  # the largest is last, where pop() takes it
@@ -264,29 +294,40 @@ def _run(
         if dead.study is None:
             return
         code, past = dead.process.returncode, tries[dead.study.name]
+        how_it_ended = exit_description(code)
+        if dead.ended_silent:
+            how_it_ended = f"by launcher.silence_seconds={silence_seconds:g}, as it gave no sign of life"
         kills, no_memory = out_of_memory_kills(), False
-        if code == -signal.SIGKILL:
+        if code == -signal.SIGKILL and not dead.ended_silent:
             no_memory, kills_before[0] = kills > kills_before[0], kills
-        dead.ended(code, f"{exit_description(code)}{', as memory ran out' if no_memory else ''}")
+        dead.ended(code, f"{how_it_ended}{', as memory ran out' if no_memory else ''}")
         if code != exit_codes.PREEMPTED:  # somebody ended it alone; it is no fault of the study
             RUNNERS[dead.study.kind].after_death(dead.study)
         most = limits.study.max_failures
-        allowed = most is None or failures(store / dead.study.name) < most
+        allowed = not failed_too_often(store / dead.study.name, most)
         how = code if code == exit_codes.PREEMPTED else exit_codes.PEER_LOST  # a worker says itself what is a mistake
         if past.again(how, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
             queue.append(dead.study)
             on_progress(StudyUpdate(dead.study, None))
         elif attempts.VARIABLE in os.environ and not no_memory and code != exit_codes.PREEMPTED:
-            raise WorkerLost(f"{dead.study.name}: its process died {exit_description(code)}")
+            raise WorkerLost(f"{dead.study.name}: its process died {how_it_ended}")
         elif no_memory:
             why = "its process was killed, as memory ran out; give it more, or take fewer lanes or microbatches=…"
             end(dead.study, record_failed(store, dead.study, "failed", Failure(why)))
         else:
             times = past.lost if code != exit_codes.PREEMPTED else past.preempted
-            why = f"its process died {number_of(times, 'time')}, last {exit_description(code)}"
+            why = f"its process died {number_of(times, 'time')}, last {how_it_ended}"
+            why += "" if allowed else f"; limits.study.max_failures={most} is reached"
             end(dead.study, record_failed(store, dead.study, "lost", Failure(why)))
 
+    def tell_silence(quiet: Worker) -> None:
+        assert quiet.study is not None
+        if (seconds := quiet.silent(silence_seconds, accelerated=accelerated)) != quiet.told_silent:
+            quiet.told_silent = seconds
+            on_progress(StudyUpdate(quiet.study, quiet.progress, silent=seconds))
+
     kills_before = [out_of_memory_kills()]
+    accelerated = bool(processors.accelerators()[1])
     try:
         while queue or any(w.study is not None for w in pool):
             for idle in (w for w in pool if w.study is None and queue):
@@ -300,6 +341,8 @@ def _run(
             for each in busy.values():
                 if each.study is not None and limits.is_over(each.study.name):
                     each.hurry()
+                if each.study is not None and each.orders not in heard:
+                    tell_silence(each)
             if limits.reached is not None:
                 queue.clear()
             for ready in heard:
@@ -311,6 +354,7 @@ def _run(
                     continue
                 which.heard = True
                 if news.kind == "progress":
+                    which.progress = news.value
                     which.advanced |= news.value.steps > 0
                     on_progress(StudyUpdate(which.study, news.value))
                     continue

@@ -9,11 +9,13 @@ import importlib.util
 import re
 import signal
 import socket
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from harness import topologies
 from results import durable, exit_codes
 from results.bad_input import BadInput, number_of
 from results.command_line import Terminated, say
@@ -22,7 +24,7 @@ from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish
-from sweeps.launchers.launcher import Elsewhere, Launch, Tries, cause, failures
+from sweeps.launchers.launcher import Elsewhere, Launch, Tries, cause, failed_too_often, worst_code
 from sweeps.launchers.local import cost, exit_description
 from sweeps.run import StudyOutcome
 
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
 
 FOLDER = LAUNCHERS[1]  # of a store: what this process wishes of its tasks
 LOOK_SECONDS = 1.0
+RESERVE_SECONDS = 10.0  # that Ray has to reserve a slice that is free
+RETRY_SECONDS = 60.0  # between attempts to reserve one while none is given back
 CONNECT_SECONDS = 10.0
+NAMES = {"v5e": "v5litepod"}  # of versions of TPUs, which Ray calls otherwise
 
 
 class Task(NamedTuple):
@@ -47,8 +52,10 @@ def check(asked: Mapping[str, Any]) -> None:
     for key in ("cpus", "gpus", "at_once"):
         if asked[key] is not None and asked[key] < (0 if key == "gpus" else 1):
             raise BadInput(f"launcher.{key} must be at least {0 if key == 'gpus' else 1}, not {asked[key]}")
-    if asked["tpu_slice"] is not None and not re.fullmatch(r"v\w+:\d+(x\d+)+", asked["tpu_slice"]):
+    if asked["tpu_slice"] is not None and not re.fullmatch(r"\w+:\d+(x\d+)+", asked["tpu_slice"]):
         raise BadInput(f"launcher.tpu_slice={asked['tpu_slice']} is no VERSION:TOPOLOGY, such as v5e:4x4")
+    if asked["tpu_slice"] is not None:
+        topologies.check(asked["tpu_slice"])
     if asked["address"] not in (None, "auto") and not re.fullmatch(r"[^\s/:]+:\d{1,5}", asked["address"]):
         raise BadInput(f"launcher.address={asked['address']} is no HOST:PORT, such as 10.0.0.1:6379, nor auto")
     if not is_installed():
@@ -74,26 +81,39 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
       BadInput: there is no cluster at the address, or none that ever has what a study needs.
       Terminated: this process is to end; what ran is saved.
     """
-    most = launch.limits.study.max_failures
-    queue = [s for s in sorted(launch.studies, key=cost) if most is None or failures(launch.store / s.name) < most]
+    queue = sorted(launch.studies, key=cost)
     studies = {study.name: Elsewhere(launch, study) for study in queue}
     tries = {study.name: Tries(asked["retries"]) for study in queue}
     outcomes: list[StudyOutcome] = []
-    running: dict[Any, Task] = {}
     with _cluster(asked) as (ray, look), _wishes(launch.store) as wishes:
         _check_fits(ray, asked, queue, launch.settings)
+        slices = Slices(ray, asked["tpu_slice"])
+        running: dict[Any, Task] = {}  # by their first references
         try:
-            while queue or running:
-                while queue and len(running) < (asked["at_once"] or len(studies)):
-                    task = _begin(ray, asked, launch, queue.pop(), wishes)
-                    running[task.references[0]] = task
-                done, _ = ray.wait(list(running), num_returns=len(running), timeout=LOOK_SECONDS)
-                for reference in done:
+            while queue or running or slices.coming:
+                while queue and len(running) + len(slices.coming) < (asked["at_once"] or len(studies)):
+                    if asked["tpu_slice"] is None:
+                        task = _begin(ray, asked, launch, queue.pop(), wishes)
+                        running[task.references[0]] = task
+                    elif slices.reserve(queue[-1]):
+                        queue.pop()
+                    else:
+                        break
+                for reference in _done(ray, [*running, *slices.coming]):
+                    if reference in slices.coming:
+                        task = _begin_on_slice(ray, asked, launch, *slices.come(reference), wishes)
+                        running[task.references[0]] = task
+                        continue
                     task = running.pop(reference)
                     end, study = _ended(ray, task), studies[task.study]
+                    slices.retry()
                     if end.code == exit_codes.DONE:
                         outcomes.append(study.end(None))
-                    elif tries[task.study].again(end.code, advanced=end.advanced) and launch.limits.reached is None:
+                    elif (
+                        tries[task.study].again(end.code, advanced=end.advanced)
+                        and not failed_too_often(launch.store / task.study, launch.limits.study.max_failures)
+                        and launch.limits.reached is None
+                    ):
                         study.waits()
                         queue.append(study.study)
                     else:
@@ -104,17 +124,73 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
                     studies[task.study].look()
                 if launch.limits.reached is not None:
                     queue.clear()
+                    slices.release()
                 for name in (task.study for task in running.values()):
                     if launch.limits.is_over(name):
                         _wish(wishes, name, Wish.TIME_IS_UP)
                 launch.on_wait()
                 look()
-        except (Terminated, KeyboardInterrupt) as error:
-            saved = _stop(ray, running, wishes)
-            if isinstance(error, Terminated):
-                error.saved = saved
+        except BaseException as error:
+            with contextlib.suppress(ray.exceptions.RayError):  # which may be gone itself
+                slices.release()
+                saved = _stop(ray, running, wishes)
+                if isinstance(error, Terminated):
+                    error.saved = saved
             raise
     return outcomes
+
+
+class Slices:
+    """Slices of TPUs that are reserved for studies, until their hosts are ready.
+
+    Args:
+      ray: Ray.
+      asked: VERSION:TOPOLOGY of each; None if none are used.
+
+    Attributes:
+      coming: the study and the reserved slice, by the reference that is ready when the hosts are.
+    """
+
+    def __init__(self, ray: Any, asked: str | None):
+        self._ray, self._asked = ray, asked
+        self._next = 0.0  # when it may try to reserve one
+        self._told = False
+        self.coming: dict[Any, tuple[Plan, Any]] = {}
+
+    def reserve(self, study: Plan) -> bool:
+        """Reserves a slice for a study if one is free; tries that now and then only."""
+        from ray.util.tpu import slice_placement_group
+
+        if time.monotonic() < self._next:
+            return False
+        version, _, topology = str(self._asked).partition(":")
+        try:
+            own = slice_placement_group(
+                topology, NAMES.get(version, version), head_reservation_timeout_s=RESERVE_SECONDS
+            )
+        except TimeoutError:
+            self._next = time.monotonic() + RETRY_SECONDS
+            if not self._told:
+                say(f"no slice {self._asked} is free for now; {study.name} waits for one")
+            self._told = True
+            return False
+        except (RuntimeError, ValueError) as error:
+            raise BadInput(f"launcher.tpu_slice={self._asked}: Ray cannot reserve it ({_first_line(error)})") from None
+        self.coming[own.placement_group.ready()] = study, own
+        return True
+
+    def come(self, reference: Any) -> tuple[Plan, Any]:
+        """The study and the slice of which all hosts are ready."""
+        return self.coming.pop(reference)
+
+    def retry(self) -> None:
+        """Has the next ``reserve`` try at once, as a slice may be free again."""
+        self._next = 0.0
+
+    def release(self) -> None:
+        """Gives back all that are not ready."""
+        while self.coming:
+            self.coming.popitem()[1][1].shutdown()
 
 
 def run_attempt(store: str, name: str, commands: Sequence[Sequence[str]], wishes: str, follows: bool = False) -> Ending:
@@ -150,25 +226,29 @@ def address() -> str:
     return str(ray.util.get_node_ip_address())
 
 
+def _done(ray: Any, references: list[Any]) -> list[Any]:
+    """Which of some references are ready; waits a second for them."""
+    if not references:
+        time.sleep(LOOK_SECONDS)
+        return []
+    return list(ray.wait(references, num_returns=len(references), timeout=LOOK_SECONDS)[0])
+
+
 def _begin(ray: Any, asked: Mapping[str, Any], launch: Launch, study: Plan, wishes: Path) -> Task:
-    words = launch.words[study.name]
-    if asked["tpu_slice"] is None:
-        options = _needs(asked, study, launch.settings)
-        commands = [attempt.command(each, launch.store) for each in words]
-        reference = _remote(ray, run_attempt, options).remote(str(launch.store), study.name, commands, str(wishes))
-        return Task(study.name, (reference,))
-    return _begin_on_slice(ray, asked, launch, study, wishes)
+    options = _needs(asked, study, launch.settings)
+    silence = asked["silence_seconds"]
+    commands = [attempt.command(each, launch.store, silence_seconds=silence) for each in launch.words[study.name]]
+    reference = _remote(ray, run_attempt, options).remote(str(launch.store), study.name, commands, str(wishes))
+    return Task(study.name, (reference,))
 
 
-def _begin_on_slice(ray: Any, asked: Mapping[str, Any], launch: Launch, study: Plan, wishes: Path) -> Task:
+def _begin_on_slice(
+    ray: Any, asked: Mapping[str, Any], launch: Launch, study: Plan, reserved: Any, wishes: Path
+) -> Task:
     """One task per host of a slice, all of which belongs to the study until it ends."""
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-    from ray.util.tpu import slice_placement_group
 
-    version, _, topology = asked["tpu_slice"].partition(":")
-    reserved = slice_placement_group(topology, version)
     try:
-        ray.get(reserved.placement_group.ready())
         hosts = reserved.num_hosts
         placed = [
             {
@@ -182,7 +262,7 @@ def _begin_on_slice(ray: Any, asked: Mapping[str, Any], launch: Launch, study: P
         references = []
         for i, options in enumerate(placed):
             commands = [
-                attempt.command(words, launch.store)
+                attempt.command(words, launch.store, silence_seconds=asked["silence_seconds"])
                 if hosts == 1
                 else attempt.command_of_host(words, launch.store, f"{first}:{attempt.port_of(study.name)}", hosts, i)
                 for words in launch.words[study.name]
@@ -196,15 +276,25 @@ def _begin_on_slice(ray: Any, asked: Mapping[str, Any], launch: Launch, study: P
 
 
 def _ended(ray: Any, task: Task) -> Ending:
-    """How a task ended; one whose process or node is gone as if another host were."""
+    """How a task ended; a process of it whose node is gone counts as if another host were."""
     try:
-        return max((ray.get(each) for each in task.references), key=lambda end: abs(end.code))
-    except ray.exceptions.RayError as error:
-        say(f"{task.study}: {type(error).__name__}: {str(error).strip().splitlines()[0][:200]}")
-        return Ending(exit_codes.PEER_LOST, False)
+        ends = [_ended_on_host(ray, task.study, each) for each in task.references]
     finally:
         if task.slice is not None:
             task.slice.shutdown()
+    return Ending(worst_code(end.code for end in ends), any(end.advanced for end in ends))
+
+
+def _ended_on_host(ray: Any, study: str, reference: Any) -> Ending:
+    try:
+        return Ending(*ray.get(reference))
+    except ray.exceptions.RayError as error:
+        say(f"{study}: {type(error).__name__}: {_first_line(error)}")
+        return Ending(exit_codes.PEER_LOST, False)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip()[:200] for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
@@ -214,10 +304,12 @@ def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
     say(f"stopping {number_of(len(running), 'task')} of Ray; what runs is saved first")
     for one in running.values():
         _wish(wishes, one.study, Wish.STOP)
-    ray.wait(list(running), num_returns=len(running), timeout=attempt.KILL_SECONDS)
-    done, left = ray.wait(list(running), num_returns=len(running), timeout=0)
+    done, left = ray.wait(list(running), num_returns=len(running), timeout=attempt.KILL_SECONDS)
     for reference in left:
-        ray.cancel(reference, force=True)
+        for each in running[reference].references:
+            ray.cancel(each, force=True)
+        if running[reference].slice is not None:
+            running[reference].slice.shutdown()
     return any(_ended(ray, running[reference]).code == exit_codes.PREEMPTED for reference in done)
 
 
@@ -243,10 +335,12 @@ def _check_fits(ray: Any, asked: Mapping[str, Any], studies: Sequence[Plan], set
         wanted = {"CPU": need["num_cpus"], "GPU": need["num_gpus"], **need["resources"]}
         if not any(all(node.get(name, 0) >= count for name, count in wanted.items()) for node in nodes):
             largest = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
-            lacking = next(name for name, count in wanted.items() if largest[name] < count or len(wanted) == 1)
-            raise BadInput(
-                f"{study.name} needs {wanted[lacking]:g} {lacking}, and the largest node has {largest[lacking]:g}"
-            )
+            lacking = [name for name, count in wanted.items() if largest[name] < count]
+            if not lacking:
+                needs = " and ".join(f"{count:g} {name}" for name, count in wanted.items() if count)
+                raise BadInput(f"{study.name} needs {needs} on one node, and each is on another")
+            count, name = wanted[lacking[0]], lacking[0]
+            raise BadInput(f"{study.name} needs {count:g} {name}, and the largest node has {largest[name]:g}")
 
 
 @contextlib.contextmanager
@@ -266,8 +360,9 @@ def _cluster(asked: Mapping[str, Any]) -> Iterator[tuple[Any, Callable[[], None]
             **({"include_dashboard": False} if asked["address"] is None else {}),
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        why = str(error).strip().splitlines()[0][:200]
+        why = _first_line(error)
         raise BadInput(f"launcher.address={asked['address']}: there is no Ray cluster ({why})") from None
+    ray._private.worker._worker_logs_enabled = False  # it would print the state of nodes that are gone, as if a result
     told: list[int] = []
     for number in handlers:  # Ray's own exits at once, and what a handler raises does not get through Ray's waiting
         signal.signal(number, lambda number, frame: told.append(number))

@@ -27,7 +27,7 @@ from results.progress import SECONDS
 from results.storage import attempts
 from results.storage.folders import LAUNCHERS
 from sweeps.launchers import attempt
-from sweeps.launchers.launcher import Elsewhere, Launch, cause, failures, is_stored, wait
+from sweeps.launchers.launcher import Elsewhere, Launch, cause, is_stored, wait
 from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
@@ -97,12 +97,10 @@ def run_all(asked: Mapping[str, Any], launch: Launch) -> list[StudyOutcome]:
     jobs = _adopted(launch)
     if jobs:
         say(f"{number_of(len(jobs), 'study')} of these are in the queue already, or run")
-    most = launch.limits.study.max_failures
     missing = [s for s in sorted(launch.studies, key=cost, reverse=True) if s.name not in jobs]
     ended = [s for s in missing if is_stored(launch.store, s)]  # by a job, since this command looked
     outcomes = [Elsewhere(launch, study).end(None) for study in ended]
-    fresh = [s for s in missing if s not in ended and (most is None or failures(launch.store / s.name) < most)]
-    jobs |= _submit_all(asked, launch, fresh)
+    jobs |= _submit_all(asked, launch, [s for s in missing if s not in ended])
     if not asked["wait"]:
         say(f"{number_of(len(jobs), 'study')} in the queue; `python -m sweeps.status` shows them")
         return outcomes
@@ -274,8 +272,12 @@ def batch_script(asked: Mapping[str, Any], launch: Launch, need: Resources, stud
     lines = [f"#SBATCH --{key}" + ("" if value is None else f"={_word(value)}") for key, value in options.items()]
     python = [sys.executable, "-P", "-m", "sweeps.launchers.attempt", str(launch.store.absolute())]
     elements = []
+    most = launch.limits.study.max_failures
+    retries = asked["retries"] if most is None else min(asked["retries"], most - 1)
     for study in studies:
-        about = [f"--retries={asked['retries']}", f"--nodes={asked['nodes']}"]
+        about = [f"--retries={retries}", f"--nodes={asked['nodes']}"]
+        silence = asked["silence_seconds"]
+        about += [] if silence is None else [f"--silence-seconds={silence}"]
         about += [f"--port={attempt.port_of(study.name)}", "--"]
         elements.append(shlex.join([*python, study.name, *about, *attempt.joined(launch.words[study.name])]))
     return "\n".join(

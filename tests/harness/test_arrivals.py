@@ -47,8 +47,8 @@ def said(port: int, *own: Arrival, late: float = 0.0) -> list[str]:
         return list(pool.map(meet, own))
 
 
-def arrival(host: int, count: int = 3, versions: str = "JAX 1") -> Arrival:
-    return Arrival(host, count, versions)
+def arrival(host: int, count: int = 3, versions: str = "JAX 1", command: str = "a", code: str = "1") -> Arrival:
+    return Arrival(host, count, versions, command, code)
 
 
 def test_all_come_and_the_port_is_free_again(port: int) -> None:
@@ -79,6 +79,8 @@ def test_the_first_does_not_come(port: int) -> None:
         ([arrival(1, 2)], "host 1 was told that there are 2 hosts, and host 0 that there are 3"),
         ([arrival(1), arrival(1)], "two hosts were told that they are host 1 of 3"),
         ([arrival(1), arrival(2, versions="JAX 2")], "host 2 has JAX 2, and host 0 has JAX 1"),
+        ([arrival(1), arrival(2, command="b")], "host 2 was given another command than host 0"),
+        ([arrival(1), arrival(2, code="2")], "host 2 has other code of scaling-limits than host 0"),
     ],
 )
 def test_hosts_that_were_told_differently(port: int, others: list[Arrival], line: str) -> None:
@@ -123,6 +125,31 @@ def test_descriptors_beyond_those_that_select_takes(port: int) -> None:
                 break
             held = os.dup(held)
         assert said(port, *(arrival(i) for i in range(3))) == ["", "", ""]
+
+
+@pytest.mark.parametrize("page", [b"HTTP/1.1 400 Bad Request\r\n\r\n<html>no</html>\n", b"x" * 9000, b"\n"])
+def test_a_foreign_server_at_the_coordinator(port: int, page: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "SECONDS", 0.5)
+
+    def serve(listening: socket.socket) -> None:
+        while True:
+            try:
+                visitor, _ = listening.accept()
+            except OSError:
+                return
+            with visitor:
+                visitor.recv(4096)
+                visitor.sendall(page)
+
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        server = threading.Thread(target=serve, args=(listening,))
+        server.start()
+        (line,) = said(port, arrival(1))
+        listening.shutdown(socket.SHUT_RDWR)
+        server.join()
+    about = f"host 0 of 3 did not answer host 1 at 127.0.0.1:{port} within 0 s (something else answers there)"
+    assert line.startswith(about)
+    assert len(line.splitlines()) == 1
 
 
 def test_a_port_that_is_taken(port: int) -> None:

@@ -1,5 +1,6 @@
 """What is the same for all launchers: keys, limits, tries, and the logs of attempts."""
 
+import dataclasses
 import importlib.util
 import os
 import signal
@@ -24,8 +25,8 @@ from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, Tries, worst_code
 from sweeps.limits import Bounds, Limits
-from sweeps.overrides import CommandLine, options
-from sweeps.run import StudyOutcome, StudyUpdate
+from sweeps.overrides import CommandLine, command_line, options
+from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..analysis.conftest import Ran, plan, publish
 
@@ -52,10 +53,12 @@ def test_every_launcher_has_a_file_and_a_row() -> None:
         (["launcher.partition=a"], "launcher.partition is of launcher=slurm, not of launcher=local"),
         (["launcher=nosuch"], "unknown launcher 'nosuch'"),
         (["launcher.retries=-1"], "launcher.retries must be at least 0, not -1"),
+        (["launcher.silence_seconds=0"], "launcher.silence_seconds must be above 0, not 0"),
         (["limits.sweep.max_hours=0"], "limits.sweep.max_hours must be above 0, not 0"),
         (["limits.study.max_hours=1", "time_limit_seconds=5"], "are the same limit"),
         (["launcher=slurm", "launcher.sbatch.array=1-2"], "launcher.sbatch.array is no option of sbatch that"),
         (["launcher=ray", "launcher.tpu_slice=4x4"], "launcher.tpu_slice=4x4 is no VERSION:TOPOLOGY"),
+        (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown version of TPUs 'v9'"),
     ],
 )
 def test_what_cannot_be_is_one_line(
@@ -173,7 +176,56 @@ def test_max_failures_of_a_study(
     bounds = Limits(study=Bounds(max_failures=2))
     (outcome,) = local.run_all(tmp_path, [study], Settings(), 1, retries=9, limits=bounds)
     assert "died 2 times" in (outcome.failure or "")
+    assert "limits.study.max_failures=2 is reached" in (outcome.failure or "")
     assert len(attempts.read(tmp_path / study.name)) == 2
+
+
+@pytest.mark.parametrize("launcher", ["local", "slurm", "ray"])
+def test_what_failed_too_often_is_left_out_by_every_launcher(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    launcher: str,
+) -> None:
+    ran: list[str] = []
+
+    def run_all(asked: object, launch: Launch) -> list[StudyOutcome]:
+        ran.extend(study.name for study in launch.studies)
+        return [StudyOutcome(RunSummary(study.name, 2, 2, 0, 0, 1.0)) for study in launch.studies]
+
+    row = launching.LAUNCHERS[launcher]
+    idle = row._replace(check=lambda asked, studies, settings: None, run_all=run_all)
+    monkeypatch.setitem(launching.LAUNCHERS, launcher, idle)
+    words = ["batch_size=16,32", "trials=2", "task.budget.steps=2", f"launcher={launcher}", f"store={tmp_path}", "-m"]
+    good, bad = planning.request(command_line(words)).studies
+    for study in (good, bad):
+        store.ask(tmp_path, study)
+    for code in (exit_codes.PREEMPTED, exit_codes.PEER_LOST, exit_codes.FAILED):
+        attempts.end(attempts.begin(tmp_path / bad.name, "local"), code, "a cause")
+    limit = "limits.study.max_failures=2"
+    assert sweeps_cli.main([*words, limit]) == exit_codes.FAILED
+    assert ran == [good.name]
+    err = capsys.readouterr().err
+    line = f"{limit} is reached by 1 study, which is left out: {bad.name}; a larger limit tries again"
+    assert line in err.splitlines()
+    assert "goes on with them" not in err
+    assert sweeps_cli.main([*words, limit, "--dry-run"]) == exit_codes.DONE
+    assert bad.name not in capsys.readouterr().out
+    assert sweeps_cli.main([*words, "limits.study.max_failures=3"]) == exit_codes.DONE
+    assert ran[1:] == [good.name, bad.name]
+
+
+def test_a_study_of_which_an_attempt_waits_in_a_queue_is_not_left_out(
+    tmp_path: Path, make_study: Callable[..., BatchStudy]
+) -> None:
+    study = make_study()
+    store.ask(tmp_path, study)
+    attempts.end(attempts.begin(tmp_path / study.name, "slurm", "17_4"), exit_codes.FAILED, "a cause")
+    request = planning.Request((study,), {}, Settings(), tmp_path, {"name": "slurm"})
+    request = dataclasses.replace(request, limits=(Bounds(), Bounds(max_failures=1)))
+    assert planning.to_run(request).left_out == (study,)
+    attempts.begin(tmp_path / study.name, "slurm", "18_4", waits=True)
+    assert planning.to_run(request).studies == (study,)
 
 
 def test_a_limit_of_the_sweep_ends_what_runs_and_begins_nothing_more(
@@ -206,12 +258,54 @@ def test_limits_by_the_clock(make_study: Callable[..., BatchStudy], monkeypatch:
     assert used.reached == "limits.sweep.max_hours=2"
 
 
+@pytest.mark.parametrize(
+    ("words", "settings", "devices"),
+    [
+        (("launcher=local",), {}, 1),
+        (("launcher=local",), {"shards": 4}, 4),
+        (("launcher=slurm",), {"shards": 4}, 4),
+        (("launcher=slurm", "launcher.nodes=2"), {}, 2),
+        (("launcher=slurm", "launcher.nodes=2", "launcher.gpus=4"), {}, 8),
+        (("launcher=slurm", "launcher.nodes=3", "launcher.gpus=null"), {"shards": 2}, 6),
+        (("launcher=ray",), {"shards": 2}, 2),
+        (("launcher=ray", "launcher.tpu_slice=v5e:4x4"), {}, 16),
+        (("launcher=ray", "launcher.tpu_slice=v3:2x2"), {"shards": 2}, 8),
+        (("launcher=hosts",), {"shards": 64}, 3),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_device_hours_count_all_devices_that_run_a_study(
+    tmp_path: Path,
+    make_study: Callable[..., BatchStudy],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    settings: dict[str, int],
+    devices: int,
+) -> None:
+    import jax
+
+    monkeypatch.setattr(jax, "device_count", lambda: 3)
+    study, now, over = make_study(), [0.0], []
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
+
+    def run_all(asked: object, launch: Launch) -> list[StudyOutcome]:
+        launch.limits.hear(StudyUpdate(study, RunProgress()))
+        for now[0] in (3599 / devices, 3601 / devices):
+            over.append(launch.limits.is_over(study.name))
+        return []
+
+    (config,) = composition.compose_all(CommandLine(words, False))
+    name = config["launcher"]["name"]
+    monkeypatch.setitem(launching.LAUNCHERS, name, launching.LAUNCHERS[name]._replace(run_all=run_all))
+    request = planning.Request((study,), {}, Settings(**settings), tmp_path, config["launcher"])
+    request = dataclasses.replace(request, limits=(Bounds(), Bounds(max_device_hours=1)))
+    assert planning.run(request, [study]) == []
+    assert over == [False, True]
+
+
 def test_dry_run_prints_commands_that_ask_for_the_same_study(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sweeps import planning
-    from sweeps.overrides import command_line
-
     folder = tmp_path / "a store"
     words = ["+experiment=ci", "optimizer=sgd,adam", f"store={folder}", "-m"]
     assert sweeps_cli.main([*words, "--dry-run", "--json"]) == 0
@@ -230,13 +324,15 @@ def test_dry_run_prints_commands_that_ask_for_the_same_study(
 
 def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     (config,) = composition.compose_all(CommandLine(("launcher=slurm",), False))
-    asked = config["launcher"] | {"minutes": 90, "mem": "8G", "at_once": 5}
+    asked = config["launcher"] | {"minutes": 90, "mem": "8G", "at_once": 5, "silence_seconds": 600.0}
     asked["sbatch"] = {"account": "a b", "comment": 'it\'s "x" #5 back\\slash'}
     study = make_study()
     words = {study.name: (("task.targets=[{metric: validation_error, value: 0.1}]", "trials=4"),)}
     folder = tmp_path / "o'neil 50%A"
-    launch = Launch(folder, [study], Settings(), Limits(), {}, words, lambda update: None, lambda: None)
+    used = Limits(study=Bounds(max_failures=2))
+    launch = Launch(folder, [study], Settings(), used, {}, words, lambda update: None, lambda: None)
     script = slurm.batch_script(asked, launch, slurm.Resources(2, 0, False), [study])
+    assert f"{study.name} --retries=1 --nodes=1 --silence-seconds=600.0 --port=" in script  # no more than may fail
     for line in (
         "--array=0-0%5",
         "--time=90",
@@ -249,6 +345,8 @@ def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchS
     ):
         assert f"#SBATCH {line}" in script.splitlines()
     assert attempt.split(attempt.joined(words[study.name])) == [list(words[study.name][0])]
+    alone = attempt.command(["trials=4"], tmp_path, silence_seconds=600.0)
+    assert alone[-1] == "launcher.silence_seconds=600.0"
 
 
 # By `scontrol show job` of SLURM 22.05, while the processes of the job still live.

@@ -117,7 +117,9 @@ def test_studies_end_exactly_once(ray: Cluster, tmp_path: Path) -> None:
         ray.nodes.append(ray.add_node())
         until(workers)
         running.kill()
-        running.communicate()
+        output, _ = running.communicate()
+        assert "no sign of life" not in output
+        assert "aylet" not in output  # nor the state of the node that is gone
         until(lambda: not workers())
         running = sweep(STUDIES, tmp_path / "ray", ray)
         output, _ = running.communicate(timeout=900)
@@ -163,3 +165,18 @@ def test_no_cluster_at_the_address(tmp_path: Path) -> None:
     )
     assert done.returncode == exit_codes.INVALID, done.stderr
     assert "there is no Ray cluster" in done.stderr
+
+
+def test_a_worker_that_stands_still_is_lost_and_its_study_goes_on(ray: Cluster, tmp_path: Path) -> None:
+    running = sweep((*LONG, "launcher.silence_seconds=5"), tmp_path / "ray", ray)
+    until(lambda: list((tmp_path / "ray").glob("*/checkpoint-*")))
+    (victim,) = workers()
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        output, _ = running.communicate(timeout=300)
+    finally:
+        running.kill()
+    assert running.returncode == exit_codes.DONE, output
+    (lost,) = lost_attempts(tmp_path / "ray")
+    assert "process died by launcher.silence_seconds=5, as it gave no sign of life" in attempts.printed(lost.log)
+    assert verify.run(tmp_path / "ray", print) == 0

@@ -7,14 +7,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from results import exit_codes, store
 from results.checks import verify
+from results.plans.batch_study import BatchStudy
+from results.storage import attempts
 from sweeps import __main__ as sweeps_cli
+from sweeps import planning
+from sweeps.launchers import hosts as hosts_launcher
+from sweeps.overrides import command_line
 
 from ..same import assert_same
 
@@ -97,6 +102,60 @@ def test_two_hosts_give_the_numbers_of_one(tmp_path: Path, words: Sequence[str],
     about = store.read(tmp_path / "hosts").studies
     assert about["device_count"].tolist() == [count]
     assert verify.run(tmp_path / "hosts", lambda line: None) == 0
+
+
+WITH_A_MISTAKE = """
+from workloads import registry
+from workloads.models.fully_connected import fully_connected
+from workloads.workload import Model
+
+def mistaken(classes, widths):
+    right = fully_connected(classes, widths)
+    def apply(params, state, x, keys, train):
+        if x.shape[0] == 32:
+            raise ValueError("a mistake")
+        return right.apply(params, state, x, keys, train)
+    return Model(right.init, apply)
+
+registry.MODELS["fully_connected"] = mistaken
+"""
+
+
+@pytest.mark.slow
+def test_a_study_that_fails_on_all_hosts_does_not_end_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITH_A_MISTAKE)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    words = ("task=digits_fc", "batch_size=32,16", "trials=2", "task.budget.epochs=1", "lanes=2", "-m")
+    running = started(words, tmp_path / "hosts")
+    out, _ = running[0].communicate(timeout=300)
+    assert (running[0].returncode, running[1].wait(60)) == (exit_codes.FAILED, exit_codes.DONE)
+    running[1].communicate()
+    assert out.count("failed: ValueError: a mistake") == 1
+    trials = store.read(tmp_path / "hosts").trials.sort_values(["study", "trial"])
+    assert trials["status"].tolist() == ["COMPLETE"] * 2 + ["INCOMPLETE"] * 2  # b16 is before b32
+    assert verify.run(tmp_path / "hosts", lambda line: None) == 0
+
+
+def test_studies_that_failed_last_are_at_the_end(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
+    studies = [make_study(seed=i) for i in range(4)]
+    for i, codes in enumerate(((exit_codes.FAILED,), (), (exit_codes.FAILED, exit_codes.PREEMPTED), (1, 1))):
+        store.ask(tmp_path, studies[i])
+        for code in codes:
+            attempts.end(attempts.begin(tmp_path / studies[i].name, "hosts"), code, "a cause")
+    assert hosts_launcher.in_order(tmp_path, studies) == [studies[1], studies[2], studies[0], studies[3]]
+
+
+def test_what_all_hosts_have_to_be_asked(tmp_path: Path) -> None:
+    def digest(*words: str) -> str:
+        return planning.digest(planning.request(command_line(["trials=2", f"store={tmp_path}/a", *words])))
+
+    together = ["launcher=hosts", "launcher.coordinator=h:1", "launcher.hosts=2"]
+    first = digest(*together, "launcher.host=0")
+    assert digest(f"store={tmp_path}/b", *together, "launcher.host=1") == first
+    for other in ("trials=3", "seed=1", "batch_size=16", "lanes=2", "limits.sweep.max_hours=1"):
+        assert digest(*together, "launcher.host=0", other) != first
 
 
 def process_of(host: subprocess.Popen[str]) -> int:

@@ -206,6 +206,8 @@ def test_a_study_does_not_grow_on_another_backend_unless_told(tmp_path: Path, mo
     grown = planning.request(overrides.command_line([*line, "trials=3"]))
     with pytest.raises(BadInput, match=r"was measured on cpu, and this would go on with it on gpu"):
         planning.to_run(grown)
+    for elsewhere in ("slurm", "ray"):  # whose jobs check that where they run
+        assert planning.to_run(dataclasses.replace(grown, launcher={"name": elsewhere})).studies == grown.studies
     told = planning.request(overrides.command_line([*line, "trials=3", "mixed_backends=true"]))
     assert sum(planning.to_run(told).missing.values()) == 1
 
