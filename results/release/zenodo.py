@@ -47,7 +47,7 @@ def metadata(release: Folder) -> dict[str, Any]:
     """
     path = release / "croissant.json"
     try:
-        about = json.loads(durable.read(path))
+        about = json.loads(durable.read(path, durable.LIST_BYTES))
         title = f"{about['name']}: scaling studies, every trial and every measurement"
         licences = [LICENCES.get(url, SEVERAL) for url in about["license"]]
         terms = "; ".join(f"{each['name']}: {each['description']}" for each in about["usageInfo"])
