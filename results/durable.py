@@ -267,7 +267,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)  # of NaN and Infinity, whic
 
 
 def read(path: Folder, most: int | None = None) -> bytes:
-    """All of a file; Damaged if it cannot be read or has more than ``most`` bytes, FileNotFoundError if there is none."""
+    """All of a file; Damaged if it cannot be read or has over ``most`` bytes, FileNotFoundError if there is none."""
     check_file(path)
     try:
         if most is not None and (size := path.stat().st_size) > most:
@@ -294,7 +294,7 @@ def check_file(path: Folder) -> None:
 
 
 def read_sealed(path: Folder, most: int = RECORD_BYTES) -> dict[str, Any]:
-    """The record in a sealed file; Damaged unless it can be read, has no more than ``most`` bytes, and all are intact."""
+    """The record in a sealed file; Damaged unless it can be read, has at most ``most`` bytes, and all are intact."""
     return unseal(read(path, most), path)
 
 

@@ -1,7 +1,6 @@
 """Checks of a study's commits: files as listed, tables as planned, ledgers that add up."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path

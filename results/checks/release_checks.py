@@ -201,9 +201,9 @@ def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list
 
 
 def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Findings:
-    """Makes the documents again and compares; nothing if another version of this software wrote the release.
+    """Makes the documents again and compares; if another version of this software wrote the release, it is noted.
 
-    What that version would write nobody knows: of its documents, lists have the hashes.
+    Only that version would write the same documents: here the lists have their hashes, and no more is checked.
 
     Args:
       folder: of the release, whose files are as they are listed.
@@ -212,7 +212,8 @@ def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str,
     """
     findings = Findings(folder)
     try:
-        if documents.software(folder) != importlib.metadata.version("scaling-limits"):
+        if (software := documents.software(folder)) != importlib.metadata.version("scaling-limits"):
+            findings.software = str(software)[:40]
             return findings
         differing = list(_differing(folder, commits, hashes))
         # The manifest has the hashes of all others, and the citation has its: they differ with any.

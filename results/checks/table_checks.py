@@ -67,7 +67,7 @@ def cached_parquet_rows(file: bounds.Parquet) -> Rows:
 
 
 def parquet_rows(file: bounds.Parquet) -> Rows:
-    """A Parquet file, read one row group after the other; constant columns are known from their statistics."""
+    """A Parquet file, read one row group after the other."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.Table]:
         for group in file.groups:
@@ -75,19 +75,12 @@ def parquet_rows(file: bounds.Parquet) -> Rows:
 
     def values(column: str) -> set:
         distinct = set()
-        for group in file.groups:
-            statistics = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
-            if (
-                statistics
-                and statistics.has_min_max
-                and statistics.has_null_count
-                and not statistics.null_count
-                and statistics.min == statistics.max
-            ):
-                distinct.add(statistics.min)
-            else:
-                table = file.read([column], [group])
-                distinct |= set(table[column].unique().to_pylist())
+        for group in file.groups:  # read, as statistics may lie
+            for chunk in file.read([column], [group])[column].chunks:
+                if pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1 and not chunk.null_count:
+                    distinct |= set(chunk.dictionary.to_pylist())
+                else:
+                    distinct |= set(chunk.unique().to_pylist())
         return distinct
 
     return Rows(file.schema_arrow, file.metadata.num_rows, read, values)

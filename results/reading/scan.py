@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from results import bounds, durable
 from results.durable import Damaged
-from results.plans.study import Target
+from results.plans.study import Target, in_type
 from results.rules import answers, confirmation
 from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import CONFIRM, SEARCH
@@ -48,7 +48,7 @@ def intervals(
     pieces = [pl.DataFrame(schema=dict(zip(answers.COLUMNS, (pl.String, pl.Int32, pl.Int32, pl.Int32), strict=True)))]
     for kind, (column_type, dtype) in _TYPES.items():
         measured = [commit for commit in commits if commit.metrics.get(target.metric) == kind]
-        value = answers.in_type(target.value, dtype)
+        value = in_type(target.value, dtype)
         columns = {"trial": pl.Int32, "step": pl.Int32, target.metric: column_type}
         for rows in _rows(measured, "measurements", columns):
             pieces.append(_collect(_first_rows(rows, target.metric, value, rule), commits))

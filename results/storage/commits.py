@@ -1,7 +1,6 @@
 """Commit records, which make a study visible, and the reading of the files they list."""
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from results import bounds, durable
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.kinds import KINDS, from_plan, kind_of
@@ -302,6 +301,11 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     names = {name for name, _ in columns}
     if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
         raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")
+    for name in names & set(schema.NEVER_NULL):
+        if count := content[name].null_count:
+            raise Damaged(
+                f"{path} has {number_of(count, 'row')} without {name}; check all of it with `python -m results verify`"
+            )
     return content
 
 

@@ -24,8 +24,8 @@ from results import bounds, durable
 from results.durable import Damaged
 from results.plans import schema
 from results.plans.plan import Plan
-from results.plans.study import METRICS, Target
-from results.rules.answers import Answer, Rule, in_type
+from results.plans.study import METRICS, Target, in_type
+from results.rules.answers import Answer, Rule
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
 from results.storage.compaction import Piece
