@@ -343,7 +343,7 @@ def outcomes(rows: Rows) -> dict[int, TrialEnding]:
     distinct, places = np.unique(codes, return_inverse=True)
     endings = []
     for code in distinct.tolist():
-        fields: list[str | None] = []
+        fields: list[Any] = []
         for values in reversed(texts):
             code, at = divmod(code, max(len(values), 1))
             fields.insert(0, values[at])

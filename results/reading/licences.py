@@ -47,7 +47,8 @@ class Terms(NamedTuple):
 
 def as_markdown(text: str | None) -> str:
     """A text of somebody else's on one line of Markdown, where nothing in it is markup."""
-    return re.sub(r"([\\`*_\[\]<>&|])", r"\\\1", printable(text))
+    # Within a word _ is no markup, and names of repositories have it.
+    return re.sub(r"([\\`*\[\]<>&|]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", printable(text))
 
 
 def terms(plan: Mapping[str, Any]) -> Terms:

@@ -31,6 +31,7 @@ def test_nothing_in_the_citation_of_a_source_is_markup(tmp_path: Path) -> None:
     hostile = "A. <b>B</b>, [c](http://d) | *e*\n# f \u202e"
     terms = licences.Terms("theirs", "CC-BY-4.0", hostile)
     assert licences.as_markdown(terms.citation) == r"A. \<b\>B\</b\>, \[c\](http://d) \| \*e\*\\n# f \\u202e"
+    assert licences.as_markdown("a_b __c__") == r"a_b \_\_c\_\_"
     about = json.loads((ROOT / "results" / "mlperf" / "croissant.json").read_text())
     about["prov:wasDerivedFrom"][0]["prov:label"] = hostile
     (tmp_path / "croissant.json").write_text(json.dumps(about))
