@@ -108,7 +108,11 @@ class Checkpoints:
 
     def _load(self, trial: int, key: str, part: tuple[int, int]) -> Checkpoint | None:
         try:
-            return _read(durable.read(self.folder / parts.checkpoint_file(trial, *part)), key)
+            path = self.folder / parts.checkpoint_file(trial, *part)
+            durable.check_file(path)
+            with path.open("rb") as file:
+                _about(file.readline(durable.RECORD_BYTES), key)  # before all of it is read
+            return _read(durable.read(path), key)
         except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             return None  # the content is untrusted
 
@@ -137,15 +141,21 @@ def key_of(plan: Mapping[str, Any], trial: Any, *further: Any) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
+def _about(line: bytes, key: str) -> Any:
+    """The first line of a checkpoint; raises an exception of any type if it is not of this key."""
+    about = json.loads(line)
+    if (about["format"], about["key"]) != (FORMAT, key):
+        raise ValueError("of another trial")
+    return about
+
+
 def _read(data: bytes, key: str) -> Checkpoint:
     """The checkpoint in a file; raises an exception of any type if it is not one with this key."""
     payload = memoryview(data)[:-DIGEST_BYTES]
     if hashlib.sha256(payload).digest() != data[-DIGEST_BYTES:]:
         raise ValueError("damaged")
     start = data.index(b"\n") + 1
-    about = json.loads(data[:start])
-    if (about["format"], about["key"]) != (FORMAT, key):
-        raise ValueError("of another trial")
+    about = _about(data[:start], key)
     arrays = []
     for shape, dtype in about["arrays"]:
         if not all(type(size) is int and size >= 0 for size in shape):

@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import functools
 import importlib
+import io
 import math
 import os
 import re
@@ -63,6 +64,9 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
     def wrapped(*words: P.args, **named: P.kwargs) -> int:
         own = words[0] if words and isinstance(words[0], list) else sys.argv[1:]
         _output.typed = [str(word) for word in own]
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="backslashreplace")  # of what the encoding of this stream lacks
         try:
             with _terminable():
                 try:
@@ -350,9 +354,19 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callabl
 
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([printable(v) if isinstance(v, str) else v for v in row] for row in values)
+        writer.writerows([_cell(v) if isinstance(v, str) else v for v in row] for row in values)
     else:
         show_json([dict(zip(columns, row, strict=True)) for row in values])
+
+
+def _cell(text: str) -> str:
+    """A text as a cell of CSV, which no spreadsheet takes for a formula; one that is a number stays one."""
+    text = printable(text)
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return text
 
 
 def show_json(value: Any) -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 TEMPORARY = ".tmp-"
 LEFTOVER_SECONDS = 24 * 3600  # by the clock of whoever looks; a writer that it was too short for writes again
 MOST_DEPTH = 64  # of lists and objects within each other, in a record
+RECORD_BYTES = 4 << 20  # no plan, claim or commit record comes near
+LIST_BYTES = 32 << 20  # no list of a release comes near; ours have 0.7 MB
+_ITEM_BYTES = 10  # that each list, object or item of a list of a release takes at least, on average; ours take 23
 _WRITES = 100  # of one file, whose temporary file somebody keeps removing
 
 Folder: TypeAlias = Union[Path, "UPath"]
@@ -198,7 +201,11 @@ def seal(record: Mapping[str, Any]) -> bytes:
 
 def _sealed(body: bytes) -> bytes:
     """The text of a record with the hash of it as its last member."""
-    return b'%b,\n "sha256": "%b"\n}\n' % (body[:-2], hashlib.sha256(body).hexdigest().encode())
+    return body[:-2] + _seal_of(hashlib.sha256(body).hexdigest())
+
+
+def _seal_of(digest: str) -> bytes:
+    return b',\n "sha256": "%b"\n}\n' % digest.encode()
 
 
 _SEAL_BYTES = len(_sealed(b"{\n}")) - len(b"{")  # that it takes the place of the end of the text
@@ -225,10 +232,15 @@ _QUOTED = json.encoder.encode_basestring_ascii  # texts as json.dumps writes the
 def unseal(data: bytes, path: Folder) -> dict[str, Any]:
     """The record that ``seal`` wrote; Damaged, naming ``path``, unless every byte is as it was written."""
     try:
-        if data != _sealed(data[:-_SEAL_BYTES] + b"\n}"):
+        digest = hashlib.sha256(memoryview(data)[: max(0, len(data) - _SEAL_BYTES)])
+        digest.update(b"\n}")
+        if not data.endswith(_seal_of(digest.hexdigest())):
+            raise ValueError
+        inner = data.count(b"[") + data.count(b"{")
+        if len(data) > RECORD_BYTES and (inner + data.count(b",")) * _ITEM_BYTES > len(data):
             raise ValueError
         record: dict[str, Any] = _DECODER.decode(data.decode())
-        if data.count(b"[") + data.count(b"{") > MOST_DEPTH:  # else it cannot be
+        if inner > MOST_DEPTH:  # else it cannot be
             check_depth(record, MOST_DEPTH)
         del record["sha256"]
         return record
@@ -254,10 +266,12 @@ def _refuse(word: str) -> None:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)  # of NaN and Infinity, which are no JSON
 
 
-def read(path: Folder) -> bytes:
-    """All of a file; Damaged if it cannot be read, FileNotFoundError if there is none."""
+def read(path: Folder, most: int | None = None) -> bytes:
+    """All of a file; Damaged if it cannot be read or has over ``most`` bytes, FileNotFoundError if there is none."""
     check_file(path)
     try:
+        if most is not None and (size := path.stat().st_size) > most:
+            raise Damaged(f"{path} holds {size:,} bytes; no such file of ours has more than {most:,}")
         return path.read_bytes()
     except FileNotFoundError:
         raise
@@ -279,9 +293,19 @@ def check_file(path: Folder) -> None:
         raise Damaged(f"{path} is not a regular file; check all of it with `python -m results verify`")
 
 
-def read_sealed(path: Folder) -> dict[str, Any]:
-    """The record in a sealed file; Damaged unless it can be read, and every byte is as it was written."""
-    return unseal(read(path), path)
+def read_sealed(path: Folder, most: int = RECORD_BYTES) -> dict[str, Any]:
+    """The record in a sealed file; Damaged unless it can be read, has at most ``most`` bytes, and all are intact."""
+    return unseal(read(path, most), path)
+
+
+def sha256(path: Folder) -> str:
+    """The hash of a file of any size, as hex, in little memory."""
+    check_file(path)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def is_leftover(path: Path, now: float | None = None) -> bool:

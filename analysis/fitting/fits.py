@@ -1,5 +1,6 @@
 """Fits: the critical batch size of every curve of a store, or of a file of points."""
 
+import io
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from analysis.columns import FITS as COLUMNS
 from analysis.fitting import assumptions, curves, regimes, samples
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from results import command_line
+from results import bounds, command_line
 from results.bad_input import BadInput, meaning, nearest
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
@@ -101,7 +102,7 @@ def of_steps(batch_size: pd.Series, steps: pd.Series) -> PointsFit:
 def read_points(file: Path) -> pd.DataFrame:
     """The rows of a file: float64 batch_size, steps_low and steps_high (NaN: never reached), all else as text."""
     try:
-        rows = pd.read_csv(file, dtype=str)
+        rows = pd.read_csv(io.BytesIO(bounds.text(file)), dtype=str)
     except OSError as error:
         raise BadInput(f"cannot read --points {file} ({error.strerror}){meaning(file)}") from None
     except ValueError as error:  # empty, not text, or ragged

@@ -9,6 +9,7 @@ apart leave a gap. In a gap, and for shares beyond those that were timed, only b
 takes no less time, and no more time per example.
 """
 
+import io
 import itertools
 import math
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from scipy.special import ndtri, stdtrit
 
 from analysis.cores.core_counts import CoreCurve
 from analysis.cores.scaling import BETWEEN_RUNS, spread
+from results import bounds
 from results.bad_input import BadInput, meaning, nearest
 from results.storage.commits import Commit, read_table
 
@@ -253,7 +255,7 @@ def read(file: Path, says: Says) -> pd.DataFrame:
     """
     flag = f"--{says} {file}"
     try:
-        rows = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+        rows = _parquet(file) if file.suffix == ".parquet" else pd.read_csv(io.BytesIO(bounds.text(file)))
     except OSError as error:
         raise BadInput(f"cannot read {flag} ({error.strerror or error}){meaning(file)}") from None
     except ValueError as error:  # empty, not text, ragged, or not Parquet
@@ -271,6 +273,11 @@ def read(file: Path, says: Says) -> pd.DataFrame:
     if twice.any():
         raise BadInput(f"{flag}: row {_row(twice)} is of the same devices and batch size as one before; keep one")
     return rows
+
+
+def _parquet(file: Path) -> pd.DataFrame:
+    with open(file, "rb") as opened:
+        return bounds.Parquet(opened, bounds.allowed(file.stat().st_size)).read().to_pandas()
 
 
 def _row(wrong: "pd.Series[bool] | np.ndarray") -> int:

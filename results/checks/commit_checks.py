@@ -1,15 +1,15 @@
 """Checks of a study's commits: files as listed, tables as planned, ledgers that add up."""
 
 import hashlib
-import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from results import durable
+from results import bounds, durable
 from results.bad_input import BadInput
 from results.checks import table_checks
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
@@ -156,7 +156,7 @@ def rebuild_record(
         sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
         parquet = {table: _open(sources[table]) for table in TABLES}
         rows = {table: file.metadata.num_rows for table, file in parquet.items()}
-        rows["envelope"] = len(pa.ipc.open_stream(sources["envelope"]).read_all())
+        rows["envelope"] = len(envelope.read(sources["envelope"]))
         endings = outcomes(table_checks.cached_parquet_rows(parquet["trials"]))
         metrics = list(parquet["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
         commit = Commit(
@@ -307,8 +307,8 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
     file = commit.files["envelope"]
     try:
         hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
-        table = pa.ipc.open_stream(source if isinstance(source, pa.Buffer) else source.read_bytes()).read_all()
-        head = json.loads(table.schema.metadata[envelope.KEY])
+        table = envelope.read(_buffer(source))
+        head = envelope.head_of(table.schema)
         if head["sha256"] != hashes or len(table) != file.rows:
             return [Fault(file.path, "was not made from the tables that it is listed with")]
         if not envelope.is_readable(head):
@@ -329,17 +329,42 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
 def outcomes(rows: Rows) -> dict[int, TrialEnding]:
     """The ending of each trial, by its id."""
     names = ["trial", *TrialEnding._fields] if "role" in rows.schema.names else ["trial", "status", "reason"]
-    columns = pa.concat_tables(rows.read(names)).to_pydict()
-    roles = columns.get("role") or [SEARCH] * len(columns["trial"])  # there was none before schema 3
-    ways = zip(columns["trial"], roles, columns["status"], columns["reason"], strict=True)
-    return {trial: TrialEnding(*how) for trial, *how in ways}
+    columns = pa.concat_tables(rows.read(names))
+    # Few endings differ, so each is made once: a code for every trial, of the distinct texts of each column.
+    codes, texts = np.zeros(len(columns), np.int64), []
+    for name in TrialEnding._fields:
+        if name not in names:
+            texts.append([SEARCH])  # there was no role before schema 3
+            continue
+        encoded = columns[name].combine_chunks().dictionary_encode("encode")
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        texts.append(encoded.dictionary.to_pylist())
+        codes = codes * max(len(texts[-1]), 1) + encoded.indices.to_numpy(zero_copy_only=False)
+    distinct, places = np.unique(codes, return_inverse=True)
+    endings = []
+    for code in distinct.tolist():
+        fields: list[Any] = []
+        for values in reversed(texts):
+            code, at = divmod(code, max(len(values), 1))
+            fields.insert(0, values[at])
+        endings.append(TrialEnding(*fields))
+    return dict(zip(columns["trial"].to_pylist(), map(endings.__getitem__, places.tolist()), strict=True))
 
 
-def _open(source: Source) -> pq.ParquetFile:
+def _buffer(source: Source) -> pa.Buffer:
+    """A file as bytes, of which only those that are looked at are in memory."""
     if isinstance(source, pa.Buffer):
-        return pq.ParquetFile(pa.BufferReader(source))
+        return source
+    return pa.memory_map(str(source)).read_buffer() if isinstance(source, Path) else pa.py_buffer(source.read_bytes())
+
+
+def _open(source: Source) -> bounds.Parquet:
+    if isinstance(source, pa.Buffer):
+        return bounds.Parquet(pa.BufferReader(source), bounds.allowed(source.size))
     # What has just been hashed is in memory already, and is not copied again.
-    return pq.ParquetFile(pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb"))
+    file = pa.memory_map(str(source)) if isinstance(source, Path) else source.open("rb")
+    size = file.seek(0, os.SEEK_END)
+    return bounds.Parquet(file, bounds.allowed(size))
 
 
 def _unlike(

@@ -61,6 +61,7 @@ class Findings:
       parts: that are intact.
       endings: how every trial that counts ended, by its id.
       believed: how many envelopes were trusted by their hashes, and not rebuilt.
+      software: that wrote the documents of a release, if it is another version than this.
       points: of a study of a release, the rows that its tables tell of its points.
     """
 
@@ -78,6 +79,7 @@ class Findings:
     parts: list[Part] = dataclasses.field(default_factory=list)
     endings: dict[int, TrialEnding] = dataclasses.field(default_factory=dict)
     believed: int = 0
+    software: str | None = None
     points: list[Row] = dataclasses.field(default_factory=list)
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:

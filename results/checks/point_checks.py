@@ -1,11 +1,12 @@
 """Checks of the points of a release: what its tables tell, row by row, and fits that may be those of curves."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from results import bounds
 from results.checks.faults import Findings, brief
 from results.durable import Folder
 from results.plans.points import FITS, OF_CURVES
@@ -27,7 +28,7 @@ def check(path: Folder, rows: Iterable[Row]) -> Findings:
     findings = Findings(path)
     try:
         with path.open("rb") as stream:
-            told = pq.ParquetFile(stream).read(use_threads=False)
+            told = bounds.Parquet(stream, bounds.allowed(stream.seek(0, os.SEEK_END))).read()
         right = point_rows.table(rows)
         for what in _wrong_rows(told, right) or [*_other_values(told, right), *_wrong_fits(told)]:
             findings.fault(path, what)

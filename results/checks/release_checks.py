@@ -12,7 +12,7 @@ from results.bad_input import BadInput
 from results.checks import table_checks
 from results.checks.commit_checks import check_commit, check_planned, envelope_faults, row_faults
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
-from results.durable import Damaged, Folder
+from results.durable import LIST_BYTES, Damaged, Folder
 from results.plans.plan import Plan
 from results.reading import contents, documents, point_rows
 from results.reading.contents import POINTS_FILE, PointsFile
@@ -23,7 +23,6 @@ from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry, entries
 
-LIST_BYTES = 1 << 30  # no list comes near
 DEEPEST = 12  # folders; a release has six
 
 
@@ -170,7 +169,7 @@ def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[st
 def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str, str] | None:
     """sha256 by path, as SHA256SUMS lists them; None, and a fault, if it is not what was written."""
     path = folder / SUMS
-    if sizes.get(SUMS, LIST_BYTES) >= LIST_BYTES:
+    if sizes.get(SUMS, LIST_BYTES + 1) > LIST_BYTES:
         findings.fault(path, "is missing; fetch the release again" if SUMS not in sizes else "is far too large")
         return None
     try:
@@ -178,7 +177,7 @@ def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str
     except OSError as error:
         findings.fault(path, f"cannot be read ({error.strerror})")
         return None
-    lines = [line.partition("  ") for line in data.decode(errors="replace").splitlines()[:-1]]
+    lines = [line.partition("  ") for line in documents.lines_of_sums(data)]
     hashes = {name: digest for digest, _, name in lines}
     if documents.sums(hashes) != data:
         findings.fault(path, TORN)
@@ -189,7 +188,7 @@ def _sums(folder: Folder, sizes: dict[str, int], findings: Findings) -> dict[str
 def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list[Commit] | None:
     """The studies of the manifest; None, and a fault, if it is not what was written."""
     path = folder / MANIFEST
-    if sizes.get(MANIFEST, LIST_BYTES) >= LIST_BYTES:
+    if sizes.get(MANIFEST, LIST_BYTES + 1) > LIST_BYTES:
         findings.fault(path, "is missing; fetch the release again" if MANIFEST not in sizes else "is far too large")
         return None
     try:
@@ -202,9 +201,9 @@ def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> list
 
 
 def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]) -> Findings:
-    """Makes the documents again and compares; nothing if another version of this software wrote the release.
+    """Makes the documents again and compares; if another version of this software wrote the release, it is noted.
 
-    What that version would write nobody knows: of its documents, lists have the hashes.
+    Only that version would write the same documents: here the lists have their hashes, and no more is checked.
 
     Args:
       folder: of the release, whose files are as they are listed.
@@ -213,7 +212,8 @@ def check_documents(folder: Folder, commits: Sequence[Commit], hashes: dict[str,
     """
     findings = Findings(folder)
     try:
-        if documents.software(folder) != importlib.metadata.version("scaling-limits"):
+        if (software := documents.software(folder)) != importlib.metadata.version("scaling-limits"):
+            findings.software = str(software)[:40]
             return findings
         differing = list(_differing(folder, commits, hashes))
         # The manifest has the hashes of all others, and the citation has its: they differ with any.

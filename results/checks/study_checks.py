@@ -11,7 +11,7 @@ from results.bad_input import BadInput
 from results.checks import commit_checks, table_checks
 from results.checks.commit_checks import outcomes
 from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, sha256
-from results.durable import Damaged, Folder
+from results.durable import RECORD_BYTES, Damaged, Folder
 from results.plans.kinds import from_plan
 from results.plans.trial_request import NO_REPEATS, TrialRequest, largest_request
 from results.rules import ledger
@@ -21,7 +21,6 @@ from results.storage.folders import Entry, entries
 from results.storage.parts import MOST, Listing, Part, claim_file, commit_file, commit_number, confirm_file, plan_file
 
 LOCK = ".lock"
-RECORD_BYTES = 64 << 20  # no plan, claim or commit record comes near
 DIGEST_BYTES = 32
 PURPOSES = ("run", "commit", "merge", "repair")
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from results import bounds
 from results.plans import kinds, schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
@@ -54,40 +54,33 @@ def table_rows(table: pa.Table) -> Rows:
     )
 
 
-def cached_parquet_rows(file: pq.ParquetFile) -> Rows:
+def cached_parquet_rows(file: bounds.Parquet) -> Rows:
     """A small Parquet file, of which each column is read once, when it is first asked for."""
     columns: dict[str, pa.ChunkedArray] = {}
 
     def read(names: Sequence[str]) -> Iterator[pa.Table]:
         new = [name for name in names if name not in columns]
-        columns.update(zip(new, file.read(new, use_threads=False).columns if new else (), strict=True))
+        columns.update(zip(new, file.read(new).columns if new else (), strict=True))
         yield pa.table({name: columns[name] for name in names}, metadata=file.schema_arrow.metadata)
 
     return parquet_rows(file)._replace(read=read)
 
 
-def parquet_rows(file: pq.ParquetFile) -> Rows:
-    """A Parquet file, read one row group after the other; constant columns are known from their statistics."""
+def parquet_rows(file: bounds.Parquet) -> Rows:
+    """A Parquet file, read one row group after the other."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.Table]:
-        for group in range(file.num_row_groups):
-            yield file.read_row_group(group, list(columns), use_threads=False)
+        for group in file.groups:
+            yield file.read(columns, [group])
 
     def values(column: str) -> set:
         distinct = set()
-        for group in range(file.num_row_groups):
-            statistics = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(column)).statistics
-            if (
-                statistics
-                and statistics.has_min_max
-                and statistics.has_null_count
-                and not statistics.null_count
-                and statistics.min == statistics.max
-            ):
-                distinct.add(statistics.min)
-            else:
-                table = file.read_row_group(group, [column], use_threads=False)
-                distinct |= set(table[column].unique().to_pylist())
+        for group in file.groups:  # read, as statistics may lie
+            for chunk in file.read([column], [group])[column].chunks:
+                if pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1 and not chunk.null_count:
+                    distinct |= set(chunk.dictionary.to_pylist())
+                else:
+                    distinct |= set(chunk.unique().to_pylist())
         return distinct
 
     return Rows(file.schema_arrow, file.metadata.num_rows, read, values)

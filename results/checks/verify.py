@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from results import command_line, durable, progress
-from results.bad_input import BadInput, number_of
+from results.bad_input import BadInput, number_of, printable
 from results.checks import point_checks, release_checks, study_checks
 from results.checks.faults import Findings, OnBytes, brief
 from results.command_line import numbered, quoted
@@ -211,6 +211,11 @@ def summary(everything: Iterable[Findings]) -> str:
             in_words(whole),
             *(f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())),
             *([f"{believed:,} envelopes trusted by their hashes (--full rebuilds all)"] if believed else []),
+            *(
+                f"documents of software {printable(each.software)} not compared with the tables, only with their hashes"
+                for each in everything
+                if each.software is not None
+            ),
             number_of(faults, "fault") if faults else "no faults",
         ]
     )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,8 +14,13 @@ Scale = Literal["LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER"]
 SCALES: tuple[Scale, ...] = ("LINEAR", "LOG", "REVERSE_LOG", "DISCRETE", "INTEGER")
 
 
+LARGEST_FLOAT = int(sys.float_info.max)
+
+
 def finite(what: str, value: object) -> float:
     """``value`` as a float; BadInput, naming ``what``, unless it is a finite number."""
+    if isinstance(value, int) and abs(value) > LARGEST_FLOAT:
+        raise BadInput(f"{what} must be a finite number, not one of more than 300 digits")
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise BadInput(f"{what} must be a finite number, not {value!r}")
     return float(value)

@@ -51,6 +51,12 @@ def whole(what: str, value: object, least: int, most: int | None = None) -> int:
     return int(value)
 
 
+def in_type(value: float, dtype: type[np.floating]) -> np.floating:
+    """A target's value in a column's own type; one beyond its range is its largest finite number."""
+    with np.errstate(over="ignore"):
+        return min(dtype(value), dtype(np.finfo(dtype).max))
+
+
 @dataclasses.dataclass(frozen=True)
 class Target:
     """A metric and the value to reach; every metric is an error, so reaching is being at or below ``value``."""
@@ -87,7 +93,7 @@ class Target:
           bool array of the same shape.
         """
         measured = np.asarray(measured)
-        return measured <= measured.dtype.type(self.value)
+        return measured <= in_type(self.value, measured.dtype.type)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from results.plans.study import METRIC_KINDS
 from results.plans.told import OWN
-from results.reading import contents, croissant
+from results.reading import contents, croissant, licences
 from results.reading.contents import Contents
 
 TITLE = "scaling-limits: scaling studies, every trial and every measurement"
@@ -186,7 +186,11 @@ def licence_list(release: Contents) -> bytes:
     lines += _table(("table", "rows from", "licence"), rows)
     for terms in release.sources:
         if terms.source != OWN:
-            lines += ["", f"{terms.source}: converted into these tables by scaling-limits from {terms.citation}."]
+            lines += [
+                "",
+                f"{terms.source}: converted into these tables by scaling-limits "
+                f"from {licences.as_markdown(terms.citation)}.",
+            ]
     return ("\n".join(lines) + "\n").encode()
 
 

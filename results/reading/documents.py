@@ -94,6 +94,12 @@ def sums(hashes: Mapping[str, str]) -> bytes:
     return lines + f"# sha256 {sha256(lines)}\n".encode()
 
 
+def lines_of_sums(data: bytes) -> list[str]:
+    """The lines of SHA256SUMS but the last; none if they are too many to be lines with a hash."""
+    is_list = data.count(b"\n") * 64 <= len(data)
+    return data.decode(errors="replace").splitlines()[:-1] if is_list else []
+
+
 def check_lists(folder: Folder) -> dict[str, str]:
     """The sha256 of every file of a release but SHA256SUMS, by path, from its two lists.
 
@@ -102,17 +108,17 @@ def check_lists(folder: Folder) -> dict[str, str]:
     """
     path = folder / SUMS
     try:
-        data = durable.read(path)
+        data = durable.read(path, durable.LIST_BYTES)
     except FileNotFoundError:
         raise Damaged(f"{path} is missing") from None
-    matches = [_LINE.fullmatch(line) for line in data.decode(errors="replace").splitlines()[:-1]]
+    matches = [_LINE.fullmatch(line) for line in lines_of_sums(data)]
     hashes = {match[2]: match[1] for match in matches if match}
     if sums(hashes) != data or not all(commits.PATH.fullmatch(listed) for listed in hashes):
         raise Damaged(f"{path} is not what was written")
     there = (folder / MANIFEST).is_file()
-    content = durable.read_sealed(folder / MANIFEST) if there else {}
+    content = durable.read_sealed(folder / MANIFEST, durable.LIST_BYTES) if there else {}
     studies = commits.commits_of(content, folder) if there else []
-    if not there or hashes.get(MANIFEST) != sha256(durable.read(folder / MANIFEST)):
+    if not there or hashes.get(MANIFEST) != durable.sha256(folder / MANIFEST):
         raise Damaged(f"{folder / MANIFEST} is not what {SUMS} lists")
     listed = {MANIFEST: hashes[MANIFEST], **_hashes(content.get("documents")), **_hashes(content.get("files"))}
     for commit in studies:
@@ -140,7 +146,7 @@ def _hashes(listed: Any) -> dict[str, Any]:
 
 def software(folder: Folder) -> str | None:
     """The version of the software that wrote a release; None where its manifest does not tell."""
-    return durable.read_sealed(folder / MANIFEST).get("software")
+    return durable.read_sealed(folder / MANIFEST, durable.LIST_BYTES).get("software")
 
 
 def sha256(data: bytes | memoryview) -> str:

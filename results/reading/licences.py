@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from results.bad_input import printable
 from results.plans.kinds import KINDS, kind_of
 from results.plans.told import OWN
 
@@ -42,6 +43,12 @@ class Terms(NamedTuple):
     def url(self) -> str:
         """Where the licence's text is."""
         return _URLS.get(self.licence or "", f"https://spdx.org/licenses/{self.licence}.html")
+
+
+def as_markdown(text: str | None) -> str:
+    """A text of somebody else's on one line of Markdown, where nothing in it is markup."""
+    # Within a word _ is no markup, and names of repositories have it.
+    return re.sub(r"([\\`*\[\]<>&|]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", printable(text))
 
 
 def terms(plan: Mapping[str, Any]) -> Terms:

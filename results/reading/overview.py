@@ -19,6 +19,7 @@ from results.storage.commits import MANIFEST, Commit, list_study, newest_commit,
 from results.storage.envelope import Envelope
 
 ENOUGH = 16 * 1024  # bytes of an envelope for the rule minimum; of one with many metrics more is read
+MOST_ENVELOPE = 64 << 20  # bytes of one; ours have 5 kB a study
 
 
 class Overview(NamedTuple):
@@ -109,9 +110,9 @@ def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
     if newest is None:
         return None
     try:
-        record = _content(folder, name, newest)
+        record = _content(folder, name, newest, durable.RECORD_BYTES)
         file = newest.replace("commit", "envelope").replace(".json", ".arrow")
-        for most in (ENOUGH, -1) if rule.first is None else (-1,):
+        for most in (ENOUGH, MOST_ENVELOPE) if rule.first is None else (MOST_ENVELOPE,):
             parsed = envelope.parse(_content(folder, name, file, most), record, rule)
             if parsed and parsed.description.study == name:
                 return parsed
@@ -143,12 +144,13 @@ def _names(folder: Folder, name: str = "") -> list[str]:
         return []
 
 
-def _content(folder: Folder, name: str, file: str, most: int = -1) -> bytes:
+def _content(folder: Folder, name: str, file: str, most: int) -> bytes:
     """A file, or no more than ``most`` bytes of its start."""
     if not isinstance(folder, Path):
-        return (folder / name / file).read_bytes()
+        with (folder / name / file).open("rb") as opened:
+            return bytes(opened.read(most))
     handle = os.open(f"{folder}/{name}/{file}", os.O_RDONLY | os.O_NONBLOCK)  # waits for no pipe
     try:
-        return os.read(handle, os.fstat(handle).st_size if most < 0 else most)
+        return os.read(handle, min(os.fstat(handle).st_size, most))
     finally:
         os.close(handle)

@@ -17,10 +17,10 @@ from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.points import POINTS
-from results.plans.study import Target
+from results.plans.study import Target, in_type
 from results.plans.told import targets
 from results.reading import licences
-from results.rules import answers, confirmation
+from results.rules import confirmation
 from results.rules.answers import Answer
 from results.rules.confirmation import SEARCH
 from results.storage.commits import Commit
@@ -93,7 +93,7 @@ def reached(measurements: pa.Table, target: Target) -> Reached:
     if target.metric not in measurements.column_names:
         return Reached(*(np.zeros(0, np.int32),) * 3)
     trial, step, value = (measurements[name].to_numpy() for name in ("trial", "step", target.metric))
-    rows = np.flatnonzero(value <= answers.in_type(target.value, value.dtype.type))
+    rows = np.flatnonzero(value <= in_type(target.value, value.dtype.type))
     ids, first = np.unique(trial[rows], return_index=True)
     rows = rows[first]
     goes_on = (rows > 0) & (trial[rows - 1] == ids)

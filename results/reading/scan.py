@@ -3,6 +3,7 @@
 It starts threads, so that a process that forks afterwards must not scan again.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 
-from results import durable
+from results import bounds, durable
 from results.durable import Damaged
-from results.plans.study import Target
+from results.plans.study import Target, in_type
 from results.rules import answers, confirmation
 from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import CONFIRM, SEARCH
@@ -46,7 +48,7 @@ def intervals(
     pieces = [pl.DataFrame(schema=dict(zip(answers.COLUMNS, (pl.String, pl.Int32, pl.Int32, pl.Int32), strict=True)))]
     for kind, (column_type, dtype) in _TYPES.items():
         measured = [commit for commit in commits if commit.metrics.get(target.metric) == kind]
-        value = answers.in_type(target.value, dtype)
+        value = in_type(target.value, dtype)
         columns = {"trial": pl.Int32, "step": pl.Int32, target.metric: column_type}
         for rows in _rows(measured, "measurements", columns):
             pieces.append(_collect(_first_rows(rows, target.metric, value, rule), commits))
@@ -103,12 +105,12 @@ def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> 
     local_paths = [path for commit, path in paths if isinstance(path, Path) and not commit.files[table].shared]
     local_shared = {path for commit, path in paths if isinstance(path, Path) and commit.files[table].shared}
     for file in sorted(local_shared):
-        durable.check_file(file)
+        _check_bounded(file, ["study", *columns])
         names = [commit.name for commit in commits if commit.files[table].path == file]
         rows = pl.scan_parquet(file, hive_partitioning=False, glob=False).filter(pl.col("study").is_in(names))
         yield rows.select(pl.col("study"), *(pl.col(name).cast(kind) for name, kind in columns.items()))
     for local in local_paths:
-        durable.check_file(local)
+        _check_bounded(local, list(columns))
     if local_paths:
         yield pl.scan_parquet(
             local_paths,
@@ -122,6 +124,21 @@ def _rows(commits: Sequence[Commit], table: str, columns: Mapping[str, Any]) -> 
         if not isinstance(path, Path):
             frame = pl.DataFrame(read_table(commit, table).select(list(columns)))
             yield frame.lazy().with_columns(study=pl.lit(commit.name))
+
+
+def _check_bounded(file: Path, columns: Sequence[str]) -> None:
+    """Raises Damaged if columns of a local file would take more memory than one of its size may."""
+    durable.check_file(file)
+    try:
+        with file.open("rb") as opened:
+            table = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END)))
+            for group in table.groups:  # of which not all are in memory at once
+                table.check(columns, [group])
+    except FileNotFoundError:
+        pass  # which reading it reports
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise Damaged(f"{file} cannot be read ({reason}); check all of it with `python -m results verify`") from None
 
 
 def _collect(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:

@@ -6,9 +6,8 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from results import durable, store
+from results import bounds, durable, store
 from results.bad_input import BadInput
 from results.checks import commit_checks, release_checks, table_checks
 from results.durable import Damaged, Folder
@@ -114,10 +113,10 @@ def _alone(commit: Commit, whole: Piece) -> Alone:
     return Alone(commit._replace(files=files), data)
 
 
-def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> pq.ParquetFile:
+def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.Parquet:
     """A table's file in memory; BadInput, naming ``path``, if it is none or of a schema this software does not read."""
     try:
-        file = pq.ParquetFile(pa.BufferReader(data))
+        file = bounds.Parquet(pa.BufferReader(data), bounds.allowed(len(data)))
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
         raise Damaged(f"{path} is not a readable table ({str(error).splitlines()[0]})") from None
     migrations.upgrade(table, file.schema_arrow.empty_table(), path)
@@ -137,7 +136,7 @@ def _check(study: Plan, tables: Mapping[str, table_checks.Rows], numbers: frozen
 
 def _bytes(file: File) -> bytes:
     try:
-        data = durable.read(file.path)
+        data = durable.read(file.path, file.bytes)
     except FileNotFoundError:
         raise Damaged(f"{file.path} is missing; check all of it with `python -m results verify`") from None
     if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:

@@ -8,11 +8,12 @@ from results import command_line
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("results.release.zenodo")
 
+import html
 import json
 from typing import Any
 
 from results import durable
-from results.bad_input import BadInput
+from results.bad_input import BadInput, printable
 from results.command_line import CommandParser, location
 from results.durable import Damaged, Folder
 
@@ -47,12 +48,14 @@ def metadata(release: Folder) -> dict[str, Any]:
     """
     path = release / "croissant.json"
     try:
-        about = json.loads(durable.read(path))
+        about = json.loads(durable.read(path, durable.LIST_BYTES))
         title = f"{about['name']}: scaling studies, every trial and every measurement"
         licences = [LICENCES.get(url, SEVERAL) for url in about["license"]]
-        terms = "; ".join(f"{each['name']}: {each['description']}" for each in about["usageInfo"])
+        terms = html.escape(
+            "; ".join(f"{each['name']}: {each['description']}" for each in about["usageInfo"]), quote=False
+        )
         sources = [each["prov:label"] for each in about.get("prov:wasDerivedFrom", ())]
-        derived = f" Converted from: {'; '.join(sources)}." if sources else ""
+        derived = f" Converted from: {html.escape(printable('; '.join(sources)), quote=False)}." if sources else ""
         content = {
             "title": title,
             "upload_type": "dataset",

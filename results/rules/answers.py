@@ -51,12 +51,6 @@ class Answer(NamedTuple):
     trial: int
 
 
-def in_type(value: float, dtype: type[np.floating]) -> np.floating:
-    """A target's value in a column's own type; one beyond its range is its largest finite number."""
-    with np.errstate(over="ignore"):
-        return min(dtype(value), dtype(np.finfo(dtype).max))
-
-
 def intervals(measurements: "pd.DataFrame", target: Target) -> "pd.DataFrame":
     """First evaluation at or below the target, for every trial that reached it, whatever its status.
 

@@ -60,18 +60,17 @@ def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
     A larger search may have found other best trials; until a commit drops the repeats of those before, of the k-th
     repeats as many count as are asked for, those that were stored last.
     """
-    of_search = [how for how in endings.values() if how.role != CONFIRM]
-    by_number: dict[int, list[TrialEnding]] = collections.defaultdict(list)
-    for at, how in endings.items():
-        if how.role == CONFIRM:
-            by_number[confirmation.repeat(at)].append(how)
-    repeated = [
-        how
-        for k, repeats in by_number.items()
-        for how in repeats[-request.repeats.trials_repeated(k, request.trials) :]
-    ]
-    counts = collections.Counter(
-        how.reason if how.status == "INCOMPLETE" else how.status for how in of_search + repeated
-    )
+    ways = collections.Counter(endings.values())  # few differ
+    if any(how.role == CONFIRM for how in ways):
+        by_number: dict[int, list[TrialEnding]] = collections.defaultdict(list)
+        for at, how in endings.items():
+            if how.role == CONFIRM:
+                by_number[confirmation.repeat(at)].append(how)
+        ways = collections.Counter({how: count for how, count in ways.items() if how.role != CONFIRM})
+        for k, repeats in by_number.items():
+            ways.update(repeats[-request.repeats.trials_repeated(k, request.trials) :])
+    counts: collections.Counter[str | None] = collections.Counter()
+    for how, count in ways.items():
+        counts[how.reason if how.status == "INCOMPLETE" else how.status] += count
     kinds = {kind.lower(): counts[kind] for kind in ("COMPLETE", "INFEASIBLE", *REASONS)}
     return Ledger(planned=request.planned, **kinds, missing=request.planned - counts.total())

@@ -1,7 +1,6 @@
 """Commit records, which make a study visible, and the reading of the files they list."""
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -10,10 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from results import durable
-from results.bad_input import BadInput
+from results import bounds, durable
+from results.bad_input import BadInput, number_of
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.kinds import KINDS, from_plan, kind_of
@@ -137,7 +135,7 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
 def released_commits(folder: Folder) -> list[Commit] | None:
     """The studies of a release, sorted by name; None if the folder is not one."""
     path = folder / MANIFEST
-    return commits_of(durable.read_sealed(path), folder) if path.is_file() else None
+    return commits_of(durable.read_sealed(path, durable.LIST_BYTES), folder) if path.is_file() else None
 
 
 def commits_of(manifest: Mapping[str, Any], folder: Folder) -> list[Commit]:
@@ -287,8 +285,9 @@ def read_table(commit: Commit, table: str) -> pa.Table:
             content = migrations.upgrade(table, rows, path)
         else:
             with path.open("rb") as stream:
-                parquet = pq.ParquetFile(stream)  # unlike pq.read_table, imports neither data sets nor pandas
-                check_rows(table, path, stream.seek(0, os.SEEK_END), parquet.metadata.num_rows)
+                size = stream.seek(0, os.SEEK_END)
+                parquet = bounds.Parquet(stream, bounds.allowed(size))
+                check_rows(table, path, size, parquet.metadata.num_rows)
                 content = migrations.upgrade(table, parquet.read(), path)
         columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):
@@ -302,13 +301,18 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     names = {name for name, _ in columns}
     if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
         raise Damaged(f"{path} has other columns than {table}; check all of it with `python -m results verify`")
+    for name in names & set(schema.NEVER_NULL):
+        if count := content[name].null_count:
+            raise Damaged(
+                f"{path} has {number_of(count, 'row')} without {name}; check all of it with `python -m results verify`"
+            )
     return content
 
 
 def check_intact(commit: Commit, table: str) -> None:
     """Raises Damaged unless every byte of a table of a visible study is as it was written."""
     file = commit.files[table]
-    if hashlib.sha256(durable.read(file.path)).hexdigest() != file.sha256:
+    if durable.sha256(file.path) != file.sha256:
         raise Damaged(f"{file.path} is not what was written; check all of it with `python -m results verify`")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results import durable
+from results import bounds, durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import schema
@@ -48,8 +48,11 @@ def read_part(path: Folder) -> Piece:
     tables = []
     try:
         for name in TABLES:
+            bounds.check_stream(source)
             with pa.ipc.open_stream(source) as stream:
-                tables.append(migrations.upgrade(name, stream.read_all(), path))
+                table = stream.read_all()
+                table.validate(full=True)
+                tables.append(migrations.upgrade(name, table, path))
     except BadInput:
         raise
     except (ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text

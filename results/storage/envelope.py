@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from results import bounds, durable
 from results.durable import Damaged
 from results.plans import schema
 from results.plans.plan import Plan
-from results.plans.study import METRICS, Target
-from results.rules.answers import Answer, Rule, in_type
+from results.plans.study import METRICS, Target, in_type
+from results.rules.answers import Answer, Rule
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
 from results.storage.compaction import Piece
@@ -99,6 +100,22 @@ def rebind(data: bytes, hashes: Mapping[str, str]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def read(source: pa.Buffer) -> pa.Table:
+    """All rows of an envelope, of which nothing is copied; an exception of any type if it is none."""
+    bounds.check_stream(pa.BufferReader(source))
+    table = pa.ipc.open_stream(source).read_all()
+    table.validate(full=True)
+    return table
+
+
+def head_of(columns: pa.Schema) -> Any:
+    """What an envelope says of itself; an exception of any type if that is not to be read."""
+    text = columns.metadata[KEY]
+    if len(text) > durable.RECORD_BYTES:
+        raise ValueError("what it says of itself is too long")
+    return json.loads(text.decode())
+
+
 def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
     """The rows of an envelope for ``rule``; None unless they are there, in today's format and for ``record``'s files.
 
@@ -108,12 +125,13 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
     """
     try:
         stream = pa.ipc.RecordBatchStreamReader(data)
-        head = json.loads(stream.schema.metadata[KEY].decode())
+        head = head_of(stream.schema)
         if not is_readable(head):
             return None
         if any(head["sha256"][table].encode() not in record for table in HASHED):
             return None
         description, batches = StudyDescription.of_record(head["about"]), range(head["rules"][rule.name])
+        bounds.check_stream(pa.BufferReader(data), head["rules"][rule.name])
         return (
             Envelope(description, [stream.read_next_batch() for _ in batches])
             if batches and description.is_plain

@@ -6,13 +6,13 @@ A store of schema 2 is read, and grown, as one of today: its trials have no role
 """
 
 import json
+import os
 from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from results import durable
+from results import bounds, durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import schema
@@ -87,7 +87,7 @@ def plan_of_1(store: Folder, name: str) -> Plan:
     if not paths:
         raise Damaged(f"{store / name} has runs but no plan")
     try:
-        record = json.loads(durable.read(paths[-1]))
+        record = json.loads(durable.read(paths[-1], durable.RECORD_BYTES))
         durable.check_depth(record, durable.MOST_DEPTH)
         study = from_plan(record["plan"], record["trials"], name=name)
     except BadInput as error:
@@ -111,7 +111,7 @@ def _table_of_1(folder: Folder, name: str) -> pa.Table:
     path = folder / f"{name}.parquet"
     try:
         with path.open("rb") as file:
-            table = upgrade(name, pq.read_table(file), path)
+            table = upgrade(name, bounds.Parquet(file, bounds.allowed(file.seek(0, os.SEEK_END))).read(), path)
         if name == "measurements":
             return table
         index = table.schema.get_field_index("run")

@@ -5,7 +5,6 @@ Those of studies also say what ``told.TOLD`` lists, those of trials and measurem
 table of a study is what it was before.
 """
 
-import hashlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results import durable
+from results import bounds, durable
 from results.bad_input import BadInput
 from results.durable import Damaged, Folder
 from results.plans import schema, told
@@ -51,15 +50,14 @@ class SharedFile:
         """Whether every byte of it is as it was written; it is hashed once."""
         with self._lock:
             if self._intact is None:
-                data = durable.read(self.path)
-                self._intact = len(data) == self.bytes and hashlib.sha256(data).hexdigest() == self.sha256
+                self._intact = self.path.stat().st_size == self.bytes and durable.sha256(self.path) == self.sha256
             return self._intact
 
     def content(self, start: int, size: int) -> bytes:
         """Some of its bytes; the file is read once."""
         with self._lock:
             if self._data is None:
-                self._data = durable.read(self.path)
+                self._data = durable.read(self.path, self.bytes)
             return self._data[start : start + size]
 
     def table(self, start: int, rows: int) -> pa.Table:
@@ -121,8 +119,8 @@ class SharedFile:
                 i for i in range(len(columns)) if i not in there and not _is_null(group.column(i), group.num_rows)
             }
         with self.path.open("rb") as stream:
-            file = pq.ParquetFile(stream, metadata=self._metadata)
-            rows = file.read_row_groups(groups, [columns[i].name for i in sorted(there)])
+            file = bounds.Parquet(stream, bounds.allowed(self.bytes), self._metadata)
+            rows = file.read([columns[i].name for i in sorted(there)], groups)
         found = iter(rows.columns)
         arrays = [next(found) if i in there else pa.nulls(len(rows), columns[i].type) for i in range(len(columns))]
         return pa.Table.from_arrays(arrays, schema=columns)

@@ -20,6 +20,7 @@ import pytest
 from results import __main__ as cli
 from results import durable, store
 from results.bad_input import BadInput, number_of
+from results.checks import verify
 from results.durable import Damaged
 from results.plans import schema
 from results.storage import compaction, envelope
@@ -428,3 +429,30 @@ def test_text_where_numbers_belong_is_refused_as_it_is_read(folder: Path, table:
     rewrite(study, table, lambda rows: column(rows, name, pa.array(["5"] * len(rows))))
     with pytest.raises(Damaged, match=f"{table}-000004.parquet has other columns than {table}"):
         store.read(folder)
+
+
+def test_rows_without_a_step_are_refused_as_they_are_read(folder: Path) -> None:
+    study = study_in(folder)
+    rewrite(study, "measurements", lambda rows: first(rows, "step", None))
+    with pytest.raises(Damaged, match=r"measurements-000004.parquet has 1 row without step; check all of it"):
+        store.read(folder)
+
+
+def test_rows_of_another_study_are_found_whatever_statistics_say(folder: Path) -> None:
+    """The least and the largest name in the footer are those of the study, and those in its rows are not."""
+    study = study_in(folder)
+    path = study / "measurements-000004.parquet"
+    rows = pq.read_table(path)
+    name, other = study.name, f"{study.name[:-1]}~"
+    sink = pa.BufferOutputStream()
+    named = column(rows, "study", pa.array([other] * len(rows)).dictionary_encode())
+    pq.write_table(named, sink, compression="none")
+    data = sink.getvalue().to_pybytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    lying = data[:footer] + data[footer:].replace(other.encode(), name.encode())
+    statistics = pq.read_metadata(pa.BufferReader(lying)).row_group(0).column(0).statistics
+    assert statistics.min == statistics.max == name
+    relist(study, "measurements", lying, rows=len(rows))
+    assert any(
+        "holds rows of another study" in fault.line for each in verify.examine(folder, print) for fault in each.faults
+    )

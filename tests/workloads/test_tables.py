@@ -223,6 +223,53 @@ def test_columns_of_numbers_that_are_texts(tmp_path: Path) -> None:
     assert of(file, "rooms").classes == 5
 
 
+@pytest.mark.parametrize("name", ["code", " code", "code  ", "\tcode", '" code"'])
+def test_texts_stay_as_they_are_written_whatever_is_around_the_name_of_their_column(name: str, tmp_path: Path) -> None:
+    (tmp_path / "own").write_text(f"size,{name}\n" + "".join(f"{i},{i % 3:0{1 + i % 2}d}\n" for i in range(24)))
+    found = table_files.read(tmp_path / "own", text=["code"])["code"]
+    assert isinstance(found, table_files.Texts) and found.texts == ("0", "00", "01", "02", "1", "2")
+    assert [found.texts[code] for code in found.codes[:4]] == ["0", "01", "2", "00"]
+
+
+@pytest.mark.parametrize("whole", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)])
+def test_whole_numbers_that_float64_lacks_are_refused(whole: int, tmp_path: Path) -> None:
+    (tmp_path / "own").write_text(f"a,b\n1,{2**53}\n2,{whole}\n")
+    with pytest.raises(BadInput, match=rf"row 2 has {whole} in column b; whole numbers go up to 2\*\*53"):
+        table_files.read(tmp_path / "own")
+
+
+def test_spaces_are_no_part_of_a_value_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("a,b\nx,1\n NA,2\n")
+    with pytest.raises(BadInput, match="row 2 has no value in column a"):
+        table_files.read(tmp_path / "own")
+
+
+def test_a_first_line_without_an_end_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("a," * 2**20)
+    with pytest.raises(BadInput, match="its first line has more than 1,048,576 bytes; it should be CSV with a line of"):
+        table_files.read(tmp_path / "own")
+
+
+@pytest.mark.parametrize("way", ["parquet", "arrays", "texts"])
+def test_a_file_that_is_small_and_takes_much_memory_is_refused_before_it_is_decoded(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "own"
+    zeros = np.zeros((1_000_000, 8))
+    if way == "arrays":
+        with open(file, "wb") as opened:
+            np.savez_compressed(opened, x=zeros, y=zeros[:, 0])
+    elif way == "parquet":
+        pd.DataFrame(zeros, columns=list("abcdefgh")).to_parquet(file)
+    else:
+        pd.DataFrame({"a": ["x" * 2_000_000] * 50}).to_parquet(file)
+    assert file.stat().st_size < 200_000
+    monkeypatch.setattr(table_files.memory, "available", lambda: 60_000_000)
+    words = "has a text of 2,000,000 bytes" if way == "texts" else "needs about [0-9]+ MB of memory and 60 MB are free"
+    with pytest.raises(BadInput, match=words):
+        table_files.read(file)
+
+
 def test_targets_are_fractions_of_a_constant_prediction(tmp_path: Path) -> None:
     file = written(tmp_path)
     splits = of(file).load()

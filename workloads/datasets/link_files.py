@@ -3,6 +3,8 @@
 Values are not used: every entry is a link, except an explicit zero.
 """
 
+import math
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from results.bad_input import BadInput, meaning
 from workloads.factorization import links
 
 BATCH = 1 << 20  # rows of parquet read at once
+ROW_BYTES = 64  # of both columns of parquet, decoded and before that, at most
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
 
 MatrixShape = tuple[int, int]
@@ -65,6 +68,9 @@ def size_text(shape: MatrixShape) -> str:
 def _matrix_header(file: Path) -> LinkFileHeader:
     try:
         with zipfile.ZipFile(file) as archive, np.load(file, allow_pickle=False) as members:
+            for name in ("format", "shape"):
+                if f"{name}.npy" in archive.namelist() and math.prod(_array_header(archive, name)[0]) > 2:
+                    raise ValueError(f"its {name} has too many values")
             kind, shape = bytes(np.asarray(members["format"], "S").item()), members["shape"]
             names = ("indptr", "indices", "data") if kind == b"csr" else ()
             arrays = {name: _array_header(archive, name) for name in names}
@@ -121,12 +127,17 @@ def _matrix(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def _table_header(file: Path) -> LinkFileHeader:
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from results import bounds
 
     try:
-        with pq.ParquetFile(file) as table:
+        with open(file, "rb") as opened:
+            table = bounds.Parquet(opened, sys.maxsize)
             schema, count = table.schema_arrow, table.metadata.num_rows
-    except (OSError, pa.ArrowException) as error:
+            decoded = table.decoded_bytes([name for name in ("row", "col") if name in schema.names], table.groups)
+            if decoded > bounds.BASE + ROW_BYTES * count:
+                raise ValueError("its pages are larger than their links")
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise _unreadable(file, error) from None
     for name in ("row", "col"):
         if schema.names.count(name) != 1:

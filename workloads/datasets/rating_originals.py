@@ -70,11 +70,14 @@ def tf_records(file: Path) -> Iterator[bytes]:
 
     Each is its length (8 bytes), a checksum of these, the record, and a checksum of that (4 bytes each), little-endian.
     """
+    size = file.stat().st_size
     with open(file, "rb", buffering=1 << 20) as opened:
         while head := opened.read(12):
             length = int.from_bytes(head[:8], "little")
             if len(head) < 12 or _checksum(head[:8]) != head[8:]:
                 raise OSError(f"{file} is not a TFRecord file, or is damaged")
+            if length > size:
+                raise OSError(f"{file} is damaged or truncated")
             record, checksum = opened.read(length), opened.read(4)
             if _checksum(record) != checksum:
                 raise OSError(f"{file} is damaged or truncated")

@@ -6,12 +6,16 @@ breaks within). Numbers have a decimal point. Spaces around names and values are
 1, without the line of names. In an ``.npz`` column i of ``x`` is called ``x<i>``, from 0, and the label ``y``.
 """
 
+import collections
+import csv as csv_module
+import math
 import re
+import sys
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,7 +29,8 @@ HOW = "CSV with a line of column names, Parquet, or .npz with arrays x [rows, co
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None")  # values of CSV that mean there is none
 INDEX = "__index_level_0__"  # what pandas calls an index that it writes to Parquet
 MOST_WHOLE = 2**53  # beyond it float64 does not have every whole number
-COPIES = 4  # of a file's bytes in memory while it is read, at most
+LONGEST_LINE = 1 << 20  # bytes of the line of names
+CSV_COPIES = 12  # of a CSV file's bytes in memory while it is read, at most: "1," becomes three numbers of 8 bytes
 
 
 class Numbers(NamedTuple):
@@ -57,16 +62,10 @@ def read(file: Path, drop: Collection[str] = (), text: Collection[str] = ()) -> 
       BadInput: the file cannot be read; a column has no name, or that of another; a value is missing, infinite or of a
         type that is neither number nor text; a column looks like numbers with a few texts among them.
     """
-    table = _read(file, text)
-    try:
-        names = [name.strip() for name in table.column_names]
-    except UnicodeDecodeError:
-        raise BadInput(f"{file}: the names of its columns are not UTF-8; save it as UTF-8") from None
+    table = _read(file, drop, text)
+    names = _names(file, table.schema)
     if not table.num_rows:
         raise BadInput(f"{file} has no rows beside the names of its columns, {', '.join(names[:12])}")
-    for name in names:
-        if names.count(name) > 1:
-            raise BadInput(f"{file} has {names.count(name)} columns called {name!r}; give each a name of its own")
     _check_there("table.drop", drop, names)
     _check_there("table.text", text, names)
     columns = {name: table.column(i) for i, name in enumerate(names) if name not in drop}
@@ -97,8 +96,20 @@ def _check_there(option: str, chosen: Iterable[str], names: Collection[str]) -> 
             raise BadInput(f"{option}: there is no column {name!r}; {nearest(name, names)}")
 
 
-def _read(file: Path, text: Collection[str]) -> "pa.Table":
-    """The file as Arrow reads it."""
+def _names(file: Path, columns: "pa.Schema") -> list[str]:
+    """The names of columns without spaces around them; BadInput if they are not UTF-8, or one is there twice."""
+    try:
+        names = [name.strip() for name in columns.names]
+    except UnicodeDecodeError:
+        raise BadInput(f"{file}: the names of its columns are not UTF-8; save it as UTF-8") from None
+    for name, count in collections.Counter(names).items():
+        if count > 1:
+            raise BadInput(f"{file} has {count} columns called {name!r}; give each a name of its own")
+    return names
+
+
+def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table":
+    """The file as Arrow reads it; of Parquet the columns that are dropped are empty."""
     import pyarrow as pa
 
     if not file.exists():
@@ -113,21 +124,46 @@ def _read(file: Path, text: Collection[str]) -> "pa.Table":
         raise BadInput(f"{file} cannot be read: {error.strerror}") from None
     if not size:
         raise BadInput(f"{file} is empty; it should be {HOW}")
-    memory.require(COPIES * size, f"reading {file}", "use a machine with more, or fewer rows")
     try:
         if start.startswith(b"PAR1"):
-            import pyarrow.parquet as pq
-
-            with pq.ParquetFile(file) as opened_table:
-                return opened_table.read()
+            return _parquet(file, drop)
         if start.startswith(b"PK"):
             return _arrays(file)
         if b"\0" in start:
             raise BadInput(f"{file} is not UTF-8 text; it should be {HOW}")
+        _require(file, CSV_COPIES * size)
         return _csv(file, text)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, BadInput):
+            raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise BadInput(f"{file} cannot be read: {reason[:200]}; it should be {HOW}") from None
+
+
+def _require(file: Path, needed: int) -> None:
+    memory.require(needed, f"reading {file}", "use a machine with more, or fewer rows")
+
+
+def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
+    """The columns of a Parquet file; of those that are dropped nulls. Its texts stay dictionaries."""
+    import pyarrow as pa
+
+    from results import bounds
+
+    with open(file, "rb") as opened:
+        table = bounds.Parquet(opened, memory.available() or sys.maxsize)
+        names = _names(file, table.schema_arrow)
+        _check_there("table.drop", drop, names)
+        kept = [field for field, name in zip(table.schema_arrow, names, strict=True) if name not in drop]
+        for field in kept:
+            _check_kind(file, field.name.strip(), field.type)
+        groups, wanted = table.groups, [field.name for field in kept]
+        rows = table.metadata.num_rows
+        # Each column is there as it was written and as float64 or as codes of texts.
+        _require(file, table.decoded_bytes(wanted, groups) + 8 * rows * len(wanted))
+        read = table.read(wanted, groups, plain=False)
+    there = dict(zip(wanted, read.columns, strict=True))
+    return pa.table({name: there.get(name, pa.nulls(len(read))) for name in table.schema_arrow.names})
 
 
 def _csv(file: Path, text: Collection[str]) -> "pa.Table":
@@ -135,18 +171,36 @@ def _csv(file: Path, text: Collection[str]) -> "pa.Table":
     from pyarrow import csv
 
     with open(file, "rb") as opened:
-        names = opened.readline()
+        names = opened.readline(LONGEST_LINE + 1)
+    if len(names) > LONGEST_LINE:
+        raise BadInput(f"{file}: its first line has more than {LONGEST_LINE:,} bytes; it should be {HOW}")
     outside_quotes = re.sub(rb'"[^"]*"', b"", names)
     separator = max(b",;\t", key=lambda byte: outside_quotes.count(byte))
     parse = csv.ParseOptions(delimiter=chr(separator), newlines_in_values=True)
-    padded = [column for name in text for column in (name, f" {name}", f"{name} ")]
+    with open(file, encoding="utf-8-sig", errors="replace", newline="") as lines:
+        written = next(csv_module.reader(lines, delimiter=chr(separator)), [])
     convert = csv.ConvertOptions(
-        null_values=list(MISSING), strings_can_be_null=True, column_types=dict.fromkeys(padded, pa.string())
+        null_values=list(MISSING),
+        strings_can_be_null=True,
+        column_types={name: pa.string() for name in written if name.strip() in text},
     )
     try:
-        return csv.read_csv(file, parse_options=parse, convert_options=convert)
+        table = csv.read_csv(file, parse_options=parse, convert_options=convert)
     except pa.ArrowInvalid:  # with one thread it knows the row
-        return csv.read_csv(file, csv.ReadOptions(use_threads=False), parse, convert)
+        table = csv.read_csv(file, csv.ReadOptions(use_threads=False), parse, convert)
+    for i, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            table = table.set_column(i, field, _without_spaces(table.column(i)))
+    return table
+
+
+def _without_spaces(texts: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """Texts of CSV without the spaces around them, and null where that means that there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(texts)
+    return pc.if_else(pc.is_in(trimmed, pa.array(MISSING)), None, trimmed)
 
 
 def _arrays(file: Path) -> "pa.Table":
@@ -155,6 +209,7 @@ def _arrays(file: Path) -> "pa.Table":
 
     try:
         with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as members:
+            _require(file, _array_bytes(opened))
             if sorted(members) != ["x", "y"]:
                 raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}; it should hold x and y")
             x, y = members["x"], members["y"]
@@ -171,6 +226,19 @@ def _arrays(file: Path) -> "pa.Table":
                 f"{file}: {name} is of type {array.dtype}; it should be of numbers{' or texts' * (name > 'x')}"
             )
     return pa.table({f"x{i}": x[:, i] for i in range(x.shape[1])} | {"y": y})
+
+
+def _array_bytes(file: BinaryIO) -> int:
+    """Bytes of memory that the arrays of an ``.npz`` take, as their headers tell: raw, by columns and as float64."""
+    total = 0
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist()[:2]:
+            with archive.open(name) as member:
+                version = np.lib.format.read_magic(member)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, kind = read(member)
+            total += math.prod(shape) * (2 * kind.itemsize + 8)
+    return total
 
 
 def _check_complete(file: Path, columns: "dict[str, pa.ChunkedArray]") -> None:
@@ -196,22 +264,21 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
     import pyarrow as pa
 
     kind = values.type
+    _check_kind(file, name, kind)
     if pa.types.is_dictionary(kind):
+        if _is_text(kind.value_type):
+            return _texts(file, name, values, as_text)
         values, kind = values.cast(kind.value_type), kind.value_type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _texts(file, name, values, as_text)
+    if _is_text(kind):
+        return _texts(file, name, values.combine_chunks().dictionary_encode(), as_text)
     whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    if not (whole or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        what = "texts that are not UTF-8" if pa.types.is_binary(kind) else f"values of type {kind}"
-        raise BadInput(
-            f"{file}: column {name} holds {what}, and there can be numbers and texts (UTF-8); convert it, or leave it "
-            f"out with {chosen('drop', name)}"
-        )
     if as_text:
-        return _texts(file, name, values.cast(pa.string()), as_text)
+        return _texts(file, name, values.cast(pa.string()).combine_chunks().dictionary_encode(), as_text)
     array = values.to_numpy() if not pa.types.is_decimal(kind) else values.cast(pa.float64()).to_numpy()
     numbers = np.asarray(array, np.float64) + 0.0  # −0 becomes 0
-    wrong = ~np.isfinite(numbers) | (whole & (np.abs(numbers) > MOST_WHOLE))
+    wrong = ~np.isfinite(numbers)
+    if pa.types.is_integer(kind):  # as they are: float64 rounds 2**53 + 1
+        wrong |= (array > MOST_WHOLE) | (array < -MOST_WHOLE if pa.types.is_signed_integer(kind) else False)
     if wrong.any():
         row = int(wrong.argmax())
         limit = "whole numbers go up to 2**53" if np.isfinite(numbers[row]) else "numbers must be finite"
@@ -222,21 +289,46 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
     return Numbers(numbers, bool(whole))
 
 
-def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> Texts:
+def _is_text(kind: "pa.DataType") -> bool:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    encoded = pc.utf8_trim_whitespace(values).combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):  # of no rows
-        encoded = encoded.combine_chunks()
-    texts = encoded.dictionary.to_pylist()
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
+    """Raises BadInput unless a column of this type holds numbers or texts, or nothing."""
+    import pyarrow as pa
+
+    own = kind.value_type if pa.types.is_dictionary(kind) else kind
+    checks = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    if not (_is_text(own) or any(check(own) for check in checks)):
+        what = "texts that are not UTF-8" if pa.types.is_binary(own) else f"values of type {own}"
+        raise BadInput(
+            f"{file}: column {name} holds {what}, and there can be numbers and texts (UTF-8); convert it, or leave it "
+            f"out with {chosen('drop', name)}"
+        )
+
+
+def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> Texts:
+    """Texts from a column of dictionaries without missing values."""
+    import pyarrow as pa
+
+    whole = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(whole, pa.ChunkedArray):  # of no rows
+        whole = whole.combine_chunks()
+    written = whole.dictionary.to_pylist()
+    codes = whole.indices.to_numpy(zero_copy_only=False)
+    # Only texts that occur count, and without the spaces around them two may be one.
+    used = np.flatnonzero(np.bincount(codes, minlength=len(written)))
+    trimmed = {int(i): written[i].strip() for i in used}
+    texts = sorted(set(trimmed.values()))
+    of_text = {text: i for i, text in enumerate(texts)}
+    place = np.zeros(max(len(written), 1), np.int32)
+    for i, text in trimmed.items():
+        place[i] = of_text[text]
     if not as_text:
-        _check_not_numbers(file, name, texts, codes)
-    order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
-    place = np.empty(len(texts), np.int32)
-    place[order] = np.arange(len(texts), dtype=np.int32)
-    return Texts(place[codes], tuple(texts[i] for i in order))
+        _check_not_numbers(file, name, texts, place[codes])
+    return Texts(place[codes], tuple(texts))
 
 
 def _check_not_numbers(file: Path, name: str, texts: list[str], codes: np.ndarray) -> None:

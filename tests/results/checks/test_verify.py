@@ -120,6 +120,8 @@ def test_documents_of_other_software_are_known_by_their_hashes_alone(
     assert len(faults(place)) == 1
     monkeypatch.setattr(documents, "software", lambda folder: "9.9")
     assert faults(place) == []
+    told = verify.summary(verify.examine(place, print))
+    assert "documents of software 9.9 not compared with the tables, only with their hashes; no faults" in told
 
 
 def test_a_table_that_was_changed_and_listed_anew_is_named_and_the_others_are_counted(

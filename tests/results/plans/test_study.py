@@ -81,6 +81,19 @@ def test_a_target_is_compared_in_the_type_of_the_column() -> None:
     assert target.reached(np.float64([0.12, np.nextafter(0.12, 1)])).tolist() == [True, False]
 
 
+def test_no_measured_value_that_is_infinite_reaches_a_target_however_large() -> None:
+    assert Target("validation_loss", 1e39).reached(np.float32([3e38, np.inf])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)])
+def test_a_number_of_400_digits_is_one_line(number: int) -> None:
+    with pytest.raises(BadInput, match="target on train_loss must be a finite number, not one of more"):
+        Target("train_loss", number)
+    for fields in ({"scale": "LINEAR", "low": -1, "high": number}, {"scale": "DISCRETE", "values": (number,)}):
+        with pytest.raises(BadInput, match="must be a finite number"):
+            Range(**fields)  # type: ignore[arg-type]
+
+
 @given(
     low=st.floats(1e-6, 0.4),
     width=st.floats(0, 0.5),

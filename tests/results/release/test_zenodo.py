@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from results.reading import licences
 from results.release import zenodo
 
 ROOT = Path(__file__).parents[3]
@@ -24,6 +25,19 @@ def test_a_deposit_is_described_as_zenodo_asks(name: str, licence: str, tmp_path
     assert about["creators"] == [{"name": "The scaling-limits authors"}]
     assert ("MLCommons" in about["description"]) == (name == "mlperf")
     assert datetime.date.fromisoformat(about["publication_date"])
+
+
+def test_nothing_in_the_citation_of_a_source_is_markup(tmp_path: Path) -> None:
+    hostile = "A. <b>B</b>, [c](http://d) | *e*\n# f \u202e"
+    terms = licences.Terms("theirs", "CC-BY-4.0", hostile)
+    assert licences.as_markdown(terms.citation) == r"A. \<b\>B\</b\>, \[c\](http://d) \| \*e\*\\n# f \\u202e"
+    assert licences.as_markdown("a_b __c__") == r"a_b \_\_c\_\_"
+    about = json.loads((ROOT / "results" / "mlperf" / "croissant.json").read_text())
+    about["prov:wasDerivedFrom"][0]["prov:label"] = hostile
+    (tmp_path / "croissant.json").write_text(json.dumps(about))
+    found = zenodo.metadata(tmp_path)["description"]
+    assert "&lt;b&gt;B&lt;/b&gt;" in found and "<b>" not in found and "\u202e" not in found
+    assert found.count("<p>") == 2
 
 
 def test_what_is_no_release_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

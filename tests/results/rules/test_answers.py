@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from results.bad_input import BadInput
-from results.plans.study import Target
+from results.plans.study import Target, in_type
 from results.rules import answers
 from results.rules.answers import Answer, check_chooses
 
@@ -32,10 +32,10 @@ def test_the_answer_of_a_study_is_its_first_trial_and_of_equals_the_smallest() -
 
 
 def test_a_target_is_compared_in_the_type_of_its_column() -> None:
-    assert answers.in_type(0.1, np.float32) == np.float32(0.1)
-    assert float(answers.in_type(0.1, np.float32)) > 0.1
-    assert answers.in_type(1e300, np.float32) == np.finfo(np.float32).max
-    assert answers.in_type(0.1, np.float64) == 0.1
+    assert in_type(0.1, np.float32) == np.float32(0.1)
+    assert float(in_type(0.1, np.float32)) > 0.1
+    assert in_type(1e300, np.float32) == np.finfo(np.float32).max
+    assert in_type(0.1, np.float64) == 0.1
 
 
 def test_test_chooses_nothing_where_validation_can() -> None:

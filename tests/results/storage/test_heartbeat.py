@@ -78,6 +78,7 @@ HARM: dict[str, Callable[[Path], object]] = {
     "a count below nothing": resealed(ended=-1),
     "a count of text": resealed(steps="many"),
     "a huge count": resealed(trials=10**40),
+    "a rate of 400 digits": resealed(steps_per_second=10**400),
     "true": resealed(ended=True),
     "a rate of text": resealed(steps_per_second="fast"),
     "an end beyond all": resealed(sweep_ends=1e300),

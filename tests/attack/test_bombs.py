@@ -1,0 +1,242 @@
+"""Small files that would take much memory: every reader of somebody else's files is given one, and refuses it."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from results import __main__ as cli
+from results import durable
+from results.storage import heartbeat, parts
+
+from .test_stores import column, relist, study_in
+
+MOST = 300 << 20  # bytes that a reader may take
+LARGE = 1 << 30
+LONG = "x" * (4 << 20)
+
+RESULTS, ANALYSIS, SWEEPS = "results.__main__:main", "analysis.__main__:main", "sweeps.status:main"
+READERS: dict[str, Callable[[Path], tuple[str, list[Any]]]] = {
+    "verify": lambda place: (RESULTS, [["verify", "--store", str(place)]]),
+    "merge": lambda place: (RESULTS, [["merge", str(place), "--store", f"{place}-merged"]]),
+    "export": lambda place: (RESULTS, [["export", "--store", str(place), "--out", f"{place}-export"]]),
+    "repair": lambda place: (RESULTS, [["repair", "--store", str(place)]]),
+    "steps": lambda place: (ANALYSIS, [["steps", "--store", str(place)]]),
+    "scan": lambda place: (ANALYSIS, [["best-of", "--store", str(place)]]),
+    "report": lambda place: (ANALYSIS, [["report", "--store", str(place), "--out", f"{place}.html"]]),
+    "status": lambda place: (SWEEPS, [[f"store={place}"]]),
+}
+
+
+def bytes_of(table: pa.Table, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, **options)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def stream_of(table: pa.Table, compression: str | None = "zstd") -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def repeated(rows: pa.Table, count: int) -> pa.Table:
+    return pa.concat_tables([rows.slice(0, 1)] * count).combine_chunks()
+
+
+def a_text(table: str, count: int, text: str = LONG, **options: Any) -> Callable[[Path], None]:
+    """A table of so many rows, each with the same text in a column of texts."""
+
+    def change(study: Path) -> None:
+        rows = repeated(pq.read_table(study / f"{table}-000004.parquet"), count)
+        name = {"studies": "plan", "trials": "reason"}[table]
+        values = pa.array([text], pa.string()).take(pa.array(np.zeros(count, np.int32)))
+        data = bytes_of(column(rows, name, values), **options)
+        assert len(data) < 2_000_000
+        relist(study, table, data, rows=count)
+
+    return change
+
+
+def many_rows(study: Path) -> None:
+    """Measurements that are all the same: 16 rows for each byte of a file of 300 kB."""
+    rows = pq.read_table(study / "measurements-000004.parquet").slice(0, 1)
+    rows = rows.take(pa.array(np.zeros(4_500_000, np.int32)))
+    noise = os.urandom(300_000).hex()[:300_000]
+    data = bytes_of(rows.replace_schema_metadata({**(rows.schema.metadata or {}), b"noise": noise}), compression="zstd")
+    assert len(data) < 2_000_000
+    relist(study, "measurements", data, rows=len(rows))
+
+
+def an_envelope(study: Path) -> None:
+    rows = pa.ipc.open_stream((study / "envelope-000004.arrow").read_bytes()).read_all().slice(0, 1)
+    many = rows.take(pa.array(np.zeros(10_000_000, np.int32)))
+    data = stream_of(many)
+    assert len(data) < 2_000_000
+    relist(study, "envelope", data, rows=len(many))
+
+
+def a_part(study: Path) -> None:
+    """A part whose measurements are compressed."""
+    from results.storage import compaction
+
+    path = next(study.parent.glob(f"*/{'part-*'}"))
+    piece = compaction.read_part(path)
+    many = piece.measurements.slice(0, 1).take(pa.array(np.zeros(8_000_000, np.int32)))
+    payload = stream_of(piece.studies, None) + stream_of(piece.trials, None) + stream_of(many)
+    path.write_bytes(payload + hashlib.sha256(payload).digest())
+
+
+def sparse(name: str, size: int = LARGE) -> Callable[[Path], None]:
+    def change(study: Path) -> None:
+        with open(study / name, "wb") as file:
+            file.truncate(size)
+
+    return change
+
+
+def a_record(study: Path) -> None:
+    """A claim with millions of lists, sealed as if that were what was written."""
+    body = b'{"a": [' + b"[]," * 5_000_000 + b"[]]\n}"
+    (study / "claim-000002.json").write_bytes(durable._sealed(body))
+
+
+STORES: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
+    "a text of 4 MB in 100 trials": (a_text("trials", 100), ("verify", "merge", "steps", "report", "status", "export")),
+    "a text of 1 MB in 400 trials": (a_text("trials", 400, "x" * (1 << 20)), ("verify", "merge", "export")),
+    "a text of 4 MB in 100 studies": (a_text("studies", 100), ("verify", "merge", "report", "status")),
+    "a text of 400 MB": (a_text("studies", 1, LONG * 100, compression="zstd"), ("verify", "merge", "report")),
+    "texts that begin alike": (
+        a_text(
+            "trials",
+            400,
+            "x" * (1 << 20),
+            use_dictionary=["study"],
+            column_encoding={"reason": "DELTA_BYTE_ARRAY"},
+            compression="zstd",
+        ),
+        ("verify", "merge"),
+    ),
+    "many rows": (many_rows, ("verify", "merge", "scan", "export")),
+    "an envelope": (an_envelope, ("verify", "merge", "steps")),
+    "a part": (a_part, ("verify", "merge", "status", "repair")),
+    "a commit record": (sparse("commit-000004.json"), ("verify", "merge", "steps", "status", "repair")),
+    "a claim": (sparse("claim-000002.json"), ("verify", "status", "repair")),
+    "a plan": (sparse("plan-000000008.json"), ("verify", "status", "repair")),
+    "an envelope of nothing": (sparse("envelope-000004.arrow"), ("verify", "steps")),
+    "a record of lists": (a_record, ("verify", "status")),
+}
+
+
+def relisted(place: Path, name: str, data: bytes) -> None:
+    """Puts other bytes in place of a file of a release, and lists them wherever it is listed."""
+    old, size = hashlib.sha256((place / name).read_bytes()).hexdigest(), (place / name).stat().st_size
+    new = hashlib.sha256(data).hexdigest()
+    (place / name).write_bytes(data)
+    manifest = place / "manifest.json"
+    before = hashlib.sha256(manifest.read_bytes()).hexdigest()
+    record = json.loads(manifest.read_text().replace(old, new).replace(f'"bytes": {size}', f'"bytes": {len(data)}'))
+    del record["sha256"]
+    manifest.write_bytes(durable.seal(record))
+    lines = (place / "SHA256SUMS").read_text().replace(old, new)
+    lines = lines.replace(before, hashlib.sha256(manifest.read_bytes()).hexdigest()).rpartition("# ")[0].encode()
+    (place / "SHA256SUMS").write_bytes(lines + f"# sha256 {hashlib.sha256(lines).hexdigest()}\n".encode())
+
+
+def shared_text(name: str, text: str) -> Callable[[Path], None]:
+    def change(place: Path) -> None:
+        rows = pq.read_table(place / name)
+        values = pa.array([LONG * 20], pa.string()).take(pa.array(np.zeros(len(rows), np.int32)))
+        relisted(place, name, bytes_of(column(rows, text, values), compression="zstd"))
+
+    return change
+
+
+def lines(place: Path) -> None:
+    (place / "SHA256SUMS").write_bytes(b"\n" * (31 << 20))
+
+
+RELEASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
+    "texts of shared trials": (shared_text("trials.parquet", "reason"), ("verify", "merge", "steps", "report")),
+    "texts of points": (shared_text("points.parquet", "doubts"), ("verify",)),
+    "a manifest": (sparse("manifest.json", LARGE - 1), ("verify", "merge", "steps", "report")),
+    "a list": (sparse("SHA256SUMS", LARGE - 1), ("verify", "merge")),
+    "a list of lines": (lines, ("verify",)),
+    "shared envelopes": (sparse("envelopes.arrow"), ("verify", "steps")),
+}
+
+
+def own_files(place: Path, store: Path) -> list[tuple[str, str, list[Any]]]:
+    """Calls of readers of files that are no store."""
+    zeros = np.zeros(60_000_000)
+    pq.write_table(pa.table({"row": zeros.astype(np.int64), "batch_size": zeros}), place / "numbers.parquet")
+    pq.write_table(pa.table({"says": pa.array([LONG]).take(pa.array(np.zeros(300, int)))}), place / "texts.parquet")
+    with open(place / "points.csv", "wb") as file:
+        file.truncate(LARGE)
+    (place / "cells.csv").write_bytes(b"batch_size,steps\n" + b"1,1\n" * 8_000_000)
+    np.savez_compressed(
+        place / "links.npz", format=np.array([b"csr"]), shape=np.zeros(60_000_000), indptr=[0], indices=[0], data=[0]
+    )
+    (place / "study").mkdir()
+    for name in (parts.checkpoint_file(0, 0, 1), heartbeat.FILE):
+        with open(place / "study" / name, "wb") as file:
+            file.truncate(LARGE)
+    fit = [["fit", "--points", str(place / name)] for name in ("points.csv", "cells.csv")]
+    payoff = [
+        ["payoff", "--store", str(store), "--measured", str(place / name)]
+        for name in ("points.csv", "numbers.parquet", "texts.parquet")
+    ]
+    return [
+        *((f"{words[0]} {Path(words[-1]).name}", ANALYSIS, [words]) for words in [*fit, *payoff]),
+        ("ratings", ":ratings", [str(place / "links.npz")]),
+        ("checkpoint", ":checkpoint", [str(place / "study")]),
+        ("heartbeat", ":heartbeat", [str(place / "study")]),
+    ]
+
+
+# Of what each reader does with each bomb; all of them take a minute.
+QUICK = (
+    *("a text of 4 MB in 100 trials", "an envelope", "a part", "a commit record", "a record of lists", "a manifest"),
+    "a list of lines",
+)
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "every"])
+def test_no_reader_takes_more_than_300_mb(every: bool, whole: Path, tmp_path: Path) -> None:
+    calls: list[tuple[str, str, list[Any]]] = []
+    assert cli.main(["export", "--store", str(whole), "--out", str(tmp_path / "release")]) == 0
+    for kind, cases in (("store", STORES), ("release", RELEASES)):
+        for number, (what, (harm, readers)) in enumerate(cases.items()):
+            if not every and what not in QUICK:
+                continue
+            place = tmp_path / f"{kind}-{number}"
+            shutil.copytree(whole if kind == "store" else tmp_path / "release", place)
+            harm(study_in(place) if kind == "store" else place)
+            for reader in readers if every else readers[:1]:  # of which none but the last, repair, changes it
+                calls.append((f"{what}: {reader}", *READERS[reader](place)))
+    (tmp_path / "own").mkdir()
+    calls += own_files(tmp_path / "own", whole) if every else []
+    (tmp_path / "calls").write_text("".join(f"{json.dumps(call)}\n" for call in calls))
+    program = Path(__file__).with_name("bombs.py")
+    done = subprocess.run([sys.executable, program, tmp_path / "calls"], capture_output=True, text=True, check=False)
+    ended = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [name for name, *_ in ended] == [name for name, *_ in calls], done.stderr[-2000:]
+    wrong = [
+        f"{name}: {'killed' if grown is None else f'{grown >> 20} MB'}, code {code}: {said[-300:]}"
+        for name, grown, code, said in ended
+        if grown is None or grown > MOST or code not in (0, 1, 2) or "Traceback" in said
+    ]
+    for name, grown, code, said in ended:  # shown where it fails
+        print(f"{name:50} {(grown or 0) >> 20:6} MB  code {code}  {said.strip()[-230:]!r}")
+    assert not wrong, "\n".join(wrong)
