@@ -23,9 +23,8 @@ from results.plans.plan import Plan
 from results.plans.study import Target
 from results.reading.overview import Overview
 from results.rules import confirmation
+from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit
-
-SEARCH, CONFIRM = trials.ROLES
 
 
 class Confirmed(NamedTuple):

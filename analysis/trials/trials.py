@@ -40,7 +40,8 @@ class StudyTrials(NamedTuple):
       study: the plan: its name, batch_size, space (the ranges of metaparameters) and pruning.
       target: metric and value.
       rows: one per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
-        role is search, or confirm (a repeat of one of the best trials, with another seed); steps are those taken at
+        role is search, confirm (a repeat of one of the best trials, with another seed) or extra (a repeat that is not
+        asked for any more); steps are those taken at
         the last evaluation; in_k says whether it is one of ``rows_in_k``. outcome is one of ``OUTCOMES``. steps_low
         and steps_high, float64, are NaN where a trial is not_reached; steps_high is NaN where it is undecided. Words
         are categories, which compare like text.

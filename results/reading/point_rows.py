@@ -22,7 +22,7 @@ from results.plans.told import targets
 from results.reading import licences
 from results.rules import answers, confirmation
 from results.rules.answers import Answer
-from results.rules.confirmation import SEARCH
+from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit
 from results.storage.compaction import Piece
 
@@ -172,7 +172,7 @@ def _of_trial(trial: int, trials: Mapping[str, Any], tables: Piece) -> Row:
 def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any], at_target: Reached) -> Row:
     """What the repeats of the best trials say, as ``analysis.fitting.confirmations`` reads them."""
     ended = dict(zip(trials["trial"], trials["status"], strict=True))
-    repeats = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role != SEARCH]
+    repeats = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == CONFIRM]
     high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
     low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
     decided = [trial for trial in repeats if trial in high or ended[trial] in ENDED]

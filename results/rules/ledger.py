@@ -10,11 +10,11 @@ from typing import NamedTuple
 from results.plans.study import REASONS, REASONS_TO_RERUN
 from results.plans.trial_request import TrialRequest
 from results.rules import confirmation
-from results.rules.confirmation import CONFIRM
+from results.rules.confirmation import CONFIRM, SEARCH
 
 
 class TrialEnding(NamedTuple):
-    """The ending of a trial, and its role: search or repeat."""
+    """The ending of a trial, and its role, one of ``results.rules.confirmation.ROLES``."""
 
     role: str
     status: str
@@ -57,10 +57,10 @@ def settled_ids(endings: Mapping[int, TrialEnding]) -> frozenset[int]:
 def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
     """The ledger of a study, from how each of its trials ended, by its id, in the order they were stored.
 
-    A larger search may have found other best trials; until a commit drops the repeats of those before, of the k-th
-    repeats as many count as are asked for, those that were stored last.
+    A larger search may have found other best trials. Until a commit gives the repeats of those before the role
+    ``extra``, of the k-th repeats as many count as are asked for, those that were stored last.
     """
-    of_search = [how for how in endings.values() if how.role != CONFIRM]
+    of_search = [how for how in endings.values() if how.role == SEARCH]
     by_number: dict[int, list[TrialEnding]] = collections.defaultdict(list)
     for at, how in endings.items():
         if how.role == CONFIRM:
@@ -68,7 +68,7 @@ def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
     repeated = [
         how
         for k, repeats in by_number.items()
-        for how in repeats[-request.repeats.trials_repeated(k, request.trials) :]
+        for how in repeats[max(0, len(repeats) - request.repeats.trials_repeated(k, request.trials)) :]
     ]
     counts = collections.Counter(
         how.reason if how.status == "INCOMPLETE" else how.status for how in of_search + repeated

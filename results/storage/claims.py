@@ -75,7 +75,7 @@ class Claim:
         """Merges what was committed with the parts since, and makes that visible.
 
         Args:
-          study: as asked for; the ledger adds up to the most trials and repeats it was ever asked for with.
+          study: as asked for. The most trials and repeats that it was ever asked for with count.
 
         Raises:
           TakenOver: somebody claimed the study since.
@@ -83,6 +83,8 @@ class Claim:
         number = self._claim("commit")
         stored = self._stored()
         self._check_newest(number)
+        before = [self._base.request] if self._base else []
+        study = study.with_request(largest_request([study.request, *before, *self._listing.requests]))
         whole = compaction.merge(stored, study)
         durable.create(self._folder / commit_file(number), durable.seal(self._record(number, study, whole)))
         self._base = retry(self._newest)
@@ -133,9 +135,7 @@ class Claim:
 
     def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit, and gives its record."""
-        request = largest_request(
-            [study.request, *([self._base.request] if self._base else []), *self._listing.requests]
-        )
+        request = study.request
         files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
         envelope_and_rows = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
         files["envelope"] = self._file(envelope.file_name(number), *envelope_and_rows)
