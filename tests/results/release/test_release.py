@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from upath import UPath
 
+from analysis import points
 from results import durable, store
 from results.bad_input import BadInput
 from results.checks import verify
@@ -377,3 +379,20 @@ def test_a_record_of_nobodys_making_is_refused_in_a_line(
     (copy / "manifest.json").write_bytes(durable.seal(manifest))
     assert "\n" not in refusal(copy, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_points_are_of_the_tables_beside_them_though_the_store_grew_meanwhile(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
+) -> None:
+    study = make_study(trials=4)
+    fill(tmp_path / "store", study, [1])
+
+    def late(*where: Any) -> pa.Table:
+        fill(tmp_path / "store", study)
+        fill(tmp_path / "store", make_study(trials=1, batch_size=256))
+        return points.table(*where)
+
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, late) == 0
+    assert verify.run(tmp_path / "release", lambda line: None) == 0
+    (row,) = pq.read_table(tmp_path / "release" / "points.parquet").to_pylist()
+    assert (row["study"], row["trials"], row["trial"]) == (study.name, 1, 1)
