@@ -10,7 +10,7 @@ from analysis.trials import steps
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.study import REASONS, Target
+from results.plans.study import ACCIDENTS, REASONS, Target
 from results.reading import scan
 from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import ROLES, SEARCH
@@ -19,8 +19,6 @@ from results.storage.commits import Commit, read_table
 COLUMNS = ("trial", "role", "status", "reason", "steps", "in_k", "outcome", "steps_low", "steps_high")
 STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")
 STRICT = Rule("released")  # strictly below the target; of all trials, as it has no ``first``
-
-ACCIDENTS = ("lost", "failed")  # reasons that tell nothing of a trial: its machine was at fault, or this software
 
 REACHED, NOT_REACHED, UNDECIDED = "reached", "not_reached", "undecided"
 OUTCOMES = {

@@ -37,6 +37,7 @@ METRICS = tuple(f"{split}_{kind}" for split in SPLITS for kind in METRIC_KINDS)
 REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a source that does not say why
 # Trials that ended for one of these reasons are run again when the study is asked for again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
+ACCIDENTS = ("lost", "failed")  # reasons that tell nothing of a trial: its machine was at fault, or this software
 
 MOST_STEPS = 2**31 - 1  # and most of whatever else is a column of whole numbers
 
