@@ -29,6 +29,8 @@ from results.reading import documents
 from results.release import release, shards
 from results.storage import commits
 
+from .. import by_hand
+
 
 @pytest.fixture(scope="module")
 def filled(
@@ -379,6 +381,30 @@ def test_a_record_of_nobodys_making_is_refused_in_a_line(
     (copy / "manifest.json").write_bytes(durable.seal(manifest))
     assert "\n" not in refusal(copy, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("rows", [[], [(1, 0.5)]])
+def test_a_release_with_an_empty_table_has_no_faults(tmp_path: Path, rows: list) -> None:
+    nothing = by_hand.Ran("INFEASIBLE", rows)
+    about = by_hand.study(trials=1, details={"licence": "Apache-2.0"})
+    by_hand.publish(tmp_path / "store", about, {0: nothing})
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, points.table) == 0
+    assert pq.read_table(tmp_path / "release" / "measurements.parquet").num_rows == len(rows)
+    assert verify.run(tmp_path / "release", lambda line: None) == 0
+
+
+def test_no_file_is_above_64_mb_with_its_footer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A footer grows with every row group, and measurements have one for each study."""
+    monkeypatch.setattr(shards, "MOST_BYTES", 100_000)
+    columns = pa.schema([("study", pa.string()), *((name, pa.int32()) for name in ("trial", "step"))])
+    written: dict[str, int] = {}
+    table = shards.Shards("measurements", columns, lambda name, data: written.update({name: len(data)}))
+    for study in range(400):
+        table.add(pa.table([[f"study {study:06d}"], [0], [study]], schema=columns))
+    table.close()
+    assert len(written) > 1
+    assert max(written.values()) <= 100_000
+    assert min(list(written.values())[:-1]) > 60_000
 
 
 def test_points_are_of_the_tables_beside_them_though_the_store_grew_meanwhile(
