@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from results import durable
+from results.command_line import quoted
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.plan import Plan
@@ -209,7 +210,9 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
     try:
         return retry(look)
     except LookupError as error:
-        raise Damaged(f"{store / name}: {error}; repair it with `python -m results repair --store {store}`") from None
+        raise Damaged(
+            f"{store / name}: {error}; repair it with `python -m results repair --store {quoted(store)}`"
+        ) from None
 
 
 def _cutoff(folder: Folder, number: int) -> int:

@@ -1,6 +1,7 @@
 import functools
 import os
 import random
+import shlex
 import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -326,6 +327,14 @@ def test_a_claim_that_is_missing_or_torn_stops_a_writer(writer: ModuleType, tmp_
     path.unlink()
     with pytest.raises(Damaged, match="claims 1 to 2, some are missing"):
         Claim(tmp_path, study.name)
+    there = tmp_path / study.name
+    spaced = tmp_path.with_name(f"{tmp_path.name} a b's")
+    spaced.mkdir()
+    there.rename(spaced / study.name)
+    with pytest.raises(Damaged) as refused:
+        Claim(spaced, study.name)
+    hint = str(refused.value).split("`")[1]  # a command for the shell
+    assert shlex.split(hint)[-2:] == ["--store", str(spaced)]
 
 
 # Clocks that are off, and writers that stall for days
