@@ -14,7 +14,7 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from results.plans import kinds
 from results.plans.points import FITS
-from results.plans.study import Target
+from results.plans.study import Target, decimal
 from results.reading import point_rows
 from results.reading.point_rows import Row
 from results.storage.commits import Commit, read_table
@@ -59,7 +59,7 @@ def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
 
 def _of_curve(fitted: CurveFits) -> Row:
     target = fitted.curve.target
-    row: Row = {"curve": f"{fitted.curve.workload.title} · {target.metric} ≤ {target.value:g}"}
+    row: Row = {"curve": f"{fitted.curve.workload.title} · {target.metric} ≤ {decimal(target.value)}"}
     row |= dict(_of_fit("", fitted.selected))
     return row | (dict(_of_fit("confirmed_", fitted.confirmed)) if fitted.confirmed else {})
 

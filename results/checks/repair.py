@@ -110,7 +110,7 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
     with store.lock(folder.parent, folder.name):
         for fault in findings.faults:
             if fault.path == folder / study_checks.LOCK and fault.torn:
-                os.truncate(fault.path, 0)  # it is a plain file, or it could not have been taken
+                os.truncate(folder / study_checks.LOCK, 0)  # it is a plain file, or it could not have been taken
                 yield f"{fault.path}: emptied; it {fault.what}"
         fence = False
         while actions := list(_round(folder, study_checks.check(folder))):

@@ -44,6 +44,12 @@ MOST_STEPS = 2**31 - 1  # and most of whatever else is a column of whole numbers
 DIGITS = (8, 16)  # hex digits of a plan's sha256 that end a study's name: those of older stores, and of today's
 
 
+def decimal(value: float) -> str:
+    """A number in six digits, or in as many as tell it from all others."""
+    text = f"{value:g}"
+    return text if float(text) == value else repr(float(value))
+
+
 def whole(what: str, value: object, least: int, most: int | None = None) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be a whole number of at least {least}, not {value!r}")

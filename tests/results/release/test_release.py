@@ -25,6 +25,7 @@ from results.durable import Damaged
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.recorded import Recorded
+from results.plans.study import Target
 from results.reading import documents
 from results.release import release, shards
 from results.storage import commits
@@ -381,6 +382,21 @@ def test_a_record_of_nobodys_making_is_refused_in_a_line(
     (copy / "manifest.json").write_bytes(durable.seal(manifest))
     assert "\n" not in refusal(copy, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_targets_alike_in_six_digits_are_on_curves_of_their_own(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
+) -> None:
+    targets = (
+        Target("validation_loss", 0.5000001),
+        Target("validation_loss", 0.5000002),
+        Target("validation_loss", 0.5),
+    )
+    fill(tmp_path / "store", make_study(trials=2, targets=targets))
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, points.table) == 0
+    rows = pq.read_table(tmp_path / "release" / "points.parquet").to_pylist()
+    assert [row["curve"].partition(" ≤ ")[2] for row in rows] == ["0.5", "0.5000001", "0.5000002"]
+    assert verify.run(tmp_path / "release", lambda line: None) == 0
 
 
 @pytest.mark.parametrize("rows", [[], [(1, 0.5)]])
