@@ -261,12 +261,15 @@ def remove_leftovers(folder: Path) -> None:
     """Removes old files that are no longer needed: temporary files, and files that a newer commit replaced.
 
     Of commits only what has a smaller number than the newest: the tables of a larger one are of a writer at work, who
-    may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file.
+    may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file, or that is younger
+    than a day: whoever still reads the one before, as an export does, looked before it was replaced.
     """
     listing = list_study(folder)
     _remove_old(folder, [name for name in listing.others if name.startswith(durable.TEMPORARY)])
     newest = retry(lambda: newest_commit(folder.parent, folder.name))
     if newest is None or not all(file.path.exists() for file in newest.files.values()):
+        return
+    if not durable.is_leftover(folder / commit_file(newest.number)):
         return
     tables = [name for name in listing.others if (commit_number(name) or newest.number) < newest.number]
     _remove_old(folder, tables + [part.file for part in listing.parts if part.seq < newest.parts])

@@ -400,6 +400,20 @@ def test_nothing_is_replaced_by_a_commit_that_lacks_a_file(writer: ModuleType, t
     check(writer, tmp_path, writer.study_of("off", 6), whole=True)
 
 
+def test_a_commit_that_was_just_replaced_stays_readable_however_old_it_is(writer: ModuleType, tmp_path: Path) -> None:
+    """An export holds its records; days after a study was committed a sweep goes on, and claims it twice."""
+    writer.replay(tmp_path, writer.study_of("off", 4))
+    (folder,) = tmp_path.iterdir()
+    (held,) = store.catalogue(tmp_path)
+    aged(folder)
+    for trials in (6, 8):
+        writer.replay(tmp_path, writer.study_of("off", trials))
+    assert [len(commits.read_table(held, "trials"))] == [4]
+    aged(folder)  # days later
+    claims.remove_leftovers(folder)
+    assert not any(file.path.exists() for file in held.files.values())
+
+
 def test_there_are_no_names_that_nobody_would_see() -> None:
     most = Part(parts.MOST, parts.MOST)
     listed = parts.listing([most.file, claim_file(parts.MOST), parts.commit_file(parts.MOST)])
