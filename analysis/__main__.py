@@ -1,6 +1,7 @@
 """Command line, python -m analysis: numbers, tables, figures and pages of what was measured."""
 
 from results import command_line
+from results.plans.study import decimal
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("analysis.__main__")
@@ -89,7 +90,7 @@ def _steps(options: argparse.Namespace) -> None:
     table = workload_studies.add_distinctions(table, overview)
     for note in notes:
         say(f"note: {note}")
-    asked = f" --metric {options.metric} --value {options.value:g}" if options.metric else ""
+    asked = f" --metric {options.metric} --value {decimal(options.value)}" if options.metric else ""
     then = f"fit --store {quoted(options.store)}{asked}"
     _print(table[[*names, *columns.DIFFERS]], lambda: f"{as_text(table)}\n\nnext: python -m analysis {then}")
 
@@ -201,7 +202,7 @@ def _asked_of_payoff(options: argparse.Namespace, *, timed: bool) -> str:
     words: list[object] = []
     for name in ("store", "points", "paper", "metric", "value"):
         value = getattr(options, name)
-        words += [] if value is None else [f"--{name}", f"{value:g}" if name == "value" else value]
+        words += [] if value is None else [f"--{name}", decimal(value) if name == "value" else value]
     words += [word for where in options.where for word in ("--where", where)]
     words += [] if options.gain == GAIN else ["--gain", f"{100 * options.gain:g}"]
     files = [

@@ -18,7 +18,7 @@ from results import command_line, store
 from results.bad_input import BadInput
 from results.durable import Folder, Location, location
 from results.plans import kinds
-from results.plans.study import Target, digest
+from results.plans.study import Target, decimal, digest
 
 RESULTS = {
     "differ": "differ",
@@ -183,7 +183,7 @@ def _naming(row: Mapping[Any, Any]) -> str:
     words = [f"{row['dataset']} · {row['model']} · {row['optimizer']}"]
     words += [f"batch size {row['batch_size']:,}"] if not pd.isna(row["batch_size"]) else []
     words += [f"{row['cores']:,} core{'s' * (row['cores'] > 1)}"] if not pd.isna(row["cores"]) else []
-    words += [f"{row['target_metric']} ≤ {row['target_value']:g}"] if not pd.isna(row["target_metric"]) else []
+    words += [f"{row['target_metric']} ≤ {decimal(row['target_value'])}"] if not pd.isna(row["target_metric"]) else []
     words += [row["what"].replace("_", " ")] if row["what"] in BLOCKS["factorizations"] else []
     return ", ".join(words)
 

@@ -12,32 +12,31 @@ from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
-from results import store
-from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.points import FITS
-from results.plans.study import Target
+from results.plans.study import Target, decimal
 from results.reading import point_rows
 from results.reading.point_rows import Row
 from results.storage.commits import Commit, read_table
 from results.storage.compaction import TABLES, Piece
 
 
-@located
-def table(folder: Folder) -> pa.Table:
-    """The points of a store or a release, sorted by study and target: columns ``POINTS``, then metaparameters.
+def table(commits: Sequence[Commit]) -> pa.Table:
+    """The points of studies, sorted by study and target: columns ``POINTS``, then metaparameters.
+
+    Args:
+      commits: the studies, sorted by name.
 
     Raises:
-      BadInput: there is no store, or it is damaged.
+      BadInput: a table is damaged.
     """
-    commits = store.catalogue(folder)
     by_target: dict[Target | None, list[tuple[Commit, Row]]] = {}
     for commit in commits:
         tables = Piece(*(read_table(commit, name) for name in TABLES))
         for row in point_rows.of_study(commit, commit.study, tables):
             metric = row.get("target_metric")
             by_target.setdefault(metric and Target(metric, row["target_value"]), []).append((commit, row))
-    on_cores = _core_curves(folder, commits)
+    on_cores = _core_curves(commits)
     rows: list[Row] = []
     for target, members in by_target.items():
         fitted = _fits([commit for commit, _ in members], target) if target else {}
@@ -60,7 +59,7 @@ def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
 
 def _of_curve(fitted: CurveFits) -> Row:
     target = fitted.curve.target
-    row: Row = {"curve": f"{fitted.curve.workload.title} · {target.metric} ≤ {target.value:g}"}
+    row: Row = {"curve": f"{fitted.curve.workload.title} · {target.metric} ≤ {decimal(target.value)}"}
     row |= dict(_of_fit("", fitted.selected))
     return row | (dict(_of_fit("confirmed_", fitted.confirmed)) if fitted.confirmed else {})
 
@@ -78,11 +77,9 @@ def _of_fit(prefix: str, points_fit: PointsFit) -> Iterator[tuple[str, Any]]:
     return zip(FITS[prefix], told, strict=True)
 
 
-def _core_curves(folder: Folder, commits: Sequence[Commit]) -> dict[str, str]:
+def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:
     """The curve over cores that each factorization is on, by the name of the study."""
-    if not kinds.of_kind(commits, "cores"):
-        return {}
-    curves = core_counts.curves(factorizations.load(folder))
+    curves = core_counts.curves(factorizations.of_commits(commits))
     return {one.study.name: _title(curve) for curve in curves for one in curve.members}
 
 

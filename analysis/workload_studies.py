@@ -14,7 +14,7 @@ from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.study import canonical, digest
+from results.plans.study import canonical, decimal, digest
 from results.reading.overview import Overview
 from results.storage.commits import Commit
 
@@ -156,7 +156,7 @@ def _with_options(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def _brief(field: str, value: Any) -> str:
     if field == "targets":
-        return " and ".join(f"{target['metric']} ≤ {target['value']:g}" for target in value) or "none"
+        return " and ".join(f"{target['metric']} ≤ {decimal(target['value'])}" for target in value) or "none"
     return value if isinstance(value, str) else canonical(value)
 
 

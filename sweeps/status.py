@@ -59,19 +59,30 @@ def main(argv: list[str]) -> int:
         else:
             raise BadInput(f"unknown argument {arg!r}; there are store=DIR, --watch, --csv, --json and --wide")
     from results import store
+    from results.durable import Damaged
     from results.rules.ledger import Ledger
     from results.storage import heartbeat
     from results.storage.commits import released_commits
+
+    damaged: dict[str, Damaged] = {}
+
+    def row_of(name: str, beat: "Heartbeat | None", nothing: int | None = None) -> tuple:
+        """The row of a study; of one that is damaged without a ledger, so that it hides no other."""
+        try:
+            return _row(folder, name, beat)
+        except Damaged as error:
+            damaged[name] = error
+            return (name, "damaged", *(nothing for _ in Ledger._fields))
 
     commits = released_commits(folder)
     if watching and commits is None:
         from sweeps.watch import watch
 
-        return watch(folder, lambda name, beat: _row(folder, name, beat))
+        return watch(folder, lambda name, beat: row_of(name, beat, 0))
     if commits is None:
         names = store.names(folder)
         beats = heartbeat.Watch().look(folder / name for name in names)
-        rows = [_row(folder, name, beats.get(folder / name)) for name in names]
+        rows = [row_of(name, beats.get(folder / name)) for name in names]
     else:
         rows = [_released_row(commit) for commit in commits]
     rows.sort(key=lambda row: command_line.numbered(row[0]))
@@ -81,8 +92,9 @@ def main(argv: list[str]) -> int:
     whole = [(*row, *runs.get(row[0], nothing)) for row in rows]
     command_line.show((*header, *Activity._fields), whole, lambda: _text(header, rows, runs))
     if not command_line.is_data() and commits is None:
-        command_line.report_some(differences(folder, [row[0] for row in rows]), answer)
-    return 0
+        command_line.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
+    command_line.report_some([f"{name}: {error}" for name, error in damaged.items()], command_line.say)
+    return 1 if damaged else 0
 
 
 class Activity(NamedTuple):
@@ -132,14 +144,15 @@ def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
 
 def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> str:
     """The table, with what runs where if anything does; below it why attempts failed."""
-    total = [sum(row[i] for row in rows) for i in range(2, len(header))]
+    total = [sum(row[i] or 0 for row in rows) for i in range(2, len(header))]
     shown = [
         field for field in ("host", "attempt", "heard") if any(getattr(a, field) is not None for a in runs.values())
     ]
     lines = []
     for row in rows:
         known = runs.get(row[0], Activity())
-        lines.append((*row, *(_word(field, getattr(known, field)) for field in shown)))
+        cells = ("" if cell is None else cell for cell in row)
+        lines.append((*cells, *(_word(field, getattr(known, field)) for field in shown)))
     names = [name.replace("_", " ") for name in (*header, *shown)]
     text = command_line.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
     why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]

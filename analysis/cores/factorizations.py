@@ -119,11 +119,13 @@ def load(folder: Folder) -> list[MeasuredFactorization]:
       BadInput: there is no store, it was written under a newer schema, or it is damaged.
     """
 
-    def read() -> list[MeasuredFactorization]:
-        commits = kinds.of_kind(store.catalogue(folder), Factorization.kind)
-        return sorted(map(_measured, commits), key=lambda one: _order(one.study))
+    return retry(lambda: of_commits(store.catalogue(folder)))
 
-    return retry(read)
+
+def of_commits(commits: Sequence[Commit]) -> list[MeasuredFactorization]:
+    """Those of visible studies that are of kind ``cores``, sorted likewise."""
+    measured = map(_measured, kinds.of_kind(commits, Factorization.kind))
+    return sorted(measured, key=lambda one: _order(one.study))
 
 
 @located

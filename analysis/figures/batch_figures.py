@@ -16,6 +16,7 @@ from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
+from results.plans.study import decimal
 
 WITHIN_AXES = 4  # more curves have their legend beside the axes
 CRITICAL = "critical batch size"
@@ -178,11 +179,11 @@ def _why_nothing(points: Points) -> str:
 
 
 def _goal(curve: Curve) -> str:
-    return f"{curve.target.metric} ≤ {curve.target.value:g}"
+    return f"{curve.target.metric} ≤ {decimal(curve.target.value)}"
 
 
 def _target(curve: Curve) -> tuple[str, str]:
-    return curve.target.metric, f"{curve.target.value:g}"
+    return curve.target.metric, decimal(curve.target.value)
 
 
 def _subtitle(curve: Curve, trials: Sequence[int | None], pruned: Sequence[bool], more: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.plotting.verdicts import LabelledFit
 from analysis.trials import best_of, medians
 from analysis.workload_studies import WorkloadStudies
+from results.plans.study import decimal
 
 BESIDE = 0.28  # octaves from a critical batch size to the confirmed one
 MINIMUM = Style(INK, "o", (0, ()))
@@ -40,7 +41,7 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
     for one in curves:
         curve, points = one.curve, one.selected.points
         title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
-        goal = f"{curve.target.metric} ≤ {curve.target.value:g}"
+        goal = f"{curve.target.metric} ≤ {decimal(curve.target.value)}"
         if curve.pruned or not len(points.batch_size):
             why = "losing trials were cut short; run it with pruning=off" if curve.pruned else "no trial reached it"
             yield Skipped(f"searches of {title}, {goal}", why)
@@ -58,7 +59,7 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
             _band(ax, batch_size, own, style, f"median best of {k}, with its 90 % band")
         draw.measurements(ax, points, MINIMUM, f"best of all {points.trials}")
         ax.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none").set_zorder(6)
-        yield Picture(("searches", *curve.workload[:3], curve.target.metric, f"{curve.target.value:g}"), figure)
+        yield Picture(("searches", *curve.workload[:3], curve.target.metric, decimal(curve.target.value)), figure)
 
 
 def knees(curves: Sequence[CurveFits]) -> Pictures:

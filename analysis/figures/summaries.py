@@ -19,6 +19,7 @@ from analysis.plotting.evidence import CurveTrials
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import trials
+from results.plans.study import decimal
 
 # Inches.
 WIDTH, LEFT, RIGHT, GAP = 9.4, 0.72, 0.12, 0.72
@@ -37,7 +38,7 @@ def summary(curves: Sequence[CurveFits]) -> Pictures:
     for one in curves:
         curve = one.curve
         title = f"{curve.dataset} · {curve.model} · {curve.optimizer}"
-        goal = f"{curve.target.metric} ≤ {curve.target.value:g}"
+        goal = f"{curve.target.metric} ≤ {decimal(curve.target.value)}"
         if not len(one.selected.points.batch_size):
             why = one.selected.points.refusal or "no trial reached the target at any batch size"
             yield Skipped(f"summary of {title}, {goal}", why)

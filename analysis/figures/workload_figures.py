@@ -16,7 +16,7 @@ from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
-from results.plans.study import Target
+from results.plans.study import Target, decimal
 
 EASIER = (1.0, 1.25, 1.5, 2.0)  # times the target, of a workload that has one only
 DIGITS = 6
@@ -108,7 +108,7 @@ def _compared(title: str, members: Sequence[CurveFits], by: str) -> Panel:
 
 
 def _file_names(workloads: Sequence[WorkloadStudies], lines: Sequence[CurveFits]) -> list[str]:
-    goals = {(line.curve.target.metric, f"{line.curve.target.value:g}") for line in lines}
+    goals = {(line.curve.target.metric, decimal(line.curve.target.value)) for line in lines}
     return [*pages.file_names(workloads), *(goals.pop() if len(goals) == 1 else ())]
 
 
@@ -271,4 +271,4 @@ def _budget_panels(
 
 
 def _target(target: Target) -> tuple[str, str]:
-    return target.metric, f"{target.value:g}"
+    return target.metric, decimal(target.value)

@@ -3,7 +3,8 @@
 The best of many trials is also the luckiest. Where its best few were run again, one of them was *chosen* by half of
 the repeats, and the other half of the chosen one's *reports*: the median of these is what was *confirmed*. Where the
 best trial alone was run again nothing was chosen, and all of its repeats report. The rule stands in
-``results.rules.confirmation``.
+``results.rules.confirmation``. A repeat that a time limit stopped takes more steps than it had taken. One that was lost
+or failed is left out.
 """
 
 from collections.abc import Sequence
@@ -20,12 +21,11 @@ from analysis.trials import trials
 from analysis.trials.trials import StudyTrials
 from results import store
 from results.plans.plan import Plan
-from results.plans.study import Target
+from results.plans.study import ACCIDENTS, Target
 from results.reading.overview import Overview
 from results.rules import confirmation
+from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit
-
-SEARCH, CONFIRM = trials.ROLES
 
 
 class Confirmed(NamedTuple):
@@ -82,8 +82,8 @@ def of_study(one: StudyTrials) -> Confirmed | None:
         return None
     best = reached.iloc[int(np.argmin(reached["steps_high"].to_numpy()))]
     reports = repeats["trial"].isin(confirmation.reporting_ids(one.study.request, repeats["trial"]))
-    decided = repeats["outcome"] != trials.UNDECIDED
-    own, before = repeats[reports & decided], repeats[~reports & decided]
+    by_accident = (repeats["outcome"] == trials.UNDECIDED) & repeats["reason"].isin(ACCIDENTS)
+    own, before = repeats[reports & ~by_accident], repeats[~reports & ~by_accident]
     if not len(own):
         return None
     chosen = int(confirmation.original(own["trial"].iloc[0]))

@@ -24,7 +24,7 @@ from analysis.trials import steps, trials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import BadInput
 from results.durable import Folder, located
-from results.plans.study import Target, digest
+from results.plans.study import Target, decimal, digest
 from results.rules.answers import MINIMUM, Rule
 
 SELECTED, CONFIRMED = ANSWERS = ("selected", "confirmed")
@@ -143,7 +143,7 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
     for one in fitted:
         rest = {field: value for field, value in one.curve.shared.items() if field not in leaving}
         shared[digest(rest)] = rest
-        names = (one.curve.dataset, one.curve.model, one.curve.target.metric, f"{one.curve.target.value:g}")
+        names = (one.curve.dataset, one.curve.model, one.curve.target.metric, decimal(one.curve.target.value))
         groups.setdefault(names, {}).setdefault(digest(rest), []).append(one)
     return [
         ((*names, *([words] if words else [])), members)

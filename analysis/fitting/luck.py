@@ -141,7 +141,8 @@ def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confi
     while len(ids) < study.request.planned:
         repeats = confirmation.missing_ids(study, *_tables(study, ids, steps))
         ids, steps = [*ids, *repeats], np.append(steps, _steps(rng, len(repeats), spread))
-    rows = pd.DataFrame({"trial": ids, "role": [confirmation.role(i) for i in ids], "outcome": trials.REACHED})
+    role = [confirmation.role(i) for i in ids]
+    rows = pd.DataFrame({"trial": ids, "role": role, "reason": None, "outcome": trials.REACHED})
     read = confirmations.of_study(StudyTrials(study, TARGET, rows.assign(steps_low=steps - 1, steps_high=steps)))
     assert read is not None  # as every trial reached
     return read

@@ -11,7 +11,7 @@ from analysis.columns import MEDIAN_COLUMNS, MEDIANS, NAMING
 from analysis.trials import best_of, edges, steps, trials
 from analysis.trials.trials import StudyTrials
 from results import command_line, store
-from results.plans.study import Target
+from results.plans.study import Target, decimal
 from results.reading.overview import Overview
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import StudyDescription
@@ -131,7 +131,7 @@ def as_text(table: pd.DataFrame) -> str:
     rows = [
         [
             *(row["dataset"], row["model"], row["optimizer"]),
-            f"{row['target_metric']} ≤ {row['target_value']:g}",
+            f"{row['target_metric']} ≤ {decimal(row['target_value'])}",
             *steps.apart(table, row),
             *(_whole(row[name]) for name in ("batch_size", "best_of")),
             _median(row),

@@ -13,7 +13,7 @@ from results.bad_input import BadInput, check_choice
 from results.durable import Folder, located
 from results.plans import kinds
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
-from results.plans.study import Target
+from results.plans.study import Target, decimal
 from results.reading.overview import Overview, survey
 from results.rules.answers import MINIMUM, Rule, check_chooses
 from results.rules.descriptions import StudyDescription
@@ -191,7 +191,7 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
     rows = [
         [
             *(row["dataset"], row["model"], row["optimizer"]),
-            f"{row['target_metric']} {rule.sign} {row['target_value']:g}",
+            f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}",
             *apart(table, row),
             "" if pd.isna(row["batch_size"]) else f"{row['batch_size']:,}",
             "not reached" if pd.isna(row["steps_high"]) else text.interval(row["steps_low"], row["steps_high"]),

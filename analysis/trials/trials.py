@@ -10,7 +10,7 @@ from analysis.trials import steps
 from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.study import REASONS, Target
+from results.plans.study import ACCIDENTS, REASONS, Target
 from results.reading import scan
 from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import ROLES, SEARCH
@@ -19,8 +19,6 @@ from results.storage.commits import Commit, read_table
 COLUMNS = ("trial", "role", "status", "reason", "steps", "in_k", "outcome", "steps_low", "steps_high")
 STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")
 STRICT = Rule("released")  # strictly below the target; of all trials, as it has no ``first``
-
-ACCIDENTS = ("lost", "failed")  # reasons that tell nothing of a trial: its machine was at fault, or this software
 
 REACHED, NOT_REACHED, UNDECIDED = "reached", "not_reached", "undecided"
 OUTCOMES = {
@@ -40,7 +38,8 @@ class StudyTrials(NamedTuple):
       study: the plan: its name, batch_size, space (the ranges of metaparameters) and pruning.
       target: metric and value.
       rows: one per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
-        role is search, or confirm (a repeat of one of the best trials, with another seed); steps are those taken at
+        role is search, confirm (a repeat of one of the best trials, with another seed) or extra (a repeat that is not
+        asked for any more); steps are those taken at
         the last evaluation; in_k says whether it is one of ``rows_in_k``. outcome is one of ``OUTCOMES``. steps_low
         and steps_high, float64, are NaN where a trial is not_reached; steps_high is NaN where it is undecided. Words
         are categories, which compare like text.

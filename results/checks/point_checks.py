@@ -10,6 +10,7 @@ from results import bounds
 from results.checks.faults import Findings, brief
 from results.durable import Folder
 from results.plans.points import FITS, OF_CURVES
+from results.plans.study import decimal
 from results.reading import point_rows
 from results.reading.contents import KEYS, POINTS
 from results.reading.point_rows import Row
@@ -50,7 +51,7 @@ def _wrong_rows(told: pa.Table, right: pa.Table) -> list[str]:
         return ["has a study twice with the same target"]
     studies = {study for study, *_ in wanted}
     for study, metric, value in sorted(set(wanted) - set(keys), key=str)[:1]:
-        at = f" at {metric} {value:g}" if metric else ""
+        at = f" at {metric} {decimal(value)}" if metric else ""
         return [f"lacks {study}{at}" if any(study == key[0] for key in keys) else f"lacks the study {study}"]
     for study, *_ in sorted(set(keys) - set(wanted), key=str)[:1]:
         return [f"has another target of {study}" if study in studies else f"has the study {study}, which is not there"]
@@ -93,7 +94,7 @@ def _wrong_curve(curve: str, members: Sequence[Row]) -> Iterator[str]:
     if first["target_metric"] is None:
         yield from ("a fit without a target" for _ in [0] if _is_fitted(first))
         return
-    if not curve.endswith(f" · {first['target_metric']} ≤ {first['target_value']:g}"):
+    if not curve.endswith(f" · {first['target_metric']} ≤ {decimal(first['target_value'])}"):
         yield "points of another target"
     if first["verdict"] is None:
         yield "no verdict"

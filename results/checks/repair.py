@@ -14,6 +14,7 @@ A study keeps everything of it that is intact; the sweep or the import that aske
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,7 +109,8 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
         report(f"waiting for the process that writes {printable(folder)}")
     with store.lock(folder.parent, folder.name):
         for fault in findings.faults:
-            if fault.path == folder / study_checks.LOCK and fault.torn:  # taking it has emptied it
+            if fault.path == folder / study_checks.LOCK and fault.torn:
+                os.truncate(folder / study_checks.LOCK, 0)  # it is a plain file, or it could not have been taken
                 yield f"{fault.path}: emptied; it {fault.what}"
         fence = False
         while actions := list(_round(folder, study_checks.check(folder))):

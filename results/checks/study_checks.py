@@ -258,7 +258,7 @@ def _part_content(path: Folder, findings: Findings) -> None:
         if trials > most and all(fault.path != plan for fault in findings.faults):
             findings.fault(plan, "is missing, but a part has that many trials", torn=True)
         rows = {table: table_checks.table_rows(content) for table, content in piece._asdict().items()}
-        repeats = max(findings.confirms, default=NO_REPEATS)
+        repeats = max(findings.confirms, default=NO_REPEATS, key=lambda repeats: repeats.confirm)
         flaws = table_checks.flaws(from_plan(findings.plans[most], trials, repeats, path.parent.name), rows)
         findings.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
         findings.endings |= outcomes(rows["trials"])

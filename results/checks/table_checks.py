@@ -14,8 +14,9 @@ from results.plans.plan import Plan
 from results.plans.schema import Column
 from results.plans.search_space import Range
 from results.plans.study import METRICS, REASONS_TO_RERUN
+from results.plans.trial_request import MOST_REPEATS
 from results.rules import confirmation
-from results.rules.confirmation import CONFIRM, SEARCH
+from results.rules.confirmation import CONFIRM, EXTRA, SEARCH
 from results.storage import migrations
 
 _TOLD = ("study", "run", "dataset", "model", "optimizer", "batch_size", "plan")  # of studies, what the plan decides
@@ -246,7 +247,7 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
     if not KINDS[study.kind].recorded:
         repeats = study.request.repeats
         wrong["was never asked for"] = (confirmation.original(ids) >= study.trials) | (
-            confirmation.repeat(ids) > repeats.confirm
+            confirmation.repeat(ids) > np.where(_is_extra(table), MOST_REPEATS, repeats.confirm)
         )
         wrong["has more steps than the budget in"] = steps > study.budget_steps
         wrong["has no steps in"] = pc.is_null(table["steps"]).to_numpy()
@@ -261,23 +262,26 @@ def _trials(study: Plan, table: pa.Table, runs: set[int]) -> Iterator[str]:
             yield f"{what} {_some('trial', ids[matches])}"
 
 
+def _is_extra(table: pa.Table) -> np.ndarray:
+    """Whether each trial is a repeat that is not asked for any more."""
+    return np.array(table["role"].to_pylist()) == EXTRA
+
+
 def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
     """Repeats are known by their ids, and have the metaparameters of the trial they repeat, the best of the search."""
     ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
     repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else confirmation.is_repeat(ids)
-    wrong = roles != np.where(repeats, CONFIRM, SEARCH)
+    extra = _is_extra(table) if whole else np.zeros(len(ids), bool)  # a part was asked for
+    wrong = np.where(extra, CONFIRM, roles) != np.where(repeats, CONFIRM, SEARCH)
     if wrong.any():
         yield f"has the wrong role in {_some('trial', ids[wrong])}: {str(roles[wrong][0])[:40]}"
     if not repeats.any():
         return
-    originals = confirmation.original(ids[repeats])
-    repeated = len(np.unique(originals))
+    originals, asked = confirmation.original(ids[repeats]), ids[repeats & ~extra]
+    repeated = len(np.unique(confirmation.original(asked)))
     if whole and repeated > (most := study.request.repeats.candidates(study.trials)):
         yield f"has repeats of {repeated} trials, but only {most} are candidates"
-    if (
-        whole
-        and len(set(map(confirmation.original, confirmation.reporting_ids(study.request, ids[repeats].tolist())))) > 1
-    ):
+    if whole and len(set(map(confirmation.original, confirmation.reporting_ids(study.request, asked.tolist())))) > 1:
         yield "has repeats that report on several trials, but only one was chosen"
     at = np.minimum(np.searchsorted(ids, originals), len(ids) - 1)
     present = ids[at] == originals

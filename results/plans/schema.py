@@ -141,6 +141,8 @@ COSTS = (
 )
 
 COLUMNS = {"studies": STUDIES, "trials": TRIALS, "measurements": MEASUREMENTS}  # by table
+EXTRA_ROLE = "extra: such a trial that the study's request does not ask for any more"  # of ``role``, where there is one
+
 NEVER_NULL = ("study", "run", "trial", "role", "status", "step")  # in any of the tables
 
 # A metaparameter becomes a column of `trials`, so it may not be called like one; see ``kinds.reserved``, too.

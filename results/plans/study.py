@@ -37,10 +37,17 @@ METRICS = tuple(f"{split}_{kind}" for split in SPLITS for kind in METRIC_KINDS)
 REASONS = ("pruned", "time_limit", "lost", "failed", "unstated")  # unstated: a source that does not say why
 # Trials that ended for one of these reasons are run again when the study is asked for again.
 REASONS_TO_RERUN = ("time_limit", "lost", "failed")
+ACCIDENTS = ("lost", "failed")  # reasons that tell nothing of a trial: its machine was at fault, or this software
 
 MOST_STEPS = 2**31 - 1  # and most of whatever else is a column of whole numbers
 
 DIGITS = (8, 16)  # hex digits of a plan's sha256 that end a study's name: those of older stores, and of today's
+
+
+def decimal(value: float) -> str:
+    """A number in six digits, or in as many as tell it from all others."""
+    text = f"{value:g}"
+    return text if float(text) == value else repr(float(value))
 
 
 def whole(what: str, value: object, least: int, most: int | None = None) -> int:

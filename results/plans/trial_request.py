@@ -33,6 +33,8 @@ class Repeats(NamedTuple):
 
     def trials_repeated(self, repeat: int, trials: int) -> int:
         """The number of trials that are run for the ``repeat``-th time, counted from 1."""
+        if repeat > self.confirm:
+            return 0
         return self.candidates(trials) if repeat <= self.choosing else 1
 
     def record(self) -> dict[str, int]:

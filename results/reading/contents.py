@@ -136,6 +136,8 @@ def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
         if table != "measurements" or not kind:
             kind = _words(str(field.type))
         meaning = meanings.get(field.name) or _meaning(field.name, field.name in tuned)
+        if (table, field.name) == ("trials", "role") and any(commit.extra for commit in contents.commits):
+            meaning += f"; {schema.EXTRA_ROLE}"
         in_words.append(ColumnDescription(field.name, kind, meaning))
     return in_words
 

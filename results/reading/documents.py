@@ -72,6 +72,7 @@ def places_of_studies(studies: Sequence[Commit]) -> set[str]:
 def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
     """Shared files whose rows are not each those of one study, in order, with what is wrong."""
     end: dict[SharedFile, int] = {}
+    size: dict[SharedFile, int] = {}
     for commit in studies:
         for table, file in commit.files.items():
             if file.shared is None:
@@ -79,8 +80,9 @@ def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
             if file.start != end.get(file.shared, 0):
                 yield file.path, f"has rows of {commit.name} that are of another study too, or out of order"
             end[file.shared] = file.start + (file.bytes if table == "envelope" else file.rows)
+            size[file.shared] = file.shared.bytes if table == "envelope" else file.shared.rows
     for whole, count in end.items():
-        if count != (whole.rows or whole.bytes):
+        if count != size[whole]:
             yield whole.path, "has rows that are of no study"
 
 

@@ -17,12 +17,12 @@ from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.points import POINTS
-from results.plans.study import Target, in_type
+from results.plans.study import ACCIDENTS, Target, in_type
 from results.plans.told import targets
 from results.reading import licences
 from results.rules import confirmation
 from results.rules.answers import Answer
-from results.rules.confirmation import SEARCH
+from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit
 from results.storage.compaction import Piece
 
@@ -61,7 +61,7 @@ def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
       study: its plan.
       tables: its own.
     """
-    trials = tables.trials.select(["trial", "run", "role", "status", "steps"]).to_pydict()
+    trials = tables.trials.select(["trial", "run", "role", "status", "reason", "steps"]).to_pydict()
     trials["at"] = dict(zip(trials["trial"], itertools.count(), strict=False))  # its row, by the id of a trial
     common = _of_plan(commit, study) | _counts(trials) | _of_runs(tables.studies)
     own = targets(study)
@@ -171,16 +171,18 @@ def _of_trial(trial: int, trials: Mapping[str, Any], tables: Piece) -> Row:
 
 def _confirmed(study: Plan, target: Target, best: int, trials: Mapping[str, Any], at_target: Reached) -> Row:
     """What the repeats of the best trials say, as ``analysis.fitting.confirmations`` reads them."""
-    ended = dict(zip(trials["trial"], trials["status"], strict=True))
-    repeats = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role != SEARCH]
+    repeats = [trial for trial, role in zip(trials["trial"], trials["role"], strict=True) if role == CONFIRM]
     high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
     low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
-    decided = [trial for trial in repeats if trial in high or ended[trial] in ENDED]
-    reports = confirmation.reporting_ids(study.request, decided)
+    rows = {trial: trials["at"][trial] for trial in repeats}
+    ended = {trial for trial, row in rows.items() if trial in high or trials["status"][row] in ENDED}
+    told = {trial for trial, row in rows.items() if trial in ended or trials["reason"][row] not in ACCIDENTS}
+    low |= {trial: trials["steps"][rows[trial]] for trial in told - ended}  # stopped, and so needs more
+    reports = confirmation.reporting_ids(study.request, told)
     if not reports:
         return {}
     chosen = int(confirmation.original(reports[0]))
-    if target != study.targets[0] and chosen != _choice(study, best, sorted(set(decided) - set(reports)), high):
+    if target != study.targets[0] and chosen != _choice(study, best, sorted(told - set(reports)), high):
         return {}
     median = [_middle([ends.get(trial, math.inf) for trial in reports]) for ends in (low, high)]
     return {

@@ -37,7 +37,7 @@ def intervals(
       commits: visible studies; those without the metric have no rows.
       target: metric and value.
       rule: which trials count, and how they are compared.
-      role: of the trials: search, or confirm for the repeats of the best; None: of both.
+      role: of the trials: search, or confirm for all repeats, asked for or extra; None: of both.
 
     Returns:
       As ``answers.intervals``.

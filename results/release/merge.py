@@ -129,13 +129,8 @@ def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
         if comparison.conflicts or comparison.clashes:
             raise BadInput(f"{study.name} has changed in {into} since it was compared; start again")
         take = comparison.take
-    present, waiting = store.stored_plan(into, study.name), claims.state(into, study.name)[2]
-    if (
-        not take
-        and not waiting
-        and present is not None
-        and largest_request([present.request, study.request]) == present.request
-    ):
+    _, base, waiting = claims.state(into, study.name)
+    if not take and not waiting and base and largest_request([base.request, study.request]) == base.request:
         return "there"  # and visible: a merge that was killed leaves parts that nobody else would commit
     store.ask(into, study)
     for run in runs:
@@ -164,7 +159,7 @@ def _is_same(into: Folder, theirs: Commit | None) -> bool:
 
 
 def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
-    """Copies a study the store has nothing of, file by file; False, and nothing done, if it has something.
+    """Copies a study file by file; False, and nothing done, if the store has something of it, or was asked for more.
 
     The study keeps the number it was sealed under, because its runs are numbered by the claims before; these are made
     for them here. Its parts stay behind, so that claims and record say that they hold none: wherever this stops, those
@@ -175,7 +170,7 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
     folder = into / study.name
     with store.claim(into, study.name):
         listing, base, parts = claims.state(into, study.name)
-        if base is not None or parts:
+        if base is not None or parts or largest_request([theirs.request, *listing.requests]) != theirs.request:
             return False
         store.ask(into, study)
         number = max(theirs.number, len(listing.claims) + 1)
@@ -186,13 +181,8 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
         names = {table: f"{table}-{number:06d}{file.path.suffix}" for table, file in theirs.files.items()}
         for table, name in names.items():
             durable.create(folder / name, data[table])
-        request = largest_request([theirs.request, *listing.requests])
-        further = request.planned - theirs.request.planned
-        counts = theirs.ledger._replace(
-            planned=theirs.ledger.planned + further, missing=theirs.ledger.missing + further
-        )
-        record = theirs._replace(number=number, parts=0, trials=request.trials, repeats=request.repeats, ledger=counts)
-        durable.create(folder / commit_file(number), durable.seal(commits.record_of(record, version, names)))
+        record = commits.record_of(theirs._replace(number=number, parts=0), version, names)
+        durable.create(folder / commit_file(number), durable.seal(record))
         if max(commits.list_study(folder).claims) > number:  # whoever claimed meanwhile may not have seen the record
             raise TakenOver(f"{study.name} was taken over by another process")
     return True

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from tqdm import tqdm
 
 from results import durable, store
@@ -36,7 +35,10 @@ ENVELOPES = "envelopes.arrow"
 
 @durable.located_both
 def export(
-    folder: Folder, out: Folder, report: Callable[[str], None], points: Callable[[Folder], pa.Table] | None = None
+    folder: Folder,
+    out: Folder,
+    report: Callable[[str], None],
+    points: Callable[[Sequence[Commit]], pa.Table] | None = None,
 ) -> int:
     """Writes a release of a store, or of a release; 1 if there is nothing to pass on, else 0.
 
@@ -44,7 +46,8 @@ def export(
       folder: of the store.
       out: new folder of the release.
       report: takes a line for the user.
-      points: makes the table of points of a store, ``results.plans.points.POINTS``; None: there is to be none.
+      points: makes the table of points of studies, ``results.plans.points.POINTS``. It is given those of the release as
+        they were just written, as the store may grow meanwhile; None: there is to be none.
 
     Raises:
       BadInput: ``out`` is there already, or the store is damaged or of another schema.
@@ -63,8 +66,7 @@ def export(
 
         studies, told = _write_tables(target, permitted, put), None
         if points is not None:
-            rows = points(folder)
-            rows = rows.filter(pc.is_in(rows["study"], pa.array([commit.name for commit in studies])))
+            rows = points(studies)
             data = shards.parquet_bytes(contents.POINTS, rows)
             put(contents.POINTS_FILE, data)
             told = contents.PointsFile(rows.schema, hashes[contents.POINTS_FILE], len(data), len(rows))
@@ -126,6 +128,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
             at = writer.places[number]
             further = own["trials"][number].names[len(schema.TRIALS) :] if table == "trials" else ()
             types = {name: str(own["trials"][number].field(name).type) for name in further}
+            types |= dict(sorted(commit.metrics.items())) if table == "measurements" else {}
             slices[-1][table] = _slice(files[table][at.shard], at.start, commit.files[table].rows, types)
     bound = [
         envelope.rebind(data, {table: each[table].sha256 for table in envelope.HASHED})

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from results.reading import contents
 from results.storage import compaction
 
-MOST_BYTES = 60_000_000  # of rows in a file, which its footer brings to 64 MB at most
+MOST_BYTES = 64_000_000  # of a file, with its footer
+_MARGIN = 64  # bytes of a footer, for each column of a row group, that one row of it may not show
 # Rows of a row group, at least, as it has whole studies: of measurements each has one of its own, for a quick filter.
 GROUP_ROWS = {"studies": 1 << 16, "trials": 1 << 16, "measurements": 1}
 MOST_ROWS = 1 << 20  # of a row group; a study with more has several
@@ -30,6 +31,18 @@ def _options(table: str, columns: pa.Schema) -> dict[str, Any]:
     order = [pq.SortingColumn(columns.get_field_index(name), nulls_first=True) for name in contents.KEYS[table]]
     encoded = compaction.parquet_options(columns)
     return encoded | {"compression": "zstd", "compression_level": 3, "sorting_columns": order}
+
+
+def _empty_bytes(table: str, columns: pa.Schema) -> memoryview:
+    """A Parquet file without rows."""
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, columns, **_options(table, columns)).close()
+    return memoryview(sink.getvalue())
+
+
+def _footer_bytes(data: memoryview) -> int:
+    """The size of a Parquet file's footer, with the length and the letters that end it."""
+    return int.from_bytes(data[-8:-4], "little") + 8
 
 
 class Shard(NamedTuple):
@@ -82,21 +95,30 @@ class Shards:
         self._sink = pa.BufferOutputStream()
         self._writer = pq.ParquetWriter(self._sink, self._columns, **_options(self._table, self._columns))
         self._counts.append(0)
+        self._footer = _footer_bytes(_empty_bytes(self._table, self._columns))
 
     def _flush(self) -> None:
         if not self._waiting:
             return
         group = pa.concat_tables(self._waiting).combine_chunks()
-        filled = self._sink.tell()
+        further = self._further_footer(group)
+        filled = self._sink.tell() + self._footer + further
         may_be_full = self._counts[-1] and filled + group.nbytes > MOST_BYTES  # encoded they are fewer
         if may_be_full and filled + len(parquet_bytes(self._table, group)) > MOST_BYTES:
             self._end(last=False)
             self._open()
+        self._footer += further
         for rows in self._waiting:
             self.places.append(Place(len(self._counts) - 1, self._counts[-1]))
             self._counts[-1] += len(rows)
         self._writer.write_table(group, row_group_size=MOST_ROWS)
         self._waiting = []
+
+    def _further_footer(self, group: pa.Table) -> int:
+        """The bytes, at most, by which the footer grows with a group: as with its first row, and a margin."""
+        empty, one = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
+        row_groups = -(-len(group) // MOST_ROWS)
+        return (_footer_bytes(one) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups
 
     def _end(self, *, last: bool) -> None:
         self._writer.close()

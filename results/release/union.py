@@ -9,7 +9,6 @@ import pyarrow as pa
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.study import REASONS_TO_RERUN
-from results.rules import confirmation
 from results.storage import compaction
 from results.storage.compaction import Piece, select_trials
 
@@ -58,7 +57,7 @@ class Union(NamedTuple):
 
 
 def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
-    """Compares a study in two places; the run that made a trial, its machine and its times are ignored.
+    """Compares a study in two places; the run that made a trial, its machine, its times and its role are ignored.
 
     Args:
       ours, theirs: every trial once, measurements sorted by (trial, step).
@@ -88,8 +87,6 @@ def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
     )
     longer = {trial for trial in unfinished if _steps(theirs, trial) > _steps(ours, trial)}
     take = frozenset(there.keys() - here.keys() | better | longer)
-    if any(map(confirmation.is_repeat, take)):  # without what repeats another trial than the best
-        take &= frozenset(compaction.merge([ours, theirs], study).trials["trial"].to_pylist())
     finished = {trial for trial in both if not here[trial] and not there[trial]}
     ours, theirs = select_trials(ours, here.keys() - better - longer), select_trials(theirs, take | finished)
     if study.pruning == "exact":
@@ -155,7 +152,7 @@ def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference
         return {}
     # Without a column of the other, null.
     joined = pa.concat_tables([ours, theirs], promote_options="default")
-    frame = joined.drop_columns([name for name in ("study", "run") if name in joined.column_names]).to_pandas()
+    frame = joined.drop_columns([name for name in ("study", "run", "role") if name in joined.column_names]).to_pandas()
     frame = frame.set_index(_KEYS[table])
     here, there = frame.iloc[: len(ours)], frame.iloc[len(ours) :]
     measured = alone = np.zeros(len(here), bool)

@@ -11,8 +11,9 @@ The k-th repeat of trial i is the trial k · APART + i of the same study: it has
 of its own. Its role is ``confirm``; answers, envelopes, pruning and selected fits are about trials whose role is
 ``search``.
 
-All of it is about the study's first target. If a larger search finds better trials, the repeats of those before are
-dropped when the study is committed: tables are a function of what was asked for, not of its history.
+All of it is about the study's first target. If a larger search finds better trials, or another request counts, the
+repeats that are not asked for any more stay where they are, and a commit gives them the role ``extra``. Nothing reads
+those until they are asked for again. So what is confirmed depends on the request, and not on its history.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from results.rules import answers
 if TYPE_CHECKING:
     import pandas as pd
 
-SEARCH, CONFIRM = ROLES = ("search", "confirm")
+SEARCH, CONFIRM, EXTRA = ROLES = ("search", "confirm", "extra")
 APART = MOST_TRIALS  # ids of the repeats of a trial
 
 
@@ -53,7 +54,7 @@ def repeat(trial: Any) -> Any:
 
 
 def role(trial: int) -> str:
-    """The role of a trial of a study of our own, by its id."""
+    """The role of a trial of a study of our own as it is first stored, by its id."""
     return CONFIRM if is_repeat(trial) else SEARCH
 
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from results.plans.study import REASONS, REASONS_TO_RERUN
 from results.plans.trial_request import TrialRequest
 from results.rules import confirmation
-from results.rules.confirmation import CONFIRM
+from results.rules.confirmation import CONFIRM, SEARCH
 
 
 class TrialEnding(NamedTuple):
-    """The ending of a trial, and its role: search or repeat."""
+    """The ending of a trial, and its role, one of ``results.rules.confirmation.ROLES``."""
 
     role: str
     status: str
@@ -57,18 +57,18 @@ def settled_ids(endings: Mapping[int, TrialEnding]) -> frozenset[int]:
 def tally(request: TrialRequest, endings: Mapping[int, TrialEnding]) -> Ledger:
     """The ledger of a study, from how each of its trials ended, by its id, in the order they were stored.
 
-    A larger search may have found other best trials; until a commit drops the repeats of those before, of the k-th
-    repeats as many count as are asked for, those that were stored last.
+    A larger search may have found other best trials. Until a commit gives the repeats of those before the role
+    ``extra``, of the k-th repeats as many count as are asked for, those that were stored last.
     """
     ways = collections.Counter(endings.values())  # few differ
-    if any(how.role == CONFIRM for how in ways):
+    if any(how.role != SEARCH for how in ways):
         by_number: dict[int, list[TrialEnding]] = collections.defaultdict(list)
         for at, how in endings.items():
             if how.role == CONFIRM:
                 by_number[confirmation.repeat(at)].append(how)
-        ways = collections.Counter({how: count for how, count in ways.items() if how.role != CONFIRM})
+        ways = collections.Counter({how: count for how, count in ways.items() if how.role == SEARCH})
         for k, repeats in by_number.items():
-            ways.update(repeats[-request.repeats.trials_repeated(k, request.trials) :])
+            ways.update(repeats[max(0, len(repeats) - request.repeats.trials_repeated(k, request.trials)) :])
     counts: collections.Counter[str | None] = collections.Counter()
     for how, count in ways.items():
         counts[how.reason if how.status == "INCOMPLETE" else how.status] += count

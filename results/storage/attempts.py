@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results import exit_codes
-from results.bad_input import printable
-from results.storage.parts import attempt_file, listing
+from results.bad_input import BadInput, printable
+from results.storage.parts import MOST, attempt_file, listing
 
 VARIABLE = "SCALING_LIMITS_ATTEMPT"  # in the environment of a command that is an attempt itself: its log
 _BYTES = 4096  # of the beginning and of the end of a log, which are looked at
@@ -64,6 +64,9 @@ def begin(folder: Path, launcher: str, job: str | None = None, *, waits: bool = 
     """
     while True:
         number = max(listing(os.listdir(folder)).attempts, default=0) + 1
+        if number > MOST:  # nothing would find it
+            last = attempt_file(MOST)
+            raise BadInput(f"{folder} holds {last}, the last there can be; remove the logs of attempts in it")
         path = folder / attempt_file(number)
         with contextlib.suppress(FileExistsError):  # another process was quicker
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

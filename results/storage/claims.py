@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from results import durable
+from results.command_line import quoted
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.plan import Plan
@@ -75,7 +76,7 @@ class Claim:
         """Merges what was committed with the parts since, and makes that visible.
 
         Args:
-          study: as asked for; the ledger adds up to the most trials and repeats it was ever asked for with.
+          study: as asked for. The most trials and repeats that it was ever asked for with count.
 
         Raises:
           TakenOver: somebody claimed the study since.
@@ -83,6 +84,8 @@ class Claim:
         number = self._claim("commit")
         stored = self._stored()
         self._check_newest(number)
+        before = [self._base.request] if self._base else []
+        study = study.with_request(largest_request([study.request, *before, *self._listing.requests]))
         whole = compaction.merge(stored, study)
         durable.create(self._folder / commit_file(number), durable.seal(self._record(number, study, whole)))
         self._base = retry(self._newest)
@@ -133,9 +136,7 @@ class Claim:
 
     def _record(self, number: int, study: Plan, whole: Piece) -> dict[str, Any]:
         """Writes the tables of a commit, and gives its record."""
-        request = largest_request(
-            [study.request, *([self._base.request] if self._base else []), *self._listing.requests]
-        )
+        request = study.request
         files = {table: self._table(table, content, number) for table, content in zip(TABLES, whole, strict=True)}
         envelope_and_rows = envelope.build(study, whole, {table: file["sha256"] for table, file in files.items()})
         files["envelope"] = self._file(envelope.file_name(number), *envelope_and_rows)
@@ -209,7 +210,9 @@ def state(store: Folder, name: str) -> tuple[Listing, Commit | None, list[Part]]
     try:
         return retry(look)
     except LookupError as error:
-        raise Damaged(f"{store / name}: {error}; repair it with `python -m results repair --store {store}`") from None
+        raise Damaged(
+            f"{store / name}: {error}; repair it with `python -m results repair --store {quoted(store)}`"
+        ) from None
 
 
 def _cutoff(folder: Folder, number: int) -> int:
@@ -258,12 +261,15 @@ def remove_leftovers(folder: Path) -> None:
     """Removes old files that are no longer needed: temporary files, and files that a newer commit replaced.
 
     Of commits only what has a smaller number than the newest: the tables of a larger one are of a writer at work, who
-    may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file.
+    may have stalled, or have another clock. Nothing is replaced by a commit that lacks a file, or that is younger
+    than a day: whoever still reads the one before, as an export does, looked before it was replaced.
     """
     listing = list_study(folder)
     _remove_old(folder, [name for name in listing.others if name.startswith(durable.TEMPORARY)])
     newest = retry(lambda: newest_commit(folder.parent, folder.name))
     if newest is None or not all(file.path.exists() for file in newest.files.values()):
+        return
+    if not durable.is_leftover(folder / commit_file(newest.number)):
         return
     tables = [name for name in listing.others if (commit_number(name) or newest.number) < newest.number]
     _remove_old(folder, tables + [part.file for part in listing.parts if part.seq < newest.parts])

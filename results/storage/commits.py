@@ -99,6 +99,11 @@ class Commit(NamedTuple):
         return TrialRequest(self.trials, self.repeats)
 
     @property
+    def extra(self) -> int:
+        """The number of repeats that are stored and not asked for any more, which no ledger counts."""
+        return self.files["trials"].rows - (self.ledger.planned - self.ledger.missing)
+
+    @property
     def kind(self) -> str:
         """The kind of the study, a key of ``results.plans.kinds.KINDS``; BadInput for any other."""
         return kind_of(self.plan)

@@ -65,7 +65,8 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
 
     Args:
       pieces: oldest first.
-      study: if pruned, curves are cut where its answers say; repeats that are not asked for any more are left out.
+      study: with the request that counts. Repeats are told apart by their roles: asked for, or extra. If pruned, curves
+        are cut where its answers say.
 
     Returns:
       studies with every run once (its last row), trials sorted, measurements sorted by (trial, step).
@@ -85,8 +86,8 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
         trials.take(pa.array(last)),
         measurements if order is None else measurements.take(pa.array(order)),
     )
-    if study is not None and study.targets and confirmation.CONFIRM in whole.trials["role"].unique().to_pylist():
-        whole = _drop_stale_repeats(study, whole)
+    if study is not None and study.targets:
+        whole = _with_roles(study, whole)
     if study is not None and study.pruning == "exact":
         whole = _cut_pruned(study, whole)
     return whole
@@ -169,11 +170,18 @@ def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
     return np.lexsort((step, trial))
 
 
-def _drop_stale_repeats(study: Plan, whole: Piece) -> Piece:
+def _with_roles(study: Plan, whole: Piece) -> Piece:
+    """The piece whose repeats have the role ``confirm`` if the study asks for them, and ``extra`` if not."""
+    roles = whole.trials["role"].to_numpy(zero_copy_only=False)
+    repeats = roles != confirmation.SEARCH
+    if not repeats.any():
+        return whole
     wanted = confirmation.requested_ids(study, whole.trials.to_pandas(), whole.measurements.to_pandas())
-    trials = whole.trials["trial"].to_numpy()
-    stale = trials[confirmation.is_repeat(trials) & ~np.isin(trials, wanted)]
-    return select_trials(whole, set(trials.tolist()).difference(stale.tolist())) if len(stale) else whole
+    asked = np.isin(whole.trials["trial"].to_numpy(), wanted)
+    roles = np.where(repeats, np.where(asked, confirmation.CONFIRM, confirmation.EXTRA), roles)
+    index = whole.trials.schema.get_field_index("role")
+    field = whole.trials.schema.field(index)
+    return whole._replace(trials=whole.trials.set_column(index, field, pa.array(roles, field.type)))
 
 
 def _cut_pruned(study: Plan, whole: Piece) -> Piece:

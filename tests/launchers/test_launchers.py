@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
 from sweeps import __main__ as sweeps_cli
-from sweeps import composition, launching, limits, planning, status
+from sweeps import composition, launching, limits, planning, status, watch
 from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, Tries, worst_code
@@ -29,6 +30,7 @@ from sweeps.overrides import CommandLine, command_line, options
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..analysis.conftest import Ran, plan, publish
+from ..results import by_hand
 
 SHORT = ("trials=2", "task.budget.steps=2", "launcher.workers=1")
 
@@ -117,6 +119,44 @@ def test_preempted_without_a_step_is_as_good_as_lost() -> None:
 def test_one_code_of_several_processes(codes: list[int], worst: int) -> None:
     assert worst_code(codes) == worst
     assert worst_code(reversed(codes)) == worst
+
+
+@pytest.mark.parametrize("words", [[], ["--watch"]])
+def test_a_damaged_plan_of_one_study_hides_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr(watch.time, "sleep", lambda seconds: None)
+    whole, damaged, alike = (by_hand.study(trials=2, details={"version": version}) for version in (1, 2, 3))
+    for study in (whole, damaged, alike):
+        by_hand.publish(tmp_path, study, {0: by_hand.Ran("COMPLETE", [(1, 0.5)])})
+    plan = tmp_path / damaged.name / "plan-000000002.json"
+    plan.write_bytes(plan.read_bytes()[:-9])
+    assert status.main([f"store={tmp_path}", *words]) == 1
+    said = capsys.readouterr()
+    if words:
+        assert "2/3 studies" in said.out
+        return
+    rows = {
+        line.split()[0]: line.split()[1:]
+        for line in said.out.splitlines()
+        if line.count("-") > 3 and " is not " not in line
+    }
+    assert rows[whole.name][:3] == rows[alike.name][:3] == ["done", "2", "1"]
+    assert rows[damaged.name] == ["damaged"]
+    assert f"{plan} is not what was written" in said.err
+    assert "details.version" in said.out
+    assert status.main([f"store={tmp_path}", "--json"]) == 1
+    (row,) = (row for row in json.loads(capsys.readouterr().out) if row["study"] == damaged.name)
+    assert (row["state"], row["planned"]) == ("damaged", None)
+
+
+def test_no_attempt_comes_after_the_last_number(tmp_path: Path) -> None:
+    (tmp_path / "attempt-999999.log").touch()
+    with pytest.raises(
+        BadInput, match=r"holds attempt-999999\.log, the last there can be; remove the logs of attempts"
+    ):
+        attempts.begin(tmp_path, "local")
+    assert [path.name for path in tmp_path.iterdir()] == ["attempt-999999.log"]
 
 
 def test_logs_of_attempts(tmp_path: Path) -> None:

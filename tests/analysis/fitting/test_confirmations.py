@@ -16,7 +16,10 @@ from results import store
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
+from results.reading import point_rows
 from results.rules.confirmation import APART
+from results.storage.commits import read_table
+from results.storage.compaction import TABLES, Piece
 
 from ..conftest import ERROR, Ran, plan, publish
 
@@ -58,6 +61,33 @@ def test_a_repeat_that_never_reaches_takes_for_ever(folder: Path) -> None:
     assert one.median == (10, math.inf), "between the one and the other"
     assert confirmations.heights([one]) == [10, 10]
     assert one.ratio == math.inf
+
+
+LATE = Ran([(10, 0.5), (60, 0.5)], "INCOMPLETE", "time_limit")  # it needs more than 60 steps, or for ever
+
+
+@pytest.mark.parametrize(
+    ("third", "count", "median", "most"),
+    [
+        (LATE, 3, (40, 44), (60, math.inf)),  # left out it would be (20, 44)
+        (Ran([(10, 0.5), (42, 0.5)], "INCOMPLETE", "time_limit"), 3, (40, 44), (42, math.inf)),
+        (Ran([(10, 0.5)], "INCOMPLETE", "time_limit"), 3, (20, 44), (40, math.inf)),
+        (Ran([], "INCOMPLETE", "time_limit"), 3, (20, 44), (40, math.inf)),
+        (Ran([(60, 0.5)], "INCOMPLETE", "lost"), 2, (20, 44), (40, 44)),
+        (Ran([(60, 0.5)], "INCOMPLETE", "failed"), 2, (20, 44), (40, 44)),
+    ],
+)
+def test_a_repeat_that_a_time_limit_stopped_needs_more_than_it_took(
+    folder: Path, third: Ran, count: int, median: tuple[float, float], most: tuple[float, float]
+) -> None:
+    again = repeats(crossing(20, 24), crossing(40, 44), third)
+    study = plan(trials=2, confirm=3)
+    (one,) = found(folder, study, SEARCHED | again)
+    assert (one.repeats, one.reached, one.median, one.most) == (count, 2, median, most)
+    (commit,) = store.catalogue(folder)
+    (row,) = point_rows.of_study(commit, study, Piece(*(read_table(commit, table) for table in TABLES)))
+    ends = (row["confirmed_low"], row["confirmed_high"])
+    assert (row["repeats"], row["repeats_reached"], *ends) == (count, 2, *median)
 
 
 ALIKE = {i: crossing(10, 20 + i) for i in range(4)}  # trial 0 is the best of the search, and 3 no candidate

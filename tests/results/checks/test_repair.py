@@ -30,6 +30,20 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_a_lock_that_is_not_empty_is_emptied(
+    writer: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer.uncommitted(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    (folder / ".lock").write_bytes(b"somebody's notes")
+    before = {name: data for name, data in contents(tmp_path).items() if not name.endswith(".lock")}
+    assert repair.run(tmp_path, print) == 0
+    assert f"{folder / '.lock'}: emptied; it is the lock file, which should be empty" in capsys.readouterr().out
+    assert (folder / ".lock").read_bytes() == b""
+    assert {name: data for name, data in contents(tmp_path).items() if not name.endswith(".lock")} == before
+    assert faults(tmp_path) == []
+
+
 def committed(writer: ModuleType, folder: Path) -> None:
     """A study that grew: two commits, the older with all its files."""
     for trials in (6, 8):

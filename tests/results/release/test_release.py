@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from upath import UPath
 
+from analysis import points
 from results import durable, store
 from results.bad_input import BadInput
 from results.checks import verify
@@ -23,9 +25,12 @@ from results.durable import Damaged
 from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.recorded import Recorded
+from results.plans.study import Target
 from results.reading import documents
 from results.release import release, shards
 from results.storage import commits
+
+from .. import by_hand
 
 
 @pytest.fixture(scope="module")
@@ -377,3 +382,59 @@ def test_a_record_of_nobodys_making_is_refused_in_a_line(
     (copy / "manifest.json").write_bytes(durable.seal(manifest))
     assert "\n" not in refusal(copy, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_targets_alike_in_six_digits_are_on_curves_of_their_own(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
+) -> None:
+    targets = (
+        Target("validation_loss", 0.5000001),
+        Target("validation_loss", 0.5000002),
+        Target("validation_loss", 0.5),
+    )
+    fill(tmp_path / "store", make_study(trials=2, targets=targets))
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, points.table) == 0
+    rows = pq.read_table(tmp_path / "release" / "points.parquet").to_pylist()
+    assert [row["curve"].partition(" ≤ ")[2] for row in rows] == ["0.5", "0.5000001", "0.5000002"]
+    assert verify.run(tmp_path / "release", lambda line: None) == 0
+
+
+@pytest.mark.parametrize("rows", [[], [(1, 0.5)]])
+def test_a_release_with_an_empty_table_has_no_faults(tmp_path: Path, rows: list) -> None:
+    nothing = by_hand.Ran("INFEASIBLE", rows)
+    about = by_hand.study(trials=1, details={"licence": "Apache-2.0"})
+    by_hand.publish(tmp_path / "store", about, {0: nothing})
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, points.table) == 0
+    assert pq.read_table(tmp_path / "release" / "measurements.parquet").num_rows == len(rows)
+    assert verify.run(tmp_path / "release", lambda line: None) == 0
+
+
+def test_no_file_is_above_64_mb_with_its_footer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A footer grows with every row group, and measurements have one for each study."""
+    monkeypatch.setattr(shards, "MOST_BYTES", 100_000)
+    columns = pa.schema([("study", pa.string()), *((name, pa.int32()) for name in ("trial", "step"))])
+    written: dict[str, int] = {}
+    table = shards.Shards("measurements", columns, lambda name, data: written.update({name: len(data)}))
+    for study in range(400):
+        table.add(pa.table([[f"study {study:06d}"], [0], [study]], schema=columns))
+    table.close()
+    assert len(written) > 1
+    assert max(written.values()) <= 100_000
+    assert min(list(written.values())[:-1]) > 60_000
+
+
+def test_points_are_of_the_tables_beside_them_though_the_store_grew_meanwhile(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
+) -> None:
+    study = make_study(trials=4)
+    fill(tmp_path / "store", study, [1])
+
+    def late(*where: Any) -> pa.Table:
+        fill(tmp_path / "store", study)
+        fill(tmp_path / "store", make_study(trials=1, batch_size=256))
+        return points.table(*where)
+
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, late) == 0
+    assert verify.run(tmp_path / "release", lambda line: None) == 0
+    (row,) = pq.read_table(tmp_path / "release" / "points.parquet").to_pylist()
+    assert (row["study"], row["trials"], row["trial"]) == (study.name, 1, 1)

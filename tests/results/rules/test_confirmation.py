@@ -1,6 +1,11 @@
 """Repeats of the best trials: which these are, who counts them, and what is checked of them."""
 
 import dataclasses
+import math
+import os
+import random
+import statistics
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -8,7 +13,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import Phase, assume, example, given, settings
+from hypothesis import strategies as st
 
+from analysis.fitting import confirmations
 from results import durable, store
 from results.bad_input import BadInput
 from results.checks import repair, verify
@@ -16,10 +24,12 @@ from results.plans import schema
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.plans.trial_request import Repeats, TrialRequest
-from results.reading import overview, scan
-from results.release import merge
+from results.reading import overview, point_rows, scan
+from results.release import merge, release
 from results.rules import answers, confirmation, ledger
 from results.rules.confirmation import APART
+from results.storage.commits import read_table
+from results.storage.compaction import TABLES, Piece
 from results.storage.parts import confirm_file
 
 TARGET = Target("validation_loss", 0.5)
@@ -175,13 +185,17 @@ def test_a_contest_is_stored_counted_verified_and_merged(contest: BatchStudy, tm
         assert store.read(tmp_path / place).trials["trial"].tolist() == sorted([*FOUR, *CHOOSING, *REPORTING])
 
 
-def test_another_winner_of_a_contest_drops_what_the_one_before_reported(contest: BatchStudy, tmp_path: Path) -> None:
+def test_another_winner_of_a_contest_makes_extra_what_the_one_before_reported(
+    contest: BatchStudy, tmp_path: Path
+) -> None:
     put(tmp_path, contest, FOUR, CHOOSING, REPORTING)
     more = dataclasses.replace(contest, confirm=6)  # a third repeat of each candidate chooses, too
     assert store.progress(tmp_path, more).to_run == 5  # of three candidates one has its third, and three will report
     put(tmp_path, more, {3 * APART + 1: [0.4], 3 * APART + 0: [0.4]})
-    trials = store.read(tmp_path).trials["trial"].tolist()
-    assert [at for at in trials if at >= 4 * APART] == []  # trial 1 has medians of 10 now, and so has trial 0
+    roles = store.read(tmp_path).trials.set_index("trial")["role"]
+    assert roles[roles == "extra"].index.tolist() == [
+        4 * APART + 2
+    ]  # trial 1 has medians of 10 now, and so has trial 0
     assert store.progress(tmp_path, more).to_run == 3
     assert verify.run(tmp_path, quiet) == 0
 
@@ -226,7 +240,7 @@ def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: BatchS
     assert verify.run(tmp_path, quiet) == 0
 
 
-def test_a_larger_search_drops_the_repeats_of_another_trial(study: BatchStudy, tmp_path: Path) -> None:
+def test_a_larger_search_makes_extra_the_repeats_of_another_trial(study: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
     grown, further = dataclasses.replace(study, trials=4), {3: [0.1]}
     assert store.progress(tmp_path, grown).to_run == 1 + 2
@@ -243,8 +257,28 @@ def test_a_larger_search_drops_the_repeats_of_another_trial(study: BatchStudy, t
     put(tmp_path, grown, {2 * APART + 3: [0.2]})
     put(tmp_path / "at once", grown, SEARCHED | further, {APART + 3: [0.9, 0.2], 2 * APART + 3: [0.2]})
     ours, theirs = (store.read(folder) for folder in (tmp_path, tmp_path / "at once"))
-    pd.testing.assert_frame_equal(ours.measurements, theirs.measurements)
-    pd.testing.assert_frame_equal(ours.trials.drop(columns="run"), theirs.trials.drop(columns="run"))
+    extra = ours.trials["role"] == "extra"
+    assert ours.trials["trial"][extra].tolist() == list(REPEATS)
+    measured = ours.measurements[~ours.measurements["trial"].isin(REPEATS)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(measured, theirs.measurements)
+    asked = ours.trials[~extra].reset_index(drop=True)
+    pd.testing.assert_frame_equal(asked.drop(columns="run"), theirs.trials.drop(columns="run"))
+    (ours_commit,), (theirs_commit,) = store.catalogue(tmp_path), store.catalogue(tmp_path / "at once")
+    assert ours_commit.ledger == theirs_commit.ledger
+    assert (ours_commit.extra, theirs_commit.extra) == (2, 0)
+    made = [
+        point_rows.of_study(commit, commit.study, Piece(*(read_table(commit, table) for table in TABLES)))[0]
+        for commit in (ours_commit, theirs_commit)
+    ]
+    assert made[0]["repeats"] == 2 and made[0]["confirmed_trial"] == 3
+    assert made[0] == made[1]
+    (ours_read, theirs_read) = (confirmations.of_commits([c], TARGET) for c in (ours_commit, theirs_commit))
+    assert ours_read == theirs_read
+    lines: list[str] = []
+    assert release.export(tmp_path, tmp_path.with_name("release"), lines.append) == 0
+    assert verify.run(tmp_path.with_name("release"), quiet) == 0
+    words = "extra: such a trial that the study's request does not ask for any more"
+    assert words in (tmp_path.with_name("release") / "DICTIONARY.md").read_text()
 
 
 def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchStudy, tmp_path: Path) -> None:
@@ -256,7 +290,8 @@ def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchSt
             assert merge.merge([tmp_path / place for place in order], tmp_path / order, lines.append) == 0
         assert lines == [f"{tmp_path / order}: studies: 0 new, 0 grown, 2 already there"]
         trials = store.read(tmp_path / order).trials
-        assert trials["trial"].tolist() == [0, 1, 2, 3, APART + 3]
+        assert trials["trial"].tolist() == [0, 1, 2, 3, *sorted([*REPEATS, APART + 3])]
+        assert trials.loc[trials["role"] == "confirm", "trial"].tolist() == [APART + 3]
         (commit,) = store.catalogue(tmp_path / order)
         assert (commit.ledger.planned, commit.ledger.missing) == (6, 1)
         assert verify.run(tmp_path / order, quiet) == 0
@@ -309,3 +344,149 @@ def test_a_torn_or_missing_request_is_found_and_made_anew(
     path.write_bytes(durable.seal({"confirm": 3}))
     assert verify.run(tmp_path, quiet) == 1
     assert "does not ask for the number of repeats in its name" in capsys.readouterr().out
+
+
+# Requests in any order, and merges in any order: the finished trials of a study, as plain sets
+
+
+def evaluations(at: int) -> float:
+    """Evaluations of a trial until it is at the target; never in one of seven."""
+    count = random.Random(at).randrange(1, 8)
+    return count if count < 7 else math.inf
+
+
+def curve(at: int) -> list[float]:
+    count = evaluations(at)
+    return [0.9] * 6 if count == math.inf else [0.9] * (int(count) - 1) + [0.4]
+
+
+def wanted(request: TrialRequest, finished: set[int]) -> set[int]:
+    """The repeats that a request asks for, by the definition, once these trials have ended."""
+    (top, confirm), search = request.repeats, {at for at in finished if at < APART}
+    best = sorted(search, key=lambda i: (evaluations(i), i))[:top]
+    if len(best) < 2:
+        return {k * APART + i for i in best for k in range(1, confirm + 1)}
+    choose = {i: [k * APART + i for k in range(1, confirm // 2 + 1)] for i in best}
+    chosen = min(best, key=lambda i: statistics.median(map(evaluations, choose[i])) if confirm else 0)
+    every = {at for repeats in choose.values() for at in repeats}
+    return every | {k * APART + chosen for k in range(confirm // 2 + 1, confirm + 1)} if every <= finished else every
+
+
+def sweep(folder: Path, study: BatchStudy, most: int) -> set[int]:
+    """Runs a study as a sweep does, until it is killed after so many trials; the trials it told to be stored."""
+    stored: set[int] = set()
+    store.ask(folder, study)
+    with store.claim(folder, study.name) as claim:
+        missing = [i for i in range(study.trials) if i not in claim.settled]
+        while len(stored) < most:
+            now = claim.tables()
+            missing = missing or confirmation.missing_ids(study, now.trials, now.measurements)
+            if not missing:
+                if not claim.visible:
+                    claim.commit(study)
+                break
+            part, missing = missing[: most - len(stored)], missing[most - len(stored) :]
+            claim.write(tables(study, {at: curve(at) for at in part}))
+            stored.update(part)
+    return stored
+
+
+def content(folder: Path, name: str) -> tuple[dict[int, str], dict[int, list[float]], object, object]:
+    """Roles and curves of the visible trials, the ledger and the request."""
+    (commit,) = [commit for commit in store.catalogue(folder) if commit.name == name]
+    found = store.read(folder, name)
+    measured = (
+        found.measurements.astype({"validation_loss": float})
+        .groupby("trial")["validation_loss"]
+        .apply(lambda own: own.round(3).tolist())
+    )
+    roles = dict(zip(found.trials["trial"].tolist(), found.trials["role"].tolist(), strict=True))
+    return roles, {int(at): own for at, own in measured.items()}, commit.ledger, commit.request
+
+
+REQUESTS = st.builds(
+    TrialRequest,
+    st.integers(1, 4),
+    st.sampled_from([(1, 0), (1, 0), (1, 1), (1, 2), (1, 5), (2, 2), (2, 4), (3, 2), (3, 4)]).map(
+        lambda t: Repeats(*t)
+    ),
+)
+PLACES = st.integers(0, 2)
+RUNS = st.tuples(PLACES, REQUESTS, st.sampled_from([1, 2, 4, 99, 99]))
+MERGES = st.tuples(PLACES, PLACES)
+
+
+@pytest.mark.parametrize("examples", [4, pytest.param(100, marks=pytest.mark.slow)])
+def test_no_finished_trial_or_repeat_is_ever_lost_whatever_is_asked_run_and_merged_in_whatever_order(
+    make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch, examples: int
+) -> None:
+    """After any runs and merges a place holds the union, and all orders and groupings of merging give the same."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # no machine goes down in this test
+    plain = make_study(targets=(TARGET,), trials=1)
+
+    def of(request: TrialRequest) -> BatchStudy:
+        return plain.with_request(request)
+
+    @settings(max_examples=examples, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+    @example([(0, TrialRequest(3, Repeats(1, 2)), 99), (0, TrialRequest(4), 99)])
+    @example([(0, TrialRequest(3, Repeats(1, 5)), 99), (0, TrialRequest(3, Repeats(3, 2)), 99)])
+    @given(st.lists(st.one_of(RUNS, RUNS, MERGES), min_size=2, max_size=6))
+    def check(steps: list) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            places = [Path(scratch) / str(number) for number in range(3)]
+            finished: list[set[int]] = [set(), set(), set()]
+            asked: list[set[TrialRequest]] = [set(), set(), set()]
+            for step in steps:
+                if len(step) == 3:
+                    at, request, most = step
+                    finished[at] |= sweep(places[at], of(request), most)
+                    asked[at].add(request)
+                    if most == 99:
+                        assert finished[at] >= {*range(request.trials)} | wanted(request, finished[at])
+                elif finished[step[1]]:
+                    into, source = step
+                    sweep(places[source], of(TrialRequest(1)), 99)  # what is visible alone is merged
+                    finished[source].add(0)
+                    asked[source].add(TrialRequest(1))
+                    assert merge.merge([places[source]], places[into], quiet) == 0
+                    finished[into] |= finished[source]
+                    asked[into] |= asked[source]
+                for place, expected in zip(places, finished, strict=True):
+                    assert not expected or store.settled_ids(place, plain.name) == expected
+            there = [number for number in range(3) if asked[number]]
+            assume(there)
+            for number in there:
+                sweep(places[number], of(TrialRequest(1)), 99)  # the least that can be asked for commits
+                finished[number].add(0)
+                asked[number].add(TrialRequest(1))
+            union, requests = set().union(*finished), set().union(*asked)
+            largest = TrialRequest(max(one.trials for one in requests), max(one.repeats for one in requests))
+            count = largest.trials + sum(
+                min(top, largest.trials) if k <= confirm // 2 else 1
+                for top, confirm in [largest.repeats]
+                for k in range(1, confirm + 1)
+            )
+            repeats = wanted(largest, union)
+            sources = [places[number] for number in there]
+            merged = []
+            for number, order in enumerate([sources, sources[::-1]]):
+                merged.append(Path(scratch) / f"at once {number}")
+                assert merge.merge(order, merged[-1], quiet) == 0
+            if len(sources) == 3:
+                for number, (first, second, third) in enumerate([(2, 1, 0)]):
+                    pair, merged_pair = Path(scratch) / f"pair {number}", Path(scratch) / f"grouped {number}"
+                    assert merge.merge([sources[first], sources[second]], pair, quiet) == 0
+                    assert merge.merge([sources[third], pair], merged_pair, quiet) == 0
+                    merged.append(merged_pair)
+            for place in merged:
+                roles, curves, ledger_of_place, request_of_place = content(place, plain.name)
+                assert roles.keys() == union
+                assert curves == {at: curve(at) for at in union}
+                assert {at for at in union if roles[at] == "confirm"} == repeats & union
+                assert {at for at in union if roles[at] == "search"} == {at for at in union if at < APART}
+                assert request_of_place == largest
+                ended = sum(at < APART for at in union) + len(repeats & union)
+                assert ledger_of_place == ledger.Ledger(count, ended, 0, 0, 0, 0, 0, 0, count - ended)
+            assert verify.run(merged[0], quiet) == 0
+
+    check()

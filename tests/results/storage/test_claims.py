@@ -1,6 +1,7 @@
 import functools
 import os
 import random
+import shlex
 import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -326,6 +327,14 @@ def test_a_claim_that_is_missing_or_torn_stops_a_writer(writer: ModuleType, tmp_
     path.unlink()
     with pytest.raises(Damaged, match="claims 1 to 2, some are missing"):
         Claim(tmp_path, study.name)
+    there = tmp_path / study.name
+    spaced = tmp_path.with_name(f"{tmp_path.name} a b's")
+    spaced.mkdir()
+    there.rename(spaced / study.name)
+    with pytest.raises(Damaged) as refused:
+        Claim(spaced, study.name)
+    hint = str(refused.value).split("`")[1]  # a command for the shell
+    assert shlex.split(hint)[-2:] == ["--store", str(spaced)]
 
 
 # Clocks that are off, and writers that stall for days
@@ -389,6 +398,20 @@ def test_nothing_is_replaced_by_a_commit_that_lacks_a_file(writer: ModuleType, t
     claims.remove_leftovers(folder)
     assert not any(path.exists() for path in older)
     check(writer, tmp_path, writer.study_of("off", 6), whole=True)
+
+
+def test_a_commit_that_was_just_replaced_stays_readable_however_old_it_is(writer: ModuleType, tmp_path: Path) -> None:
+    """An export holds its records; days after a study was committed a sweep goes on, and claims it twice."""
+    writer.replay(tmp_path, writer.study_of("off", 4))
+    (folder,) = tmp_path.iterdir()
+    (held,) = store.catalogue(tmp_path)
+    aged(folder)
+    for trials in (6, 8):
+        writer.replay(tmp_path, writer.study_of("off", trials))
+    assert [len(commits.read_table(held, "trials"))] == [4]
+    aged(folder)  # days later
+    claims.remove_leftovers(folder)
+    assert not any(file.path.exists() for file in held.files.values())
 
 
 def test_there_are_no_names_that_nobody_would_see() -> None:
