@@ -235,7 +235,9 @@ from workloads.datasets import streamed_images
 from pathlib import Path
 if __name__ == "__main__":
     of = streamed_images.SOURCES["imagenet"]
-    streamed_images.SOURCES["imagenet"] = of._replace(train_examples=57, validation_examples=20)
+    streamed_images.SOURCES["imagenet"] = of._replace(
+        train_examples=57, validation_examples=20, splits={"train": 57, "validation": 20}
+    )
     streams.processes = lambda: 2
     streamed_images.feed("imagenet", 1, 0, 8, range(8))
     print(*streams._pool(2)._processes, flush=True)
@@ -282,8 +284,29 @@ def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch:
         registry.DATASETS["imagenet_half_classes"].load()
     of = streamed_images.SOURCES["imagenet"]
     monkeypatch.setitem(streamed_images.SOURCES, "imagenet", of._replace(validation_examples=20))
-    with pytest.raises(BadInput, match=r"holds 57 examples of train, not 1281167"):
-        registry.DATASETS["imagenet"].load()
+    for refuses in (registry.DATASETS["imagenet"].check, registry.DATASETS["imagenet"].load):
+        with pytest.raises(BadInput, match=r"holds 57 examples of train, not 1,281,167"):
+            refuses()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_split_of_another_size_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record more or less of any split, as where held-out text is there twice."""
+    place = streamed.write(name, tmp_path, monkeypatch)
+    module: Any = streamed_text if name in streamed_text.SOURCES else streamed_images
+    of = module.SOURCES[name]
+    registry.DATASETS[name].check()
+    for split, count in of.splits.items():
+        for other in (count - 1, count + 1):
+            monkeypatch.setitem(module.SOURCES, name, of._replace(splits={**of.splits, split: other}))
+            said = f"{place} holds {count} examples of {split}, not {other}; delete it and run python -m workloads.prep"
+            for refuses in (registry.DATASETS[name].check, registry.DATASETS[name].load):
+                with pytest.raises(BadInput, match=re.escape(said)):
+                    refuses()
+    monkeypatch.setitem(module.SOURCES, name, of)
+    (place / "dataset_info.json").write_text("{")
+    with pytest.raises(BadInput, match=r"dataset_info.json cannot be read; delete .* and run python -m workloads"):
+        registry.DATASETS[name].check()
 
 
 def test_records_are_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ cropped, resized and, in training, augmented, without TensorFlow.
 import functools
 import io
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ class StreamedImages(NamedTuple):
     Attributes:
       files: TFDS's name of the data set that they are from, with its configuration.
       version: of TFDS.
+      splits: the number of records of each of TFDS's splits that are read, as their publisher states it.
       train_examples: the first so many records of training, in TFDS's order, which is shuffled.
       validation_examples: of TFDS's split ``validation``.
       classes: values of a label, or, where an image has several, how many it may have.
@@ -43,6 +45,7 @@ class StreamedImages(NamedTuple):
 
     files: str
     version: str
+    splits: Mapping[str, int]
     train_examples: int
     validation_examples: int
     classes: int
@@ -50,11 +53,13 @@ class StreamedImages(NamedTuple):
     many: bool = False
 
 
+_IMAGENET = {"train": 1_281_167, "validation": 50_000}
+_OPEN_IMAGES = {"train": 1_743_042, "validation": 41_620}
 SOURCES: dict[str, StreamedImages] = {
-    "imagenet": StreamedImages("imagenet2012", "5.1.0", 1_281_167, 50_000, 1000),
-    "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", 640_583, 50_000, 1000),
-    "imagenet_half_classes": StreamedImages("imagenet2012", "5.1.0", 630_000, 25_000, 500, every=2),
-    "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", 1_743_042, 41_620, 7186, many=True),
+    "imagenet": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 1_281_167, 50_000, 1000),
+    "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 640_583, 50_000, 1000),
+    "imagenet_half_classes": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 630_000, 25_000, 500, every=2),
+    "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", _OPEN_IMAGES, 1_743_042, 41_620, 7186, many=True),
 }
 SPLITS = ("train", "validation")
 
@@ -67,7 +72,6 @@ def load(name: str) -> Splits:
     """
     check(name)
     of = SOURCES[name]
-    array_records.check_count(of.files, folder(name), "train", of.train_examples)
     _check_rows(of, folder(name))
     found = streams.decoded(source(name, folder(name), "validation"), of.validation_examples)
     return Splits(train=None, validation=found, test=None)
@@ -99,9 +103,10 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files are there; looks at their names alone."""
+    """Raises BadInput unless all files are there, with as many records as they should have; reads none of them."""
     of = SOURCES[name]
     array_records.check(of.files, folder(name, within), SPLITS)
+    array_records.check_counts(of.files, folder(name, within), of.splits)
     for split in SPLITS if of.every > 1 else ():
         array_records.check_file(of.files, rows_file(folder(name, within), of.every, split))
 

@@ -5,7 +5,7 @@
 
 import functools
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ class StreamedText(NamedTuple):
     Attributes:
       files: TFDS's name of the data set, with its configuration.
       version: of TFDS.
+      splits: the number of records of each of TFDS's splits that are read, as their publisher states it.
       train_examples: all texts of TFDS's split ``train``.
       validation_split: of TFDS.
       validation_examples: the first so many of its texts, in TFDS's order, which is shuffled.
@@ -37,6 +38,7 @@ class StreamedText(NamedTuple):
 
     files: str
     version: str
+    splits: Mapping[str, int]
     train_examples: int
     validation_split: str
     validation_examples: int
@@ -45,9 +47,11 @@ class StreamedText(NamedTuple):
     learned_from: int = 1_000_000
 
 
+_LM1B = {"train": 30_301_028, "test": 306_688}
+_C4 = {"train": 364_868_892, "validation": 364_608}
 SOURCES: dict[str, StreamedText] = {
-    "lm1b": StreamedText("lm1b", "1.1.0", 30_301_028, "test", 10_000, 128),
-    "common_crawl": StreamedText("c4/en", "3.1.0", 364_868_892, "validation", 10_000, 256, learned_from=300_000),
+    "lm1b": StreamedText("lm1b", "1.1.0", _LM1B, 30_301_028, "test", 10_000, 128),
+    "common_crawl": StreamedText("c4/en", "3.1.0", _C4, 364_868_892, "validation", 10_000, 256, learned_from=300_000),
 }
 
 
@@ -59,7 +63,6 @@ def load(name: str) -> Splits:
     """
     check(name)
     of = SOURCES[name]
-    array_records.check_count(of.files, folder(name), "train", of.train_examples)
     found = streams.decoded(source(name, folder(name), of.validation_split), of.validation_examples)
     return Splits(train=None, validation=found, test=None)
 
@@ -88,9 +91,10 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files are there; looks at their names alone."""
+    """Raises BadInput unless all files are there, with as many records as they should have; reads none of them."""
     of = SOURCES[name]
-    array_records.check(of.files, folder(name, within), ("train", of.validation_split))
+    array_records.check(of.files, folder(name, within), tuple(of.splits))
+    array_records.check_counts(of.files, folder(name, within), of.splits)
     array_records.check_file(of.files, subwords_file(name, folder(name, within)))
 
 
