@@ -34,6 +34,11 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     command_line.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     code: int = options.command(options)
+    if code == 0:
+        from results.reading import withdrawn
+
+        for note in withdrawn.of_store(options.store):
+            report(f"note: {note}")
     return code
 
 

@@ -123,6 +123,42 @@ def test_subwords_are_the_same_for_the_same_texts() -> None:
         streamed_text.learned(texts, 100_000)
 
 
+def test_the_version_of_texts_names_who_learned_their_subwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of another version are another file, under another version of the data; no other may learn them."""
+    import sentencepiece
+
+    locked = (ROOT / "requirements.lock").read_text()
+    for name, of in streamed_text.SOURCES.items():
+        learner = re.search(r"sentencepiece-(\S+)", registry.DATASETS[name].version())
+        assert learner and f"\nsentencepiece=={learner[1]}" in locked
+        assert f"{of.validation_split}:{of.splits[of.validation_split]} " in registry.DATASETS[name].version()
+        assert streamed_text.subwords_file(name, tmp_path).name.endswith(f"-by-sentencepiece-{learner[1]}.model")
+    monkeypatch.setattr(sentencepiece, "__version__", "0.1.9")
+    with pytest.raises(BadInput, match=r"by sentencepiece-\S+, and sentencepiece-0.1.9 is here; pip install sentence"):
+        streamed_text.write_subwords("lm1b", tmp_path)
+
+
+def test_the_version_of_photographs_holds_for_the_decoder_that_made_their_pixels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from PIL import Image
+
+    names = list(streamed_images.SOURCES)
+    before = {name: registry.DATASETS[name].version() for name in names}
+    assert all(re.fullmatch(r".* pixels:[0-9a-f]{8}", version) for version in before.values())
+    whole = Image.Image.resize
+
+    def another(self: Any, size: Any, resample: Any = None, box: Any = None, **others: Any) -> Any:
+        return whole(self, size, Image.Resampling.BICUBIC, box)
+
+    streamed_images._pixels.cache_clear()
+    monkeypatch.setattr(Image.Image, "resize", another)
+    assert all(registry.DATASETS[name].version() != before[name] for name in names)
+    monkeypatch.undo()
+    streamed_images._pixels.cache_clear()
+    assert {name: registry.DATASETS[name].version() for name in names} == before
+
+
 def test_every_epoch_is_a_permutation_and_drops_the_last_partial_batch() -> None:
     """From the definition, with Grain's order of whole numbers; also where there are 30 million, after a billion."""
     n, batch = 23, 5

@@ -19,6 +19,7 @@ from workloads.streams import Draws, Source, Stream
 from workloads.workload import ArrayShape, Examples, Splits
 
 PADDING, BEGINNING, END, UNKNOWN = range(4)  # tokens that are no subwords
+LEARNED_BY = "sentencepiece-0.2.3"  # another version may learn other subwords from the same texts
 
 
 class StreamedText(NamedTuple):
@@ -73,9 +74,12 @@ def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> 
 
 
 def version(name: str) -> str:
-    """The version of the data, and of what subwords are learned from."""
+    """The version of the data, the texts that are held out, and the origin of the subwords."""
     of = SOURCES[name]
-    return f"tfds:{of.version} bpe:{of.vocabulary} of train[:{of.learned_from}] in {of.length}"
+    heldout = f"{of.validation_split}:{of.splits[of.validation_split]}"
+    return (
+        f"tfds:{of.version} {heldout} bpe:{of.vocabulary} of train[:{of.learned_from}] by {LEARNED_BY} in {of.length}"
+    )
 
 
 def shapes(name: str) -> Splits:
@@ -108,13 +112,21 @@ def source(name: str, place: Path, split: str) -> Source:
 
 def subwords_file(name: str, place: Path) -> Path:
     """The file with the subwords, beside the others."""
-    return place / f"subwords-{SOURCES[name].vocabulary}-of-{SOURCES[name].learned_from}.model"
+    return place / f"subwords-{SOURCES[name].vocabulary}-of-{SOURCES[name].learned_from}-by-{LEARNED_BY}.model"
 
 
 def write_subwords(name: str, place: Path) -> None:
-    """Learns the subwords of a data set from its training texts, unless they are there."""
+    """Learns the subwords of a data set from its training texts, unless they are there.
+
+    Raises:
+      BadInput: another SentencePiece is installed than the one that plans name.
+    """
     of, file = SOURCES[name], subwords_file(name, place)
     if not file.exists():
+        installed = f"sentencepiece-{_sentencepiece().__version__}"
+        if installed != LEARNED_BY:
+            wanted = LEARNED_BY.replace("-", "==")
+            raise BadInput(f"subwords are learned by {LEARNED_BY}, and {installed} is here; pip install {wanted}")
         records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
         texts = (_text(records[row]) for row in range(len(records)))
         durable.replace(file, learned(texts, of.vocabulary))
