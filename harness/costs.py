@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import signal
 import subprocess
@@ -223,13 +224,14 @@ def _told(asked: Collection[Question], say: Callable[[str], None]) -> Callable[[
     each = " each" if len(asked) > 1 else ""
     counting = f"counting {what}"
     say(f"compiling {what} for {topologies}, which may take minutes{each}" if topologies else counting)
-    last = time.monotonic()
+    began = last = time.monotonic()
 
     def told(count: int) -> None:
         nonlocal last
         if count < len(asked) and time.monotonic() - last > QUIET_SECONDS:
             last = time.monotonic()
-            say(f"{count:,} of {what} {'compiled' if topologies else 'counted'}")
+            left = math.ceil((last - began) / count * (len(asked) - count))
+            say(f"{count:,} of {what} {'compiled' if topologies else 'counted'}, about {left:,} s left")
 
     return told
 

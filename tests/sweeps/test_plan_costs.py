@@ -263,6 +263,8 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["topology=v5e:2x2x2"], "write its chips along two directions, such as v5e:2x2"),
         (["topology=v4:2x2"], "write its chips along three directions, such as v4:2x2x1"),
         (["topology=v9:2x2"], "unknown version of TPUs 'v9'"),
+        (["topology=h100:8"], "on a GPU leave topology= out, on a machine that has one"),
+        (["topology=v5e:2x2", "topology=v5e:4x4"], "topology is given twice"),
         (["+experiment=zzzz"], "the nearest are"),
     ],
 )
