@@ -63,6 +63,7 @@ class Counts(NamedTuple):
       precision: of its products, float32 or bfloat16.
       least_bytes: that a device holds, about, where it takes its share in as many parts as there can be.
       sums: whether devices that share a step sum the gradients of all parameters.
+      streamed: whether each lane has a stream of data of its own, so that there is one unless told.
     """
 
     step: Work
@@ -74,6 +75,7 @@ class Counts(NamedTuple):
     precision: str
     least_bytes: float
     sums: bool = False
+    streamed: bool = False
 
 
 class Exchange(NamedTuple):
