@@ -8,6 +8,7 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 
 import argparse
 import functools
+import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,14 @@ def main(words: list[str] | None = None) -> int | None:
     """Runs one command and returns its exit code; a user's mistake is one line and 2."""
     options = arguments.parser().parse_args(words)
     command_line.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
-    return COMMANDS[options.command](options)
+    code = COMMANDS[options.command](options)
+    read = [getattr(options, name, None) for name in ("store", "a", "b")]
+    if any(read):
+        from results.reading import withdrawn
+
+        for note in itertools.chain.from_iterable(withdrawn.of_store(folder) for folder in read if folder):
+            say(f"note: {note}")
+    return code
 
 
 def _print(table: "pd.DataFrame", as_text: Callable[[], str]) -> None:

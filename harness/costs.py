@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import signal
 import subprocess
@@ -63,6 +64,7 @@ class Counts(NamedTuple):
       precision: of its products, float32 or bfloat16.
       least_bytes: that a device holds, about, where it takes its share in as many parts as there can be.
       sums: whether devices that share a step sum the gradients of all parameters.
+      streamed: whether each lane has a stream of data of its own, so that there is one unless told.
     """
 
     step: Work
@@ -74,6 +76,7 @@ class Counts(NamedTuple):
     precision: str
     least_bytes: float
     sums: bool = False
+    streamed: bool = False
 
 
 class Exchange(NamedTuple):
@@ -225,13 +228,14 @@ def _told(asked: Collection[Question], say: Callable[[str], None]) -> Callable[[
     each = " each" if len(asked) > 1 else ""
     counting = f"counting {what}"
     say(f"compiling {what} for {topologies}, which may take minutes{each}" if topologies else counting)
-    last = time.monotonic()
+    began = last = time.monotonic()
 
     def told(count: int) -> None:
         nonlocal last
         if count < len(asked) and time.monotonic() - last > QUIET_SECONDS:
             last = time.monotonic()
-            say(f"{count:,} of {what} {'compiled' if topologies else 'counted'}")
+            left = math.ceil((last - began) / count * (len(asked) - count))
+            say(f"{count:,} of {what} {'compiled' if topologies else 'counted'}, about {left:,} s left")
 
     return told
 

@@ -44,6 +44,7 @@ def counts(study: BatchStudy, source: Mapping[str, Any] | None, settings: Settin
         precision=study.precision,
         least_bytes=_least_bytes(workload, share, settings, held),
         sums=True,
+        streamed=workload.feed is not None,
     )
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from results.bad_input import BadInput, check_choice
+from results.bad_input import BadInput, nearest
 
 if TYPE_CHECKING:
     import jax
@@ -21,8 +21,12 @@ _ENVIRONMENT = {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
 def check(topology: str) -> None:
     """Raises BadInput for what names no slice, such as v5e:2x2x2, whose chips have two directions."""
     version, colon, chips = topology.partition(":")
-    if colon or version in DIRECTIONS:
-        check_choice("version of TPUs", version, DIRECTIONS)
+    if colon and version not in DIRECTIONS:
+        known = nearest(version, DIRECTIONS)
+        raise BadInput(
+            f"unknown version of TPUs {version!r}; {known}; only TPUs are compiled for without being there; "
+            "on a GPU leave topology= out, on a machine that has one"
+        )
     directions = DIRECTIONS.get(version, 2)
     example = f"{version if colon or version in DIRECTIONS else 'v5e'}:{'x'.join(['2', '2', '1'][:directions])}"
     if not re.fullmatch("x".join([r"[1-9]\d*"] * directions), chips):

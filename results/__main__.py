@@ -8,10 +8,11 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 import argparse
 from collections.abc import Callable
 
-from results.bad_input import BadInput
+from results.bad_input import BadInput, nearest
 from results.command_line import CommandParser, location
 from results.command_line import say as report
 
+SOURCES = ("shallue2018", "mlperf-rcp", "algoperf-logs")
 HELP = """\
 The dataset: check it, import published data, publish it.
 
@@ -34,6 +35,11 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     command_line.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     code: int = options.command(options)
+    if code == 0:
+        from results.reading import withdrawn
+
+        for note in withdrawn.of_store(options.store):
+            report(f"note: {note}")
     return code
 
 
@@ -53,7 +59,7 @@ def parser() -> CommandParser:
     sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
     command("repair", "rebuilds or drops torn files, and lists them", _repair)
     sub = command("import", "imports published data into a store", _import)
-    sub.add_argument("source", choices=("shallue2018", "mlperf-rcp", "algoperf-logs"), help="the source of the data")
+    sub.add_argument("source", metavar="{" + ",".join(SOURCES) + "}", help="the source of the data")
     sub.add_argument("path", type=location, help="the archive, or the folder")
     sub.add_argument("--any-checksum", action="store_true", help="accept an archive that is not the published one")
     sub.add_argument("--replace", action="store_true", help="take values that changed in the logs since their import")
@@ -79,6 +85,9 @@ def _repair(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     from results.importers import algoperf, mlperf_rcp, shallue2018
 
+    if options.source not in SOURCES:
+        hint = f"unknown source {options.source!r}; {nearest(options.source, SOURCES)}"
+        raise BadInput(f"{hint}; steps in a CSV file of your own need no import: python -m analysis fit --points FILE")
     if options.any_checksum and options.source != "shallue2018":
         raise BadInput("--any-checksum is for import shallue2018, the only source that is one published file")
     if options.replace and options.source != "algoperf-logs":

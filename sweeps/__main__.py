@@ -8,6 +8,7 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from results import exit_codes
@@ -36,12 +37,21 @@ def main(argv: list[str]) -> int:
     from sweeps import planning
 
     request = planning.request(words)
+    _note_withdrawn(request.store)
     if words.dry_run:
         return _dry_run(request)
     from sweeps.launching import LAUNCHERS
 
     launcher = LAUNCHERS[request.launcher["name"]]
     return launcher.around(request.launcher, planning.digest(request), lambda: _sweep(request))
+
+
+def _note_withdrawn(folder: Path) -> None:
+    """Notes which studies of a store this sweep does not go on with, as their data turned out wrong."""
+    from results.reading import withdrawn
+
+    for note in withdrawn.of_store(folder) if folder.is_dir() else ():
+        say(f"note: {note}")
 
 
 def _dry_run(request: "Request") -> int:

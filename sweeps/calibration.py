@@ -49,11 +49,11 @@ class Known(NamedTuple):
     same_model: bool = False
 
 
-def lanes_of(settings: Settings, device: Device, trials: int) -> int:
-    """Trials that share a step: those that are batched, on accelerators."""
+def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
+    """Trials that share a step: those that are batched, on accelerators; of streamed data one unless told."""
     if device.backend == "cpu" and settings.lane_strategy != "vmap":
         return 1
-    return settings.lanes or max(1, min(32, trials))
+    return settings.lanes or (1 if streamed else max(1, min(32, trials)))
 
 
 def unscaled(device: Device, precision: str) -> Rates | None:

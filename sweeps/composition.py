@@ -67,8 +67,7 @@ class _Model:
         """A point as a model; None where a value could be in two places, by interpolation or as part of another."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
-        twice = len(texts) < sum(o.key_or_group not in GROUPS for o in point)
-        return None if within or twice or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
+        return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
 
     def values(self, point: Sequence[Override]) -> dict[str, Any] | None:
         """The values in which another point differs, by key; None if one of them has to be composed."""
@@ -133,6 +132,7 @@ def compose_points(line: CommandLine) -> list[Point]:
     parsed = overrides.parse(line.overrides)
     for override in parsed:
         overrides.check(override)
+    overrides.check_once(str(override.input_line) for override in parsed)
     if parts := _parts(line, parsed):
         return [point for part in parts for point in compose_points(part)]
     swept = [o for o in parsed if o.is_sweep_override()]
@@ -263,7 +263,18 @@ def _misplaced(key: str, base: _Base) -> str:
             examples = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
             other = f"task={base.task}, which is a {READERS[base.kind].noun}"
             return f"{key} does not go with {other}; it is for a {reader.noun}: {examples}"
-    return f"unknown key {key!r}; {nearest(key, _keys())}"
+    return f"unknown key {key!r}; {_searched(key, base.config) or nearest(key, _keys())}"
+
+
+def _searched(key: str, config: DictConfig) -> str:
+    """The end of an error line about the name of a metaparameter that is searched; empty for any other key."""
+    name = key.rpartition(".")[2]
+    for section in ("task.space", "optimizer.space"):
+        ranges = OmegaConf.select(config, section) or {}
+        if name in ranges:
+            ends = [f"{section}.{name}.{end}" for end in ("low", "high") if end in ranges[name]]
+            return f"{name} is searched; its range is {' and '.join(ends or [f'{section}.{name}.values'])}"
+    return ""
 
 
 def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
@@ -283,6 +294,14 @@ def _with(base: _Base, point: Sequence[Override]) -> DictConfig:
             if section in _OPEN and not adds and name not in (options := OmegaConf.select(config, section) or {}):
                 known = [f"{section}.{each}" for each in options if each != "name"]
                 raise BadInput(f"unknown key {key!r}; {nearest(key, known)}")
+            if (
+                override.package is None
+                and not OmegaConf.is_dict(OmegaConf.select(config, key, throw_on_missing=False))
+                and section in ("", "task", "optimizer")
+                and key not in _keys()
+                and (hint := _searched(key, config))
+            ):
+                raise BadInput(f"unknown key {key!r}; {hint}")
             if override.package is not None or twice:
                 return _compose([str(o.input_line) for o in point])
             OmegaConf.update(config, key, value, merge=True, force_add=adds)

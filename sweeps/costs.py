@@ -163,7 +163,7 @@ def of_request(
                 known=known,
                 lengths=(expected, evaluations, from_store),
                 compiles=programs not in compiling,
-                lanes=lanes_of(request.settings, device, missing[study.name]),
+                lanes=lanes_of(request.settings, device, missing[study.name], streamed=_is_streamed(counts, study)),
             )._replace(**({"by": why[study.name]} if study.name in why else {}))
         )
         compiling.add(programs)
@@ -196,6 +196,10 @@ def of_sweep(
         which = "this sweep costs" if len(unknown) == len(found) else f"{number_of(len(unknown), 'study')} of it cost"
         say(f"what {which} is not known: {unknown[0].by}")
     return functools.reduce(Seconds.plus, known) if known else None
+
+
+def _is_streamed(counts: Mapping[str, Counts], study: Plan) -> bool:
+    return study.name in counts and counts[study.name].streamed
 
 
 def _is_counted(study: Plan) -> bool:

@@ -21,6 +21,7 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 
 # Keys whose values are texts of any letters: files, meshes and layouts.
 _TEXTS = ("ratings.path", "ratings.heldout", "ratings.history", "table.path", "mesh", "layout")
+_OF_AXES = ("mesh", "layout")  # those of which pairs have commas or semicolons between them
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that need no quotes
 MANY = 12  # names of a group that are not listed in a line
 DRY_RUN = "--dry-run"
@@ -136,10 +137,20 @@ def command_line(argv: Sequence[str]) -> CommandLine:
     flags = [word for word in words if word.startswith("-")]
     for flag in flags:
         check_choice("option", flag, FLAGS)
+    check_once([word for word in words if word.startswith("store=")])
     stores = [word.partition("=")[2] for word in words if word.startswith("store=")]
-    store = _unquoted(stores[-1]) if stores else None
+    store = _unquoted(stores[0]) if stores else None
     others = tuple(word for word in words if not word.startswith(("-", "store=")))
     return CommandLine(others, bool({*flags} - {*OUTPUT_FLAGS, DRY_RUN}), store, DRY_RUN in flags)
+
+
+def check_once(words: Iterable[str]) -> None:
+    """Raises BadInput if two words are of one key: one of them would count, and the other would not."""
+    first: dict[str, str] = {}
+    for word in words:
+        if (key := key_of(word)) in first:
+            raise BadInput(f"{key} is given twice: {first[key]} and {word}; leave one out")
+        first[key] = word
 
 
 def _unquoted(text: str) -> str:
@@ -204,6 +215,11 @@ def parse(overrides: Sequence[str]) -> list[Override]:
             parsed += OverridesParser.create().parse_overrides([text])
         except (OverrideParseException, HydraException):
             key, _, value = text.partition("=")
+            if key in _OF_AXES and "," in value and ";" in value:  # one text, or several with commas between them?
+                each = ",".join(f"'{part}'" for part in value.split(","))
+                raise BadInput(
+                    f'{text} has commas and semicolons; put each {key} in quotes, such as {key}="{each}"'
+                ) from None
             if key in _TEXTS:
                 parsed += OverridesParser.create().parse_overrides([f"{key}={as_text(value)}"])
                 continue

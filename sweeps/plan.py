@@ -23,7 +23,7 @@ if __name__ == "__main__":  # before all other imports, so that these are guarde
     command_line.run("sweeps.plan")
 
 from results import exit_codes
-from sweeps import manual
+from sweeps import manual, overrides
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
@@ -89,6 +89,7 @@ def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Words of this command alone, by key, and the others."""
     words = command_line.as_pairs(argv, (*manual.overrides.FLAGS, CALIBRATION))
     pairs = [word.partition("=") for word in words]
+    overrides.check_once(word for word, (key, _, _) in zip(words, pairs, strict=True) if key in OWN)
     own = {key: value for key, _, value in pairs if key in OWN}
     for key, value in own.items():
         if not value:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from results.bad_input import BadInput
-from results.command_line import answer, answer_help
+from results.command_line import answer, answer_help, say
 
 if TYPE_CHECKING:
     from results.storage.commits import Commit
@@ -93,6 +93,10 @@ def main(argv: list[str]) -> int:
     command_line.show((*header, *Activity._fields), whole, lambda: _text(header, rows, runs))
     if not command_line.is_data() and commits is None:
         command_line.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
+    from results.reading import withdrawn
+
+    for note in withdrawn.of_store(folder):
+        say(f"note: {note}")
     command_line.report_some([f"{name}: {error}" for name, error in damaged.items()], command_line.say)
     return 1 if damaged else 0
 

@@ -200,21 +200,24 @@ def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     return logits.shape[-1] * (jax.nn.softplus(logits) - smooth * logits)
 
 
-SCORE_BINS = 4096  # of logits from −LARGEST to LARGEST
-LARGEST_SCORE = 20.0
+LINEAR, SCORE_BINS = 20.0, 4096  # logits from −LINEAR to LINEAR are in bins of one width
+RATIO, FURTHER_BINS = 1e-3, 1 << 14  # those beyond, on either side, in bins of one ratio, up to 2.6e8
 
 
 def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Array:
-    """How many labels of all images and classes have a score in each bin, and how many of these are there."""
+    """The number of labels, of all images and classes, with a score in each bin, and of those that are there."""
     import jax.numpy as jnp
 
-    places = (jnp.clip(logits, -LARGEST_SCORE, LARGEST_SCORE) + LARGEST_SCORE) * (SCORE_BINS / (2 * LARGEST_SCORE))
-    bins = jnp.minimum(places.astype(jnp.int32), SCORE_BINS - 1).ravel()
+    within = (jnp.clip(logits, -LINEAR, LINEAR) + LINEAR) * (SCORE_BINS / (2 * LINEAR))
+    within = jnp.minimum(within.astype(jnp.int32), SCORE_BINS - 1)
+    beyond = jnp.ceil(jnp.log(jnp.maximum(jnp.abs(logits) / LINEAR, 1.0)) / RATIO)
+    beyond = jnp.minimum(beyond, float(FURTHER_BINS)).astype(jnp.int32)
+    bins = (FURTHER_BINS + within + jnp.where(logits < 0, -beyond, beyond)).ravel()
     each = jnp.ones(labels.shape, jnp.float32)
     if weights is not None:
         each = each * weights.reshape(*weights.shape, *[1] * (labels.ndim - weights.ndim))
     both = jnp.stack([each.ravel(), (each * labels.astype(jnp.float32)).ravel()], axis=-1)
-    return jnp.zeros((SCORE_BINS, 2), jnp.float32).at[bins].add(both)
+    return jnp.zeros((SCORE_BINS + 2 * FURTHER_BINS, 2), jnp.float32).at[bins].add(both)
 
 
 def _average_precision_error(sums: Array) -> Array:

@@ -104,20 +104,23 @@ def _streamed(name: str) -> Preparable:
     users = {user: of for user, of in streamed_images.SOURCES.items() if of.files == name}
     texts = {user: of for user, of in streamed_text.SOURCES.items() if of.files == name}
     rows: list[Any] = [*users.values(), *texts.values()]
-    whole = max(rows, key=lambda of: (of.train_examples, of.validation_examples))
-    splits = ("train", texts[next(iter(texts))].validation_split) if texts else streamed_images.SPLITS
+    version, counts = rows[0].version, rows[0].splits
     download, stored = _STREAMED_BYTES[name]
     seconds = {"imagenet2012": streamed_originals.SECONDS_PER_PHOTOGRAPH}.get(
         name, streamed_originals.SECONDS_PER_TEXT if texts else streamed_originals.SECONDS_PER_ENCODED
     )
-    notes = [f"This takes about {_duration(whole.train_examples * seconds)} on one core."]
+    notes = [f"This takes about {_duration(counts['train'] * seconds)} on one core."]
     if name in ("imagenet2012", "c4/en"):
         notes += ["Its originals have to be downloaded by hand."]
     if texts:
         notes += ["Then subwords are learned, which takes minutes and a few GB of memory."]
 
     def folder(within: Path) -> Path:
-        return array_records.folder(name, whole.version, within)
+        return array_records.folder(name, version, within)
+
+    def check(within: Path) -> None:
+        array_records.check(name, folder(within), tuple(counts))
+        array_records.check_counts(name, folder(within), counts)
 
     def finish(place: Path) -> None:
         for text in texts:
@@ -135,13 +138,13 @@ def _streamed(name: str) -> Preparable:
         return True
 
     return Preparable(
-        f"{whole.train_examples:,} {'texts' if texts else 'images'}",
+        f"{counts['train']:,} {'texts' if texts else 'images'}",
         download,
         stored,
         folder,
-        lambda within: array_records.check(name, folder(within), splits),
+        check,
         streamed_originals.BUILDERS[name],
-        {"train": whole.train_examples},
+        counts,
         checksums=name in ("lm1b", "open_images_v4/200k"),
         notes=tuple(notes),
         finish=finish,

@@ -84,9 +84,9 @@ def _prepare(name: str, within: Path) -> int:
         is_written = False
         if place.exists():  # TFDS would take it for the data set, whatever it holds
             return _fail(
-                str(absent)
-                if "tfrecord" in str(absent)
-                else f"{place} exists but does not hold {name}; move it or delete it"
+                f"{place} exists but does not hold {name}; move it or delete it"
+                if "holds no complete" in str(absent)
+                else str(absent)
             )
     print(f"{name}: {what.content}, {what.sizes()} in {place}")
     for line in what.notes:

@@ -61,7 +61,8 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
         notes.append(f"the target fell at the first evaluation at {where}, which is but a bound")
     n = int((~only_bounded).sum())
     if n < regimes.FEWEST_BATCH_SIZES:
-        notes.append(f"{n} batch size{'s' * (n != 1)} left, a fit needs {regimes.FEWEST_BATCH_SIZES}")
+        left = " left" if only_bounded.any() or points.notes else ""
+        notes.append(f"{n} batch size{'s' * (n != 1)}{left}, a fit needs {regimes.FEWEST_BATCH_SIZES}")
         if only_bounded.any():
             notes.append("ask for a harder target")
         return PointsFit(points, None, "not_identified", "; ".join(notes))

@@ -41,7 +41,7 @@ def load(
         raise BadInput(f"no study in {folder} is of a kind that has steps to target")
     if not descriptions:
         fill = f"python -m sweeps store={command_line.quoted(folder)}"
-        raise BadInput(f"no study in {folder} has run yet; fill it with `{fill}`")
+        raise BadInput(f"no study in {folder} has run yet; fill it with `{fill}`{_of_others(folder)}")
     if request is None:
         return overview, None
     check_choice("metric", request[0], recorded_metrics(overview))
@@ -75,6 +75,13 @@ def targets(overview: Overview, request: Target | None) -> dict[Target, list[Stu
         metrics = ", ".join(recorded_metrics(overview))
         raise BadInput(f"no study has a target; ask for one with --metric and --value (recorded metrics: {metrics})")
     return studies
+
+
+def _of_others(folder: Folder) -> str:
+    """The end of a line about a folder that is no store but holds files, such as logs of other programs."""
+    if folder.is_dir() and any(each.is_file() and not each.name.startswith(".") for each in folder.iterdir()):
+        return "; steps that you measured elsewhere go into a CSV file: python -m analysis fit --points FILE"
+    return ""
 
 
 def without_pruned(overview: Overview, request: Target | None, what: str) -> tuple[Overview, list[str]]:

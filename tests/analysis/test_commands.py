@@ -81,6 +81,17 @@ def test_all_is_its_commands_one_after_the_other(
     assert {path.name: path.read_bytes() for path in one.iterdir()} == pictures
 
 
+def test_a_folder_of_logs_is_no_store_and_the_line_names_the_file_that_would_do(
+    tmp_path: Path, cli: Callable[..., tuple[int, str, str]]
+) -> None:
+    (tmp_path / "run-1.csv").write_text("step,loss\n1,2.0\n")
+    (tmp_path / "run-2.json").write_text("{}")
+    code, out, err = cli("fit", "--store", tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: no study in {tmp_path} has run yet; ") and err.count("\n") == 1
+    assert "steps that you measured elsewhere go into a CSV file: python -m analysis fit --points FILE" in err
+
+
 def test_all_of_a_store_that_is_empty_is_one_line(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
     code, out, err = cli("all", "--store", tmp_path, "--out", tmp_path / "figures")
     assert (code, out) == (2, "")

@@ -217,6 +217,20 @@ def test_a_probe_comes_before_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert kept is not None and kept.keys() == {"device_kind", *probes.KEPT}
 
 
+def test_streamed_data_are_planned_with_the_lane_that_the_engine_gives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU: one, as every lane has a stream of its own, unless told; other data have one for each trial."""
+    monkeypatch.setattr(costs, "here", lambda: calibration.Device("NVIDIA H100", "gpu"))
+    for streamed, words, lanes in ((False, [], 8), (True, [], 1), (True, ["lanes=4"], 4)):
+        answering(monkeypatch, lambda question: None)
+        counted = asked._process
+        monkeypatch.setattr(asked, "_process", lambda *a, f=counted, s=streamed: [e | {"streamed": s} for e in f(*a)])
+        request = planning.request(overrides.command_line(["batch_size=64", "trials=8", f"store={tmp_path}", *words]))
+        (cost,) = costs.of_request(request, {study.name: 8 for study in request.studies})
+        assert (cost.lanes, cost.alone and cost.step is not None) == (lanes, lanes == 1 and cost.step is not None)
+
+
 def test_a_dear_sweep_asks_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +277,8 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["topology=v5e:2x2x2"], "write its chips along two directions, such as v5e:2x2"),
         (["topology=v4:2x2"], "write its chips along three directions, such as v4:2x2x1"),
         (["topology=v9:2x2"], "unknown version of TPUs 'v9'"),
+        (["topology=h100:8"], "on a GPU leave topology= out, on a machine that has one"),
+        (["topology=v5e:2x2", "topology=v5e:4x4"], "topology is given twice"),
         (["+experiment=zzzz"], "the nearest are"),
     ],
 )

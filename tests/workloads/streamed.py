@@ -84,13 +84,14 @@ def write(name: str, within: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     is_text = name in streamed_text.SOURCES
     module: Any = streamed_text if is_text else streamed_images
     of = module.SOURCES[name]
-    sizes = {"train_examples": TRAIN, "validation_examples": VALIDATION}
+    sizes: dict[str, Any] = {"train_examples": TRAIN, "validation_examples": VALIDATION}
     if is_text:
         sizes |= {"vocabulary": 320, "learned_from": 40, "length": 24}
     elif of.every > 1:
         sizes = {"train_examples": 28, "validation_examples": VALIDATION // 2}
     elif name == "imagenet_half_images":
         sizes["train_examples"] = 28
+    sizes["splits"] = dict(zip(of.splits, (TRAIN, VALIDATION), strict=True))
     monkeypatch.setitem(module.SOURCES, name, of._replace(**sizes))
     monkeypatch.setenv("TFDS_DATA_DIR", str(within))
     validation = of.validation_split if is_text else "validation"

@@ -116,6 +116,19 @@ def test_average_precision_is_scikit_learns_and_its_sums_may_be_taken_in_parts()
     assert float(metric.finish(sum(parts))) == pytest.approx(kept, abs=2e-3)
 
 
+@pytest.mark.parametrize(("scale", "shift"), [(30.0, 0.0), (1.0, -60.0), (5.0, 400.0), (1e6, 0.0)])
+def test_average_precision_tells_large_logits_apart(scale: float, shift: float) -> None:
+    """Of a network that is sure, and of labels that are rare, whose logits all lie far below zero."""
+    from sklearn.metrics import average_precision_score
+
+    random = np.random.default_rng(4)
+    labels = (random.random((60, 7)) < 0.2).astype(np.uint8)
+    logits = (scale * (random.normal(size=(60, 7)) + 1.5 * labels) + shift).astype(np.float32)
+    metric = losses.AVERAGE_PRECISION_ERROR
+    expected = 1 - average_precision_score(labels.ravel(), logits.ravel())
+    assert float(metric.finish(metric.sums(logits, labels, None))) == pytest.approx(expected, abs=2e-2)
+
+
 def test_sigmoid_cross_entropy_is_that_of_plain_numpy_summed_over_classes() -> None:
     random = np.random.default_rng(5)
     labels = (random.random((9, 4)) < 0.5).astype(np.uint8)

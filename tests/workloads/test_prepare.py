@@ -220,12 +220,16 @@ def write_streamed_originals(name: str, manual: Path) -> None:
         (manual / "ILSVRC2012_img_val.tar").write_bytes(tar(images))
     elif name == "lm1b":
         top = "1-billion-word-language-modeling-benchmark-r13output"
-        texts = {
-            f"{top}/training-monolingual.tokenized.shuffled/news.en-00001-of-00100": range(8),
-            f"{top}/heldout-monolingual.tokenized.shuffled/news.en.heldout-00000-of-00050": range(8, 12),
+        train, heldout = (f"{top}/{split}-monolingual.tokenized.shuffled" for split in ("training", "heldout"))
+        texts = {  # what is held out is there twice: as a whole, and in parts
+            f"{train}/news.en-00001-of-00100": range(3),
+            f"{train}/news.en-00099-of-00100": range(3, 8),
+            f"{heldout}/news.en-00000-of-00100": range(8, 12),
+            f"{heldout}/news.en.heldout-00000-of-00050": range(8, 10),
+            f"{heldout}/news.en.heldout-00049-of-00050": range(10, 12),
             f"{top}/README": range(1),
         }
-        lines = {path: "\n".join(map(streamed.text, those)).encode() + b"\n" for path, those in texts.items()}
+        lines = {path: "\n".join(map(sentence, those)).encode() + b"\n" for path, those in texts.items()}
         (manual / f"{top}.tar.gz").write_bytes(tar(lines, "w:gz"))
     elif name == "open_images_v4/200k":
         write_open_images(manual)
@@ -238,6 +242,13 @@ def write_streamed_originals(name: str, manual: Path) -> None:
             for part in range(2):
                 lines = "\n".join(json.dumps(page) for page in pages[part::2])
                 (manual / f"c4-{split}.{part:05}-of-00002.json.gz").write_bytes(gzip.compress(lines.encode()))
+
+
+def sentence(index: int) -> str:
+    """A line of LM1B, with letters that some programs, but not its publisher, take for the end of one."""
+    from tests.workloads import streamed
+
+    return f"{streamed.text(index).strip()} a\u2028b\x85c\x0bd\x1ce\x0cf"
 
 
 def write_open_images(manual: Path) -> None:
@@ -287,8 +298,9 @@ def test_streamed_originals_become_files_that_load(
     monkeypatch.setitem(preparable._STREAMED_BYTES, name, (1000, 1000))
     for module in (streamed_images, streamed_text):
         for user, of in module.SOURCES.items():
-            sizes = {"train_examples": 8, "validation_examples": 4}
-            sizes |= {"vocabulary": 315, "learned_from": 8} if module is streamed_text else {}
+            sizes: dict[str, Any] = {"train_examples": 8, "validation_examples": 4}
+            sizes["splits"] = dict(zip(of.splits, (8, 4), strict=True))
+            sizes |= {"vocabulary": 325, "learned_from": 8} if module is streamed_text else {}
             monkeypatch.setitem(module.SOURCES, user, of._replace(**sizes))
     write_streamed_originals(name, tmp_path / "downloads" / "manual" / name)
     assert prepare.main([name, "--data-dir", str(tmp_path)]) == 0
@@ -314,9 +326,11 @@ def test_streamed_originals_become_files_that_load(
     else:
         from tests.workloads import streamed
 
-        assert {one["text"].decode() for one in rows} == {
-            streamed.text(i).strip() if name == "lm1b" else streamed.text(i) for i in range(8)
-        }
+        text = sentence if name == "lm1b" else streamed.text
+        assert sorted(one["text"].decode() for one in rows) == sorted(map(text, range(8)))
+        heldout = tfds.data_source(name, split="test" if name == "lm1b" else "validation", data_dir=tmp_path)
+        held = range(8, 12) if name == "lm1b" else range(4)
+        assert sorted(one["text"].decode() for one in heldout) == sorted(map(text, held))
     assert prepare.main([users[0]]) == 0
     assert "already there" in capsys.readouterr().out
     for made in [*(tmp_path / name).rglob("*.model"), *(tmp_path / name).rglob("rows*")]:
@@ -324,6 +338,45 @@ def test_streamed_originals_become_files_that_load(
         made.unlink()
         assert prepare.main([name]) == 0
         assert made.read_bytes() == before
+
+
+def test_a_validation_image_has_the_label_of_its_number_whatever_else_the_archive_holds(tmp_path: Path) -> None:
+    """Packed with its folder, and without its second image: neither moves the labels of the others."""
+    from results.bad_input import BadInput
+    from workloads.datasets import streamed_originals
+
+    names = [f"val/ILSVRC2012_val_{number:08}.JPEG" for number in (4, 1, 3)]
+    packed = io.BytesIO(tar(dict.fromkeys(names, b"")))
+    with tarfile.open(fileobj=packed, mode="a") as archive:
+        folder = tarfile.TarInfo("val")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+    (tmp_path / "val.tar").write_bytes(packed.getvalue())
+    rows = dict(streamed_originals._imagenet_validation(tmp_path / "val.tar"))
+    found = {str(name)[-7:-5]: row["label"] for name, row in rows.items()}
+    assert found == {"04": "n04263257", "01": "n01751748", "03": "n02105855"}  # soup bowl, sea snake, sheepdog
+    for odd in ("ILSVRC2012_val_00050001.JPEG", "ILSVRC2012_val_00000000.JPEG", "notes.txt"):
+        (tmp_path / "odd.tar").write_bytes(tar({odd: b""}))
+        with pytest.raises(BadInput, match=f"odd.tar holds {odd}, which is not an image of ImageNet's validation set"):
+            list(streamed_originals._imagenet_validation(tmp_path / "odd.tar"))
+
+
+def test_every_split_is_counted_against_its_publisher() -> None:
+    """Numbers of records as the publishers and TFDS's catalog state them."""
+    from workloads import preparable
+
+    known = {name: dict(preparable.preparable(name).examples) for name in preparable.names()}
+    assert {name: known[name] for name in known if not name.startswith(("web_graph", "movielens"))} == {
+        "mnist": {"train": 60_000, "test": 10_000},
+        "fashion_mnist": {"train": 60_000, "test": 10_000},
+        "cifar10": {"train": 50_000, "test": 10_000},
+        "imagenet2012": {"train": 1_281_167, "validation": 50_000},
+        "open_images_v4/200k": {"train": 1_743_042, "validation": 41_620},
+        "lm1b": {"train": 30_301_028, "test": 306_688},
+        "c4/en": {"train": 364_868_892, "validation": 364_608},
+    }
+    assert all({*known[name]} == {"train", "train_t", "test"} for name in known if name.startswith("web_graph"))
+    assert all({*known[name]} == {"train"} for name in known if name.startswith("movielens"))
 
 
 def check_open_images(rows: list[dict[str, Any]]) -> None:

@@ -125,6 +125,42 @@ def test_subwords_are_the_same_for_the_same_texts() -> None:
         streamed_text.learned(texts, 100_000)
 
 
+def test_the_version_of_texts_names_who_learned_their_subwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of another version are another file, under another version of the data; no other may learn them."""
+    import sentencepiece
+
+    locked = (ROOT / "requirements.lock").read_text()
+    for name, of in streamed_text.SOURCES.items():
+        learner = re.search(r"sentencepiece-(\S+)", registry.DATASETS[name].version())
+        assert learner and f"\nsentencepiece=={learner[1]}" in locked
+        assert f"{of.validation_split}:{of.splits[of.validation_split]} " in registry.DATASETS[name].version()
+        assert streamed_text.subwords_file(name, tmp_path).name.endswith(f"-by-sentencepiece-{learner[1]}.model")
+    monkeypatch.setattr(sentencepiece, "__version__", "0.1.9")
+    with pytest.raises(BadInput, match=r"by sentencepiece-\S+, and sentencepiece-0.1.9 is here; pip install sentence"):
+        streamed_text.write_subwords("lm1b", tmp_path)
+
+
+def test_the_version_of_photographs_holds_for_the_decoder_that_made_their_pixels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from PIL import Image
+
+    names = list(streamed_images.SOURCES)
+    before = {name: registry.DATASETS[name].version() for name in names}
+    assert all(re.fullmatch(r".* pixels:[0-9a-f]{8}", version) for version in before.values())
+    whole = Image.Image.resize
+
+    def another(self: Any, size: Any, resample: Any = None, box: Any = None, **others: Any) -> Any:
+        return whole(self, size, Image.Resampling.BICUBIC, box)
+
+    streamed_images._pixels.cache_clear()
+    monkeypatch.setattr(Image.Image, "resize", another)
+    assert all(registry.DATASETS[name].version() != before[name] for name in names)
+    monkeypatch.undo()
+    streamed_images._pixels.cache_clear()
+    assert {name: registry.DATASETS[name].version() for name in names} == before
+
+
 def test_every_epoch_is_a_permutation_and_drops_the_last_partial_batch() -> None:
     """From the definition, with Grain's order of whole numbers; also where there are 30 million, after a billion."""
     n, batch = 23, 5
@@ -237,7 +273,9 @@ from workloads.datasets import streamed_images
 from pathlib import Path
 if __name__ == "__main__":
     of = streamed_images.SOURCES["imagenet"]
-    streamed_images.SOURCES["imagenet"] = of._replace(train_examples=57, validation_examples=20)
+    streamed_images.SOURCES["imagenet"] = of._replace(
+        train_examples=57, validation_examples=20, splits={"train": 57, "validation": 20}
+    )
     streams.processes = lambda: 2
     streamed_images.feed("imagenet", 1, 0, 8, range(8))
     print(*streams._pool(2)._processes, flush=True)
@@ -284,8 +322,29 @@ def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch:
         registry.DATASETS["imagenet_half_classes"].load()
     of = streamed_images.SOURCES["imagenet"]
     monkeypatch.setitem(streamed_images.SOURCES, "imagenet", of._replace(validation_examples=20))
-    with pytest.raises(BadInput, match=r"holds 57 examples of train, not 1281167"):
-        registry.DATASETS["imagenet"].load()
+    for refuses in (registry.DATASETS["imagenet"].check, registry.DATASETS["imagenet"].load):
+        with pytest.raises(BadInput, match=r"holds 57 examples of train, not 1,281,167"):
+            refuses()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_split_of_another_size_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record more or less of any split, as where held-out text is there twice."""
+    place = streamed.write(name, tmp_path, monkeypatch)
+    module: Any = streamed_text if name in streamed_text.SOURCES else streamed_images
+    of = module.SOURCES[name]
+    registry.DATASETS[name].check()
+    for split, count in of.splits.items():
+        for other in (count - 1, count + 1):
+            monkeypatch.setitem(module.SOURCES, name, of._replace(splits={**of.splits, split: other}))
+            said = f"{place} holds {count} examples of {split}, not {other}; delete it and run python -m workloads.prep"
+            for refuses in (registry.DATASETS[name].check, registry.DATASETS[name].load):
+                with pytest.raises(BadInput, match=re.escape(said)):
+                    refuses()
+    monkeypatch.setitem(module.SOURCES, name, of)
+    (place / "dataset_info.json").write_text("{")
+    with pytest.raises(BadInput, match=r"dataset_info.json cannot be read; delete .* and run python -m workloads"):
+        registry.DATASETS[name].check()
 
 
 def test_records_are_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

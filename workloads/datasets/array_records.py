@@ -6,7 +6,7 @@ them without TFDS and JAX.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +67,20 @@ def check_file(name: str, file: Path) -> None:
         raise BadInput(f"{file} is not there yet; run python -m workloads.prepare {name}")
 
 
-def check_count(name: str, place: Path, split: str, fewest: int) -> None:
-    """Raises BadInput if a split has fewer records than are wanted; reads what TFDS says of the files."""
-    splits = json.loads((place / "dataset_info.json").read_text())["splits"]
-    count = sum(int(length) for one in splits if one["name"] == split for length in one["shardLengths"])
-    if count < fewest:
-        raise BadInput(
-            f"{place} holds {count} examples of {split}, not {fewest}; delete it and run python -m workloads.prepare "
-            f"{name}"
-        )
+def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
+    """Raises BadInput unless splits have as many records as they should; reads TFDS's description of the files."""
+    info = place / "dataset_info.json"
+    again = f"delete {{}} and run python -m workloads.prepare {name}"
+    try:
+        splits = json.loads(info.read_text())["splits"]
+        there = {one["name"]: sum(int(length) for length in one["shardLengths"]) for one in splits}
+    except (ValueError, TypeError, LookupError, OSError):
+        raise BadInput(f"{info} cannot be read; {again.format(place)}") from None
+    for split, count in counts.items():
+        if there.get(split, 0) != count:
+            raise BadInput(
+                f"{place} holds {there.get(split, 0):,} examples of {split}, not {count:,}; {again.format('it')}"
+            )
 
 
 def digest(name: str, place: Path, splits: Sequence[str]) -> str:

@@ -4,9 +4,12 @@
 cropped, resized and, in training, augmented, without TensorFlow.
 """
 
+import base64
 import functools
+import hashlib
 import io
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +28,16 @@ KEPT = 0.875  # of the shorter side of a photograph, in an evaluation
 AREA = (0.08, 1.0)  # of a photograph that is seen in training
 RATIO = (3 / 4, 4 / 3)  # of its width to its height
 TRIES = 10  # to find such a box
+# A small JPEG; the pixels that it is decoded to tell decoders apart.
+_PHOTOGRAPH = (
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABQODxIPDRQSEBIXFRQYHjIhHhwcHj0sLiQySUBMS0dARkVQWnNiUFVtVkVGZIhlbXd7"
+    "gYKBTmCNl4x9lnN+gXz/2wBDARUXFx4aHjshITt8U0ZTfHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8fHx8"
+    "fHx8fHx8fHz/wAARCAAwAEADASIAAhEBAxEB/8QAGAABAQEBAQAAAAAAAAAAAAAAAwIEAQb/xAAfEAADAAICAgMAAAAAAAAAAAAA"
+    "AQIDERITBFExUqH/xAAYAQADAQEAAAAAAAAAAAAAAAADBAUGAf/EACIRAAIDAAEEAgMAAAAAAAAAAAACAQMRBBITITIFIzFh4f/a"
+    "AAwDAQACEQMRAD8A86oLUCqC1BpHsAI4SgtQaMWOXvkti9ceifby1VumStTS7rDQZVBagfhPopQn8C88iGnIGoRkjZBUFqBlBagC"
+    "9gdHMSgtQMoNIfkcrt543TExb0mNTo6awbxXVtpbRO7vdaZwu/Hc9X+pozI/O/v+hC4Z3s50ZPr+j+NhueXNa3rR3cKdtqSk5MHV"
+    "BagVQWoF3sBI5iUHTQoLUDV/vnkxStpkHxTuEx1BagVjEGqfWdCUFqBVBagC9hSRwlBagVQIoFXsHUc//9k="
+)
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
@@ -34,6 +47,7 @@ class StreamedImages(NamedTuple):
     Attributes:
       files: TFDS's name of the data set that they are from, with its configuration.
       version: of TFDS.
+      splits: the number of records of each of TFDS's splits that are read, as their publisher states it.
       train_examples: the first so many records of training, in TFDS's order, which is shuffled.
       validation_examples: of TFDS's split ``validation``.
       classes: values of a label, or, where an image has several, how many it may have.
@@ -43,6 +57,7 @@ class StreamedImages(NamedTuple):
 
     files: str
     version: str
+    splits: Mapping[str, int]
     train_examples: int
     validation_examples: int
     classes: int
@@ -50,11 +65,13 @@ class StreamedImages(NamedTuple):
     many: bool = False
 
 
+_IMAGENET = {"train": 1_281_167, "validation": 50_000}
+_OPEN_IMAGES = {"train": 1_743_042, "validation": 41_620}
 SOURCES: dict[str, StreamedImages] = {
-    "imagenet": StreamedImages("imagenet2012", "5.1.0", 1_281_167, 50_000, 1000),
-    "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", 640_583, 50_000, 1000),
-    "imagenet_half_classes": StreamedImages("imagenet2012", "5.1.0", 630_000, 25_000, 500, every=2),
-    "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", 1_743_042, 41_620, 7186, many=True),
+    "imagenet": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 1_281_167, 50_000, 1000),
+    "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 640_583, 50_000, 1000),
+    "imagenet_half_classes": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 630_000, 25_000, 500, every=2),
+    "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", _OPEN_IMAGES, 1_743_042, 41_620, 7186, many=True),
 }
 SPLITS = ("train", "validation")
 
@@ -67,7 +84,6 @@ def load(name: str) -> Splits:
     """
     check(name)
     of = SOURCES[name]
-    array_records.check_count(of.files, folder(name), "train", of.train_examples)
     _check_rows(of, folder(name))
     found = streams.decoded(source(name, folder(name), "validation"), of.validation_examples)
     return Splits(train=None, validation=found, test=None)
@@ -79,10 +95,10 @@ def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> 
 
 
 def version(name: str) -> str:
-    """The version of the data, and what of them this is."""
+    """The version of the data, what of them this is, and the pixels that decoding makes of a photograph."""
     of = SOURCES[name]
     classes = "" if of.every == 1 else f" classes[::{of.every}]"
-    return f"tfds:{of.version} {SIDE}×{SIDE} train[:{of.train_examples}]{classes}"
+    return f"tfds:{of.version} {SIDE}×{SIDE} train[:{of.train_examples}]{classes} pixels:{_pixels()}"
 
 
 def shapes(name: str) -> Splits:
@@ -99,9 +115,10 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files are there; looks at their names alone."""
+    """Raises BadInput unless all files are there, with as many records as they should have; reads none of them."""
     of = SOURCES[name]
     array_records.check(of.files, folder(name, within), SPLITS)
+    array_records.check_counts(of.files, folder(name, within), of.splits)
     for split in SPLITS if of.every > 1 else ():
         array_records.check_file(of.files, rows_file(folder(name, within), of.every, split))
 
@@ -192,6 +209,17 @@ def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray
         resized = scaled.convert("RGB").resize((side, side), Image.Resampling.BILINEAR, box)
     pixels = np.asarray(resized)
     return np.ascontiguousarray(pixels[:, ::-1]) if flipped else pixels
+
+
+@functools.cache
+def _pixels() -> str:
+    """The first digits of the hash of one photograph, decoded for an evaluation and for training.
+
+    They differ where another Pillow or libjpeg decodes or resizes in another way, or where ``example`` does.
+    """
+    encoded = base64.b64decode(_PHOTOGRAPH)
+    decoded = [example(encoded, draws, side=16) for draws in (None, *(Draws(0, 0, at) for at in range(4)))]
+    return hashlib.sha256(np.stack(decoded).tobytes()).hexdigest()[:8]
 
 
 def middle(width: int, height: int) -> Box:

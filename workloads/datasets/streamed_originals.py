@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -40,14 +41,15 @@ def _imagenet_train(archive: Path) -> KeyedExamples:
 
 
 def _imagenet_validation(archive: Path) -> KeyedExamples:
+    """The image ``ILSVRC2012_val_00000001.JPEG`` has the first of TFDS's labels."""
     import tensorflow_datasets as tfds
 
-    with tarfile.open(archive) as tar:
-        names = sorted(tar.getnames())
     labels = Path(tfds.core.tfds_path("datasets/imagenet2012/validation_labels.txt")).read_text().split()
-    label_of = dict(zip(names, labels, strict=False))
     for name, image in _members(archive):
-        yield name, {"file_name": name, "image": io.BytesIO(image), "label": label_of[name]}
+        number = re.fullmatch(r"(?:.*/)?ILSVRC2012_val_(\d{8})\.JPEG", name)
+        if number is None or not 1 <= int(number[1]) <= len(labels):
+            raise BadInput(f"{archive} holds {name}, which is not an image of ImageNet's validation set")
+        yield name, {"file_name": name, "image": io.BytesIO(image), "label": labels[int(number[1]) - 1]}
 
 
 def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
@@ -69,17 +71,18 @@ def lm1b_builder(within: Path, manual: Path) -> Any:
 
     def split_generators(self: Any, dl_manager: Any) -> dict[str, KeyedExamples]:
         archive = Path(dl_manager.download(original._DOWNLOAD_URL))
-        return {"train": _lm1b_lines(archive, "training-"), "test": _lm1b_lines(archive, "heldout-")}
+        patterns = {"train": original._TRAIN_FILE_FORMAT, "test": original._HELDOUT_FILE_FORMAT}
+        return {split: _lm1b_lines(archive, pattern) for split, pattern in patterns.items()}
 
     return array_records.builder(original.Builder, "lm1b", split_generators, within)
 
 
-def _lm1b_lines(archive: Path, part: str) -> KeyedExamples:
+def _lm1b_lines(archive: Path, pattern: str) -> KeyedExamples:
+    """The lines of the files that TFDS reads for a split; a line ends where TFDS ends it, at ``\\n`` and ``\\r``."""
     for path, lines in _members(archive):
-        name = PurePosixPath(path)
-        if name.parent.name.startswith(part) and name.name.startswith("news.en"):
-            for number, line in enumerate(lines.decode().splitlines()):
-                yield f"{name.name}_{number}", {"text": line.strip()}
+        if PurePosixPath(path).match(pattern):
+            for number, line in enumerate(io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8")):
+                yield f"{PurePosixPath(path).name}_{number}", {"text": line.strip()}
 
 
 def c4_builder(within: Path, manual: Path) -> Any:

@@ -5,7 +5,7 @@
 
 import functools
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from workloads.streams import Draws, Source, Stream
 from workloads.workload import ArrayShape, Examples, Splits
 
 PADDING, BEGINNING, END, UNKNOWN = range(4)  # tokens that are no subwords
+LEARNED_BY = "sentencepiece-0.2.3"  # another version may learn other subwords from the same texts
 
 
 class StreamedText(NamedTuple):
@@ -27,6 +28,7 @@ class StreamedText(NamedTuple):
     Attributes:
       files: TFDS's name of the data set, with its configuration.
       version: of TFDS.
+      splits: the number of records of each of TFDS's splits that are read, as their publisher states it.
       train_examples: all texts of TFDS's split ``train``.
       validation_split: of TFDS.
       validation_examples: the first so many of its texts, in TFDS's order, which is shuffled.
@@ -37,6 +39,7 @@ class StreamedText(NamedTuple):
 
     files: str
     version: str
+    splits: Mapping[str, int]
     train_examples: int
     validation_split: str
     validation_examples: int
@@ -45,9 +48,11 @@ class StreamedText(NamedTuple):
     learned_from: int = 1_000_000
 
 
+_LM1B = {"train": 30_301_028, "test": 306_688}
+_C4 = {"train": 364_868_892, "validation": 364_608}
 SOURCES: dict[str, StreamedText] = {
-    "lm1b": StreamedText("lm1b", "1.1.0", 30_301_028, "test", 10_000, 128),
-    "common_crawl": StreamedText("c4/en", "3.1.0", 364_868_892, "validation", 10_000, 256, learned_from=300_000),
+    "lm1b": StreamedText("lm1b", "1.1.0", _LM1B, 30_301_028, "test", 10_000, 128),
+    "common_crawl": StreamedText("c4/en", "3.1.0", _C4, 364_868_892, "validation", 10_000, 256, learned_from=300_000),
 }
 
 
@@ -59,7 +64,6 @@ def load(name: str) -> Splits:
     """
     check(name)
     of = SOURCES[name]
-    array_records.check_count(of.files, folder(name), "train", of.train_examples)
     found = streams.decoded(source(name, folder(name), of.validation_split), of.validation_examples)
     return Splits(train=None, validation=found, test=None)
 
@@ -70,9 +74,12 @@ def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> 
 
 
 def version(name: str) -> str:
-    """The version of the data, and of what subwords are learned from."""
+    """The version of the data, the texts that are held out, and the origin of the subwords."""
     of = SOURCES[name]
-    return f"tfds:{of.version} bpe:{of.vocabulary} of train[:{of.learned_from}] in {of.length}"
+    heldout = f"{of.validation_split}:{of.splits[of.validation_split]}"
+    return (
+        f"tfds:{of.version} {heldout} bpe:{of.vocabulary} of train[:{of.learned_from}] by {LEARNED_BY} in {of.length}"
+    )
 
 
 def shapes(name: str) -> Splits:
@@ -88,9 +95,10 @@ def folder(name: str, within: Path | None = None) -> Path:
 
 
 def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files are there; looks at their names alone."""
+    """Raises BadInput unless all files are there, with as many records as they should have; reads none of them."""
     of = SOURCES[name]
-    array_records.check(of.files, folder(name, within), ("train", of.validation_split))
+    array_records.check(of.files, folder(name, within), tuple(of.splits))
+    array_records.check_counts(of.files, folder(name, within), of.splits)
     array_records.check_file(of.files, subwords_file(name, folder(name, within)))
 
 
@@ -104,13 +112,21 @@ def source(name: str, place: Path, split: str) -> Source:
 
 def subwords_file(name: str, place: Path) -> Path:
     """The file with the subwords, beside the others."""
-    return place / f"subwords-{SOURCES[name].vocabulary}-of-{SOURCES[name].learned_from}.model"
+    return place / f"subwords-{SOURCES[name].vocabulary}-of-{SOURCES[name].learned_from}-by-{LEARNED_BY}.model"
 
 
 def write_subwords(name: str, place: Path) -> None:
-    """Learns the subwords of a data set from its training texts, unless they are there."""
+    """Learns the subwords of a data set from its training texts, unless they are there.
+
+    Raises:
+      BadInput: another SentencePiece is installed than the one that plans name.
+    """
     of, file = SOURCES[name], subwords_file(name, place)
     if not file.exists():
+        installed = f"sentencepiece-{_sentencepiece().__version__}"
+        if installed != LEARNED_BY:
+            wanted = LEARNED_BY.replace("-", "==")
+            raise BadInput(f"subwords are learned by {LEARNED_BY}, and {installed} is here; pip install {wanted}")
         records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
         texts = (_text(records[row]) for row in range(len(records)))
         durable.replace(file, learned(texts, of.vocabulary))

@@ -1,0 +1,26 @@
+"""Versions of data that turned out wrong, and a line for the stores that hold studies of them."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from results import store
+from results.bad_input import number_of
+from results.durable import Folder, located
+
+# By data set and version, the reason.
+WITHDRAWN: Mapping[tuple[str, str], str] = {
+    ("lm1b", "tfds:1.1.0 bpe:32768 of train[:1000000] in 128"): "held-out text doubled",
+}
+
+
+@located
+def of_store(folder: Folder) -> list[str]:
+    """A line for each withdrawn version of which a store or a release holds studies."""
+    commits = store.released_commits(folder)
+    plans = [commit.plan for commit in (store.committed(folder) if commits is None else commits)]
+    counts = Counter((plan.get("dataset"), plan.get("dataset_version")) for plan in plans)
+    return [
+        f"{folder}: {number_of(count, 'study')} of {dataset} made with data version {version!r}: {why}; not comparable"
+        for (dataset, version), why in WITHDRAWN.items()
+        if (count := counts[dataset, version])
+    ]
