@@ -14,9 +14,8 @@ from typing import NamedTuple
 from harness.costs import Work
 from harness.layout_costs import HARDWARE, passes
 
-PREDICTOR = "2"  # counts the versions of what follows; ratios to measurements are of one of them
+PREDICTOR = "3"  # counts the versions of what follows; ratios to measurements are of one of them
 FEWEST = 3  # measurements that show how far a prediction may be off
-NORMAL_90 = 1.645  # standard deviations that 90 % of a normal distribution lie within
 
 
 class Rates(NamedTuple):
@@ -152,8 +151,10 @@ def calibration(ratios: Sequence[float]) -> Calibration | None:
     middle = statistics.median(logs)  # of a process that has just started the first run takes longer
     if len(logs) < FEWEST:
         return Calibration(math.exp(middle), CPU.factor, len(logs))
+    from scipy.special import stdtrit  # which takes a while to import
+
     deviation = math.sqrt(sum((each - middle) ** 2 for each in logs) / (len(logs) - 1))
-    wider = NORMAL_90 * deviation * math.sqrt(1 + 1 / len(logs))
+    wider = float(stdtrit(len(logs) - 1, 0.95)) * deviation * math.sqrt(1 + 1 / len(logs))  # Student's t
     return Calibration(math.exp(middle), max(1.25, math.exp(wider)), len(logs))
 
 

@@ -248,7 +248,7 @@ def _cost(
     compiles: bool,
     lanes: int,
 ) -> StudyCost:
-    ratios = known.of(device, study)
+    ratios = Known() if counts is None else known.of(device, study, counts.step.flops)
     rates = None if counts is None else _rates(device, counts.precision, ratios)
     step, alone, by = None, False, "nothing is known of this device"
     steps, evaluations, from_store = lengths
