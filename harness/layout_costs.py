@@ -200,7 +200,7 @@ def _on_torus(hardware: Hardware, collective: Collective, over: Mapping[str, int
     sizes = [collective.size] if axes in ("mixed", "none") else [over[name] for name in axes.split("+")]
     rings = min(hardware.axes, len(sizes))
     if collective.operation in _PASSED:
-        return HOP_SECONDS + collective.bytes / (hardware.link_bandwidth / 2)  # one way
+        return HOP_SECONDS + collective.bytes / (rings * hardware.link_bandwidth / 2)  # one way
     size = collective.size
     hops = (size if collective.operation == "all-reduce" else size / 2) ** (1 / rings) * rings
     if "all-to-all" in collective.operation:
