@@ -80,12 +80,14 @@ class Check(NamedTuple):
 
 def at_most(name: str, value: float, most: float, unit: str = "") -> Number:
     """A number that is to be at most so large."""
-    return Number(name, value, unit, f"≤ {most:g}", value <= most)
+    return Number(name, value, unit, f"≤ {most:g}", bool(value <= most))
 
 
 def at_least(name: str, value: float, least: float | None, unit: str = "") -> Number:
     """A number that is to be at least so large; None: there is no goal."""
-    return Number(name, value, unit) if least is None else Number(name, value, unit, f"≥ {least:g}", value >= least)
+    if least is None:
+        return Number(name, value, unit)
+    return Number(name, value, unit, f"≥ {least:g}", bool(value >= least))
 
 
 def device(smoke: bool) -> Finding:

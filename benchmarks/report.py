@@ -44,6 +44,7 @@ class BenchmarkReport:
 
     def add(self, name: str, value: float, unit: str, target: float | None = None) -> None:
         """Adds a figure; a target is the least value that will do."""
+        value = float(value)  # of NumPy's types JSON has none
         target = None if self.smoke else target
         met = target is None or value >= target
         self.rows.append({"name": name, "value": value, "unit": unit, "target": target, "met": met})

@@ -17,7 +17,7 @@ from jax.sharding import AxisType, Mesh
 from harness import compiled, topologies
 from harness.compiled import Compiled
 from harness.costs import Exchange, Verdict
-from harness.layout_costs import HARDWARE, exchange_seconds
+from harness.layout_costs import HARDWARE, exchange_seconds, links
 from harness.predictions import hardware_of
 
 GIB = 2**30
@@ -121,20 +121,6 @@ def usable_bytes(device_kind: str) -> float | None:
     return None if row is None else USABLE.get(row, HARDWARE[row].memory_bytes)
 
 
-def links(on: Mesh) -> dict[str, int]:
-    """Sizes of the axes that have links of their own: those of the mesh, or of the torus that one axis is all of."""
-    wide = [size for size in on.shape.values() if size > 1]
-    if len(wide) != 1:
-        return dict(on.shape)
-    along = np.array([device.coords for device in on.devices.flat]).T
-    chips = [len(set(each.tolist())) for each in along if len(set(each.tolist())) > 1] or [1]
-    cores, rest = divmod(wide[0], math.prod(chips))
-    if rest:
-        return dict(on.shape)
-    chips[chips.index(min(chips))] *= cores  # of a chip, which share its links and lengthen no ring
-    return {f"direction {i}": size for i, size in enumerate(chips)}
-
-
 def verdict(made: Made, on: Mesh, *, beside: float, lanes: int, how: str) -> Verdict:
     """The verdict on a program over a mesh.
 
@@ -154,11 +140,12 @@ def verdict(made: Made, on: Mesh, *, beside: float, lanes: int, how: str) -> Ver
         sizes = dict(on.shape)
         totals = compiled.totals(made.found.collectives, sizes)
         row = hardware_of(kind)
+        over = {} if row is None else links(HARDWARE[row], sizes, topologies.chips(on.devices.flat))
         told = {
             "exchanges": tuple(Exchange(*key, *sums) for key, sums in sorted(totals.items())),
             "exchange_seconds": None
             if row is None
-            else sum(each.times * exchange_seconds(HARDWARE[row], each, links(on)) for each in made.found.collectives),
+            else sum(each.times * exchange_seconds(HARDWARE[row], each, over) for each in made.found.collectives),
             "flops": made.found.flops,
             "unknown_loops": made.found.loops[1],
             "cycles": made.found.cycles or None,

@@ -27,6 +27,8 @@ LOST = 1e-3  # of the operations of a step, which a compiler may find that nobod
 WARM, TIMED = 3, 20  # steps that are not timed, and that are
 # Emulated devices are not timed, so their programs need not be fast: this takes half the time to compile.
 UNHURRIED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+# What JAX is asked for products of a precision; it would round those of float32 on TPUs and GPUs.
+PRODUCTS = {"float32": "highest", "bfloat16": None}
 
 Row = dict[str, Any]  # by names of columns
 
@@ -86,7 +88,7 @@ def _run_here(one: Laid, trial: Trial, on_progress: Callable[[RunProgress], None
     """Runs the steps of a trial on the devices of this process, and times further ones."""
     clock, study = _Clock(), one.study
     program = _compile(one, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
-    row = accounts(one, program)
+    row = accounts(one, program, topologies.chips(jax.devices()[: one.mesh.size]))
     clock.lap("compile_seconds")
     on_progress(RunProgress(TRAINING))
     state, losses, gradients = _steps(one, program, trial, study.budget_steps)
@@ -114,7 +116,7 @@ def _compile_ahead(one: Laid, trial: Trial, on_progress: Callable[[RunProgress],
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise Refused("memory", None, " ".join(str(error).split())[:500]) from None
-    row = accounts(one, program)
+    row = accounts(one, program, topologies.chips(devices))
     clock.lap("compile_seconds")
     return _record(trial, [], row, clock.seconds, TrialOutcome("COMPLETE", None, 1))
 
@@ -126,8 +128,13 @@ ENGINES: dict[str, Callable[[Laid, Trial, Callable[[RunProgress], None]], Record
 }
 
 
-def accounts(one: Laid, program: jax.stages.Compiled) -> Row:
+def accounts(one: Laid, program: jax.stages.Compiled, chips: Sequence[int] | None) -> Row:
     """What a compiled step does and holds, and is predicted to cost: columns of ``results.plans.layout``.
+
+    Args:
+      one: the study.
+      program: its step.
+      chips: of its devices along each direction of their torus; None where they are in none.
 
     Raises:
       Unparsed: something in it was not understood.
@@ -144,7 +151,8 @@ def accounts(one: Laid, program: jax.stages.Compiled) -> Row:
     kept = memory.output_size_in_bytes - memory.alias_size_in_bytes
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes + kept
     hardware = layout_costs.HARDWARE[one.study.hardware]
-    predicted = layout_costs.predict(hardware, found.flops, peak, found.collectives, one.mesh)
+    over = layout_costs.links(hardware, one.mesh, chips)
+    predicted = layout_costs.predict(hardware, found.flops, peak, found.collectives, over, one.study.precision)
     return {
         "ideal_flops": float(ideal),
         "executed_flops": float(executed),
@@ -171,11 +179,17 @@ def accounts(one: Laid, program: jax.stages.Compiled) -> Row:
 
 
 def _compile(one: Laid, trial: Trial, options: Mapping[str, Any], devices: list | None = None) -> jax.stages.Compiled:
+    return lowered(one, trial, devices).compile(compiler_options=dict(options))
+
+
+def lowered(one: Laid, trial: Trial, devices: list | None = None) -> jax.stages.Lowered:
+    """The step of a study on devices, by default those of this process; products of float32 are in float32."""
     placed = transformer.on_devices(one.mesh, one.layout, devices or jax.devices())
     program = transformer.step(one.shape, placed, one.study.precision, one.study.rematerialization)
     given = jax.eval_shape(lambda: transformer.start(one.shape, jnp.uint32(trial.seed)))
     tokens = jax.ShapeDtypeStruct((one.study.batch_size, one.study.length + 1), jnp.int32)
-    return program.lower(given, tokens).compile(compiler_options=dict(options))
+    with jax.default_matmul_precision(PRODUCTS[one.study.precision]):
+        return program.lower(given, tokens)
 
 
 def _steps(

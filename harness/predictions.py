@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from harness.costs import Work
-from harness.layout_costs import HARDWARE
+from harness.layout_costs import HARDWARE, passes
 
-PREDICTOR = "2"  # counts the versions of what follows; ratios to measurements are of one of them
+PREDICTOR = "3"  # counts the versions of what follows; ratios to measurements are of one of them
 FEWEST = 3  # measurements that show how far a prediction may be off
-NORMAL_90 = 1.645  # standard deviations that 90 % of a normal distribution lie within
 
 
 class Rates(NamedTuple):
@@ -62,19 +61,20 @@ NOTHING = Seconds(0.0, 0.0, 0.0)
 # by twice, and programs on one of them by twice.
 CPU = Rates(4.4e10, 5.9e9, 4.7e-8, 1.5e-4, 2.5e-3, 5.0, "rates of a typical processor core")
 STARTING = 400  # operations that compile in the time that a process takes for its first program, about
-# How JAX calls devices, and their rows in the table of hardware.
+# How JAX calls devices, and their rows in the table of hardware. The form of a GPU decides its rates.
 _KINDS = (
     (r"TPU v2", "v2"),
     (r"TPU v3", "v3"),
-    (r"TPU v4", "v4p"),
+    (r"TPU v4(?! ?lite)", "v4p"),
     (r"TPU v5 ?(lite|e)", "v5e"),
     (r"TPU v5", "v5p"),
     (r"TPU v6", "v6e"),
     (r"TPU ?v?7", "tpu7x"),
-    (r"H200", "h200"),
-    (r"H100", "h100"),
+    (r"\bH200$", "h200"),
+    (r"\bH100 80GB HBM3$", "h100"),
+    (r"\bH100 PCIe$", "h100_pcie"),
+    (r"\bGH200 (120|480)GB$", "gh200"),  # of its processor's memory
 )
-_TPU_PASSES, _GPU_PASSES = 6, 15  # of products of float32 in full, over those of bfloat16
 REACHED = (0.35, 0.6)  # of a table's peaks, of products and of memory: what programs that are not tuned come to
 _LATENCY = {"tpu": 1e-6, "gpu": 4e-6}  # of an operation
 CALL_SECONDS = 1e-3  # that the host of an accelerator takes for a call
@@ -93,9 +93,8 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     if row is None:
         return None
     found = HARDWARE[row]
-    passes = 1 if precision == "bfloat16" else _TPU_PASSES if backend == "tpu" else _GPU_PASSES
     return Rates(
-        REACHED[0] * found.flops / passes,
+        REACHED[0] * found.flops / passes(found, precision),
         REACHED[1] * found.memory_bandwidth,
         _LATENCY[backend],
         CALL_SECONDS,
@@ -152,8 +151,10 @@ def calibration(ratios: Sequence[float]) -> Calibration | None:
     middle = statistics.median(logs)  # of a process that has just started the first run takes longer
     if len(logs) < FEWEST:
         return Calibration(math.exp(middle), CPU.factor, len(logs))
+    from scipy.special import stdtrit  # which takes a while to import
+
     deviation = math.sqrt(sum((each - middle) ** 2 for each in logs) / (len(logs) - 1))
-    wider = NORMAL_90 * deviation * math.sqrt(1 + 1 / len(logs))
+    wider = float(stdtrit(len(logs) - 1, 0.95)) * deviation * math.sqrt(1 + 1 / len(logs))  # Student's t
     return Calibration(math.exp(middle), max(1.25, math.exp(wider)), len(logs))
 
 

@@ -4,6 +4,7 @@ import importlib.util
 import math
 import os
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from results.bad_input import BadInput, nearest
@@ -39,6 +40,14 @@ def count(topology: str) -> int:
     check(topology)
     version, _, chips = topology.partition(":")
     return math.prod(map(int, chips.split("x"))) * (2 if version in TWO_DEVICES else 1)
+
+
+def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
+    """Chips of devices along each direction of their torus; None of devices that are in none, such as emulated ones."""
+    places = [getattr(device, "coords", None) for device in devices]
+    if any(place is None for place in places):
+        return None
+    return [len(set(along)) for along in zip(*places, strict=True)]
 
 
 def devices(topology: str) -> "list[jax.Device]":

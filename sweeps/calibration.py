@@ -31,6 +31,8 @@ COLUMNS = (
     "predictor",
 )
 _HEADER = ("study", "trial-steps", "measured s a step", "predicted s a step", "measured / predicted", "in range")
+DECADES = 2  # of FLOPs, within which one study's seconds say something of another's
+_TOGETHER = ("device_kind", "backend", "device_count", "lanes", "lane_strategy", "shards", "microbatches")
 SAMPLED = 24  # studies of a store that a prediction is scaled by, at most; those of the same model come first
 
 
@@ -88,6 +90,7 @@ class Measured(NamedTuple):
       seconds, compiling: measured, of a step of a trial, and of compiling; the latter None where nothing was compiled.
       predicted, predicted_compiling: likewise, uncalibrated.
       trial_steps: that were measured.
+      flops: of a step, the share of one device.
     """
 
     device: Device
@@ -97,6 +100,7 @@ class Measured(NamedTuple):
     predicted: Seconds
     predicted_compiling: float
     trial_steps: int
+    flops: float
 
     @property
     def ratio(self) -> float:
@@ -105,10 +109,11 @@ class Measured(NamedTuple):
 
 
 class MeasuredRun(NamedTuple):
-    """What the runs of a study took together."""
+    """What the runs of a study took together, each on so many devices."""
 
     commit: Commit
     device: Device
+    devices: int
     settings: Settings
     train_seconds: float
     trial_steps: int
@@ -131,25 +136,28 @@ def measured(commits: Iterable[Commit], say: Callable[[str], None] = lambda line
         rates = unscaled(run.device, counts.precision)
         if rates is None:
             continue
-        lanes = lanes_of(run.settings, run.device, run.settings.lanes or 1)
+        # Groups of devices share a step; each takes other trials, as far as there are any.
+        groups = max(1, run.devices // counts.devices)
+        lanes = max(1, lanes_of(run.settings, run.device, run.settings.lanes or 1) // groups)
         call = predictions.around(rates.call_seconds, rates.factor).times(run.calls / lanes)
         predicted = predictions.seconds(counts.step, rates, lanes).plus(call)
         found.append(
             Measured(
                 run.device,
                 run.commit.study,
-                run.train_seconds / run.trial_steps,
+                run.train_seconds * min(groups, run.commit.trials) / run.trial_steps,
                 run.compile_seconds,
                 predicted,
                 predictions.compiling_seconds(counts.equations, rates),
                 run.trial_steps,
+                counts.step.flops,
             )
         )
     return found
 
 
 def runs_of(commit: Commit) -> list[MeasuredRun]:
-    """The runs of a study, those on one kind of device with one division together; without emulated devices."""
+    """The runs of a study, those on equal devices with one division together; without emulated devices."""
     if RUNNERS[commit.study.kind].counts is None:
         return []
     calls = _calls(commit)
@@ -157,10 +165,10 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
     for row in read_table(commit, "studies").to_pylist():
         if row["emulated"] is not False or not row["trial_steps"] or not row["train_seconds"]:
             continue
-        key = row["device_kind"], row["backend"], row["lanes"], row["lane_strategy"], row["shards"], row["microbatches"]
+        key = tuple(row[name] for name in _TOGETHER)
         together.setdefault(key, []).append(row)
     found = []
-    for (kind, backend, lanes, strategy, shards, microbatches), rows in together.items():
+    for (kind, backend, devices, lanes, strategy, shards, microbatches), rows in together.items():
         compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
         settings = Settings(
             lanes=lanes, lane_strategy=strategy or "auto", shards=shards or None, microbatches=microbatches or None
@@ -169,6 +177,7 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
             MeasuredRun(
                 commit,
                 Device(kind or "unknown", backend or "cpu"),
+                devices or 1,
                 settings if commit.study.batch_size else Settings(),
                 sum(row["train_seconds"] for row in rows),
                 sum(row["trial_steps"] for row in rows),
@@ -194,28 +203,41 @@ class StoreRatios:
     def __init__(self, commits: Sequence[Commit], say: Callable[[str], None]):
         self._commits = commits
         self._say = say
-        self._known: dict[tuple[Any, ...], Known] = {}
+        self._measured: dict[tuple[Any, ...], list[Measured]] = {}
 
-    def of(self, device: Device, study: Plan) -> Known:
-        """What runs on the same kind of device say of a study: those of its model where there are enough, else all."""
-        key = device, study.kind, study.dataset, study.model_label
-        if key not in self._known:
-            self._known[key] = self._find(device, study)
-        return self._known[key]
+    def of(self, device: Device, study: Plan, flops: float) -> Known:
+        """What runs on the same kind of device say of a study: those of its model where there are enough, else all.
 
-    def _find(self, device: Device, study: Plan) -> Known:
-        if not self._commits:
-            return Known()
-        alike = of_kind(self._commits, study.kind)
-        own = [commit for commit in alike if _model(commit.study) == _model(study)]
-        for commits, same in ((own, True), (alike, False)):
-            there = [one for one in measured(_spread(commits, device), self._say) if one.device == device]
+        Only runs of a like size say anything.
+
+        Args:
+          device: that the study is to run on.
+          study: its plan.
+          flops: of a step, the share of one device.
+        """
+        for model in (_model(study), None):
+            same = model is not None
+            there = [one for one in self._of_model(device, study.kind, model) if _alike(one.flops, flops)]
             if len(there) >= (predictions.FEWEST if same else 1):
                 compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
                 return Known(
                     predictions.calibration([one.ratio for one in there]), predictions.calibration(compiled), same
                 )
         return Known()
+
+    def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:
+        """Runs of studies of a kind on a device, of one model or of all."""
+        key = device, kind, model
+        if key not in self._measured:
+            own = [one for one in of_kind(self._commits, kind) if model is None or _model(one.study) == model]
+            found = measured(_spread(own, device), self._say)
+            self._measured[key] = [one for one in found if one.device == device]
+        return self._measured[key]
+
+
+def _alike(one: float, other: float) -> bool:
+    """Whether steps of so many FLOPs are of a like size."""
+    return abs(math.log10(max(one, 1.0)) - math.log10(max(other, 1.0))) <= DECADES
 
 
 def _model(study: Plan) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from harness import costs, predictions, probes, processors
 from harness.compiled import Collective
 from harness.costs import Counts, Question, Verdict
-from harness.layout_costs import HARDWARE, exchange_seconds
+from harness.layout_costs import HARDWARE, exchange_seconds, links
 from harness.predictions import NOTHING, Rates, Seconds
 from harness.run import Settings
 from harness.runners import RUNNERS
@@ -252,7 +252,7 @@ def _cost(
     compiles: bool,
     lanes: int,
 ) -> StudyCost:
-    ratios = known.of(device, study)
+    ratios = Known() if counts is None else known.of(device, study, counts.step.flops)
     rates = None if counts is None else _rates(device, counts.precision, ratios)
     step, alone, by = None, False, "nothing is known of this device"
     steps, evaluations, from_store = lengths
@@ -330,9 +330,8 @@ def _exchange(device: Device, counts: Counts, rates: Rates) -> Seconds:
     row = predictions.hardware_of(device.kind)
     if seconds is None and row is not None:
         group = (tuple(range(counts.devices)),)
-        seconds = exchange_seconds(
-            HARDWARE[row], Collective("all-reduce", size, group, (), ""), {"data": counts.devices}
-        )
+        over = links(HARDWARE[row], {"data": counts.devices})
+        seconds = exchange_seconds(HARDWARE[row], Collective("all-reduce", size, group, (), ""), over)
     return NOTHING if seconds is None else predictions.around(seconds, rates.factor)
 
 

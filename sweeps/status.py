@@ -4,14 +4,17 @@ planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, 
 study is `running` while a process of this machine works on it, and `unfinished` while part of what was requested is
 missing: the same `python -m sweeps` command runs just that. `running 12/32` counts the trials that have ended, stored
 or not, of all that are planned; `queued` waits for a cluster. In a release, studies are `released`. The default is
-store=results/local.
+store=results/local. While anything runs, waits or has failed, the first line counts studies by their state; `retrying`
+are those that run or wait again after an attempt that failed. --failed shows what failed or is retried, most failures
+first.
 
-Of a study that runs the table says on which host, in which attempt, and how long ago it was last heard of. If the last
-attempt at a study that is not done failed, a line below the table says why, and which file has what it printed. Two
-studies that differ in one thing alone are two studies: below the table stands in what.
+Of a study that runs the table says on which host, in which attempt, and how long ago it was last heard of, and a line
+below it names the file with what it prints. If the last attempt at a study that is not done failed, a line says why,
+and which file has what it printed. Two studies that differ in one thing alone are two studies: below the table stands
+in what.
 
---watch (or watch=true) shows the running studies, their speed and the time left, every second until nothing runs; the
-exit code is 1 if studies are unfinished then.
+--watch (or watch=true) shows the running studies, their speed and the time left, every second until nothing runs or is
+queued; the exit code is 1 if studies are unfinished then.
 
 --csv and --json print the table in that form, without totals; --wide all of it on a terminal, however narrow.
 """
@@ -47,17 +50,20 @@ def main(argv: list[str]) -> int:
 
     command_line.set_output(**{flag[2:]: flag in argv for flag in command_line.OUTPUT_FLAGS})
     folder = Path("results/local")
-    watching = False
-    for arg in command_line.as_pairs(argv, ("--watch", *command_line.OUTPUT_FLAGS)):
+    watching = failed = False
+    for arg in command_line.as_pairs(argv, ("--watch", "--failed", *command_line.OUTPUT_FLAGS)):
         key, equals, value = arg.partition("=")
         if arg == "--watch" or (key == "watch" and value in ("true", "false")):
             watching = value != "false"
+        elif arg == "--failed":
+            failed = True
         elif arg in command_line.OUTPUT_FLAGS:
             continue
         elif key == "store" and equals:
             folder = durable.local(value)
         else:
-            raise BadInput(f"unknown argument {arg!r}; there are store=DIR, --watch, --csv, --json and --wide")
+            there = "store=DIR, --watch, --failed, --csv, --json and --wide"
+            raise BadInput(f"unknown argument {arg!r}; there are {there}")
     from results import store
     from results.durable import Damaged
     from results.rules.ledger import Ledger
@@ -89,8 +95,13 @@ def main(argv: list[str]) -> int:
     header = ("study", "state", *Ledger._fields)
     runs = {} if commits is not None else activities(folder, [row[0] for row in rows if row[1] != "done"])
     nothing = Activity()
+    counts = _counts(rows, runs)
+    if failed:
+        rows = [row for row in rows if row[1] != "done" and runs.get(row[0], nothing).failures]
+        rows.sort(key=lambda row: -(runs[row[0]].failures or 0))
+        runs = {row[0]: runs[row[0]] for row in rows}
     whole = [(*row, *runs.get(row[0], nothing)) for row in rows]
-    command_line.show((*header, *Activity._fields), whole, lambda: _text(header, rows, runs))
+    command_line.show((*header, *Activity._fields), whole, lambda: "\n".join([*counts, _text(header, rows, runs)]))
     if not command_line.is_data() and commits is None:
         command_line.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
     from results.reading import withdrawn
@@ -109,7 +120,8 @@ class Activity(NamedTuple):
       attempt: its number.
       heard: seconds since its process gave a sign of life, as far as its heartbeat tells.
       cause: of its end, where that was none of the study.
-      log: with what it printed.
+      log: with what it prints.
+      failures: attempts that ended by a failure; None where none was made.
     """
 
     host: str | None = None
@@ -117,17 +129,34 @@ class Activity(NamedTuple):
     heard: int | None = None
     cause: str | None = None
     log: str | None = None
+    failures: int | None = None
+
+
+def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
+    """The line that counts studies by what they do; none if all are done, released or wait for a command."""
+    found = dict.fromkeys(("running", "queued", "retrying", "failed", "unfinished", "done"), 0)
+    for name, state, *_ in rows:
+        what, known = state.split()[0], runs.get(name, Activity())
+        if what in ("running", "queued") and known.failures:
+            what = "retrying"
+        elif what == "unfinished" and known.failures and known.cause:
+            what = "failed"
+        found[what] = found.get(what, 0) + 1
+    moving = any(found[what] for what in ("running", "queued", "retrying", "failed"))
+    return [", ".join(f"{count:,} {what}" for what, count in found.items() if count)] if moving else []
 
 
 def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
     """What is known of the last attempts at studies of a store, by their names, where anything is."""
     import time
 
+    from results import exit_codes
     from results.storage import attempts, heartbeat
 
     found = {}
     for name in names:
-        last, beat = attempts.read(folder / name)[-1:], heartbeat.seen(folder / name)
+        made, beat = attempts.read(folder / name), heartbeat.seen(folder / name)
+        last = made[-1:]
         if not last and (beat is None or beat.alive is False):
             continue
         heard = (
@@ -141,7 +170,8 @@ def activities(folder: Path, names: Sequence[str]) -> dict[str, Activity]:
             one and one.number,
             heard,
             one and one.cause,
-            str(one.log) if one and one.cause else None,
+            str(one.log) if one and one.began else None,
+            sum(each.code not in (None, exit_codes.PREEMPTED) for each in made) if made else None,
         )
     return found
 
@@ -160,7 +190,13 @@ def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Acti
     names = [name.replace("_", " ") for name in (*header, *shown)]
     text = command_line.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
     why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]
-    return "\n".join([text, *why])
+    running = {row[0] for row in rows if row[1].startswith("running")}
+    logs = [
+        f"{name}: attempt {a.attempt} prints to {a.log}"
+        for name, a in runs.items()
+        if name in running and a.log and not a.cause
+    ]
+    return "\n".join([text, *why, *logs])
 
 
 def _word(field: str, value: object) -> str:

@@ -19,11 +19,11 @@ from sweeps.display import clock, cut, short_names
 
 LOOK_SECONDS = 1.0  # between looks
 SILENT_SECONDS = 60.0  # without a sign of life, after which this is shown
-QUIET_LOOKS = 3  # in a row at which nothing runs, after which the sweep is over
+QUIET_LOOKS = 3  # in a row at which nothing runs or waits for a cluster, after which the sweep is over
 
 
 class Study(NamedTuple):
-    """A study as it is now; its state is running, unfinished or done, and only one that runs has a heartbeat."""
+    """A study as it is now; its state is running, queued, unfinished or done, and only what runs has a heartbeat."""
 
     name: str
     state: str
@@ -37,7 +37,7 @@ class Study(NamedTuple):
 
 
 def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
-    """Shows what runs in a store until nothing does; the exit code, 1 if studies are unfinished then.
+    """Shows what runs in a store until nothing does, or is queued; the exit code, 1 if studies are unfinished then.
 
     Args:
       folder: of the store.
@@ -49,7 +49,7 @@ def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
             studies = looks.studies()
             running = [study for study in studies if study.state == "running"]
             unfinished = sum(study.state != "done" for study in studies)
-            quiet = 0 if running else quiet + 1
+            quiet = quiet + 1 if all(study.state in ("done", "unfinished") for study in studies) else 0
             over = quiet >= QUIET_LOOKS or not unfinished
             screen.show(_lines(studies, running, unfinished, over), last=over)
             if over:
@@ -89,6 +89,8 @@ def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, 
     about = [f"{done:,}/{len(studies):,} studies", f"{settled:,}/{planned:,} trials"]
     if over and unfinished:
         return [f"{', '.join(about)}; nothing runs, and {unfinished:,} are unfinished"]
+    if queued := sum(study.state == "queued" for study in studies):
+        about.append(f"{queued:,} queued")
     if not running:
         return [", ".join(about)]
     ends = [study.beat.sweep_ends for study in running if study.beat and study.beat.sweep_ends is not None]

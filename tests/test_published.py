@@ -3,10 +3,12 @@
 These are README and docs/performance.md.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,13 +16,17 @@ import pytest
 from analysis.cores import factorizations
 from analysis.fitting import curve_fits, fits, luck
 from analysis.fitting.curve_fits import CurveFits
+from harness import layout_costs
+from harness.compiled import Collective
 from results import store
 from results.checks import verify
 from results.plans.batch_study import BatchStudy
+from results.plans.layout import LayoutStudy
 from results.plans.plan import Plan
 from results.plans.study import COMPARABLE
-from results.storage.commits import Commit
+from results.storage.commits import Commit, read_table
 from sweeps import overrides, planning
+from workloads.layouts.notation import read_mesh
 
 ROOT = Path(__file__).parents[1]
 RELEASE = ROOT / "results" / "published"
@@ -96,6 +102,42 @@ def test_exact_pruning_cut_the_very_curves_short_that_are_there_whole() -> None:
 def is_to_its_targets(study: Plan) -> bool:
     """Whether a study ends its trials at their target, at a constant learning rate."""
     return isinstance(study, BatchStudy) and (study.stop, study.schedule) == ("target", "constant")
+
+
+def test_predicted_seconds_of_layouts_are_those_of_the_cost_model(commits: list[Commit]) -> None:
+    """From the counted columns: products in the passes of their precision, and a whole slice over all its links."""
+    checked: Counter[str] = Counter()
+    for commit in commits:
+        study = commit.study
+        if not isinstance(study, LayoutStudy):
+            continue
+        for row in read_table(commit, "measurements").to_pylist():
+            if row["refusal"] is not None:
+                continue
+            hardware = layout_costs.HARDWARE[row["hardware"]]
+            of_device = row["executed_flops"] / study.device_count
+            passes = layout_costs.passes(hardware, study.precision)
+            assert row["predicted_compute_seconds"] == pytest.approx(of_device * passes / hardware.flops, rel=1e-12)
+            products = max(row["predicted_compute_seconds"], row["predicted_memory_seconds"])
+            assert row["predicted_step_seconds"] == products + row["predicted_exchange_seconds"]
+            checked[f"{study.engine_name}, {study.precision}"] += 1
+            if (mesh := read_mesh(study.mesh)) and len(mesh) == 1 and "permute" not in row["collectives"]:
+                chips = {"v3": [16, 16]}.get(row["hardware"])  # as of its topology; of the others as even as can be
+                over = layout_costs.links(hardware, mesh, chips)
+                seconds = sum(
+                    each["count"] * layout_costs.exchange_seconds(hardware, _once(each, mesh.size), over)
+                    for each in json.loads(row["collectives"])
+                )
+                assert row["predicted_exchange_seconds"] == pytest.approx(seconds, rel=1e-9)
+                checked["whole"] += 1
+    assert checked == {
+        "cpu-emulated, float32": 88, "device, float32": 48, "tpu-aot, bfloat16": 3, "whole": 53,
+    }  # fmt: skip
+
+
+def _once(each: dict[str, Any], devices: int) -> Collective:
+    """A collective over all devices, as a total of so many tells of it."""
+    return Collective(each["operation"], each["bytes"] / each["count"], (tuple(range(devices)),), (), "")
 
 
 def text(name: str) -> str:

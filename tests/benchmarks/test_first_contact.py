@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from harness import processors
@@ -57,6 +58,7 @@ def test_a_check_that_does_not_end_is_an_error_and_no_other_is_lost(first_contac
 
 def test_an_outcome_follows_from_the_goals(first_contact: ModuleType) -> None:
     checks = sys.modules[first_contact.Number.__module__]
+    assert json.dumps([checks.at_most("a", np.float64(1), 2), checks.at_least("b", np.float64(1), 2)])
     number, judged = checks.Number, lambda *numbers: checks.Finding(numbers).judged()
     met, missed = checks.at_least("ratio", 21.0, 20.0), checks.at_most("error", 1e-3, 1e-6)
     assert (met.goal, met.met, missed.goal, missed.met) == ("≥ 20", True, "≤ 1e-06", False)

@@ -38,15 +38,15 @@ def test_at_the_batch_of_the_closed_form_products_take_as_long_as_the_sum_of_gra
     batch = chips * layout_costs.data_batch(V5P)
     one = Collective("all-reduce", 2 * wide * hidden, (tuple(range(chips)),), (2,), "gradients")
     flops = 4 * 2 * batch / chips * wide * hidden
-    predicted = layout_costs.predict(V5P, flops, 0.0, [one], {"data": chips})
+    predicted = layout_costs.predict(V5P, flops, 0.0, [one], {"data": chips}, "bfloat16")
     latency = 2 * chips * layout_costs.HOP_SECONDS
     assert predicted.exchange_seconds - latency == pytest.approx(predicted.compute_seconds, rel=1e-3)
     assert predicted.step_seconds == predicted.compute_seconds + predicted.exchange_seconds
 
 
 def test_what_does_not_fit_is_told() -> None:
-    assert layout_costs.predict(V5P, 1.0, 96e9, [], {"data": 1}).fits
-    assert not layout_costs.predict(V5P, 1.0, 96e9 + 1, [], {"data": 1}).fits
+    assert layout_costs.predict(V5P, 1.0, 96e9, [], {"data": 1}, "bfloat16").fits
+    assert not layout_costs.predict(V5P, 1.0, 96e9 + 1, [], {"data": 1}, "bfloat16").fits
 
 
 H100 = HARDWARE["h100"]
@@ -106,3 +106,60 @@ def test_exchanges_over_two_axes_have_the_links_of_both() -> None:
     assert layout_costs.exchange_seconds(V5P, passed, {"data": 4}) == pytest.approx(1.0, rel=1e-5)
     turned = Collective("all-to-all", 1.8e11 / 4, ((0, 1, 2, 3),), (), "d")
     assert layout_costs.exchange_seconds(V5P, turned, {"data": 4}) == pytest.approx(0.25, rel=1e-4)
+
+
+def test_an_axis_that_is_the_whole_slice_has_the_links_of_all_its_directions() -> None:
+    """1 GB gathered over v5e 16x16: 5.6 ms over both directions, where one ring takes twice as long."""
+    v5e, everyone = HARDWARE["v5e"], Collective("all-gather", 1e9, (tuple(range(256)),), (), "a")
+    over = layout_costs.links(v5e, {"data": 256, "model": 1}, (16, 16))
+    assert sorted(over.values()) == [16, 16]
+    assert layout_costs.exchange_seconds(v5e, everyone, over) == pytest.approx(5.6e-3, rel=0.02)
+    assert layout_costs.links(V5P, {"data": 8}, (2, 2, 2)) == layout_costs.links(V5P, {"data": 8})
+    assert sorted(layout_costs.links(HARDWARE["v3"], {"cores": 256}, (8, 16)).values()) == [16, 16]  # 2 cores a chip
+
+
+@pytest.mark.parametrize(
+    ("row", "mesh", "sizes"),
+    [
+        ("v5p", {"data": 8}, [2, 2, 2]),
+        ("v5e", {"data": 8}, [2, 4]),
+        ("v5p", {"data": 12}, [2, 2, 3]),
+        ("v5e", {"data": 7}, [7]),
+        ("v5e", {"data": 16, "model": 16}, [16, 16]),
+        ("v5p", {"data": 1}, [1]),
+        ("h100", {"data": 8}, [8]),
+        ("cpu", {"data": 2}, [2]),
+    ],
+)
+def test_links_of_a_slice_whose_shape_is_not_given(row: str, mesh: dict[str, int], sizes: list[int]) -> None:
+    """Its chips are taken to lie as evenly along its directions as their number allows."""
+    found = layout_costs.links(HARDWARE[row], mesh)
+    assert sorted(found.values()) == sizes
+
+
+@pytest.mark.parametrize(("row", "passes"), [("v5e", 6), ("h100", 15), ("cpu", 1)])
+def test_products_of_float32_take_the_passes_of_their_precision(row: str, passes: float) -> None:
+    hardware = HARDWARE[row]
+    rounded, in_full = (
+        layout_costs.predict(hardware, hardware.flops, 0.0, [], {"data": 1}, precision)
+        for precision in ("bfloat16", "float32")
+    )
+    assert (rounded.compute_seconds, in_full.compute_seconds) == (1.0, passes)
+
+
+def test_an_all_to_all_over_more_axes_than_the_torus_has_goes_around_its_longest_direction() -> None:
+    """8 devices of two directions are 4 × 2, however many axes a mesh gives them."""
+    v5e, everyone = HARDWARE["v5e"], Collective("all-to-all", 1e9, (tuple(range(8)),), (), "a")
+    as_three = layout_costs.exchange_seconds(v5e, everyone, {"a": 2, "b": 2, "c": 2})
+    as_two = layout_costs.exchange_seconds(v5e, everyone, {"a": 4, "b": 2})
+    assert as_three == pytest.approx(as_two)
+
+
+def test_a_switch_has_no_rings() -> None:
+    """On a node of GPUs each sends its parts to the others at its full rate: 7/8 of 1 GB at 450 GB/s."""
+    turned = Collective("all-to-all", 1e9, (tuple(range(8)),), (), "a")
+    assert layout_costs.exchange_seconds(H100, turned, {"data": 8}) == pytest.approx(7 / 8 * 1e9 / 4.5e11, rel=0.01)
+    passed = Collective("collective-permute", 4.5e11, ((0, 1), (1, 0)), (), "b")
+    assert layout_costs.exchange_seconds(H100, passed, {"data": 8}) == pytest.approx(1.0, rel=1e-3)
+    many = Collective("all-to-all", 1e9, (tuple(range(64)),), (), "c")  # 8 nodes: 7/8 of it leave at 50 GB/s
+    assert layout_costs.exchange_seconds(H100, many, {"data": 64}) == pytest.approx(7 / 8 * 1e9 / 5e10, rel=0.01)

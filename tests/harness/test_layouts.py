@@ -3,8 +3,10 @@
 By the extra plan, layouts compiled ahead for TPUs that are not there: everything is accounted for, and what fits.
 """
 
+import dataclasses
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -17,6 +19,9 @@ import pytest
 from analysis import measured_layouts
 from analysis.measured_layouts import MeasuredLayout
 from harness import compiled, layouts
+from results.plans.layout import LayoutStudy
+from results.plans.search_space import SearchSpace
+from results.plans.study import Trial
 from workloads.layouts.notation import REFUSALS
 from workloads.layouts.shapes import SHAPES
 
@@ -93,6 +98,18 @@ def test_the_layout_of_mesh_tensorflows_bert_is_plain_data_parallelism(known: di
         assert known["bert"][column] == known["plain"][column]
 
 
+def test_an_axis_that_is_all_devices_is_predicted_over_all_links_and_float32_in_its_passes(
+    known: dict[str, dict],
+) -> None:
+    """8 chips of v5p are 2 × 2 × 2, with the links of three rings; float32 takes six passes of bfloat16."""
+    plain = known["plain"]
+    (summed,) = json.loads(plain["collectives"])
+    assert (summed["operation"], summed["axes"]) == ("all-reduce", "batch")
+    hops = summed["count"] * 3 * 8 ** (1 / 3) * 1e-6
+    assert plain["predicted_exchange_seconds"] == pytest.approx(summed["wire_bytes"] / (3 * 1.8e11) + hops)
+    assert plain["predicted_compute_seconds"] == pytest.approx(6 * plain["executed_flops"] / 8 / 4.59e14)
+
+
 def test_names_of_axes_cost_nothing(known: dict[str, dict]) -> None:
     for column in ("losses", "executed_flops", "wire_bytes", "peak_bytes", "predicted_step_seconds"):
         assert known["renamed"][column] == known["megatron"][column]
@@ -108,7 +125,20 @@ def test_a_collective_in_a_spelling_that_nobody_knows_fails() -> None:
             return object()
 
     with pytest.raises(compiled.Unparsed, match="cannot be read"):
-        layouts.accounts(None, Program())  # type: ignore[arg-type]
+        layouts.accounts(None, Program(), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("precision", "asked"), [("float32", "HIGHEST"), ("bfloat16", "DEFAULT")])
+def test_products_of_float32_are_computed_in_float32(precision: str, asked: str) -> None:
+    """TPUs and GPUs would round them to fewer bits, and take a sixth or less of the time that is predicted."""
+    shape, text = SHAPES["tiny"], "data:1"
+    study = LayoutStudy(
+        "tiny", dataclasses.asdict(shape), 2, 8, text, "", True, 1, "device", "v5p", precision, "none", 1,
+        SearchSpace({}), 0, 1,
+    )  # fmt: skip
+    products = re.findall(r"dot_general.*", layouts.lowered(layouts.laid(study), Trial(0, 5, {})).as_text())
+    assert len(products) > 10
+    assert all(f"precision = [{asked}, {asked}]" in each for each in products)
 
 
 def ahead(folder: Path, *words: str) -> list[MeasuredLayout]:

@@ -154,12 +154,14 @@ def test_fewer_cores_than_a_slice_has_are_compiled_for_the_first_of_them(tmp_pat
 
 
 LINKS = """
-from harness import ahead_of_time
+from harness import ahead_of_time, topologies
+from harness.layout_costs import HARDWARE, links
 from harness.mesh import TRIAL
 from workloads.workload import DATA
 meshes = {"v3:8x16": {"cores": None}, "v5e:4x8": {TRIAL: 1, DATA: None}, "v5e:4x4": {TRIAL: 4, DATA: 4}}
 for topology, mesh in meshes.items():
-    print(list(ahead_of_time.links(ahead_of_time.mesh(topology, mesh)).values()))
+    on = ahead_of_time.mesh(topology, mesh)
+    print(list(links(HARDWARE[topology.partition(":")[0]], on.shape, topologies.chips(on.devices.flat)).values()))
 """
 
 

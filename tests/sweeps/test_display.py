@@ -1,5 +1,6 @@
 """What a sweep shows while it runs, on a real terminal and elsewhere, and what whoever watches its store sees."""
 
+import json
 import os
 import re
 import subprocess
@@ -12,8 +13,9 @@ import pytest
 
 from results import store
 from results.plans.batch_study import BatchStudy
-from results.storage import heartbeat
+from results.storage import attempts, heartbeat
 from results.storage.heartbeat import FILE, Heartbeat
+from sweeps import status, watch
 from sweeps.display import clock, cut, short_names
 
 from ..terminal import Terminal, screen
@@ -132,22 +134,66 @@ def test_watching_ends_by_an_interrupt_and_by_itself(tmp_path: Path, running: Ba
     assert watchers[1].screen() == ["0/2 studies, 0/12 trials; nothing runs, and 2 are unfinished", ""]
 
 
+def test_watching_goes_on_while_everything_is_queued(
+    tmp_path: Path, running: BatchStudy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Queued is not quiet: a study of a cluster may wait for hours before it runs."""
+    for name in store.names(tmp_path):
+        attempts.begin(tmp_path / name, "slurm", "17_1", waits=True)
+    looks = []
+
+    def look(_: float) -> None:
+        looks.append(time.monotonic())
+        if len(looks) == 9:  # the job was taken out of the queue
+            for name in store.names(tmp_path):
+                attempts.begin(tmp_path / name, "slurm", "17_1")
+
+    monkeypatch.setattr(watch.time, "sleep", look)
+    assert status.main([f"store={tmp_path}", "--watch"]) == 1
+    assert len(looks) > 9
+    assert capsys.readouterr().out.splitlines()[0] == "0/2 studies, 0/12 trials, 2 queued"
+
+
+def test_what_is_in_trouble_comes_first(
+    tmp_path: Path, make_study: Callable[..., BatchStudy], capsys: pytest.CaptureFixture[str]
+) -> None:
+    studies = [make_study(trials=1, batch_size=size) for size in (1, 2, 4, 8)]
+    for study in studies:
+        store.ask(tmp_path, study)
+    queued, failed, retrying = (study.name for study in studies[:3])
+    attempts.begin(tmp_path / queued, "slurm", "17_1", waits=True)
+    attempts.end(attempts.begin(tmp_path / failed, "local"), 1, "a mistake")
+    attempts.end(attempts.begin(tmp_path / failed, "local"), 1, "a mistake")
+    attempts.end(attempts.begin(tmp_path / retrying, "local"), -9, "killed")
+    log = attempts.begin(tmp_path / retrying, "local")
+    with store.lock(tmp_path, retrying):
+        assert status.main([f"store={tmp_path}"]) == 0
+        out = capsys.readouterr().out
+        assert out.splitlines()[0] == "1 queued, 1 retrying, 1 failed, 1 unfinished"
+        assert f"{retrying}: attempt 2 prints to {log}" in " ".join(out.split())
+        assert status.main([f"store={tmp_path}", "--failed", "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)
+    assert [(row["study"], row["failures"]) for row in rows] == [(failed, 2), (retrying, 1)]
+    assert [row["log"] for row in rows] == [str(tmp_path / failed / "attempt-2.log"), str(log)]
+
+
 def test_a_live_count_in_the_table_and_in_lines(tmp_path: Path, running: BatchStudy) -> None:
     command = [sys.executable, "-m", "sweeps.status", f"store={tmp_path}"]
 
-    def status(*words: str) -> subprocess.CompletedProcess[str]:
+    def ledger(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, *words], capture_output=True, text=True, check=False, env=ENVIRONMENT)
 
     beat = Heartbeat("training", 8, 3, "step", 4312, 1200.4, None)
     heartbeat.write(tmp_path / running.name, beat)
     with store.lock(tmp_path, running.name):
-        assert f"{running.name}  running 3/8" in status().stdout
+        assert f"{running.name}  running 3/8" in ledger().stdout
         (tmp_path / running.name / FILE).write_text("{")  # nothing of it is believed
-        assert f"{running.name}  running  " in re.sub(" +", "  ", status().stdout)
+        assert f"{running.name}  running  " in re.sub(" +", "  ", ledger().stdout)
     heartbeat.remove(tmp_path / running.name)
-    watched = status("--watch")
+    watched = ledger("--watch")
     told = ["0/2 studies, 0/12 trials", "0/2 studies, 0/12 trials; nothing runs, and 2 are unfinished"]
     assert (watched.returncode, watched.stdout.splitlines(), watched.stderr) == (1, told, "")
-    wrong = status("--wach")
+    wrong = ledger("--wach")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr == "error: unknown argument '--wach'; there are store=DIR, --watch, --csv, --json and --wide\n"
+    there = "store=DIR, --watch, --failed, --csv, --json and --wide"
+    assert wrong.stderr == f"error: unknown argument '--wach'; there are {there}\n"

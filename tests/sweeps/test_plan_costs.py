@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from harness import costs as asked
@@ -14,6 +15,7 @@ from harness import predictions, probes
 from harness.costs import Question, Work
 from results import command_line, exit_codes
 from results.bad_input import BadInput
+from results.storage.commits import Commit
 from sweeps import __main__ as sweep
 from sweeps import calibration, costs, overrides, plan, planning
 
@@ -95,6 +97,71 @@ def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, caps
     assert json.loads(capsys.readouterr().out) == compared
     names = {name for row in (after, *compared) for name in row}
     assert not [name for name in names if "seconds" in name and not name.startswith(("measured_", "predicted_"))]
+
+
+RELEASED = "digits"  # of whose studies the release has many, each on one device of one kind
+
+
+def released() -> list[Commit]:
+    """Studies of the release, of one model."""
+    every = calibration.commits(ROOT / "results" / "published")
+    model = next(commit.study.model_label for commit in every if commit.study.dataset == RELEASED)
+    return [commit for commit in every if (commit.study.dataset, commit.study.model_label) == (RELEASED, model)][:4]
+
+
+def none(_: Question) -> dict[str, Any] | None:
+    return None
+
+
+def test_runs_over_several_devices_say_how_long_each_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 8 devices that take other trials is 8 times as slow as all together; one that shares a step is not."""
+    answering(monkeypatch, none)
+    one = released()[0]
+    (alone,) = calibration.measured([one])
+    read = calibration.read_table
+
+    def changed(**columns: int) -> None:
+        def table(commit: Commit, name: str) -> pa.Table:
+            found = read(commit, name)
+            for column, value in columns.items() if name == "studies" else ():
+                at = found.schema.get_field_index(column)
+                found = found.set_column(at, column, pa.array([value] * len(found), pa.int32()))
+            return found
+
+        monkeypatch.setattr(calibration, "read_table", table)
+
+    changed(device_count=8)
+    (apart,) = calibration.measured([one])
+    assert apart.seconds == pytest.approx(8 * alone.seconds)
+    changed(device_count=8, shards=8)
+    (together,) = calibration.measured([one])
+    assert together.seconds == pytest.approx(alone.seconds)
+
+
+def test_runs_on_other_numbers_of_devices_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, one = calibration.read_table, released()[0]
+
+    def table(commit: Commit, name: str) -> pa.Table:
+        found = read(commit, name)
+        if name == "studies":
+            at = found.schema.get_field_index("device_count")
+            found = pa.concat_tables([found, found.set_column(at, "device_count", pa.array([8], pa.int32()))])
+        return found
+
+    monkeypatch.setattr(calibration, "read_table", table)
+    assert [run.devices for run in calibration.runs_of(one)] == [1, 8]
+
+
+def test_only_runs_of_a_like_size_scale_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within two decades of FLOPs: small networks say nothing of one whose steps are millions of times as large."""
+    answering(monkeypatch, none)
+    commits = released()
+    known = calibration.StoreRatios(commits, lambda line: None)
+    device, study = calibration.runs_of(commits[0])[0].device, commits[0].study
+    for flops in (WORK["flops"], 90 * WORK["flops"], WORK["flops"] / 90):
+        found = known.of(device, study, flops)
+        assert found.same_model and found.steps is not None and found.steps.runs == len(commits)
+    assert known.of(device, study, 1e6 * WORK["flops"]) == calibration.Known()
 
 
 def a_probe(kind: str, slower: float = 2.0, call: float = 1e-3) -> None:
