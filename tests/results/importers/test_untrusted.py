@@ -24,3 +24,11 @@ def test_json_of_any_depth_is_unusable_and_no_traceback(depth: int) -> None:
 def test_json_of_a_sane_depth_is_read() -> None:
     depth = untrusted.MOST_DEPTH - 1
     assert untrusted.json_object(b'{"a": ' + b"[" * depth + b"]" * depth + b"}", json.JSONDecoder()).keys() == {"a"}
+
+
+def test_a_csv_file_needs_no_import_and_the_line_says_what_takes_it(tmp_path, capsys):
+    from results.__main__ import main
+
+    assert main(["import", "csv", str(tmp_path), f"--store={tmp_path / 'store'}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: unknown source 'csv'; choices: ") and "python -m analysis fit --points FILE" in line
