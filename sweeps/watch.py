@@ -23,7 +23,7 @@ QUIET_LOOKS = 3  # in a row at which nothing runs or waits for a cluster, after 
 
 
 class Study(NamedTuple):
-    """A study as it is now; its state is running, queued, unfinished or done, and only what runs has a heartbeat."""
+    """A study as it is now; its state is running, queued, unfinished, damaged or done, and only what runs has a heartbeat."""
 
     name: str
     state: str
@@ -49,7 +49,8 @@ def watch(folder: Path, row: Callable[[str, Heartbeat | None], tuple]) -> int:
             studies = looks.studies()
             running = [study for study in studies if study.state == "running"]
             unfinished = sum(study.state != "done" for study in studies)
-            quiet = quiet + 1 if all(study.state in ("done", "unfinished") for study in studies) else 0
+            active = any(study.state in ("running", "queued") for study in studies)
+            quiet = 0 if active else quiet + 1
             over = quiet >= QUIET_LOOKS or not unfinished
             screen.show(_lines(studies, running, unfinished, over), last=over)
             if over:
