@@ -1,7 +1,6 @@
 """Command line, python -m analysis: numbers, tables, figures and pages of what was measured."""
 
 from results import command_line
-from results.plans.study import decimal
 
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("analysis.__main__")
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from analysis import arguments, columns
 from results.bad_input import BadInput
 from results.command_line import answer, quoted, say
+from results.plans.study import decimal
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -175,6 +175,10 @@ def test_a_column_whose_name_is_no_text_is_one_line(
     resealed(folder, files=files)
     if command == "status":  # which reads the table of an unfinished study
         store.ask(folder, plan(trials=3))
+        assert OPENED[command](folder, tmp_path / "other") == 1
+        (line,) = (line for line in capsys.readouterr().err.splitlines() if file.path.name in line)
+        assert line.startswith(f"{commit.name}: ")
+        return
     is_one_line(OPENED[command](folder, tmp_path / "other"), capsys.readouterr().err, file.path.name)
 
 

@@ -143,7 +143,7 @@ def ask(command: str, words: list[str]) -> None:
 
 def test_commands_are_found_and_a_wrong_one_is_refused() -> None:
     assert len(COMMANDS) > 60
-    assert {command.document.name for command in COMMANDS} >= {"README.md", "start.md", "reproduce.md", "sweep.md"}
+    assert {command.document.name for command in commands()} >= {"README.md", "start.md", "reproduce.md", "sweep.md"}
     with pytest.raises(BadInput):
         ask("analysis", ["fit", "--shop", "results/local"])
     with pytest.raises(AssertionError):

@@ -21,6 +21,7 @@ from sweeps import overrides, plan, planning, status
 from sweeps.run import record_failure, run_study
 
 FEW = Settings(lanes=3)
+SEED = 4  # with which the best of twelve trials is not among the first four
 TARGETS = (Target("validation_loss", 0.6), Target("validation_error", 0.12))
 
 
@@ -79,7 +80,7 @@ def test_pruned_and_unpruned_studies_confirm_the_same_trial_and_prune_no_repeat(
 
 @pytest.mark.parametrize("pruning", ["off", "exact"])
 def test_growth_interruptions_and_lanes_change_nothing(tmp_path: Path, study: BatchStudy, pruning: str) -> None:
-    study = dataclasses.replace(study, pruning=pruning, trials=12)
+    study = dataclasses.replace(study, pruning=pruning, trials=12, seed=SEED)
     ran(tmp_path / "at_once", study, Settings(lanes=32))
     grown = tmp_path / "grown"
     assert ran(grown, dataclasses.replace(study, trials=4, confirm=0)) == 4

@@ -149,13 +149,15 @@ def test_studies_that_failed_last_are_at_the_end(tmp_path: Path, make_study: Cal
 
 def test_what_all_hosts_have_to_be_asked(tmp_path: Path) -> None:
     def digest(*words: str) -> str:
-        return planning.digest(planning.request(command_line(["trials=2", f"store={tmp_path}/a", *words])))
+        return planning.digest(planning.request(command_line(list(words))))
 
     together = ["launcher=hosts", "launcher.coordinator=h:1", "launcher.hosts=2"]
-    first = digest(*together, "launcher.host=0")
-    assert digest(f"store={tmp_path}/b", *together, "launcher.host=1") == first
-    for other in ("trials=3", "seed=1", "batch_size=16", "lanes=2", "limits.sweep.max_hours=1"):
-        assert digest(*together, "launcher.host=0", other) != first
+    here = [*together, "launcher.host=0", f"store={tmp_path}/a"]
+    first = digest("trials=2", *here)
+    assert digest("trials=2", *together, "launcher.host=1", f"store={tmp_path}/b") == first
+    assert digest("trials=3", *here) != first
+    for other in ("seed=1", "batch_size=16", "lanes=2", "limits.sweep.max_hours=1"):
+        assert digest("trials=2", *here, other) != first
 
 
 def process_of(host: subprocess.Popen[str]) -> int:
