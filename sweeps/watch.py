@@ -23,7 +23,7 @@ QUIET_LOOKS = 3  # in a row at which nothing runs or waits for a cluster, after 
 
 
 class Study(NamedTuple):
-    """A study as it is now; its state is running, queued, unfinished, damaged or done, and only what runs has a heartbeat."""
+    """A study as it is now: running, queued, unfinished, damaged or done. Only what runs has a heartbeat."""
 
     name: str
     state: str
