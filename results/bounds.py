@@ -19,6 +19,7 @@ BASE = 32 << 20
 PER_BYTE = 128
 MOST_TEXT = 1 << 20  # bytes of a text in a table
 MOST_CSV = 4 << 20  # bytes of a table that is read as Python's texts, of 60 bytes each
+PER_STRUCT, PER_FOOTER_BYTE = 1000, 32  # of memory, at most, for each struct of a footer and for each of its bytes
 MOST_PAGE_HEADER = 1 << 16  # bytes of the header of a page of Parquet, which has its least and its largest value
 _PLAIN_ENCODINGS = {0, 2, 3, 8}  # plain, dictionaries and runs; others can make a long text of a short one
 _NO_CODEC = ("UNCOMPRESSED", "SNAPPY")  # of Snappy a byte stands for 22 at most
@@ -47,7 +48,7 @@ class Parquet:
     def __init__(self, source: Any, most: int, metadata: Any = None):
         """``source``: an open file, seekable; ``most``: bytes of memory it may take, such as ``allowed`` gives."""
         self._source, self._allowed = source, most
-        self._file = pq.ParquetFile(source, metadata=metadata)
+        self._file = pq.ParquetFile(source, metadata=metadata, **({} if metadata else _footer_limits(source, most)))
         self.metadata, self.schema_arrow = self._file.metadata, self._file.schema_arrow
         self._names = self.schema_arrow.names
         self._index = {name: i for i, name in enumerate(self._names)}
@@ -131,6 +132,24 @@ class Parquet:
             if becomes_plain:
                 table = table.set_column(i, written, table.column(i).cast(written.type))
         return table.replace_schema_metadata(self.schema_arrow.metadata)
+
+
+def _footer_limits(source: Any, most: int) -> dict[str, int]:
+    """How PyArrow has to open a Parquet file; ``TooLarge`` if its footer would take more than ``most`` bytes.
+
+    A struct takes 3 bytes of a footer and 800 of memory. Each ends in a zero byte, so there are no more than zeros. A
+    list takes memory for as many structs as it says, before any is read: it cannot have more than a third of the bytes.
+    """
+    end = source.seek(0, 2)
+    source.seek(max(0, end - 8))
+    length = int.from_bytes(source.read(8)[:4], "little")
+    if length + 8 > end:  # which PyArrow refuses
+        return {}
+    source.seek(end - 8 - length)
+    zeros = source.read(length).count(b"\0")
+    if zeros * PER_STRUCT + length * PER_FOOTER_BYTE > most:
+        raise TooLarge(f"its footer of {length:,} bytes would take more memory than the {most:,} bytes for its size")
+    return {"thrift_container_size_limit": max(16, length // 3), "thrift_string_size_limit": max(16, length)}
 
 
 def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:

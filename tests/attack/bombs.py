@@ -51,6 +51,35 @@ def checkpoint(path: str) -> int:
     return 2 if checkpoints.Checkpoints(Path(path)).load(0, "key", (0, 1)) is None else 0
 
 
+def probe(path: str) -> int:
+    from harness import probes
+
+    os.environ["SCALING_LIMITS_CACHE"] = path
+    large(probes.place("kind"))
+    return 2 if probes.read("kind") is None else 0
+
+
+def cost(path: str) -> int:
+    from harness import costs
+
+    large(Path(path, "key.json"))
+    return 2 if costs._read(Path(path), "key") is None else 0
+
+
+def step_times(path: str) -> int:
+    from sweeps import step_times as tables
+
+    large(Path(path, "steps.csv"))
+    tables._check(Path(path, "steps.csv"), "steps.csv")
+    return 0
+
+
+def large(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "wb") as opened:
+        opened.truncate(1 << 30)
+
+
 def peak() -> int:
     """The most bytes that this process held, and those it holds."""
     told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
