@@ -19,6 +19,7 @@ BASE = 32 << 20
 PER_BYTE = 128
 MOST_TEXT = 1 << 20  # bytes of a text in a table
 MOST_CSV = 4 << 20  # bytes of a table that is read as Python's texts, of 60 bytes each
+MOST_FOOTER = 64 << 20  # bytes of a footer of Parquet
 PER_STRUCT, PER_FOOTER_BYTE = 1000, 32  # of memory, at most, for each struct of a footer and for each of its bytes
 MOST_PAGE_HEADER = 1 << 16  # bytes of the header of a page of Parquet, which has its least and its largest value
 _PLAIN_ENCODINGS = {0, 2, 3, 8}  # plain, dictionaries and runs; others can make a long text of a short one
@@ -145,6 +146,8 @@ def _footer_limits(source: Any, most: int) -> dict[str, int]:
     length = int.from_bytes(source.read(8)[:4], "little")
     if length + 8 > end:  # which PyArrow refuses
         return {}
+    if length > MOST_FOOTER:
+        raise TooLarge(f"its footer has {length:,} bytes; at most {MOST_FOOTER:,}")
     source.seek(end - 8 - length)
     zeros = source.read(length).count(b"\0")
     if zeros * PER_STRUCT + length * PER_FOOTER_BYTE > most:

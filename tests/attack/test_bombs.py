@@ -30,13 +30,14 @@ LARGE = 1 << 30
 LONG = "x" * (4 << 20)
 
 RESULTS, ANALYSIS, SWEEPS = "results.__main__:main", "analysis.__main__:main", "sweeps.status:main"
+ELSEWHERE = ("--metric", "validation_loss", "--value", "0.37")  # a target that no envelope answers
 READERS: dict[str, Callable[[Path], tuple[str, list[Any]]]] = {
     "verify": lambda place: (RESULTS, [["verify", "--store", str(place)]]),
     "merge": lambda place: (RESULTS, [["merge", str(place), "--store", f"{place}-merged"]]),
     "export": lambda place: (RESULTS, [["export", "--store", str(place), "--out", f"{place}-export"]]),
     "repair": lambda place: (RESULTS, [["repair", "--store", str(place)]]),
     "steps": lambda place: (ANALYSIS, [["steps", "--store", str(place)]]),
-    "scan": lambda place: (ANALYSIS, [["best-of", "--store", str(place)]]),
+    "scan": lambda place: (ANALYSIS, [["steps", "--store", str(place), *ELSEWHERE]]),
     "report": lambda place: (ANALYSIS, [["report", "--store", str(place), "--out", f"{place}.html"]]),
     "status": lambda place: (SWEEPS, [[f"store={place}"]]),
 }
@@ -214,16 +215,20 @@ def own_files(place: Path, store: Path) -> list[tuple[str, str, list[Any]]]:
             file.truncate(LARGE)
     for name, data in (("empty", EMPTY), ("tiny", TINY)):
         (place / f"{name}.parquet").write_bytes(data)
+    with open(place / "long.parquet", "wb") as file:
+        file.write(b"PAR1")
+        file.seek(LARGE)
+        file.write((LARGE - 4).to_bytes(4, "little") + b"PAR1")
     fit = [["fit", "--points", str(place / name)] for name in ("points.csv", "cells.csv")]
     payoff = [
         ["payoff", "--store", str(store), "--measured", str(place / name)]
-        for name in ("points.csv", "numbers.parquet", "texts.parquet", "empty.parquet", "tiny.parquet")
+        for name in ("points.csv", "numbers.parquet", "texts.parquet", "empty.parquet", "tiny.parquet", "long.parquet")
     ]
     return [
         *((f"{words[0]} {Path(words[-1]).name}", ANALYSIS, [words]) for words in [*fit, *payoff]),
         *(
             (f"ratings {name}", ":ratings", [str(place / name)])
-            for name in ("links.npz", "empty.parquet", "tiny.parquet")
+            for name in ("links.npz", "empty.parquet", "tiny.parquet", "long.parquet")
         ),
         ("checkpoint", ":checkpoint", [str(place / "study")]),
         ("heartbeat", ":heartbeat", [str(place / "study")]),
@@ -256,16 +261,21 @@ def sources(place: Path) -> list[tuple[str, str, list[Any]]]:
         *(("shallue2018", name) for name in ("zeros.tar.bz2", "zeros.tar", "folder")),
         *(("algoperf-logs", "logs"), ("mlperf-rcp", "rcp")),
     )
-    return [
-        (f"{source} {name}", RESULTS, [["import", source, str(place / name), "--store", str(place / f"{name}-store")]])
-        for source, name in named
-    ]
+    calls: list[tuple[str, str, list[Any]]] = []
+    for source, name in named:
+        words = ["import", source, str(place / name), "--store", str(place / f"{name}-store")]
+        words += ["--any-checksum"] if source == "shallue2018" else []
+        calls.append((f"{source} {name}", RESULTS, [words]))
+    return calls
 
 
 def cached(place: Path) -> list[tuple[str, str, list[Any]]]:
     """Calls of readers of what is kept of a machine, in each of which the file is large."""
     return [(name, f":{name}", [str(place)]) for name in ("probe", "cost", "step_times")]
 
+
+# Of a call that got nowhere near its file, or failed in a way of its own.
+MISTAKEN = ("Traceback", "unknown command", "unrecognized", "required", "--help", "--any-checksum")
 
 # Of what each reader does with each bomb; all of them take a minute.
 QUICK = (
@@ -307,7 +317,7 @@ def test_no_reader_takes_more_than_300_mb(every: bool, whole: Path, tmp_path: Pa
     wrong = [
         f"{name}: {'killed' if grown is None else f'{grown >> 20} MB'}, code {code}: {said[-300:]}"
         for name, grown, code, said in ended
-        if grown is None or grown > MOST or code not in (0, 1, 2) or "Traceback" in said
+        if grown is None or grown > MOST or code not in (0, 1, 2) or any(word in said for word in MISTAKEN)
     ]
     for name, grown, code, said in ended:  # shown where it fails
         print(f"{name:50} {(grown or 0) >> 20:6} MB  code {code}  {said.strip()[-230:]!r}")
