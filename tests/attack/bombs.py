@@ -107,7 +107,8 @@ def main(file: Path) -> None:
         module, _, name = called.partition(":")
         functions[called] = getattr(importlib.import_module(module) if module else sys.modules[__name__], name)
     for module in IMPORTED:  # which is no memory that a file takes
-        importlib.import_module(module)
+        if any(called.partition(".")[0] == module.partition(".")[0] for called in functions):
+            importlib.import_module(module)
     if any(arguments[0][0] == "report" for _, _, arguments in calls):
         importlib.import_module("analysis.report.page")
     with tempfile.TemporaryDirectory() as place:
