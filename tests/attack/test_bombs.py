@@ -1,7 +1,9 @@
 """Small files that would take much memory: every reader of somebody else's files is given one, and refuses it."""
 
+import base64
 import bz2
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from results import __main__ as cli
-from results import durable
+from results import bounds, durable
 from results.storage import heartbeat, parts
 
 from ..results.importers import test_algoperf, test_mlperf_rcp
@@ -135,6 +137,44 @@ def footer(columns: int, there: int) -> bytes:
 EMPTY, TINY = footer(1_000_000, 0), footer(600_000, 600_000)
 
 
+# A schema of Arrow's, around a list of where its columns are: a struct of 14 columns that are one.
+SCHEMA = bytes.fromhex("1000000000000a000c000a00090004000a000000100000000001040008000800000004000800000004000000")
+STRUCT = bytes.fromhex(
+    "b0ffffff10000000740000000000000d840000000e0000004800000044000000400000003c0000003800000034000000300000002c000000"
+    "2800000024000000200000001c000000180000001400000010001400100000000f0008000000040010000000100000002000000000000002"
+    "2400000000000000040004000400000008000c0008000700080000000000000120000000010000006100000000000000"
+)
+
+
+def shared_columns(columns: int) -> bytes:
+    """A schema with so many columns, all of which are the same struct."""
+    places = np.arange(4 * columns, 0, -4, dtype="<u4").tobytes()
+    message = SCHEMA + columns.to_bytes(4, "little") + places + STRUCT
+    return b"\xff" * 4 + len(message).to_bytes(4, "little") + message
+
+
+def schema_in_footer(schema: bytes) -> bytes:
+    """A Parquet file without rows or columns, that says of itself that it has the columns of a schema."""
+    text = base64.b64encode(schema)
+    tables = b"\x2c\x48\x01r\x15\x02\x00" + b"\x15\x02\x25\x02\x18\x01a\x00"
+    pair = b"\x18\x0cARROW:schema\x18" + a_number(len(text)) + text + b"\x00"
+    body = b"\x15\x04\x19" + tables + b"\x16\x00\x19\x0c" + b"\x19\x1c" + pair + b"\x00"
+    return b"PAR1" + body + len(body).to_bytes(4, "little") + b"PAR1"
+
+
+def test_a_schema_of_one_struct_many_times_is_what_arrow_reads() -> None:
+    schema = shared_columns(3)
+    assert (
+        pa.ipc.read_schema(pa.py_buffer(schema)).types
+        == [pa.struct([pa.field("a", pa.int32(), nullable=False)] * 14)] * 3
+    )
+    with pytest.raises(bounds.TooLarge, match="columns would take"):
+        bounds.check_stream(pa.BufferReader(shared_columns(20_000)), 0)
+    bounds.Parquet(io.BytesIO(schema_in_footer(schema)), bounds.BASE)
+    with pytest.raises(bounds.TooLarge, match="columns would take"):
+        bounds.Parquet(io.BytesIO(schema_in_footer(shared_columns(20_000))), bounds.BASE)
+
+
 def in_place(table: str, data: bytes) -> Callable[[Path], None]:
     return lambda study: relist(study, table, data)
 
@@ -161,6 +201,8 @@ STORES: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     ),
     "a footer that says it is long": (in_place("trials", EMPTY), ("verify", "merge", "steps", "report", "export")),
     "a footer of tiny structs": (in_place("measurements", TINY), ("verify", "merge", "scan", "repair")),
+    "a schema of one struct": (in_place("envelope", shared_columns(200_000)), ("verify", "merge", "steps")),
+    "a schema in a footer": (in_place("trials", schema_in_footer(shared_columns(200_000))), ("verify", "steps")),
     "many rows": (many_rows, ("verify", "merge", "scan", "export")),
     "an envelope": (an_envelope, ("verify", "merge", "steps")),
     "a part": (a_part, ("verify", "merge", "status", "repair")),
