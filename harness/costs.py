@@ -254,8 +254,8 @@ def _read(cache: Path | None, key: str) -> dict[str, Any] | None:
     if cache is None:
         return None
     try:
-        answer = json.loads((cache / f"{key}.json").read_text())
-    except (OSError, ValueError):
+        answer = json.loads(durable.read(cache / f"{key}.json", durable.RECORD_BYTES))
+    except (BadInput, OSError, ValueError):
         return None
     return answer if isinstance(answer, dict) else None
 

@@ -39,7 +39,7 @@ def write(device_kind: str, found: Mapping[str, Any]) -> Path:
 def read(device_kind: str) -> dict[str, Any] | None:
     """What a probe of a kind of device found; None if there was none."""
     try:
-        found = json.loads(place(device_kind).read_text())
+        found = json.loads(durable.read(place(device_kind), durable.RECORD_BYTES))
     except (BadInput, OSError, ValueError):
         return None
     return found if isinstance(found, dict) and found.get("device_kind") == device_kind else None

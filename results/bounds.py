@@ -6,6 +6,9 @@ They may take ``BASE`` bytes, and ``PER_BYTE`` for every byte of the file, which
 less than a fifth of that.
 """
 
+import base64
+import binascii
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ BASE = 32 << 20
 PER_BYTE = 128
 MOST_TEXT = 1 << 20  # bytes of a text in a table
 MOST_CSV = 4 << 20  # bytes of a table that is read as Python's texts, of 60 bytes each
+MOST_FOOTER = 64 << 20  # bytes of a footer of Parquet
+PER_STRUCT, PER_FOOTER_BYTE = 1000, 32  # of memory, at most, for each struct of a footer and for each of its bytes
 MOST_PAGE_HEADER = 1 << 16  # bytes of the header of a page of Parquet, which has its least and its largest value
 _PLAIN_ENCODINGS = {0, 2, 3, 8}  # plain, dictionaries and runs; others can make a long text of a short one
 _NO_CODEC = ("UNCOMPRESSED", "SNAPPY")  # of Snappy a byte stands for 22 at most
@@ -47,7 +52,7 @@ class Parquet:
     def __init__(self, source: Any, most: int, metadata: Any = None):
         """``source``: an open file, seekable; ``most``: bytes of memory it may take, such as ``allowed`` gives."""
         self._source, self._allowed = source, most
-        self._file = pq.ParquetFile(source, metadata=metadata)
+        self._file = pq.ParquetFile(source, metadata=metadata, **({} if metadata else _footer_limits(source, most)))
         self.metadata, self.schema_arrow = self._file.metadata, self._file.schema_arrow
         self._names = self.schema_arrow.names
         self._index = {name: i for i, name in enumerate(self._names)}
@@ -133,6 +138,39 @@ class Parquet:
         return table.replace_schema_metadata(self.schema_arrow.metadata)
 
 
+def _footer_limits(source: Any, most: int) -> dict[str, int]:
+    """How PyArrow has to open a Parquet file; ``TooLarge`` if its footer would take more than ``most`` bytes.
+
+    A struct takes 3 bytes of a footer and 800 of memory. Each ends in a zero byte, so there are no more than zeros. A
+    list takes memory for as many structs as it says, before any is read: it cannot have more than a third of the bytes.
+    """
+    end = source.seek(0, 2)
+    source.seek(max(0, end - 8))
+    length = int.from_bytes(source.read(8)[:4], "little")
+    if length + 8 > end:  # which PyArrow refuses
+        return {}
+    if length > MOST_FOOTER:
+        raise TooLarge(f"its footer has {length:,} bytes; at most {MOST_FOOTER:,}")
+    source.seek(end - 8 - length)
+    footer = source.read(length)
+    for found in re.finditer(b"ARROW:schema", footer):
+        try:
+            head, at = footer[found.end()], found.end() + 1
+            size, at = _varint(footer, at)
+            if head != 0x18 or footer[at + size] != 0:
+                raise IndexError
+            schema = base64.b64decode(footer[at : at + size], validate=True)
+            if schema[:4] != b"\xff" * 4:
+                raise IndexError
+            _check_schema(schema[8:])
+        except (IndexError, binascii.Error):
+            raise TooLarge("its footer has no schema that can be read") from None
+    zeros = footer.count(b"\0")
+    if zeros * PER_STRUCT + length * PER_FOOTER_BYTE > most:
+        raise TooLarge(f"its footer of {length:,} bytes would take more memory than the {most:,} bytes for its size")
+    return {"thrift_container_size_limit": max(16, length // 3), "thrift_string_size_limit": max(16, length)}
+
+
 def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
     """Looks at the batches of an Arrow stream, or at the first so many; ``source`` stays where it was.
 
@@ -143,7 +181,9 @@ def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
     """
     start = source.tell()
     messages = pa.ipc.MessageReader.open_stream(source)
-    schema = pa.ipc.read_schema(messages.read_next_message())
+    first = messages.read_next_message()
+    _check_schema(first.metadata.to_pybytes())
+    schema = pa.ipc.read_schema(first)
     for field in schema:
         if _width(field.type) is None:
             raise TooLarge(f"its column {field.name[:80]!r} holds {str(field.type)[:80]}, which no table does")
@@ -167,6 +207,7 @@ def text(path: Path, most: int = MOST_CSV) -> bytes:
     return data
 
 
+_PER_COLUMN = 600  # bytes of memory of a column of a schema, or of a text about it, besides its characters
 _CODE = 5  # bytes of a text in a dictionary: its code, and whether there is one
 
 
@@ -287,25 +328,62 @@ _READ: dict[int, Callable[[bytes, int, int, int], tuple[Any, int]]] = {
 }
 
 
-def _is_compressed(message: bytes) -> bool:
-    """Whether a message of Arrow's, a table of FlatBuffers, is a batch with compressed buffers."""
+class _FlatBuffer:
+    """A message of Arrow's, a table of FlatBuffers; what is not there reads as 0."""
 
-    def number(at: int, size: int, *, signed: bool = False) -> int:
-        return int.from_bytes(message[at : at + size], "little", signed=signed)
+    def __init__(self, data: bytes):
+        self.data = data
+        root = self.number(0, 4)
+        self.kind, self.header = self.number(self.field(root, 1), 1), self.inner(root, 2)
 
-    def field(table: int, index: int) -> int:
+    def number(self, at: int, size: int, *, signed: bool = False) -> int:
+        return int.from_bytes(self.data[at : at + size], "little", signed=signed)
+
+    def field(self, table: int, index: int) -> int:
         """Where a field of a table is; 0 if it has none."""
-        names = table - number(table, 4, signed=True)
+        names = table - self.number(table, 4, signed=True)
         place = 4 + 2 * index
-        within = number(names + place, 2) if place < number(names, 2) else 0
+        within = self.number(names + place, 2) if place < self.number(names, 2) else 0
         return table + within if within else 0
 
-    def inner(table: int, index: int) -> int:
-        at = field(table, index)
-        return at + number(at, 4) if at else 0
+    def inner(self, table: int, index: int) -> int:
+        """Where a field's own table, text or list is; 0 if it has none."""
+        at = self.field(table, index)
+        return at + self.number(at, 4) if at else 0
 
-    root = number(0, 4)
-    kind, header = number(field(root, 1), 1), inner(root, 2)
-    if kind == 2:  # a dictionary, which has its batch within
-        header = inner(header, 1)
-    return kind in (2, 3) and field(header, 3) != 0
+    def size(self, table: int, index: int) -> int:
+        """How long a text or a list is."""
+        at = self.inner(table, index)
+        return self.number(at, 4) if at else 0
+
+    def tables(self, table: int, index: int) -> Iterator[int]:
+        """Where the tables of a list are."""
+        at = self.inner(table, index)
+        for place in range(at + 4, at + 4 + 4 * self.size(table, index), 4):
+            yield place + self.number(place, 4)
+
+
+def _check_schema(data: bytes) -> None:
+    """TooLarge if a message, a schema of Arrow's, would take more than its size allows: parts of it can be shared."""
+    message = _FlatBuffer(data)
+    total, most = 0, allowed(len(data))
+    waiting = [(message.header, 1, 2)]  # tables, and which of their fields have columns, and texts about them
+    while waiting:
+        table, columns, about = waiting.pop()
+        if about == 6:  # a column: its name, and the time zone or the numbers of its type
+            total += message.size(table, 0)
+            if message.number(message.field(table, 2), 1) in (10, 14):
+                total += 4 * message.size(message.inner(table, 3), 1)
+        total += _PER_COLUMN * (message.size(table, columns) + message.size(table, about))
+        if total <= most:
+            total += sum(message.size(pair, 0) + message.size(pair, 1) for pair in message.tables(table, about))
+        if total > most:
+            raise TooLarge(f"its columns would take more memory than the {most:,} bytes for its size")
+        waiting += [(column, 5, 6) for column in message.tables(table, columns)]
+
+
+def _is_compressed(data: bytes) -> bool:
+    """Whether a message is a batch with compressed buffers."""
+    message = _FlatBuffer(data)
+    header = message.inner(message.header, 1) if message.kind == 2 else message.header  # a dictionary has a batch
+    return message.kind in (2, 3) and message.field(header, 3) != 0

@@ -56,7 +56,11 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
 def _check(file: Path, name: str) -> None:
     if not file.exists() and not file.parent.is_dir():
         raise BadInput(f"step_times={name}: there is no folder {file.parent}; make it first")
-    if file.exists() and (
-        not file.is_file() or file.read_text(errors="replace").splitlines()[:1] != [",".join(COLUMNS)]
-    ):
+    if file.exists() and not (file.is_file() and _is_ours(file)):
         raise BadInput(f"step_times={name} is there and is no table of step times; name another file")
+
+
+def _is_ours(file: Path) -> bool:
+    line = ",".join(COLUMNS).encode()
+    with open(file, "rb") as opened:
+        return opened.read(len(line) + 2).splitlines()[:1] == [line]

@@ -257,7 +257,8 @@ def read(file: Path, says: Says) -> pd.DataFrame:
     try:
         rows = _parquet(file) if file.suffix == ".parquet" else pd.read_csv(io.BytesIO(bounds.text(file)))
     except OSError as error:
-        raise BadInput(f"cannot read {flag} ({error.strerror or error}){meaning(file)}") from None
+        reason = error.strerror or str(error).strip()  # PyArrow's ends in an empty line
+        raise BadInput(f"cannot read {flag} ({reason}){meaning(file)}") from None
     except ValueError as error:  # empty, not text, ragged, or not Parquet
         raise BadInput(f"{flag} is not a table in CSV or Parquet ({str(error).strip().splitlines()[0]})") from None
     names = list(map(str, rows.columns))

@@ -1,10 +1,12 @@
 """HTML markup made of elements. Whatever is not made here is text, and escaped."""
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 EMPTY = ("col", "input")  # elements without content
+_TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Html(str):
@@ -19,10 +21,19 @@ class Cell(NamedTuple):
     look: str | None = None
 
 
+def upright(text: str, backslash: str = "\\") -> str:
+    """Text with an escape in place of each character that turns the text around it, so that a name shows as it is."""
+    return _TURNS.sub(lambda found: f"{backslash}u{ord(found[0]):04x}", text)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(upright(text))
+
+
 def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
     """An element; of attributes ``class_`` is class, ``data_kind`` is data-kind, and None is left out."""
     pairs = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -31,7 +42,7 @@ def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
 
 def join(children: Iterable[str]) -> Html:
     """Children, one after the other."""
-    return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
+    return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
 
 
 def section(

@@ -23,7 +23,7 @@ from analysis.report import (
     steps_charts,
 )
 from analysis.report.contents import FilterGroup, PageContents, gather
-from analysis.report.markup import Html, join, tag
+from analysis.report.markup import Html, join, tag, upright
 from results.bad_input import BadInput
 from results.durable import Location, local
 
@@ -122,9 +122,9 @@ def render(contents: PageContents, bundle: str) -> str:
 
 
 def embed_json(data: Any) -> str:
-    """Data as JSON that cannot end the element it stands in."""
+    """Data as JSON that cannot end the element it stands in, with texts as ``markup`` shows them."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c")
+    return upright(text, r"\\").replace("<", "\\u003c")
 
 
 def _footer() -> Html:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from results import bounds
 from results.bad_input import BadInput
 from results.checks import table_checks
 from results.checks.commit_checks import check_commit, check_planned, envelope_faults, row_faults
@@ -131,6 +131,8 @@ def slice_faults(
         try:
             if file.shared is None or not file.shared.intact:
                 raise Damaged(TORN)
+            if file.shared.hidden:
+                raise Damaged(f"has values of {file.shared.hidden} where its statistics say that it has none")
             check_planned(commit, study, table, file.rows)
             tables[table] = commits.read_table(commit, table)
             rows[table] = table_checks.table_rows(tables[table])
@@ -229,8 +231,9 @@ def _differing(folder: Folder, commits: Sequence[Commit], hashes: dict[str, str]
     points = None
     if POINTS_FILE in hashes:
         with (folder / POINTS_FILE).open("rb") as stream:
-            file = pq.ParquetFile(stream)
-            size, rows = stream.seek(0, os.SEEK_END), file.metadata.num_rows
+            size = stream.seek(0, os.SEEK_END)
+            file = bounds.Parquet(stream, bounds.allowed(size))
+            rows = file.metadata.num_rows
             points = PointsFile(file.schema_arrow, hashes[POINTS_FILE], size, rows)
     for name, content in documents.of_release(contents.of_studies(commits, points)).items():
         if (folder / name).read_bytes() != content:

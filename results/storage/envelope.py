@@ -124,6 +124,7 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
       record: text that has the sha256 of the study's files in it, such as its commit record.
     """
     try:
+        bounds.check_stream(pa.BufferReader(data), 0)
         stream = pa.ipc.RecordBatchStreamReader(data)
         head = head_of(stream.schema)
         if not is_readable(head):

@@ -5,6 +5,7 @@ Those of studies also say what ``told.TOLD`` lists, those of trials and measurem
 table of a study is what it was before.
 """
 
+import itertools
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ class SharedFile:
         self.path, self.sha256, self.bytes, self.rows = path, sha256, size, rows
         self._lock = threading.Lock()
         self._intact: bool | None = None
+        self._hidden: str | None = None
         self._data: bytes | None = None
         self._metadata: Any = None
         self._first_rows: np.ndarray = np.zeros(1, np.int64)  # of every row group, and the end
@@ -59,6 +61,14 @@ class SharedFile:
             if self._data is None:
                 self._data = durable.read(self.path, self.bytes)
             return self._data[start : start + size]
+
+    @property
+    def hidden(self) -> str:
+        """The first column with values of which its statistics say that there are none; empty if there is none."""
+        with self._lock:
+            if self._hidden is None:
+                self._hidden = self._first_hidden()
+            return self._hidden
 
     def table(self, start: int, rows: int) -> pa.Table:
         """Some of its rows, with all columns; decoded are only the row groups that have them.
@@ -82,8 +92,8 @@ class SharedFile:
     def _open(self) -> None:
         durable.check_file(self.path)
         with self.path.open("rb") as stream:
-            self._metadata = pq.read_metadata(stream)
             size = stream.seek(0, os.SEEK_END)
+            self._metadata = bounds.Parquet(stream, bounds.allowed(size)).metadata
         if self._metadata.num_rows != self.rows or size != self.bytes:
             raise Damaged(f"{self.path} is not what was written; {_CHECK}")
         groups = range(self._metadata.num_row_groups)
@@ -109,6 +119,21 @@ class SharedFile:
             self._groups = {wanted[0] + i: decoded.slice(ends[i], ends[i + 1] - ends[i]) for i in range(len(ends) - 1)}
         held = self._groups[wanted[0]] if len(wanted) == 1 else pa.concat_tables([self._groups[i] for i in wanted])
         return held if len(held) == rows else held.slice(start - int(first[wanted[0]]), rows)
+
+    def _first_hidden(self) -> str:
+        if self._metadata is None:
+            self._open()
+        with self.path.open("rb") as stream:
+            file = bounds.Parquet(stream, bounds.allowed(self.bytes), self._metadata)
+            for number in file.groups:
+                group = self._metadata.row_group(number)
+                null = [_is_null(group.column(i), group.num_rows) for i in range(group.num_columns)]
+                names = list(itertools.compress(file.schema_arrow.names, null))
+                rows = file.read(names, [number], plain=False)
+                for name, column in zip(rows.column_names, rows.columns, strict=True):
+                    if column.null_count < len(column):
+                        return name
+        return ""
 
     def _decode(self, groups: range) -> pa.Table:
         """Row groups with all columns. Most have no value in most studies, as statistics tell, and are not decoded."""

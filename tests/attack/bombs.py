@@ -51,6 +51,35 @@ def checkpoint(path: str) -> int:
     return 2 if checkpoints.Checkpoints(Path(path)).load(0, "key", (0, 1)) is None else 0
 
 
+def probe(path: str) -> int:
+    from harness import probes
+
+    os.environ["SCALING_LIMITS_CACHE"] = path
+    large(probes.place("kind"))
+    return 2 if probes.read("kind") is None else 0
+
+
+def cost(path: str) -> int:
+    from harness import costs
+
+    large(Path(path, "key.json"))
+    return 2 if costs._read(Path(path), "key") is None else 0
+
+
+def step_times(path: str) -> int:
+    from sweeps import step_times as tables
+
+    large(Path(path, "steps.csv"))
+    tables._check(Path(path, "steps.csv"), "steps.csv")
+    return 0
+
+
+def large(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "wb") as opened:
+        opened.truncate(1 << 30)
+
+
 def peak() -> int:
     """The most bytes that this process held, and those it holds."""
     told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -78,7 +107,8 @@ def main(file: Path) -> None:
         module, _, name = called.partition(":")
         functions[called] = getattr(importlib.import_module(module) if module else sys.modules[__name__], name)
     for module in IMPORTED:  # which is no memory that a file takes
-        importlib.import_module(module)
+        if any(called.partition(".")[0] == module.partition(".")[0] for called in functions):
+            importlib.import_module(module)
     if any(arguments[0][0] == "report" for _, _, arguments in calls):
         importlib.import_module("analysis.report.page")
     with tempfile.TemporaryDirectory() as place:

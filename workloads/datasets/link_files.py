@@ -4,7 +4,7 @@ Values are not used: every entry is a link, except an explicit zero.
 """
 
 import math
-import sys
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -132,7 +132,7 @@ def _table_header(file: Path) -> LinkFileHeader:
 
     try:
         with open(file, "rb") as opened:
-            table = bounds.Parquet(opened, sys.maxsize)
+            table = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END)))
             schema, count = table.schema_arrow, table.metadata.num_rows
             decoded = table.decoded_bytes([name for name in ("row", "col") if name in schema.names], table.groups)
             if decoded > bounds.BASE + ROW_BYTES * count:
@@ -154,8 +154,12 @@ def _table(file: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from results import bounds
+
     try:
-        with pq.ParquetFile(file) as table:
+        with open(file, "rb") as opened:
+            told = bounds.Parquet(opened, bounds.allowed(opened.seek(0, os.SEEK_END))).metadata
+            table = pq.ParquetFile(opened, metadata=told)
             for batch in table.iter_batches(BATCH, columns=["row", "col"]):
                 ids = []
                 for name in ("row", "col"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from analysis.report import page, workload_rows
+from analysis.report import markup, page, workload_rows
 from results import store
 from results.importers import mlperf_rcp
 from results.rules.ledger import Ledger
@@ -130,6 +130,15 @@ def test_data_cannot_end_their_element() -> None:
     text = page.embed_json({"a": "</script><!-- é \u2028"})
     assert "<" not in text
     assert json.loads(text) == {"a": "</script><!-- é \u2028"}
+
+
+@pytest.mark.parametrize("turns", "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+def test_no_name_turns_the_text_around_it(turns: str) -> None:
+    name, shown = f"{turns}gnp.elif", f"\\u{ord(turns):04x}gnp.elif"
+    assert markup.tag("td", name, title=name) == f'<td title="{shown}">{shown}</td>'
+    text = page.embed_json({name: name})
+    assert turns not in text
+    assert json.loads(text) == {shown: shown}
 
 
 def test_nothing_is_asked_for_elsewhere(paged: Paged, several: Path) -> None:
