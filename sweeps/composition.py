@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from results.bad_input import BadInput, check_choice, nearest
+from results.bad_input import BadInput, check_choice, first_line, nearest
 from sweeps import overrides, readers
 from sweeps.overrides import GROUPS, CommandLine
 from sweeps.readers import READERS
@@ -358,7 +358,7 @@ def _reword(error: Exception, lines: Sequence[str]) -> str:
         return f"{where}: a list is needed"
     if "is not Optional" in text:
         return f"{where}: a value is needed"
-    return f"{where}: {str(error.__cause__ or error).splitlines()[0]}"
+    return f"{where}: {first_line(error.__cause__ or error)}"
 
 
 def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
@@ -373,7 +373,7 @@ def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise BadInput(str(error).splitlines()[0]) from None
+        raise BadInput(first_line(error)) from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

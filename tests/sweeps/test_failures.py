@@ -6,13 +6,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from harness.run import Settings
 from results import store
 from results.checks import verify
+from results.durable import Damaged
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
+from results.reading import scan
 from sweeps import __main__ as sweeps_cli
 from sweeps.launchers import local
 from sweeps.run import record_failure, run_study
@@ -117,6 +120,23 @@ def test_a_failure_that_cannot_be_stored_stops_no_other_study(
     assert failure and "claim-000001.json is not what was written" in failure and "and storing this failed: " in failure
 
 
-@pytest.mark.parametrize(("code", "words"), [(1, "with exit code 1"), (-9, "by signal 9 (Killed), as the system does")])
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (1, "with exit code 1"),
+        (-15, "by signal 15 (Terminated)"),
+        (-9, "by signal 9 (Killed): by you, by the system, or as memory ran out"),
+    ],
+)
 def test_how_a_process_ended(code: int, words: str) -> None:
-    assert local.exit_description(code).startswith(words)
+    assert local.exit_description(code) == words
+
+
+@pytest.mark.parametrize(("text", "line"), [("", "ComputeError"), (" \n", "ComputeError"), ("\n a\nb", "a")])
+def test_an_error_without_a_text_is_one_line(text: str, line: str) -> None:
+    class Rows:
+        def collect(self, engine: str) -> pl.DataFrame:
+            raise pl.exceptions.ComputeError(text)
+
+    with pytest.raises(Damaged, match=rf"^a file of the store cannot be read \({line}\); run"):
+        scan._collect(Rows(), [])  # type: ignore[arg-type]
