@@ -232,7 +232,9 @@ def _points(
 
 
 def _words(point: Iterable[Override]) -> tuple[str, ...]:
-    words = tuple(str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b", o.key_or_group))
+    words = tuple(
+        str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b|notify$", o.key_or_group)
+    )
     is_preset = any(o.key_or_group == "experiment" for o in point)
     return (*words, "-m") if is_preset else words
 
