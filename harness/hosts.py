@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from harness import arrivals, clusters
-from results.bad_input import BadInput
+from results.bad_input import BadInput, first_line
 from results.command_line import say
 
 T = TypeVar("T")
@@ -124,21 +124,17 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
             heartbeat_timeout_seconds=hosts.heartbeat_seconds,
         )
     except (RuntimeError, ValueError) as error:
-        raise BadInput(f"{hosts}: JAX does not find the others ({_first_line(error)})") from None
+        raise BadInput(f"{hosts}: JAX does not find the others ({first_line(error)[:200]})") from None
     try:
         jax.devices()
     except RuntimeError as error:  # such as a machine whose own name has no address
-        raise BadInput(f"JAX finds no devices on host {hosts.index}: {_first_line(error)}") from None
+        raise BadInput(f"JAX finds no devices on host {hosts.index}: {first_line(error)[:200]}") from None
     _count.cache_clear()
     _pulses.append(_Pulse(hosts.heartbeat_seconds / 2))
     if jax.process_count() != hosts.count:
         raise BadInput(f"{hosts}: JAX found {jax.process_count()}, each of which would be taken for all")
     local, everywhere = jax.local_device_count(), jax.device_count()
     return f"host {jax.process_index()} of {jax.process_count()}: {local} of {everywhere} devices"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200]
 
 
 class _Pulse:

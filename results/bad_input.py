@@ -64,6 +64,11 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
+def first_line(error: object) -> str:
+    """The first line of an error's text that is not empty; the name of its type where there is none."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def number_of(count: int, noun: str) -> str:
     """A number of things in words, such as "1 study", "2 studies" and "1,200 trials"."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

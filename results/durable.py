@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Union
 
-from results.bad_input import BadInput
+from results.bad_input import BadInput, first_line
 
 if TYPE_CHECKING:
     from upath import UPath
@@ -71,7 +71,7 @@ def location(text: "Location") -> Folder:
     except ImportError as error:
         raise BadInput(f"{text} cannot be opened ({error}); gs:// needs `pip install scaling-limits[gcs]`") from None
     except ValueError as error:
-        raise BadInput(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
+        raise BadInput(f"{text} cannot be opened: {first_line(error)}") from None
 
 
 def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:

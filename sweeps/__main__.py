@@ -5,6 +5,7 @@ from results import command_line
 if __name__ == "__main__":  # before all other imports, so that these are guarded, too
     command_line.run("sweeps.__main__")
 
+import functools
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from sweeps import manual
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
+    from sweeps.notify import Hook
     from sweeps.planning import Request
     from sweeps.run import StudyOutcome
 
@@ -41,9 +43,12 @@ def main(argv: list[str]) -> int:
     if words.dry_run:
         return _dry_run(request)
     from sweeps.launching import LAUNCHERS
+    from sweeps.notify import Hook
 
     launcher = LAUNCHERS[request.launcher["name"]]
-    return launcher.around(request.launcher, planning.digest(request), lambda: _sweep(request))
+    hook = Hook(request.notify, request.store)
+    run = functools.partial(hook.around, lambda: _sweep(request, hook))
+    return launcher.around(request.launcher, planning.digest(request), run)
 
 
 def _note_withdrawn(folder: Path) -> None:
@@ -72,7 +77,7 @@ def _dry_run(request: "Request") -> int:
     return 0
 
 
-def _sweep(request: "Request") -> int:
+def _sweep(request: "Request", hook: "Hook") -> int:
     """Runs what the store of a request lacks."""
     from sweeps import planning
     from sweeps.readers import READERS
@@ -96,7 +101,7 @@ def _sweep(request: "Request") -> int:
     from sweeps.launchers.launcher import WorkerLost
 
     try:
-        outcomes = _run(request, to_run, missing)
+        outcomes = _run(request, to_run, missing, hook)
     except WorkerLost as lost:
         say(str(lost))
         return exit_codes.PEER_LOST
@@ -154,7 +159,9 @@ def _ask(request: "Request", missing: Mapping[str, int]) -> None:
         )
 
 
-def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int]) -> "list[StudyOutcome]":
+def _run(
+    request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int], hook: "Hook"
+) -> "list[StudyOutcome]":
     """Runs studies, and shows how far they are."""
     from sweeps import planning
     from sweeps.display import Display
@@ -165,5 +172,5 @@ def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int
     at_once = launcher.at_once(request.launcher, to_run, request.settings)
     limit = request.settings.time_limit_seconds
     forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
-    with Display(request.store, forecast, beats=launcher.here) as display:
+    with Display(request.store, forecast, beats=launcher.here, tell=hook.tell) as display:
         return planning.run(request, to_run, display.hear, display.show)

@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from results.bad_input import BadInput, check_choice, nearest
+from results.bad_input import BadInput, check_choice, first_line, nearest
 from sweeps import overrides, readers
 from sweeps.overrides import GROUPS, CommandLine
 from sweeps.readers import READERS
@@ -232,7 +232,9 @@ def _points(
 
 
 def _words(point: Iterable[Override]) -> tuple[str, ...]:
-    words = tuple(str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b", o.key_or_group))
+    words = tuple(
+        str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b|notify$", o.key_or_group)
+    )
     is_preset = any(o.key_or_group == "experiment" for o in point)
     return (*words, "-m") if is_preset else words
 
@@ -358,7 +360,7 @@ def _reword(error: Exception, lines: Sequence[str]) -> str:
         return f"{where}: a list is needed"
     if "is not Optional" in text:
         return f"{where}: a value is needed"
-    return f"{where}: {str(error.__cause__ or error).splitlines()[0]}"
+    return f"{where}: {first_line(error.__cause__ or error)}"
 
 
 def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
@@ -373,7 +375,7 @@ def _plain(config: DictConfig, kind: str) -> dict[str, Any]:
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise BadInput(str(error).splitlines()[0]) from None
+        raise BadInput(first_line(error)) from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -17,12 +17,17 @@ from results.progress import FIRST_SECONDS, SECONDS
 from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
 from sweeps.forecast import Forecast, StudyRun, TimeLeft
+from sweeps.notify import FAILURE, STALL
 from sweeps.run import StudyUpdate
 
 BAR_SECONDS = 0.25  # between two pictures of the bar
 FORECAST_SECONDS = 1.0  # between forecasts, which take a while in large sweeps
 SILENT_SECONDS = 300.0  # without a sign of life, after which a line tells of it
 BAR_COLUMNS = 17  # of a line: the bar, its share and what is around them
+
+
+def _nobody(event: str, line: str, **more: str) -> None:
+    """Tells nobody of an event."""
 
 
 class Display:
@@ -32,12 +37,20 @@ class Display:
       store: folder of the store.
       forecast: of the sweep, which this keeps up to date.
       beats: whether it writes heartbeats; not for studies that run elsewhere, and have their own.
+      tell: told of studies that fail or stall, as ``notify.Hook.tell`` is.
     """
 
-    def __init__(self, store: Path, forecast: Forecast, *, beats: bool = True):
+    def __init__(
+        self,
+        store: Path,
+        forecast: Forecast,
+        *,
+        beats: bool = True,
+        tell: Callable[..., None] = _nobody,
+    ):
         from tqdm import tqdm
 
-        self._store, self._forecast = store, forecast
+        self._store, self._forecast, self._tell = store, forecast, tell
         self._names = short_names({run.study.name: run.study.slug for run in forecast.waiting})
         self._left: TimeLeft | None = None
         self._writes_beats = beats
@@ -67,7 +80,8 @@ class Display:
             if before < SILENT_SECONDS <= update.silent:
                 since = f"no sign of life for {SILENT_SECONDS / 60:.0f} minutes"
                 line = f"{name}: {since}; launcher.silence_seconds=… would end it and try again"
-                self._bar.write(printable(line), file=sys.stderr)
+                self._write(line)
+                self._tell(STALL, line, study=name)
             self.show()
             return
         if update.outcome is None:
@@ -78,7 +92,8 @@ class Display:
             self._forecast.end(update.study, now)
             if update.outcome.failure:
                 line = f"[{self._forecast.ended}/{self._forecast.studies}] {name}: failed: {update.outcome.failure}"
-                self._bar.write(printable(line), file=sys.stderr)
+                self._write(line)
+                self._tell(FAILURE, line, study=name)
         if update.progress is None and self._beats.pop(name, None) is not None:
             heartbeat.remove(self._store / name)
         self.show(changed=update.outcome is not None)
@@ -93,11 +108,15 @@ class Display:
             self._draw(now)
         elif self._bar.disable and now >= self._line_due:
             self._line_due = now + SECONDS
-            say(self._text(now, both=True))
+            say(f"{_time()} {self._text(now, both=True)}")
         for run in self._forecast.running if self._writes_beats else ():
             if now >= self._beats.get(run.study.name, 0.0):
                 self._beats[run.study.name] = now + heartbeat.SECONDS
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
+
+    def _write(self, line: str) -> None:
+        """Writes a line that stays: above the bar, or with the time of day where there is none."""
+        self._bar.write(printable(f"{_time()} {line}" if self._bar.disable else line), file=sys.stderr)
 
     def _draw(self, now: float) -> None:
         seconds, done = self._seconds_left(now), now - self._began
@@ -136,6 +155,10 @@ class Display:
         unit = KINDS[run.study.kind].unit
         silent = self._silent.get(run.study.name, 0.0)
         return Heartbeat(progress.doing, run.trials, progress.trials_ended, unit, progress.steps, rate, ends, silent)
+
+
+def _time() -> str:
+    return time.strftime("%H:%M:%S")
 
 
 def short_names(slugs: Mapping[str, str]) -> dict[str, str]:

@@ -31,6 +31,7 @@ OF_RUNS = (
     "limits",
     "mixed_backends",
     "yes",
+    "notify",
     "ask_above_device_hours",
     *(field.name for field in dataclasses.fields(Settings)),
 )
@@ -49,6 +50,7 @@ class Request:
       launcher: its name and what it takes; the local one with as many workers as the machine is good for.
       mixed_backends: whether a study may grow on another backend than it was measured on.
       ask_above_device_hours: predicted for the sweep, at which it is not begun; None: it is, whatever it costs.
+      notify: the target of a ``sweeps.notify.Hook``.
       limits: of the sweep, and of each study.
       words: of the command lines that ask for one study each, by its name, without store and launcher; most studies
         have one, and those that are asked for in several ways as many.
@@ -61,6 +63,7 @@ class Request:
     launcher: Mapping[str, Any]
     mixed_backends: bool = False
     ask_above_device_hours: float | None = None
+    notify: str | None = None
     limits: tuple[Bounds, Bounds] = (Bounds(), Bounds())
     words: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
 
@@ -86,6 +89,8 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     named = first["store"] if line.store is None else line.store
     if not named.strip():
         raise BadInput("store= names no folder; give one, or store=. for this one")
+    if first["notify"] is not None and not first["notify"].strip():
+        raise BadInput("notify= names no command and no URL; give one, or notify=null for none")
     settings = Settings(*(first[field.name] for field in dataclasses.fields(Settings)))
     bounds = limits.of_configuration(first["limits"])
     if bounds[1].max_hours is not None:
@@ -97,6 +102,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
         asked,
         mixed_backends=first["mixed_backends"],
         ask_above_device_hours=None if first["yes"] else first["ask_above_device_hours"],
+        notify=first["notify"],
         limits=bounds,
         words=_words(asked.studies, configured, [point.words for point in points]),
     )

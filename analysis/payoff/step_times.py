@@ -23,7 +23,7 @@ from scipy.special import ndtri, stdtrit
 from analysis.cores.core_counts import CoreCurve
 from analysis.cores.scaling import BETWEEN_RUNS, spread
 from results import bounds
-from results.bad_input import BadInput, meaning, nearest
+from results.bad_input import BadInput, first_line, meaning, nearest
 from results.storage.commits import Commit, read_table
 
 Says = Literal["measured", "predicted"]
@@ -260,7 +260,7 @@ def read(file: Path, says: Says) -> pd.DataFrame:
         reason = error.strerror or str(error).strip()  # PyArrow's ends in an empty line
         raise BadInput(f"cannot read {flag} ({reason}){meaning(file)}") from None
     except ValueError as error:  # empty, not text, ragged, or not Parquet
-        raise BadInput(f"{flag} is not a table in CSV or Parquet ({str(error).strip().splitlines()[0]})") from None
+        raise BadInput(f"{flag} is not a table in CSV or Parquet ({first_line(error)})") from None
     names = list(map(str, rows.columns))
     for column in COLUMNS:
         if column not in names:

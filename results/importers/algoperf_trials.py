@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from results.bad_input import first_line
 from results.durable import Folder
 from results.importers import algoperf_workloads, untrusted
 from results.importers.untrusted import ImportWarnings, Unusable
@@ -130,7 +131,7 @@ def parse_evaluations(data: bytes) -> Evaluations:
     try:
         table = pyarrow.csv.read_csv(io.BytesIO(data), convert_options=convert).combine_chunks()
     except pa.ArrowException as error:
-        raise Unusable(f"cannot be read ({untrusted.brief(str(error).splitlines()[0][:36])})") from None
+        raise Unusable(f"cannot be read ({untrusted.brief(first_line(error)[:36])})") from None
     step = table["global_step"].to_numpy()
     whole = np.all((step >= 0) & (step < 2**31) & (step == np.floor(step)))
     if not len(table):

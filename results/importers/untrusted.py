@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from results.bad_input import first_line
 from results.command_line import report_some
 from results.durable import Folder, check_depth
 
@@ -162,7 +163,7 @@ def json_object(data: bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
     except Unusable:
         raise
     except (ValueError, RecursionError) as error:
-        raise Unusable(f"is not JSON ({str(error).splitlines()[0][:80]})") from None
+        raise Unusable(f"is not JSON ({first_line(error)[:80]})") from None
     if not isinstance(content, dict):
         raise Unusable(f"holds {type(content).__name__}, not a JSON object")
     return content

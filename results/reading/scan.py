@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from results import bounds, durable
+from results.bad_input import first_line
 from results.durable import Damaged
 from results.plans.study import Target, in_type
 from results.rules import answers, confirmation
@@ -137,7 +138,7 @@ def _check_bounded(file: Path, columns: Sequence[str]) -> None:
     except FileNotFoundError:
         pass  # which reading it reports
     except (OSError, ValueError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise Damaged(f"{file} cannot be read ({reason}); check all of it with `python -m results verify`") from None
 
 
@@ -146,6 +147,6 @@ def _collect(rows: pl.LazyFrame, commits: Sequence[Commit]) -> pl.DataFrame:
     try:
         frame = rows.collect(engine="streaming")
     except (FileNotFoundError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise Damaged(f"a file of the store cannot be read ({reason}); run `python -m results verify`") from None
     return frame.with_columns(pl.col("study").replace(names))

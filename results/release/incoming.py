@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from results import bounds, durable, store
-from results.bad_input import BadInput
+from results.bad_input import BadInput, first_line
 from results.checks import commit_checks, release_checks, table_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
@@ -118,7 +118,7 @@ def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.P
     try:
         file = bounds.Parquet(pa.BufferReader(data), bounds.allowed(len(data)))
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
-        raise Damaged(f"{path} is not a readable table ({str(error).splitlines()[0]})") from None
+        raise Damaged(f"{path} is not a readable table ({first_line(error)})") from None
     migrations.upgrade(table, file.schema_arrow.empty_table(), path)
     return file
 
@@ -129,7 +129,7 @@ def _check(study: Plan, tables: Mapping[str, table_checks.Rows], numbers: frozen
     except BadInput:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a value is no text
-        raise Damaged(f"a table beside {path} cannot be read ({str(error).splitlines()[0]})") from None
+        raise Damaged(f"a table beside {path} cannot be read ({first_line(error)})") from None
     if flaw:
         raise Damaged(f"{path.parent}: {flaw.table} of {study.name}: {flaw.what}; for details run `results verify`")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from results import bounds, durable
-from results.bad_input import BadInput, number_of
+from results.bad_input import BadInput, first_line, number_of
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.kinds import KINDS, from_plan, kind_of
@@ -298,7 +298,7 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     except (FileNotFoundError, BadInput):
         raise
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise Damaged(f"{path} cannot be read ({reason}); check all of it with `python -m results verify`") from None
     known = [(column.name, column.type) for column in schema.COLUMNS[table]]
     own = {(column.name, column.type) for column in KINDS[commit.kind].columns}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results import bounds, durable
-from results.bad_input import BadInput
+from results.bad_input import BadInput, first_line
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.plan import Plan
@@ -56,7 +56,7 @@ def read_part(path: Folder) -> Piece:
     except BadInput:
         raise
     except (ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
-        raise Damaged(f"{path} is not a readable part ({str(error).splitlines()[0]})") from None
+        raise Damaged(f"{path} is not a readable part ({first_line(error)})") from None
     return Piece(*tables)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from results import bounds, durable
+from results.bad_input import first_line
 from results.durable import Damaged
 from results.plans import schema
 from results.plans.plan import Plan
@@ -225,7 +226,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
         if has_empty_interval(table):
             raise ValueError("an interval in it is empty")
     except (ValueError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise Damaged(f"an envelope is damaged ({reason}); check it with `python -m results verify`") from None
     return table
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results import bounds, durable
-from results.bad_input import BadInput
+from results.bad_input import BadInput, first_line
 from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.kinds import from_plan
@@ -120,4 +120,4 @@ def _table_of_1(folder: Folder, name: str) -> pa.Table:
     except BadInput:
         raise
     except (OSError, ValueError, IndexError, pa.ArrowException) as error:
-        raise Damaged(f"{path} cannot be read ({str(error).splitlines()[0]}); remove its folder") from None
+        raise Damaged(f"{path} cannot be read ({first_line(error)}); remove its folder") from None

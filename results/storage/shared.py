@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results import bounds, durable
-from results.bad_input import BadInput
+from results.bad_input import BadInput, first_line
 from results.durable import Damaged, Folder
 from results.plans import schema, told
 from results.plans.plan import Plan
@@ -82,7 +82,7 @@ class SharedFile:
         except (FileNotFoundError, BadInput):
             raise
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no text
-            raise Damaged(f"{self.path} cannot be read ({str(error).splitlines()[0]}); {_CHECK}") from None
+            raise Damaged(f"{self.path} cannot be read ({first_line(error)}); {_CHECK}") from None
 
     @property
     def schema(self) -> pa.Schema:

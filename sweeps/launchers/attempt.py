@@ -206,7 +206,9 @@ def _kept_for_child(number: signal.Signals) -> Iterator[None]:
 
 def description(log: Path, code: int) -> str:
     """How an attempt ended, in words: those of the study itself where it said why it failed."""
-    said = re.findall(r"^\[\d+/\d+\] \S+: failed: (.+)$|^error: (.+)$", attempts.printed(log), re.MULTILINE)
+    said = re.findall(
+        r"^(?:[\d:]{8} )?\[\d+/\d+\] \S+: failed: (.+)$|^error: (.+)$", attempts.printed(log), re.MULTILINE
+    )
     return f"with exit code {code}: {''.join(said[-1])}" if said and code >= 0 else local.exit_description(code)
 
 

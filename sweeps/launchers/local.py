@@ -294,13 +294,13 @@ def _run(
         if dead.study is None:
             return
         code, past = dead.process.returncode, tries[dead.study.name]
-        how_it_ended = exit_description(code)
-        if dead.ended_silent:
-            how_it_ended = f"by launcher.silence_seconds={silence_seconds:g}, as it gave no sign of life"
         kills, no_memory = out_of_memory_kills(), False
         if code == -signal.SIGKILL and not dead.ended_silent:
             no_memory, kills_before[0] = kills > kills_before[0], kills
-        dead.ended(code, f"{how_it_ended}{', as memory ran out' if no_memory else ''}")
+        how_it_ended = exit_description(code, no_memory=no_memory or None)
+        if dead.ended_silent:
+            how_it_ended = f"by launcher.silence_seconds={silence_seconds:g}, as it gave no sign of life"
+        dead.ended(code, how_it_ended)
         if code != exit_codes.PREEMPTED:  # somebody ended it alone; it is no fault of the study
             RUNNERS[dead.study.kind].after_death(dead.study)
         most = limits.study.max_failures
@@ -387,12 +387,20 @@ def out_of_memory_kills() -> int:
     return found
 
 
-def exit_description(exitcode: int) -> str:
-    """The end of a process in words."""
+def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
+    """The end of a process in words.
+
+    Args:
+      exitcode: of the process.
+      no_memory: whether it was killed as memory ran out; None: that is not known.
+    """
     if exitcode >= 0:
         return f"with exit code {exitcode}"
-    hint = ", as the system does when memory runs out" if -exitcode == signal.SIGKILL else ""
-    return f"by signal {-exitcode} ({signal.strsignal(-exitcode)}){hint}"
+    if -exitcode == signal.SIGKILL and no_memory is None:
+        why = ": by you, by the system, or as memory ran out"
+    else:
+        why = ", as memory ran out" if no_memory else ""
+    return f"by signal {-exitcode} ({signal.strsignal(-exitcode)}){why}"
 
 
 def end_all(workers: Sequence[Worker]) -> list[int]:
@@ -407,7 +415,7 @@ def end_all(workers: Sequence[Worker]) -> list[int]:
         one.process.kill()
         one.bury()
         if one.study is not None:
-            one.ended(one.process.returncode, exit_description(one.process.returncode))
+            one.ended(one.process.returncode, exit_description(one.process.returncode, no_memory=False))
             one.study = None
     return [one.process.returncode for one in workers]
 

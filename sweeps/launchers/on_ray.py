@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness import topologies
 from results import durable, exit_codes
-from results.bad_input import BadInput, number_of
+from results.bad_input import BadInput, first_line, number_of
 from results.command_line import Terminated, say
 from results.plans.plan import Plan
 from results.storage import attempts
@@ -175,7 +175,9 @@ class Slices:
             self._told = True
             return False
         except (RuntimeError, ValueError) as error:
-            raise BadInput(f"launcher.tpu_slice={self._asked}: Ray cannot reserve it ({_first_line(error)})") from None
+            raise BadInput(
+                f"launcher.tpu_slice={self._asked}: Ray cannot reserve it ({first_line(error)[:200]})"
+            ) from None
         self.coming[own.placement_group.ready()] = study, own
         return True
 
@@ -289,12 +291,8 @@ def _ended_on_host(ray: Any, study: str, reference: Any) -> Ending:
     try:
         return Ending(*ray.get(reference))
     except ray.exceptions.RayError as error:
-        say(f"{study}: {type(error).__name__}: {_first_line(error)}")
+        say(f"{study}: {type(error).__name__}: {first_line(error)[:200]}")
         return Ending(exit_codes.PEER_LOST, False)
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip()[:200] for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
@@ -360,7 +358,7 @@ def _cluster(asked: Mapping[str, Any]) -> Iterator[tuple[Any, Callable[[], None]
             **({"include_dashboard": False} if asked["address"] is None else {}),
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        why = _first_line(error)
+        why = first_line(error)[:200]
         raise BadInput(f"launcher.address={asked['address']}: there is no Ray cluster ({why})") from None
     ray._private.worker._worker_logs_enabled = False  # it would print the state of nodes that are gone, as if a result
     told: list[int] = []

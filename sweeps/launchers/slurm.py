@@ -71,6 +71,11 @@ def check(asked: Mapping[str, Any]) -> None:
             raise BadInput(f"launcher.{key} must be at least {0 if key == 'gpus' else 1}, not {asked[key]}")
     if asked["grace_seconds"] < 1 or asked["poll_seconds"] <= 0:
         raise BadInput("launcher.grace_seconds and launcher.poll_seconds must be above 0")
+    if asked["minutes"] is not None and 60 * asked["minutes"] <= asked["grace_seconds"]:
+        raise BadInput(
+            f"launcher.minutes={asked['minutes']} leaves no time before the launcher.grace_seconds="
+            f"{asked['grace_seconds']} in which a study is saved; give more minutes or fewer seconds"
+        )
     for name, value in asked["sbatch"].items():
         if not re.fullmatch("[a-z][a-z-]*", name) or name in _SPOKEN_FOR:
             raise BadInput(f"launcher.sbatch.{name} is no option of sbatch that can be given; such as account or qos")

@@ -59,6 +59,10 @@ def test_every_launcher_has_a_file_and_a_row() -> None:
         (["limits.sweep.max_hours=0"], "limits.sweep.max_hours must be above 0, not 0"),
         (["limits.study.max_hours=1", "time_limit_seconds=5"], "are the same limit"),
         (["launcher=slurm", "launcher.sbatch.array=1-2"], "launcher.sbatch.array is no option of sbatch that"),
+        (
+            ["launcher=slurm", "launcher.minutes=1"],
+            "launcher.minutes=1 leaves no time before the launcher.grace_seconds=60",
+        ),
         (["launcher=ray", "launcher.tpu_slice=4x4"], "launcher.tpu_slice=4x4 is no VERSION:TOPOLOGY"),
         (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown version of TPUs 'v9'"),
     ],

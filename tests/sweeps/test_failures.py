@@ -1,18 +1,23 @@
 """Whatever goes wrong before a study's first evaluation is one line with its cause, and the sweep goes on."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from harness.run import Settings
 from results import store
 from results.checks import verify
+from results.durable import Damaged
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
+from results.reading import scan
 from sweeps import __main__ as sweeps_cli
 from sweeps.launchers import local
 from sweeps.run import record_failure, run_study
@@ -76,10 +81,17 @@ def test_an_accelerator_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    line = ["optimizer=sgd,momentum", *SHORT, f"store={tmp_path}"]
+    events, folder = tmp_path / "events", tmp_path / "store"
+    line = ["optimizer=sgd,momentum", *SHORT, f"store={folder}", f"notify='cat >> {events}; echo >> {events}'"]
     assert sweeps_cli.main(line) == 1
-    lines_of(capfd.readouterr().err, 2, 2, "cuda")
-    assert ends(tmp_path) == [("INCOMPLETE", "failed")] * 2
+    err = capfd.readouterr().err
+    lines_of(err, 2, 2, "cuda")
+    told = [json.loads(text) for text in events.read_text().splitlines()]
+    assert [one["event"] for one in told] == ["failure", "failure", "end"] and told[-1]["exit_code"] == 1
+    assert {one["study"] for one in told[:2]} == set(store.names(folder))
+    for one in told[:2]:  # as printed, after the time of day
+        assert re.search(rf"^\d\d:\d\d:\d\d {re.escape(one['line'])}$", err, re.MULTILINE)
+    assert ends(folder) == [("INCOMPLETE", "failed")] * 2
 
 
 def test_a_model_with_a_mistake_in_its_shapes(tmp_path: Path) -> None:
@@ -117,6 +129,23 @@ def test_a_failure_that_cannot_be_stored_stops_no_other_study(
     assert failure and "claim-000001.json is not what was written" in failure and "and storing this failed: " in failure
 
 
-@pytest.mark.parametrize(("code", "words"), [(1, "with exit code 1"), (-9, "by signal 9 (Killed), as the system does")])
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (1, "with exit code 1"),
+        (-15, "by signal 15 (Terminated)"),
+        (-9, "by signal 9 (Killed): by you, by the system, or as memory ran out"),
+    ],
+)
 def test_how_a_process_ended(code: int, words: str) -> None:
-    assert local.exit_description(code).startswith(words)
+    assert local.exit_description(code) == words
+
+
+@pytest.mark.parametrize(("text", "line"), [("", "ComputeError"), (" \n", "ComputeError"), ("\n a\nb", "a")])
+def test_an_error_without_a_text_is_one_line(text: str, line: str) -> None:
+    class Rows:
+        def collect(self, engine: str) -> pl.DataFrame:
+            raise pl.exceptions.ComputeError(text)
+
+    with pytest.raises(Damaged, match=rf"^a file of the store cannot be read \({line}\); run"):
+        scan._collect(Rows(), [])  # type: ignore[arg-type]
