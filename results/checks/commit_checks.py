@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from results import bounds, durable
 from results.bad_input import BadInput
@@ -18,6 +19,7 @@ from results.durable import Damaged, Folder
 from results.plans import schema
 from results.plans.kinds import from_plan
 from results.plans.plan import Plan
+from results.plans.study import METRICS
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
@@ -31,6 +33,11 @@ from results.storage.parts import Listing, claim_file, commit_file, confirm_file
 IN_MEMORY = 1 << 18  # files up to this size are read once, to be hashed and to be looked at; others are mapped then
 
 Source: TypeAlias = pa.Buffer | Folder
+
+# Their intervals are too narrow after an evaluation that lacks the metric.
+OLDER_ENVELOPE = (
+    "counts evaluations that lack the metric, as older software did; `repair` makes it again, of a release `merge`"
+)
 
 
 def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
@@ -173,7 +180,8 @@ def rebuild_record(
             ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        if content_faults(commit, study, folder, sources, {}, runs):
+        faults = content_faults(commit, study, folder, sources, {}, runs)
+        if any(fault.what != OLDER_ENVELOPE for fault in faults):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
     except Exception:  # untrusted files can raise anything in their reader
@@ -320,10 +328,22 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
             whole = Piece(*(table_checks.needed(t, rows[t], columns[t]) for t in TABLES))
             rebuilt, _ = envelope.build(study, whole, hashes)
             if not envelope.is_same(rebuilt, table):
+                if envelope.is_same(envelope.build(study, _without_nulls(whole), hashes)[0], table):
+                    return [Fault(file.path, OLDER_ENVELOPE, torn=True)]
                 return [Fault(file.path, "is not the envelope of the tables that it is listed with")]
     except Exception as error:  # an untrusted file can raise anything in its reader
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
     return []
+
+
+def _without_nulls(whole: Piece) -> Piece:
+    """The tables with NaN for every value that was not measured, as they made older envelopes."""
+    measurements = whole.measurements
+    for name in set(measurements.column_names) & set(METRICS):
+        at = measurements.schema.get_field_index(name)
+        filled = pc.fill_null(measurements[name], float("nan"))
+        measurements = measurements.set_column(at, measurements.schema.field(at), filled)
+    return whole._replace(measurements=measurements)
 
 
 def outcomes(rows: Rows) -> dict[int, TrialEnding]:
