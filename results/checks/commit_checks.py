@@ -17,14 +17,14 @@ from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256
 from results.checks.table_checks import Rows
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.kinds import from_plan
+from results.plans.kinds import KINDS, from_plan
 from results.plans.plan import Plan
 from results.plans.study import METRICS
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import TrialEnding
-from results.storage import envelope
+from results.storage import compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
@@ -284,14 +284,35 @@ def row_faults(
     try:
         flaws = list(table_checks.flaws(study, rows, runs, whole=True))
         now = outcomes(rows["trials"])
+        wrong = None if flaws else _wrong_role(study, rows, now)
     except Exception as error:
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
     faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
     endings |= now
+    if wrong:
+        faults.append(Fault(commit.files["trials"].path, wrong))
     total = ledger.tally(commit.request, now)
     if not flaws and (total != commit.ledger or not total.adds_up):
         faults.append(Fault(record, "has a ledger that does not match its trials"))
     return faults
+
+
+def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Mapping[int, TrialEnding]) -> str | None:
+    """A repeat that is extra though the best trials have it asked for, or the other way round, in words."""
+    if KINDS[study.kind].recorded or not study.targets or all(how.role == SEARCH for how in endings.values()):
+        return None
+    wanted = {
+        "studies": ["study", "run"],
+        "trials": ["study", "trial", "role", "status", "reason"],
+        "measurements": ["study", "trial", "step", study.targets[0].metric],
+    }
+    columns = {table: [name for name in wanted[table] if name in rows[table].schema.names] for table in TABLES}
+    whole = Piece(*(table_checks.needed(table, rows[table], columns[table]) for table in TABLES))
+    roles = compaction.with_roles(study, whole).trials["role"].to_pylist()
+    for (trial, how), role in zip(endings.items(), roles, strict=True):
+        if how.role != role:
+            return f"has trial {trial} as {how.role}, but by the best trials it is {role}"
+    return None
 
 
 def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
