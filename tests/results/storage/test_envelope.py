@@ -286,3 +286,12 @@ def test_an_evaluation_without_the_metric_starts_no_interval_and_one_that_diverg
                 }
                 assert in_memory == answer_of(lost, value, MINIMUM, dtype)
     assert ways > 200
+
+
+@pytest.mark.parametrize("highest", [10, 1000, 2**31 - 1])
+def test_places_of_steps_do_not_depend_on_how_they_are_found(highest):
+    step = np.random.default_rng(3).integers(0, highest, 400, np.int32, endpoint=True)
+    distinct = sorted(set(step.tolist()))
+    found = envelope._places(step)
+    assert found.tolist() == [distinct.index(each) + 1 for each in step.tolist()]
+    assert found.dtype == np.min_scalar_type(len(distinct))
